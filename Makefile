@@ -1,0 +1,31 @@
+# Everything here works on a fresh machine with Python 3.11 or newer; `demo`, `test`, `lint` and `bench` make .venv.
+
+PYTHON ?= python3
+VENV := .venv
+READY := $(VENV)/.ready
+FEDSVM_DATA ?= $(wildcard $(abspath ../shared/data))
+export FEDSVM_DATA
+
+.PHONY: demo test lint bench clean
+
+demo: $(READY)
+	$(VENV)/bin/fedsvm run quickstart
+
+test: $(READY)
+	$(VENV)/bin/python -m pytest
+
+lint: $(READY)
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+
+bench: $(READY)
+	$(VENV)/bin/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) runs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(READY): pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/python -m pip install --quiet --editable ".[dev]"
+	touch $@

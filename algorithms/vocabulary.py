@@ -1,0 +1,119 @@
+"""Categories that sites have in common, agreed by a secure sum instead of by showing who holds which.
+
+Each value a site holds goes to the slot of a table that its hash names: a one, its UTF-8 bytes, and some bytes of
+the hash. In the sum of the tables a slot holds k and k times the bytes, where k sites hold the value, so dividing by k
+gives it back. Where two values share a slot the hash does not fit; then a larger table with another salt is tried.
+
+What the coordinator learns is the union of the values, and how many sites hold each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from federation.arrays import FloatArray
+from federation.coordinator import Federation
+from federation.errors import FederationError, StepRefused
+
+LONGEST_VALUE_BYTES = 64
+CHECK_BYTES = 8
+RECORD = 1 + LONGEST_VALUE_BYTES + CHECK_BYTES
+"""Entries of a slot: how many sites hold the value, the value, its check."""
+
+FIRST_SLOTS = 64
+MOST_SLOTS = 1 << 14
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The agreed values of every categorical column, in sorted order."""
+
+    values: Mapping[str, Sequence[str]]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the 0/1 columns they become."""
+        return tuple(f"{column}={value}" for column, values in self.values.items() for value in values)
+
+    def encode(self, numeric: FloatArray, categorical: NDArray[np.str_]) -> FloatArray:
+        """Rows (n, p + 0/1 columns) as the sites encode theirs; an unknown value is 0 in all columns."""
+        blocks = [_matches(categorical[:, j], values) for j, values in enumerate(self.values.values())]
+        return np.hstack([numeric, *blocks])
+
+
+def agree(federation: Federation, index: int, column: str, seed: int) -> list[str]:
+    """The union of the sites' values of categorical column number `index`, sorted.
+
+    Raises FederationError when there are too many to agree on.
+    """
+    slots = FIRST_SLOTS
+    while slots <= MOST_SLOTS:
+        salt = f"{seed}:{slots}"
+        table = federation.sum(
+            "category_table",
+            shape=(slots, RECORD),
+            bound=255.0 * len(federation.sites),
+            column=index,
+            slots=slots,
+            salt=salt,
+        )
+        values = _values_in(table, slots, salt)
+        if values is not None:
+            return values
+        slots *= 4
+    raise FederationError(
+        f"Column {column!r} has too many categories to agree on; declare them in data.categories."
+    )
+
+
+def table_of(values: set[str], slots: int, salt: str) -> FloatArray:
+    """(slots, 73): a site's values in the slots their hashes name. Raises StepRefused for one too long."""
+    table = np.zeros((slots, RECORD))
+    for value in values:
+        encoded = value.encode()
+        if len(encoded) > LONGEST_VALUE_BYTES:
+            raise StepRefused(
+                f"a category has {len(encoded)} bytes, and at most {LONGEST_VALUE_BYTES} can be agreed on; "
+                "declare the values of its column in data.categories"
+            )
+        slot, check = _place(encoded, slots, salt)
+        record = b"\1" + encoded.ljust(LONGEST_VALUE_BYTES, b"\0") + check
+        table[slot] += np.frombuffer(record, dtype=np.uint8)
+    return table
+
+
+def one_hot(column: NDArray[np.str_], values: Sequence[str]) -> FloatArray:
+    """(n, len(values)) of 0 and 1. Raises StepRefused for a value that is not among `values`."""
+    block = _matches(column, values)
+    if not block.any(axis=1).all():
+        raise StepRefused("a category is not among the declared ones; add it to data.categories")
+    return block
+
+
+def _matches(column: NDArray[np.str_], values: Sequence[str]) -> FloatArray:
+    return (column[:, None] == np.array(values, dtype=str)[None, :]).astype(np.float64)
+
+
+def _place(encoded: bytes, slots: int, salt: str) -> tuple[int, bytes]:
+    """The slot of a value, and the bytes that recognise it there."""
+    digest = hashlib.sha256(salt.encode() + b"\0" + encoded).digest()
+    return int.from_bytes(digest[:8], "big") % slots, digest[-CHECK_BYTES:]
+
+
+def _values_in(table: FloatArray, slots: int, salt: str) -> list[str] | None:
+    """The values of a summed table, or None if two share a slot."""
+    counts = np.rint(table[:, 0]).astype(np.int64)
+    values = []
+    for slot in np.flatnonzero(counts):
+        letters = np.rint(table[slot, 1:]).astype(np.int64) // counts[slot]
+        record = bytes(letters.astype(np.uint8))
+        encoded, check = record[:LONGEST_VALUE_BYTES].rstrip(b"\0"), record[LONGEST_VALUE_BYTES:]
+        if _place(encoded, slots, salt) != (slot, check):
+            return None
+        values.append(encoded.decode())
+    return sorted(values)

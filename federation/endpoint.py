@@ -1,0 +1,397 @@
+"""The sockets of one party: a ROUTER that others connect to, and a DEALER for each peer it calls itself.
+
+A connection carries messages both ways: the party that opened it sends on its DEALER, the other answers through
+its ROUTER. The coordinator opens the connections that carry orders and answers, the sites those that carry
+protocols, so the kernel's byte count of a connection belongs to one or the other and never to both.
+
+Security. On tcp every link is CURVE encrypted; a key that is not in the roster is refused in the handshake, and a
+peer's name is the one its key stands for, so nobody can speak under another's name. Without encryption (`ipc`, or
+tcp by choice) the name is what the peer claims. Oversized frames end the connection before they are allocated,
+malformed messages are dropped; both are counted in `refused`.
+"""
+
+from __future__ import annotations
+
+import errno
+import resource
+import socket
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, NamedTuple
+
+import zmq
+from zmq.utils.monitor import parse_monitor_message
+
+from federation import kernel_counters, wire, zmtp
+from federation.deadline import Deadline
+from federation.errors import DeadlineExpired, EndpointError, Malformed
+from federation.keys import COORDINATOR, KeyPair, Roster
+from federation.ledger import Ledger, Link, Traffic
+
+LINGER_MS = 1000
+_ZAP_ADDRESS = "inproc://zeromq.zap.01"
+_HANDSHAKE_FAILURES = {
+    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "handshake broken off",
+    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "not a ZeroMQ peer of ours",
+    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "key not in the roster",
+}
+_MONITORED = (
+    zmq.EVENT_CONNECTED
+    | zmq.EVENT_HANDSHAKE_SUCCEEDED
+    | zmq.EVENT_CONNECT_RETRIED
+    | zmq.EVENT_DISCONNECTED
+    | sum(_HANDSHAKE_FAILURES)
+)
+_DESCRIPTORS_PER_PEER = 8
+_DESCRIPTORS_TO_SPARE = 128
+
+
+class Received(NamedTuple):
+    """A valid message and who sent it. `answer`: it came back on a connection that this party opened."""
+
+    peer: str
+    message: wire.Message
+    answer: bool
+
+
+@dataclass
+class _Connection:
+    """One stream, seen from this end; `kernel` is None where bytes cannot be measured."""
+
+    opener: str
+    peer: str
+    kernel: socket.socket | None = None
+    received_bytes: int = 0
+
+    @property
+    def control(self) -> bool:
+        return self.opener == COORDINATOR
+
+    def advance(self) -> int:
+        """Bytes received since the last call; 0 where they cannot be measured."""
+        received = kernel_counters.bytes_received(self.kernel) if self.kernel is not None else None
+        if received is None:
+            return 0
+        step, self.received_bytes = received - self.received_bytes, received
+        return step
+
+
+class Endpoint:
+    """Everything one party sends and receives.
+
+    `name` is this party's; `listen` a tcp address whose port may be `*`, or an ipc address; `keys` None switches
+    encryption off; `peers` is how many parties it may have to talk to. `round` is the round under way: what is no
+    message (a handshake) is entered under it. Raises EndpointError when the address cannot be had or the system
+    allows too few open files.
+    """
+
+    def __init__(self, name: str, listen: str, keys: KeyPair | None, peers: int) -> None:
+        self.name = name
+        self.round = 0
+        self.ledger = Ledger()
+        self.refused: Counter[str] = Counter()
+        self._keys = keys
+        self._roster = Roster([])
+        self._pending: deque[Received] = deque()
+        self._dealers: dict[str, zmq.Socket[bytes]] = {}
+        self._established: set[str] = set()
+        self._trouble: dict[str, str] = {}
+        self._rejected: dict[str, str] = {}
+        self._routing_ids: dict[str, bytes] = {}
+        self._opened: dict[str, list[_Connection]] = defaultdict(list)
+        self._accepted: dict[str, list[_Connection]] = defaultdict(list)
+        self._poller = zmq.Poller()
+        self._handlers: dict[Any, Callable[[], None]] = {}
+        raise_descriptor_limit(peers * _DESCRIPTORS_PER_PEER + _DESCRIPTORS_TO_SPARE)
+        self._context = zmq.Context()
+        self._context.set(zmq.MAX_SOCKETS, max(1023, 4 * peers + 16))
+        try:
+            if keys is not None:
+                self._zap = self._serve_keys()
+            self._router = self._listen(listen)
+        except BaseException:
+            self._context.destroy(linger=0)
+            raise
+        self.address = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
+
+    def __enter__(self) -> Endpoint:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def admit(self, roster: Roster) -> None:
+        """From now on exactly the parties in `roster` may connect, and can be reached."""
+        self._roster = roster
+
+    def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
+        """Call `handler` whenever `descriptor` is readable while this endpoint waits; what it raises ends the wait."""
+        self._poller.register(descriptor, zmq.POLLIN)
+        self._handlers[descriptor if isinstance(descriptor, int) else descriptor.fileno()] = handler
+
+    def connect(self, peer: str) -> None:
+        """Begin to open the connection to `peer`, unless it is there, so that `send` need not wait for it later."""
+        if peer not in self._dealers:
+            self._dealers[peer] = self._dial(peer)
+
+    def send(self, peer: str, message: wire.Message, deadline: Deadline) -> None:
+        """Send on the connection this party opens to `peer`, opening it if need be.
+
+        Raises EndpointError, saying why, when the peer cannot be reached within the deadline.
+        """
+        self.connect(peer)
+        while peer not in self._established:
+            self._require_hope(peer, deadline)
+            self._serve(deadline.remaining_ms())
+        frames = wire.encode(message)
+        self._dealers[peer].send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
+        self._count(self._opened[peer][-1], message, frames, sent=True)
+
+    def reply(self, peer: str, message: wire.Message) -> None:
+        """Send back over the connection that `peer` opened. Raises EndpointError if it has none any more."""
+        frames = wire.encode(message)
+        try:
+            self._router.send_multipart([self._routing_ids[peer], *frames], flags=zmq.NOBLOCK, copy=False)
+        except (KeyError, zmq.Again, zmq.ZMQError) as error:
+            raise EndpointError(
+                f"{self.name} cannot answer {peer}: its connection is gone or full."
+            ) from error
+        self._count(self._accepted[peer][-1], message, frames, sent=True)
+
+    def receive(self, deadline: Deadline) -> Received:
+        """The next valid message. Raises DeadlineExpired, or what a watched descriptor's handler raises."""
+        while not self._pending:
+            if deadline.expired:
+                raise DeadlineExpired
+            self._serve(deadline.remaining_ms())
+        return self._pending.popleft()
+
+    def measure(self, round_number: int) -> None:
+        """Enter in the ledger what the kernel says came in since the last call.
+
+        Only the receiver measures: by the time it is asked all that was sent to it has come in, whereas what it
+        sent itself may still wait to go out.
+        """
+        self._serve(0)
+        for connection in self._connections():
+            if arrived := connection.advance():
+                _, inward = self._directions(round_number, connection)
+                self.ledger.add(inward, Traffic(wire_bytes=arrived))
+
+    def close(self) -> None:
+        """Close every socket; what was sent gets a second to leave."""
+        for dealer in self._dealers.values():
+            dealer.disable_monitor()
+        self._router.disable_monitor()
+        for connection in self._connections():
+            if connection.kernel is not None:
+                connection.kernel.close()
+        self._context.destroy(linger=LINGER_MS)
+
+    # Opening sockets.
+
+    def _socket(self, kind: int) -> zmq.Socket[bytes]:
+        opened = self._context.socket(kind)
+        opened.setsockopt(zmq.LINGER, LINGER_MS)
+        opened.setsockopt(zmq.MAXMSGSIZE, wire.MAX_FRAME_BYTES)
+        opened.setsockopt(zmq.SNDHWM, 0)
+        return opened
+
+    def _listen(self, address: str) -> zmq.Socket[bytes]:
+        router = self._socket(zmq.ROUTER)
+        router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        if self._keys is not None:
+            router.curve_server = True
+            router.curve_publickey, router.curve_secretkey = self._keys.public, self._keys.secret
+        self._monitor(router, self._note_stranger)
+        self._poll(router, self._read_router)
+        try:
+            router.bind(address)
+        except zmq.ZMQError as error:
+            raise EndpointError(_cannot_listen(self.name, address, error)) from error
+        return router
+
+    def _serve_keys(self) -> zmq.Socket[bytes]:
+        """Answer libzmq's question, for every handshake, whether the key may speak (RFC 27)."""
+        zap = self._context.socket(zmq.REP)
+        zap.setsockopt(zmq.LINGER, 0)
+        zap.bind(_ZAP_ADDRESS)
+        self._poll(zap, self._answer_zap)
+        return zap
+
+    def _dial(self, peer: str) -> zmq.Socket[bytes]:
+        party = self._roster[peer]
+        dealer = self._socket(zmq.DEALER)
+        if self._keys is not None:
+            dealer.curve_publickey, dealer.curve_secretkey = self._keys.public, self._keys.secret
+            dealer.curve_serverkey = party.public_key or b""
+        else:
+            dealer.setsockopt(zmq.ROUTING_ID, self._routing_id)
+        self._monitor(dealer, lambda event, value: self._note_connecting(peer, event, value))
+        self._poll(dealer, lambda: self._read_dealer(peer, dealer))
+        dealer.connect(party.address)
+        return dealer
+
+    @property
+    def _routing_id(self) -> bytes:
+        """Under CURVE the key says who speaks, and a routing id would let one peer shut another out."""
+        return b"" if self._keys is not None else self.name.encode()
+
+    def _poll(self, opened: zmq.Socket[bytes], handler: Callable[[], None]) -> None:
+        self._poller.register(opened, zmq.POLLIN)
+        self._handlers[opened] = handler
+
+    def _monitor(self, watched: zmq.Socket[bytes], note: Callable[[int, int], None]) -> None:
+        monitor = watched.get_monitor_socket(_MONITORED)
+
+        def read() -> None:
+            for frames in _drain(monitor, copy=True):
+                event = parse_monitor_message(frames)
+                note(int(event["event"]), int(event["value"]))
+
+        self._poll(monitor, read)
+
+    # Serving sockets while waiting.
+
+    def _serve(self, timeout_ms: int) -> None:
+        for ready, _ in self._poller.poll(timeout_ms):
+            self._handlers[ready]()
+
+    def _require_hope(self, peer: str, deadline: Deadline) -> None:
+        if deadline.expired or peer in self._rejected:
+            why = self._rejected.get(peer) or self._trouble.get(peer, "it does not answer")
+            raise EndpointError(f"{self.name} cannot reach {peer} at {self._roster[peer].address}: {why}.")
+
+    def _answer_zap(self) -> None:
+        for frames in _drain(self._zap, copy=True):
+            version, request, *_, mechanism, key = frames
+            name = self._roster.name_of(key) if mechanism == b"CURVE" else None
+            verdict = (
+                (b"400", b"key not in the roster", b"") if name is None else (b"200", b"OK", name.encode())
+            )
+            self._zap.send_multipart([version, request, *verdict, b""])
+
+    def _note_stranger(self, event: int, _value: int) -> None:
+        if event in _HANDSHAKE_FAILURES:
+            self.refused[_HANDSHAKE_FAILURES[event]] += 1
+
+    def _note_connecting(self, peer: str, event: int, value: int) -> None:
+        if event == zmq.EVENT_CONNECTED:
+            self._begin(self._opened[peer], _Connection(self.name, peer), value)
+        elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+            self._established.add(peer)
+        elif event == zmq.EVENT_DISCONNECTED:
+            self._established.discard(peer)
+            self._trouble[peer] = "it closed the connection"
+        elif event == zmq.EVENT_CONNECT_RETRIED:
+            self._trouble[peer] = "nobody listens there"
+        elif event in _HANDSHAKE_FAILURES:
+            self._rejected[peer] = f"the handshake failed ({_HANDSHAKE_FAILURES[event]})"
+
+    def _read_router(self) -> None:
+        for routing_id, *frames in _drain(self._router, copy=False):
+            peer = self._sender(routing_id, frames)
+            if peer is None:
+                self.refused["unknown sender"] += 1
+                continue
+            self._take(peer, self._accepted_from(peer, routing_id.bytes, frames), frames, answer=False)
+
+    def _read_dealer(self, peer: str, dealer: zmq.Socket[bytes]) -> None:
+        for frames in _drain(dealer, copy=False):
+            self._take(peer, self._opened[peer][-1], frames, answer=True)
+
+    def _sender(self, routing_id: zmq.Frame, frames: Sequence[zmq.Frame]) -> str | None:
+        if self._keys is None:
+            claimed = routing_id.bytes.decode("utf-8", "replace")
+            return claimed if claimed in self._roster else None
+        return str(frames[0].get("User-Id")) if frames else None
+
+    def _take(self, peer: str, connection: _Connection, frames: Sequence[zmq.Frame], answer: bool) -> None:
+        buffers = [frame.buffer for frame in frames]
+        try:
+            message = wire.decode(buffers)
+        except Malformed as error:
+            self.refused[f"malformed: {error}"] += 1
+            return
+        self._count(connection, message, buffers, sent=False)
+        self._pending.append(Received(peer, message, answer))
+
+    # Counting.
+
+    def _connections(self) -> list[_Connection]:
+        known = [*self._opened.values(), *self._accepted.values()]
+        return [connection for connections in known for connection in connections]
+
+    def _accepted_from(self, peer: str, routing_id: bytes, frames: Sequence[zmq.Frame]) -> _Connection:
+        """The connection that `peer` opened and these frames came by."""
+        if self._routing_ids.get(peer) != routing_id:
+            self._routing_ids[peer] = routing_id
+            self._begin(self._accepted[peer], _Connection(peer, peer), _descriptor(frames))
+        return self._accepted[peer][-1]
+
+    def _begin(self, connections: list[_Connection], connection: _Connection, descriptor: int) -> None:
+        connection.kernel = kernel_counters.duplicate(descriptor)
+        connections.append(connection)
+        routing_id = b"" if self._keys is not None else connection.opener.encode()
+        by_opener = zmtp.opener_handshake_bytes(routing_id, encrypted=self._keys is not None)
+        by_acceptor = zmtp.acceptor_handshake_bytes(encrypted=self._keys is not None)
+        sizes = (by_opener, by_acceptor) if connection.opener == self.name else (by_acceptor, by_opener)
+        for link, size in zip(self._directions(self.round, connection), sizes, strict=True):
+            self.ledger.add(
+                link, Traffic(predicted_wire_bytes=size, wire_bytes=self._unmeasured(connection, link))
+            )
+
+    def _directions(self, round_number: int, connection: _Connection) -> tuple[Link, Link]:
+        """The outward and the inward link of a connection in a round."""
+        outward = Link(round_number, connection.control, self.name, connection.peer)
+        return outward, outward._replace(sender=connection.peer, receiver=self.name)
+
+    def _count(
+        self, connection: _Connection, message: wire.Message, frames: Sequence[Any], *, sent: bool
+    ) -> None:
+        predicted = zmtp.message_bytes([len(frame) for frame in frames], encrypted=self._keys is not None)
+        outward, inward = self._directions(message.round, connection)
+        link = outward if sent else inward
+        self.ledger.add(
+            link, Traffic(1, message.payload_bytes, predicted, self._unmeasured(connection, link))
+        )
+
+    def _unmeasured(self, connection: _Connection, link: Link) -> int | None:
+        """What counts as measured before the kernel is asked: nothing yet, or None where it never will be."""
+        return 0 if link.receiver == self.name and connection.kernel is not None else None
+
+
+def raise_descriptor_limit(needed: int) -> None:
+    """Let this process open `needed` files. Raises EndpointError where the system's hard limit forbids it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != resource.RLIM_INFINITY and soft < needed:
+        if hard != resource.RLIM_INFINITY and hard < needed:
+            raise EndpointError(
+                f"This many sites need {needed} open files in one process and the system allows {hard}: "
+                "raise the hard limit (ulimit -Hn) or run fewer sites."
+            )
+        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+
+
+def _cannot_listen(name: str, address: str, error: zmq.ZMQError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"{name} cannot listen on {address}: the port is in use; choose another federation.port, or 0 for any."
+    return f"{name} cannot listen on {address}: {error.strerror}."
+
+
+def _descriptor(frames: Sequence[zmq.Frame]) -> int:
+    descriptor = frames[0].get(zmq.SRCFD) if frames else -1
+    return descriptor if isinstance(descriptor, int) else -1
+
+
+def _drain(opened: zmq.Socket[bytes], copy: bool) -> Any:
+    """Every message that waits on a socket."""
+    while True:
+        try:
+            yield opened.recv_multipart(flags=zmq.NOBLOCK, copy=copy)
+        except zmq.Again:
+            return

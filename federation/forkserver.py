@@ -1,0 +1,188 @@
+"""The process that site processes are forked from: everything imported, no thread, no ZeroMQ context.
+
+A site forked from here shares the interpreter and the libraries with its siblings, so it starts in milliseconds and
+owns only the memory that it writes. The server holds one stream to the coordinator's process. When that stream ends,
+however that process ended, the server kills the sites and removes the workspace. If the server itself is killed, the
+kernel kills the sites (Linux), or they see their lifeline end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import io
+import os
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from federation import pipe
+from federation.errors import FederationError
+from federation.keys import Party
+from federation.program import Installation
+from federation.site import Assignment, run_site
+
+WORKSPACE_PREFIX = "fedsvm-"
+_PR_SET_PDEATHSIG = 1
+
+
+def main(installation: Installation, descriptor: int) -> None:
+    """Serve the coordinator's process at the other end of socket `descriptor` until it is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with socket.socket(fileno=descriptor) as stream, _workspace(stream) as workspace:
+        if workspace is not None:
+            pipe.write(stream, {"workspace": workspace})
+            _ForkServer(installation, stream).serve()
+
+
+@contextlib.contextmanager
+def _workspace(stream: socket.socket) -> Iterator[str | None]:
+    """A folder that only this user may enter, removed when the server ends."""
+    try:
+        folder = tempfile.mkdtemp(prefix=WORKSPACE_PREFIX)
+    except OSError as error:
+        reason = f"No folder for temporary files: {error}; set TMPDIR to a folder that can be written."
+        pipe.write(stream, {"error": reason})
+        yield None
+        return
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _ForkServer:
+    def __init__(self, installation: Installation, stream: socket.socket) -> None:
+        self._installation = installation
+        self._stream = stream
+        self._sites: dict[int, str] = {}
+        self._reports: dict[str, socket.socket] = {}
+        self._lifeline, self._life = os.pipe()
+        self._selector = selectors.DefaultSelector()
+        self._serving = True
+
+    def serve(self) -> None:
+        """Fork sites as ordered, pass on their reports, and tell of their ends."""
+        wakeup, waker = socket.socketpair()
+        wakeup.setblocking(False)
+        waker.setblocking(False)
+        signal.set_wakeup_fd(waker.fileno())
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        self._selector.register(self._stream, selectors.EVENT_READ, self._obey)
+        self._selector.register(wakeup, selectors.EVENT_READ, lambda: self._reap(wakeup))
+        _warm_up()
+        gc.freeze()
+        try:
+            while self._serving:
+                for key, _ in self._selector.select():
+                    key.data()
+        finally:
+            self._kill_all()
+
+    def _obey(self) -> None:
+        order = pipe.read(self._stream)
+        if order is None:
+            self._serving = False
+        else:
+            self._fork(Assignment(**order["start"]))
+
+    def _fork(self, assignment: Assignment) -> None:
+        ours, theirs = socket.socketpair()
+        server = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            os.close(self._life)
+            ours.close()
+            self._live(assignment, theirs, server)
+        theirs.close()
+        self._sites[pid] = assignment.name
+        self._reports[assignment.name] = ours
+        self._selector.register(ours, selectors.EVENT_READ, lambda: self._pass_on(assignment.name))
+
+    def _live(self, assignment: Assignment, report: socket.socket, server: int) -> None:
+        """In the child: be the site, and never return."""
+        status = 1
+        try:
+            self._detach(server)
+            run_site(assignment, self._installation, lambda party: _report(report, party), self._lifeline)
+            status = 0
+        except FederationError as error:
+            pipe.write(report, {"error": str(error)})
+        except BaseException:  # noqa: BLE001 - the child must not go on as a second server
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+
+    def _detach(self, server: int) -> None:
+        """Let go of what belongs to the server, and die with it."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._selector.close()
+        self._stream.close()
+        for other in self._reports.values():
+            other.close()
+        if sys.platform.startswith("linux"):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != server:
+            os._exit(1)
+
+    def _pass_on(self, site: str) -> None:
+        report = self._reports.pop(site)
+        message = pipe.read(report)
+        self._selector.unregister(report)
+        report.close()
+        if message is not None:
+            self._tell({"site": site, **message})
+
+    def _reap(self, wakeup: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while wakeup.recv(4096):
+                pass
+        while self._sites:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            self._tell({"ended": self._sites.pop(pid), "how": _how(status), "well": status == 0})
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        try:
+            pipe.write(self._stream, message)
+        except OSError:
+            self._serving = False
+
+    def _kill_all(self) -> None:
+        for pid in self._sites:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self._sites:
+            os.waitpid(pid, 0)
+
+
+def _warm_up() -> None:
+    """Do once what every site does, so that what this imports is shared by all of them instead of owned by each."""
+    stored = io.BytesIO()
+    np.savez(stored, rows=np.random.default_rng([0, 1]).normal(size=(2, 2)))
+    stored.seek(0)
+    with np.load(stored, allow_pickle=False) as arrays:
+        np.linalg.norm(arrays["rows"])
+
+
+def _report(report: socket.socket, party: Party) -> None:
+    fields = {"address": party.address, "public_key": party.public_key, "pid": os.getpid()}
+    pipe.write(report, fields)
+    report.close()
+
+
+def _how(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"was killed by signal {os.WTERMSIG(status)}"
+    return f"exited with status {os.WEXITSTATUS(status)}"

@@ -1,0 +1,65 @@
+"""Who is who: CURVE key pairs, and the roster that says which key stands for which name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from zmq.utils import z85
+import zmq
+
+COORDINATOR = "coordinator"
+
+
+@dataclass(frozen=True)
+class KeyPair:
+    """A CURVE key pair in Z85 text (40 bytes each). The secret half lives in memory only and never prints."""
+
+    public: bytes
+    secret: bytes = field(repr=False)
+
+    @classmethod
+    def generate(cls) -> KeyPair:
+        """A fresh pair from the operating system's generator."""
+        public, secret = zmq.curve_keypair()
+        return cls(public, secret)
+
+
+@dataclass(frozen=True)
+class Party:
+    """One member of a federation: its name, where it listens, and its public key (None without encryption)."""
+
+    name: str
+    address: str
+    public_key: bytes | None
+
+
+class Roster:
+    """The parties of a run, by name and by key. Who is not in it may not speak."""
+
+    def __init__(self, parties: Iterable[Party]) -> None:
+        self._by_name = {party.name: party for party in parties}
+        self._names_by_key = {z85.decode(p.public_key): p.name for p in self if p.public_key}
+
+    def __iter__(self) -> Iterator[Party]:
+        return iter(self._by_name.values())
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __getitem__(self, name: str) -> Party:
+        return self._by_name[name]
+
+    def name_of(self, raw_key: bytes) -> str | None:
+        """The name that a 32-byte public key stands for, or None."""
+        return self._names_by_key.get(raw_key)
+
+    def to_fields(self) -> list[list[Any]]:
+        """Plain values for a message: [name, address, public key] of each party."""
+        return [[party.name, party.address, party.public_key] for party in self]
+
+    @classmethod
+    def from_fields(cls, fields: list[list[Any]]) -> Roster:
+        """The roster that `to_fields` wrote."""
+        return cls(Party(name, address, key) for name, address, key in fields)

@@ -1,0 +1,129 @@
+"""Starts site processes on this machine and watches them."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import socket
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from federation import pipe
+from federation.coordinator import Ended
+from federation.deadline import Deadline
+from federation.endpoint import raise_descriptor_limit
+from federation.errors import LaunchError
+from federation.keys import Party
+from federation.site import Assignment
+
+_START_S = 60.0
+_FAREWELL_S = 5.0
+_STARTING_AT_ONCE = 32
+"""Sites that were ordered and have not reported in: few enough for their reports to fit the stream's buffer."""
+_ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM")}
+
+
+class LocalLauncher:
+    """Forks sites from a preloaded server process.
+
+    `module` is what the server runs: it names the installation whose programs the sites offer. `workspace` is a
+    folder of this run alone, for partitions and ipc sockets; it is gone when the launcher is closed, or when this
+    process or the server is killed. Raises LaunchError.
+    """
+
+    def __init__(self, module: str) -> None:
+        self.pids: dict[str, int] = {}
+        self._ended: list[Ended] = []
+        self._stream, theirs = socket.socketpair()
+        with theirs:
+            self._server = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=os.environ | _ONE_THREAD,
+                start_new_session=True,
+            )
+        self.workspace: Path | None = None
+
+    def __enter__(self) -> LocalLauncher:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def prepare(self) -> Path:
+        """Wait until the server is up; the workspace it made. Raises LaunchError."""
+        answer = self._read(Deadline(_START_S))
+        if "error" in answer:
+            raise LaunchError(answer["error"])
+        self.workspace = Path(answer["workspace"])
+        return self.workspace
+
+    def start(self, assignments: Iterable[Assignment]) -> list[Party]:
+        """Start a site for each assignment and wait until all have reported in. Raises LaunchError."""
+        wanted = list(assignments)
+        raise_descriptor_limit(4 * len(wanted) + 64)
+        parties: dict[str, Party] = {}
+        deadline = Deadline(_START_S)
+        for number, assignment in enumerate(wanted):
+            if number - len(parties) >= _STARTING_AT_ONCE:
+                self._take_report(parties, deadline)
+            pipe.write(self._stream, {"start": assignment.to_fields()})
+        while len(parties) < len(wanted):
+            self._take_report(parties, deadline)
+        return [parties[assignment.name] for assignment in wanted]
+
+    def fileno(self) -> int:
+        """Readable when a site ended, or the server did."""
+        return self._stream.fileno()
+
+    def ended(self) -> list[Ended]:
+        """The sites that ended since the last call. Raises LaunchError if the server itself is gone."""
+        while select.select([self._stream], [], [], 0)[0]:
+            message = pipe.read(self._stream)
+            if message is None:
+                raise LaunchError(
+                    "The process that the sites are forked from was killed, and the sites with it."
+                )
+            if "ended" in message:
+                self._ended.append(Ended(message["ended"], message["how"], message["well"]))
+        ended, self._ended = self._ended, []
+        return ended
+
+    def close(self) -> None:
+        """End every process that is left, and remove the workspace."""
+        self._stream.close()
+        try:
+            self._server.wait(_FAREWELL_S)
+        except subprocess.TimeoutExpired:
+            self._server.kill()
+            self._server.wait()
+        if self.workspace is not None:
+            shutil.rmtree(self.workspace, ignore_errors=True)
+
+    def _take_report(self, parties: dict[str, Party], deadline: Deadline) -> None:
+        message = self._read(deadline)
+        if "error" in message:
+            raise LaunchError(message["error"])
+        if "ended" in message:
+            raise LaunchError(f"{message['ended']} could not start: its process {message['how']}.")
+        self.pids[message["site"]] = message["pid"]
+        parties[message["site"]] = Party(message["site"], message["address"], message["public_key"])
+
+    def _read(self, deadline: Deadline) -> dict[str, Any]:
+        if not select.select([self._stream], [], [], deadline.remaining_ms() / 1000)[0]:
+            raise LaunchError(
+                f"The site processes were not up within {deadline.seconds:g} s; is the machine overloaded?"
+            )
+        message = pipe.read(self._stream)
+        if message is None:
+            raise LaunchError("The process that the sites are forked from ended before they were up.")
+        return message

@@ -1,0 +1,137 @@
+"""Counting: messages, payload bytes and wire bytes of every link in every round, as sent and as received.
+
+Each process keeps a `Ledger` of what it sent and received itself. The coordinator puts them together in the
+`Accounts` of the run, where every link of every round has two witnesses: its sender and its receiver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, astuple, dataclass, field, fields
+from typing import Any, NamedTuple
+
+
+class Link(NamedTuple):
+    """One direction between two parties in one round. `control` marks orders and answers, apart from protocols."""
+
+    round: int
+    control: bool
+    sender: str
+    receiver: str
+
+
+@dataclass
+class Traffic:
+    """What went over a link. `wire_bytes` is the kernel's count, None where the kernel has none."""
+
+    messages: int = 0
+    payload_bytes: int = 0
+    predicted_wire_bytes: int = 0
+    wire_bytes: int | None = 0
+
+    def add(self, other: Traffic) -> None:
+        """Add `other` to this; an unknown count makes the sum unknown."""
+        self.messages += other.messages
+        self.payload_bytes += other.payload_bytes
+        self.predicted_wire_bytes += other.predicted_wire_bytes
+        known = self.wire_bytes is not None and other.wire_bytes is not None
+        self.wire_bytes = (self.wire_bytes or 0) + (other.wire_bytes or 0) if known else None
+
+
+class Ledger:
+    """What one party sent and received, by link and round."""
+
+    def __init__(self) -> None:
+        self._traffic: dict[Link, Traffic] = {}
+
+    def add(self, link: Link, traffic: Traffic) -> None:
+        """Enter `traffic` on `link`."""
+        self._traffic.setdefault(link, Traffic()).add(traffic)
+
+    def take(self) -> list[list[Any]]:
+        """Everything entered since the last call, as plain values for a message."""
+        rows = [[*link, *astuple(traffic)] for link, traffic in self._traffic.items()]
+        self._traffic = {}
+        return rows
+
+
+@dataclass
+class RoundRecord:
+    """One verb of the coordinator, as it was carried out."""
+
+    round: int
+    phase: str
+    verb: str
+    step: str
+    protocol: str
+    attempt: int = 0
+    hops: int = 0
+    seconds: float = 0.0
+
+
+@dataclass
+class Entry:
+    """A link in a round with its two witnesses."""
+
+    sent: Traffic | None = None
+    received: Traffic | None = None
+
+    @property
+    def agreed(self) -> Traffic:
+        """The receiver's count; the sender's where the receiver could not report (it was killed, or keeps none)."""
+        witness = self.received if self.received is not None else self.sent
+        return witness if witness is not None else Traffic()
+
+
+@dataclass
+class Accounts:
+    """The ledgers of all parties, and the rounds they belong to."""
+
+    rounds: dict[int, RoundRecord] = field(default_factory=dict)
+    entries: dict[Link, Entry] = field(default_factory=dict)
+
+    def enter(self, witness: str, rows: Iterable[list[Any]]) -> None:
+        """Add what `witness` reports. Rows about links it has no part in are not its to report."""
+        for row in rows:
+            link, traffic = Link(*row[:4]), Traffic(*row[4:])
+            entry = self.entries.setdefault(link, Entry())
+            if witness == link.receiver:
+                entry.received = _sum(entry.received, traffic)
+            elif witness == link.sender:
+                entry.sent = _sum(entry.sent, traffic)
+
+    def select(self, *, control: bool) -> Iterator[tuple[Link, Traffic]]:
+        """Every link of protocols, or of control, with its agreed traffic."""
+        return ((link, entry.agreed) for link, entry in self.entries.items() if link.control == control)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """The ledger as a table: one row per round and link, with both witnesses."""
+        return [self._row(link, entry) for link, entry in sorted(self.entries.items())]
+
+    def _row(self, link: Link, entry: Entry) -> dict[str, Any]:
+        record = self.rounds.get(link.round)
+        place = {
+            "round": link.round,
+            "attempt": record.attempt if record else 0,
+            "phase": record.phase if record else "launch",
+            "step": record.step if record else "",
+            "protocol": "control" if link.control else record.protocol if record else "",
+            "from": link.sender,
+            "to": link.receiver,
+        }
+        return (
+            place
+            | asdict(entry.agreed)
+            | _prefixed("sent", entry.sent)
+            | _prefixed("received", entry.received)
+        )
+
+
+def _sum(known: Traffic | None, more: Traffic) -> Traffic:
+    total = Traffic() if known is None else known
+    total.add(more)
+    return total
+
+
+def _prefixed(witness: str, traffic: Traffic | None) -> dict[str, int | None]:
+    return {f"{witness}_{item.name}": getattr(traffic, item.name, None) for item in fields(Traffic)}

@@ -1,0 +1,73 @@
+"""What a site can be asked to do: the programs and secure sums that its own installation registers.
+
+The coordinator names a program and a step; it can send neither code nor an import path. Only methods marked with
+`@step` can be named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from federation.arrays import FloatArray
+from federation.channel import Channel
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+_MARK = "_federated_step"
+
+
+def step(method: Method) -> Method:
+    """Mark a method of a site half as one that the coordinator may name."""
+    setattr(method, _MARK, True)
+    return method
+
+
+class SiteHalf:
+    """The half of an algorithm that runs where the data is.
+
+    `partition` holds the site's arrays, `settings` the scenario's plain values, `site` the name of this site.
+    `channel` is the round's, for steps that run a protocol among the sites. `random` is the experiment's generator,
+    seeded from the scenario and the site's name: for splits and clusterings, never for masks.
+    """
+
+    channel: Channel
+
+    def __init__(self, site: str, partition: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> None:
+        self.site = site
+        self.partition = partition
+        self.settings = settings
+        self.random = np.random.default_rng([int(settings["seed"]), *site.encode()])
+
+    def find_step(self, name: str) -> Callable[..., Any]:
+        """The method that the coordinator named. Raises LookupError unless it is marked as a step."""
+        method = getattr(self, name, None) if name.isidentifier() else None
+        if method is None or not getattr(method, _MARK, False):
+            raise LookupError(f"{type(self).__name__} has no step {name!r}")
+        return method  # type: ignore[no-any-return]
+
+
+class SumProtocol(Protocol):
+    """A secure sum, as sites and coordinator use it."""
+
+    name: str
+    fewest_sites: int
+    discloses: str
+    """What the coordinator sees, in a word: "sum", or "value" where it sees each site's own."""
+
+    def contribute(self, channel: Channel, value: FloatArray, bound: float) -> None:
+        """The site's part. Raises BoundExceeded for values that are not finite or beyond the bound."""
+
+    def reveal(self, channel: Channel, shape: Sequence[int], bound: float) -> FloatArray:
+        """The coordinator's part: the sum of what the sites contribute."""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """The programs and secure sums that one installation offers, by name."""
+
+    programs: Mapping[str, type[SiteHalf]]
+    sums: Mapping[str, SumProtocol]

@@ -1,0 +1,31 @@
+"""A secret that all sites share and the coordinator does not know.
+
+The first site draws 256 bits from the operating system's generator, and every site passes them on to its successor
+over their own encrypted link. Sites use it to agree on something that the coordinator must not be able to undo, such
+as who fills which row of a summed table.
+
+Cost: n - 1 messages of 32 bytes, n - 1 hops. Passing on, instead of sending to all from one site, needs no connection
+that a ring sum does not need anyway.
+
+Security. Against semi-honest parties the coordinator learns nothing. Any site that colludes with it gives the secret
+away, so nothing may rest on it but unlinkability from the coordinator.
+"""
+
+from __future__ import annotations
+
+from federation.arrays import Residues
+from federation.channel import Channel
+
+SHAPE = (1, 4)
+
+
+def common_seed(channel: Channel) -> Residues:
+    """256 secret bits, the same at every site, as residues of shape (1, 4)."""
+    position = channel.sites.index(channel.me)
+    if position == 0:
+        seed = channel.random(SHAPE)
+    else:
+        seed = channel.receive(channel.sites[position - 1], SHAPE)
+    if position + 1 < len(channel.sites):
+        channel.send(channel.sites[position + 1], seed)
+    return seed

@@ -1,0 +1,72 @@
+"""The secure sum on a ring (Clifton, Kantarcioglu, Vaidya, Lin and Zhu 2002, section 3.1).
+
+The initiator draws R uniform over the whole modulus and sends R + v1 to its successor; each site adds its vector and
+passes it on; the initiator takes R off what comes back and reveals the sum to the coordinator. Long vectors go round
+in chunks, so that the hops of one chunk overlap with those of the next.
+
+Cost: n + 1 messages a chunk, n + 1 hops, (n + 1) * d residues.
+
+Security. Against semi-honest parties, everything a single site sees is uniform whatever the inputs are. The two ring
+neighbours of a site learn its vector together, by subtraction, and nothing smaller does; the initiator is no
+exception, for its neighbours hold R + v1 and R + S, and S is public. With two sites the initiator would learn the
+other's vector from the sum, so three is the fewest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from federation.arrays import Residues
+from federation.channel import Channel
+from federation.keys import COORDINATOR
+from protocols.fixed_point import add, subtract
+from protocols.secure_sum import RESIDUE_BYTES, Cost, SecureSum
+
+CHUNK = 1 << 16
+"""Residues a message carries at most, for each limb."""
+
+
+def ring_contribute(channel: Channel, vector: Residues) -> None:
+    """A site's part: the first site of the ring is the initiator."""
+    position = channel.sites.index(channel.me)
+    predecessor = channel.sites[position - 1]
+    successor = channel.sites[(position + 1) % len(channel.sites)]
+    if position > 0:
+        for own in chunks(vector):
+            channel.send(successor, add(channel.receive(predecessor, own.shape), own))
+        return
+    mask = channel.random(vector.shape)
+    for masked in chunks(add(mask, vector)):
+        channel.send(successor, masked)
+    for share in chunks(mask):
+        channel.send(COORDINATOR, subtract(channel.receive(predecessor, share.shape), share))
+
+
+def ring_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
+    """The coordinator's part: take the sum from the initiator."""
+    total = np.empty(shape, dtype=np.uint64)
+    for part in chunks(total):
+        part[...] = channel.receive(channel.sites[0], part.shape)
+    return total
+
+
+def ring_cost(sites: int, shape: tuple[int, int]) -> Cost:
+    """n messages round the ring and one to the coordinator, for each chunk."""
+    limbs, length = shape
+    times = -(-length // CHUNK)
+    return Cost(
+        messages=(sites + 1) * times,
+        hops=sites + 1,
+        payload_bytes=(sites + 1) * limbs * length * RESIDUE_BYTES,
+    )
+
+
+def chunks(vector: Residues) -> Iterator[Residues]:
+    """Views of `vector`, shape (limbs, d), of at most CHUNK columns each."""
+    for start in range(0, vector.shape[1], CHUNK):
+        yield vector[:, start : start + CHUNK]
+
+
+RING = SecureSum("ring", ring_contribute, ring_reveal, ring_cost, fewest_sites=3)

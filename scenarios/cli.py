@@ -1,0 +1,152 @@
+"""The command line. Exit status: 0 completed, 2 nothing was started, 3 the run failed, 130 interrupted."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from scenarios import spec
+from scenarios.live import LiveView, PlainView, SilentView, View
+from scenarios.problems import ScenarioError
+from scenarios.summary import print_summary
+
+WRONG, FAILED, INTERRUPTED = 2, 3, 130
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Federated support vector machines: run a protocol over real processes and see what it costs and reveals.",
+)
+scenarios_app = typer.Typer(invoke_without_command=True, help="List the catalogue, or show one of its files.")
+app.add_typer(scenarios_app, name="scenarios")
+
+errors = Console(stderr=True)
+out = Console()
+
+
+@app.command()
+def run(
+    scenario: Annotated[str, typer.Argument(help="A TOML file, or the name of a scenario in the catalogue.")],
+    sites: Annotated[int | None, typer.Option(help="Number of sites, in place of the scenario's.")] = None,
+    changes: Annotated[
+        list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the results; must not exist.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print result.json and nothing else.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of what failed.")] = False,
+) -> None:
+    """Run a scenario and write its results to a folder of their own."""
+    chosen, base = spec.read(scenario, overrides=changes or [], sites=sites)
+    from scenarios import runner, workload  # noqa: PLC0415 - half a second that only a run needs
+
+    rows = workload.prepare(chosen, base)
+    target = _make_folder(chosen, folder)
+    signal.signal(signal.SIGTERM, _interrupt)
+    with _view(chosen.name, silent=as_json or quiet) as view:
+        finished = runner.run(chosen, rows, target, view.update)
+    if as_json:
+        print(json.dumps(finished.result, indent=1))
+    elif not quiet and finished.result["status"] == "completed":
+        print_summary(out, finished.result, target)
+    if finished.result["status"] != "completed":
+        _report_failure(finished.result, finished.traceback if debug else "", target)
+
+
+@scenarios_app.callback()
+def list_scenarios(context: typer.Context) -> None:
+    """List the catalogue."""
+    if context.invoked_subcommand is None:
+        _print_table([(name, line) for name, line in spec.catalogue().items()])
+
+
+@scenarios_app.command("show")
+def show_scenario(name: Annotated[str, typer.Argument(help="A name in the catalogue.")]) -> None:
+    """Print a catalogue file, ready to copy and edit."""
+    print(spec.catalogue_text(name), end="")
+
+
+@app.command()
+def data() -> None:
+    """List the built-in data sets, and where others are looked for."""
+    from scenarios import datasets  # noqa: PLC0415 - needs pyarrow and scikit-learn
+
+    rows = [("name", "rows", "columns", "classes", "where")]
+    for item in datasets.available():
+        figures = [
+            str(figure) if figure is not None else "" for figure in (item.rows, item.columns, item.classes)
+        ]
+        rows.append((item.name, *figures, item.place))
+    _print_table(rows)
+    folder = datasets.data_folder()
+    place = str(folder) if folder else "is not set"
+    out.print(
+        f"{datasets.FOLDER_VARIABLE} {place}: files there can be named without path and ending.",
+        highlight=False,
+    )
+
+
+def main() -> None:
+    """Run the command line; every error ends in a sentence and an exit status."""
+    try:
+        app()
+    except ScenarioError as error:
+        for problem in error.problems:
+            _complain(problem)
+        sys.exit(WRONG)
+    except KeyboardInterrupt:
+        _complain("Interrupted before anything was started.")
+        sys.exit(INTERRUPTED)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+def _view(name: str, *, silent: bool) -> View:
+    if silent:
+        return SilentView()
+    return LiveView(errors, name) if errors.is_terminal else PlainView(errors, name)
+
+
+def _make_folder(chosen: spec.Scenario, folder: Path | None) -> Path:
+    from scenarios import runner  # noqa: PLC0415 - as in run
+
+    try:
+        return runner.make_folder(chosen, folder)
+    except FileExistsError:
+        raise ScenarioError(
+            [f"--out: {folder} exists already; name a folder that does not, or remove it."]
+        ) from None
+    except OSError as error:
+        raise ScenarioError([f"--out: no folder for the results can be made: {error}."]) from error
+
+
+def _report_failure(result: dict[str, Any], trace: str, folder: Path) -> None:
+    if trace:
+        errors.print(trace, highlight=False, markup=False)
+    _complain(result["error"])
+    errors.print(f"What is known of the run is in {folder}.", highlight=False, markup=False, soft_wrap=True)
+    raise typer.Exit(INTERRUPTED if result["status"] == "interrupted" else FAILED)
+
+
+def _complain(sentence: str) -> None:
+    errors.print(f"fedsvm: {sentence}", highlight=False, markup=False, soft_wrap=True, style="red")
+
+
+def _print_table(rows: list[Any]) -> None:
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for row in rows:
+        table.add_row(*row)
+    out.print(table)

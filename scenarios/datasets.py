@@ -1,0 +1,319 @@
+"""Tables of raw data: built-in ones, files, and what lies in the folder that FEDSVM_DATA names.
+
+scikit-learn and pyarrow take a second to import and are needed for some sources only, so they are imported where
+they are used.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from federation.arrays import FloatArray, IntArray
+from scenarios.problems import ScenarioError, nearest
+
+FOLDER_VARIABLE = "FEDSVM_DATA"
+SUFFIXES = (".csv.gz", ".csv", ".svm", ".parquet")
+MISSING_MARKS = ("", "?", "NA", "NaN", "nan", "null")
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One column: float64 values, or text for a categorical one; (n,)."""
+
+    name: str
+    values: FloatArray | NDArray[np.str_]
+
+    @property
+    def categorical(self) -> bool:
+        return self.values.dtype.kind == "U"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A table. labels (n,) are text, also where the source has numbers."""
+
+    name: str
+    features: tuple[Feature, ...]
+    labels: NDArray[np.str_]
+
+    @property
+    def rows(self) -> int:
+        return len(self.labels)
+
+    @property
+    def classes(self) -> list[str]:
+        """The distinct labels, sorted."""
+        return sorted(set(self.labels.tolist()))
+
+    def take(self, indices: IntArray | NDArray[np.bool_]) -> Dataset:
+        """The table with these rows only."""
+        features = tuple(Feature(feature.name, feature.values[indices]) for feature in self.features)
+        return Dataset(self.name, features, self.labels[indices])
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Columns as read, before a label is chosen: float64 with NaN, or text with "" for missing values."""
+
+    name: str
+    columns: dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Available:
+    """One data set that can be named. The figures are None for files, which are not read to be listed."""
+
+    name: str
+    rows: int | None
+    columns: int | None
+    classes: int | None
+    place: str
+
+
+def load(
+    source: str, *, label: str, ignore: Sequence[str] = (), missing: str = "refuse", base_folder: Path
+) -> Dataset:
+    """The table that `source` names: a built-in, a path (from `base_folder`, or here), or a name under FEDSVM_DATA.
+
+    label: its label column. ignore: columns to leave out. missing: "refuse" or "drop" rows with missing values.
+    Raises ScenarioError, saying what to change.
+    """
+    table = _find(source, base_folder)
+    _require_columns(table, label, ignore)
+    columns = {name: values for name, values in table.columns.items() if name not in ignore}
+    keep = _complete_rows(table.name, columns, missing)
+    _refuse_infinite(table.name, columns)
+    features = tuple(Feature(name, values[keep]) for name, values in columns.items() if name != label)
+    if not features:
+        raise ScenarioError([f"data.source: {table.name} has no column besides the label {label!r}."])
+    dataset = Dataset(table.name, features, _as_text(columns[label][keep]))
+    if len(dataset.classes) < 2:
+        found = ", ".join(dataset.classes) or "none"
+        raise ScenarioError(
+            [f"data.label: column {label!r} of {table.name} has one class only ({found}); two are needed."]
+        )
+    return dataset
+
+
+def available() -> list[Available]:
+    """Every built-in data set, and every file found in the folder that FEDSVM_DATA names."""
+    listed = []
+    for name, build in _BUILT_IN.items():
+        columns = build()
+        labels = columns["label"]
+        listed.append(Available(name, len(labels), len(columns) - 1, len(set(labels.tolist())), "built in"))
+    return listed + [Available(name, None, None, None, str(path)) for name, path in sorted(_found().items())]
+
+
+def data_folder() -> Path | None:
+    """The folder that FEDSVM_DATA names, if it is set."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    return Path(named) if named else None
+
+
+# Finding a source.
+
+
+def _find(source: str, base_folder: Path) -> _Table:
+    if source in _BUILT_IN:
+        return _Table(source, _BUILT_IN[source]())
+    if source.endswith(SUFFIXES):
+        candidates = [base_folder / source, Path(source)]
+        path = next((path for path in candidates if path.is_file()), None)
+        if path is None:
+            raise ScenarioError(
+                [f"data.source: there is no file {source!r} in {base_folder.resolve()} or here."]
+            )
+        return _read(path)
+    found = _found()
+    if source.replace("-", "_") in found:
+        return _read(found[source.replace("-", "_")])
+    folder = data_folder()
+    place = f"in {folder}" if folder else f"(set {FOLDER_VARIABLE} to the folder of your files)"
+    names = [*_BUILT_IN, *found]
+    raise ScenarioError(
+        [
+            f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), nor found {place}, "
+            f"nor built in ({', '.join(_BUILT_IN)}).{nearest(source, names)}"
+        ]
+    )
+
+
+def _found() -> dict[str, Path]:
+    """Files in the folder of FEDSVM_DATA by name, hyphens as underscores."""
+    folder = data_folder()
+    if folder is None or not folder.is_dir():
+        return {}
+    files: dict[str, Path] = {}
+    for path, suffix in itertools.product(sorted(folder.iterdir()), SUFFIXES):
+        if path.name.endswith(suffix):
+            files.setdefault(path.name.removesuffix(suffix).replace("-", "_"), path)
+    return files
+
+
+# Reading files.
+
+
+def _read(path: Path) -> _Table:
+    try:
+        columns = _read_svm(path) if path.name.endswith(".svm") else _read_arrow(path)
+    except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise ScenarioError([f"data.source: {path} cannot be read: {reason}"]) from error
+    if not columns or not len(next(iter(columns.values()))):
+        raise ScenarioError([f"data.source: {path} has no rows."])
+    return _Table(path.name, columns)
+
+
+def _read_arrow(path: Path) -> dict[str, NDArray[Any]]:
+    import pyarrow.csv  # noqa: PLC0415 - see the module's docstring
+    import pyarrow.parquet  # noqa: PLC0415
+
+    if path.name.endswith(".parquet"):
+        table = pyarrow.parquet.read_table(path)
+    else:
+        options = pyarrow.csv.ConvertOptions(null_values=list(MISSING_MARKS), strings_can_be_null=True)
+        table = pyarrow.csv.read_csv(path, convert_options=options)
+    if twice := sorted({name for name in table.column_names if table.column_names.count(name) > 1}):
+        raise ValueError(f"the column {twice[0]!r} appears more than once; rename one")
+    return {name: _from_arrow(table.column(name)) for name in table.column_names}
+
+
+def _from_arrow(column: Any) -> NDArray[Any]:
+    """float64 with NaN for numbers, text with "" otherwise."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
+        return np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    values = column.to_pylist()
+    return np.array(
+        ["" if value is None or value in MISSING_MARKS else str(value) for value in values], dtype=np.str_
+    )
+
+
+def _read_svm(path: Path) -> dict[str, NDArray[Any]]:
+    from sklearn.datasets import load_svmlight_file  # noqa: PLC0415
+
+    matrix, labels = load_svmlight_file(str(path))
+    dense = np.asarray(matrix.toarray(), dtype=np.float64)
+    return {f"f{j + 1}": dense[:, j] for j in range(dense.shape[1])} | {
+        "label": np.asarray(labels, dtype=np.float64)
+    }
+
+
+# Checking what was read.
+
+
+def _require_columns(table: _Table, label: str, ignore: Sequence[str]) -> None:
+    problems = []
+    for key, name in [("data.label", label), *(("data.ignore", name) for name in ignore)]:
+        if name not in table.columns:
+            listed = ", ".join(itertools.islice(table.columns, 40))
+            problems.append(
+                f"{key}: {table.name} has no column {name!r}.{nearest(name, table.columns)} It has: {listed}."
+            )
+    if label in ignore:
+        problems.append(f"data.ignore: {label!r} is the label and cannot be ignored.")
+    if problems:
+        raise ScenarioError(problems)
+
+
+def _complete_rows(name: str, columns: dict[str, NDArray[Any]], missing: str) -> NDArray[np.bool_]:
+    """Which rows have every value. Raises ScenarioError for the others unless they are to be dropped."""
+    gaps = {column: _gaps(values) for column, values in columns.items()}
+    incomplete = np.logical_or.reduce(list(gaps.values()))
+    if incomplete.any() and missing == "refuse":
+        row = int(incomplete.argmax())
+        column = next(column for column, where in gaps.items() if where[row])
+        count = sum(int(where.sum()) for where in gaps.values())
+        raise ScenarioError(
+            [
+                f"data.missing: {name} has no value in row {row + 1}, column {column!r} ({count} missing in all); "
+                'fill them, or set missing = "drop" to leave such rows out.'
+            ]
+        )
+    return ~incomplete
+
+
+def _gaps(values: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.asarray(values == "" if values.dtype.kind == "U" else np.isnan(values))
+
+
+def _refuse_infinite(name: str, columns: dict[str, NDArray[Any]]) -> None:
+    for column, values in columns.items():
+        if values.dtype.kind == "f" and np.isinf(values).any():
+            row = int(np.isinf(values).argmax())
+            raise ScenarioError(
+                [f"data.source: {name} has an infinite value in row {row + 1}, column {column!r}."]
+            )
+
+
+def _as_text(labels: NDArray[Any]) -> NDArray[np.str_]:
+    """Labels as text: 1 and not 1.0."""
+    if labels.dtype.kind == "U":
+        return labels
+    return np.array([str(int(value)) if value == int(value) else str(value) for value in labels.tolist()])
+
+
+# What is built in.
+
+
+SQUARES = tuple(
+    f"{row}-{column}" for row in ("top", "middle", "bottom") for column in ("left", "middle", "right")
+)
+_LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
+
+
+def _wins(board: str, player: str) -> bool:
+    return any(all(board[square] == player for square in line) for line in _LINES)
+
+
+def _final_boards() -> list[str]:
+    """Every board at which a game can end, x moving first, sorted."""
+    final: set[str] = set()
+    going_on = {"b" * 9}
+    for player in itertools.islice(itertools.cycle("xo"), 9):
+        moves = itertools.product(going_on, range(9))
+        after = {board[:i] + player + board[i + 1 :] for board, i in moves if board[i] == "b"}
+        over = {board for board in after if _wins(board, player)}
+        final |= over
+        going_on = after - over
+    return sorted(final | going_on)
+
+
+def _tic_tac_toe() -> dict[str, NDArray[Any]]:
+    """All 958 boards at which tic-tac-toe can end; positive where x, who moves first, has won."""
+    boards = _final_boards()
+    columns = {name: np.array([board[square] for board in boards]) for square, name in enumerate(SQUARES)}
+    return columns | {
+        "label": np.array(["positive" if _wins(board, "x") else "negative" for board in boards])
+    }
+
+
+def _from_scikit_learn(loader: str) -> Callable[[], dict[str, NDArray[Any]]]:
+    def build() -> dict[str, NDArray[Any]]:
+        import sklearn.datasets  # noqa: PLC0415
+
+        bunch = getattr(sklearn.datasets, loader)()
+        names = [str(name).replace(" ", "-") for name in bunch.feature_names]
+        columns = {name: np.asarray(bunch.data[:, j], dtype=np.float64) for j, name in enumerate(names)}
+        return columns | {"label": np.array([str(bunch.target_names[t]) for t in bunch.target])}
+
+    return build
+
+
+_BUILT_IN: dict[str, Callable[[], dict[str, NDArray[Any]]]] = {
+    "tic-tac-toe": _tic_tac_toe,
+    "wdbc": _from_scikit_learn("load_breast_cancer"),
+    "wine": _from_scikit_learn("load_wine"),
+    "iris": _from_scikit_learn("load_iris"),
+    "digits": _from_scikit_learn("load_digits"),
+}

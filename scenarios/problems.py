@@ -1,0 +1,20 @@
+"""What is wrong with a scenario or its data: all of it at once, each in a sentence that says what to change."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class ScenarioError(Exception):
+    """A scenario cannot be run as it is. Nothing was started. `problems` are sentences."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt word: " Did you mean …?", or nothing."""
+    close = difflib.get_close_matches(word, list(known), n=1)
+    return f" Did you mean {close[0]!r}?" if close else ""

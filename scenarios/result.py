@@ -1,0 +1,113 @@
+"""What a run leaves behind: result.json, the model, the ledger, the resolved scenario."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+from collections import defaultdict
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from federation.coordinator import Disclosure
+from federation.ledger import Accounts, Link, Traffic
+
+SCHEMA = 1
+_PACKAGES = ("clarabel", "cryptography", "msgpack", "numpy", "pyzmq", "scikit-learn", "scipy")
+_COUNTS = ("messages", "payload_bytes", "wire_bytes", "predicted_wire_bytes")
+
+
+def cost(accounts: Accounts, phase_seconds: dict[str, float]) -> dict[str, Any]:
+    """Rounds, hops, messages and bytes of a run, by phase, protocol and link; control apart."""
+    protocols = list(accounts.select(control=False))
+    rounds = list(accounts.rounds.values())
+    phases = list(dict.fromkeys([*(record.phase for record in rounds), *phase_seconds]))
+    place = {number: record for number, record in accounts.rounds.items()}
+    by_phase = _grouped(protocols, lambda link: place[link.round].phase if link.round in place else "launch")
+    by_protocol = _grouped(
+        protocols, lambda link: place[link.round].protocol if link.round in place else "launch"
+    )
+    return {
+        "rounds": len(rounds),
+        "hops": sum(record.hops for record in rounds),
+        **_total(traffic for _, traffic in protocols),
+        "control": _total(traffic for _, traffic in accounts.select(control=True)),
+        "by_phase": {
+            phase: {
+                **_rounds_and_hops(record for record in rounds if record.phase == phase),
+                **_total(by_phase[phase]),
+                "seconds": phase_seconds.get(phase, 0.0),
+            }
+            for phase in phases
+        },
+        "by_protocol": {
+            protocol: {
+                **_rounds_and_hops(record for record in rounds if record.protocol == protocol),
+                **_total(by_protocol[protocol]),
+            }
+            for protocol in dict.fromkeys(record.protocol for record in rounds)
+        },
+        "by_link": _by_link(protocols),
+    }
+
+
+def _grouped(links: list[tuple[Link, Traffic]], key: Any) -> dict[str, list[Traffic]]:
+    groups: dict[str, list[Traffic]] = defaultdict(list)
+    for link, traffic in links:
+        groups[key(link)].append(traffic)
+    return groups
+
+
+def _rounds_and_hops(records: Iterable[Any]) -> dict[str, int]:
+    hops = [record.hops for record in records]
+    return {"rounds": len(hops), "hops": sum(hops)}
+
+
+def _total(traffic: Iterable[Traffic]) -> dict[str, int | None]:
+    total = Traffic()
+    for part in traffic:
+        total.add(part)
+    return {name: getattr(total, name) for name in _COUNTS}
+
+
+def _by_link(links: list[tuple[Link, Traffic]]) -> list[dict[str, Any]]:
+    groups: dict[tuple[str, str], list[Traffic]] = defaultdict(list)
+    for link, traffic in links:
+        groups[link.sender, link.receiver].append(traffic)
+    return [
+        {"from": sender, "to": receiver, **_total(group)}
+        for (sender, receiver), group in sorted(groups.items())
+    ]
+
+
+def disclosures(written: Iterable[Disclosure]) -> list[dict[str, Any]]:
+    """What left its site unmasked, or was revealed by design: to whom, from which step, how often."""
+    return [{**vars(disclosure), "shape": list(disclosure.shape)} for disclosure in written]
+
+
+def environment() -> dict[str, Any]:
+    """What the figures were measured on."""
+    return {
+        "fedsvm": importlib.metadata.version("fedsvm"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+        "cpus": os.cpu_count(),
+        "packages": {name: importlib.metadata.version(name) for name in _PACKAGES},
+    }
+
+
+def write_json(path: Path, result: dict[str, Any]) -> None:
+    """Write result.json as one piece: a reader finds all of it or nothing."""
+    partial = path.with_suffix(".partial")
+    partial.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
+    partial.replace(path)
+
+
+def write_ledger(path: Path, accounts: Accounts) -> None:
+    """Write the ledger as parquet, one row per round and link."""
+    import pyarrow as pa  # noqa: PLC0415 - slow to import, needed once
+    import pyarrow.parquet as pq  # noqa: PLC0415
+
+    pq.write_table(pa.Table.from_pylist(accounts.rows()), path)

@@ -1,0 +1,353 @@
+"""A run from beginning to end: data, processes, training, evaluation, and the folder that holds all of it."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from algorithms.horizontal import Scale, agree_scale, agree_vocabulary, count_rows
+from algorithms.kernels import Kernel
+from algorithms.pan_svm import PanModel, PanSettings, train
+from algorithms.vocabulary import Vocabulary
+from federation.arrays import FloatArray, IntArray
+from federation.coordinator import Federation
+from federation.endpoint import Endpoint
+from federation.errors import FederationError, SiteFailed
+from federation.keys import COORDINATOR, KeyPair, Party, Roster
+from federation.launcher import LocalLauncher
+from federation.site import Assignment
+from federation.wire import RUN_ID_BYTES
+from protocols.registry import SUMS
+from scenarios import evaluation, result
+from scenarios.spec import Scenario, resolved_toml
+from scenarios.workload import NO_FOLD, Workload
+
+SITE_MODULE = "scenarios.site_process"
+
+OnProgress = Callable[[Federation], None]
+
+
+@dataclass
+class Fold:
+    """One model, trained and tested. `fold` is NO_FOLD when there is only one."""
+
+    fold: int
+    model: PanModel
+    vocabulary: Vocabulary
+    scale: Scale
+    test: evaluation.Quality | None
+    pooled: dict[str, Any] | None
+
+
+@dataclass
+class Outcome:
+    """What is known of a run so far; it is written down on every path."""
+
+    status: str = "failed"
+    error: str | None = None
+    traceback: str = ""
+    federation: Federation | None = None
+    pids: dict[str, int] = field(default_factory=dict)
+    refused: dict[str, int] = field(default_factory=dict)
+    folds: list[Fold] = field(default_factory=list)
+    timing: dict[str, float] = field(default_factory=dict)
+
+    @contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Add the seconds within to `name`."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.timing[name] = self.timing.get(name, 0.0) + time.monotonic() - began
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A run that ended: its result as written to `folder`, and the remote or local traceback of what failed."""
+
+    result: dict[str, Any]
+    folder: Path
+    traceback: str
+
+
+def run(scenario: Scenario, workload: Workload, folder: Path, on_progress: OnProgress) -> Finished:
+    """Carry out a scenario whose data are prepared, in an empty folder.
+
+    Never raises for what goes wrong within the run: result.json says what it was.
+    """
+    outcome = Outcome()
+    with outcome.timed("total_s"):
+        try:
+            _carry_out(scenario, workload, outcome, on_progress)
+            outcome.status = "completed"
+        except KeyboardInterrupt:
+            outcome.status, outcome.error = "interrupted", "The run was interrupted."
+        except FederationError as error:
+            outcome.error = str(error)
+            outcome.traceback = (
+                error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
+            )
+        except Exception as error:  # noqa: BLE001 - a defect of ours must still leave a result behind
+            outcome.error = (
+                f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
+            )
+            outcome.traceback = traceback.format_exc()
+    written = _write(scenario, workload, outcome, folder)
+    return Finished(written, folder, outcome.traceback)
+
+
+def _carry_out(scenario: Scenario, workload: Workload, outcome: Outcome, on_progress: OnProgress) -> None:
+    with LocalLauncher(SITE_MODULE) as launcher:
+        with outcome.timed("launch_s"):
+            workspace = launcher.prepare()
+        keys = KeyPair.generate() if scenario.federation.encryption else None
+        with Endpoint(COORDINATOR, _address(scenario, workspace, 0), keys, len(workload.sites)) as endpoint:
+            try:
+                with outcome.timed("launch_s"):
+                    federation = _assemble(
+                        scenario, workload, launcher, endpoint, keys, workspace, on_progress
+                    )
+                outcome.federation, outcome.pids = federation, launcher.pids
+                try:
+                    _train_folds(scenario, workload, federation, outcome)
+                finally:
+                    federation.dismiss()
+            finally:
+                outcome.refused = dict(endpoint.refused)
+
+
+def _assemble(
+    scenario: Scenario,
+    workload: Workload,
+    launcher: LocalLauncher,
+    endpoint: Endpoint,
+    keys: KeyPair | None,
+    workspace: Path,
+    on_progress: OnProgress,
+) -> Federation:
+    run_id = secrets.token_bytes(RUN_ID_BYTES)
+    me = Party(COORDINATOR, endpoint.address, keys.public if keys else None)
+    assignments = []
+    for number, name in enumerate(scenario.federation.site_names):
+        path = workspace / f"{name}.npz"
+        workload.write_partition(number, path)
+        assignments.append(
+            Assignment(
+                name=name,
+                run=run_id,
+                listen=_address(scenario, workspace, number + 1),
+                peers=len(workload.sites),
+                encrypted=keys is not None,
+                coordinator_address=me.address,
+                coordinator_key=me.public_key,
+                program=scenario.algorithm.name,
+                partition_path=str(path),
+                settings={"seed": scenario.seed},
+            )
+        )
+    roster = Roster([me, *launcher.start(assignments)])
+    timeout_s = scenario.federation.round_timeout_s
+    sum_protocol = SUMS[scenario.protocol.sum]
+    federation = Federation(endpoint, roster, run_id, launcher, sum_protocol, timeout_s, on_progress)
+    federation.assemble()
+    return federation
+
+
+def _address(scenario: Scenario, workspace: Path, number: int) -> str:
+    """Where party `number` listens; the coordinator is number 0."""
+    settings = scenario.federation
+    if settings.transport == "ipc":
+        return f"ipc://{workspace}/{number}.sock"
+    return f"tcp://127.0.0.1:{settings.port + number if settings.port else '*'}"
+
+
+def _train_folds(scenario: Scenario, workload: Workload, federation: Federation, outcome: Outcome) -> None:
+    with federation.phase("setup"):
+        vocabulary = agree_vocabulary(
+            federation, workload.categorical_columns, scenario.data.categories, scenario.seed
+        )
+    columns = len(workload.numeric_columns) + len(vocabulary.columns)
+    folds = range(len(workload.tests)) if scenario.data.folds is not None else [NO_FOLD]
+    for fold in folds:
+        with outcome.timed("train_s"):
+            with federation.phase("setup"):
+                if fold != NO_FOLD:
+                    federation.run("hold_out", fold=fold)
+                rows = count_rows(federation)
+                scale = agree_scale(federation, scenario.data.scale, columns, sum(rows.values()))
+            model = train(federation, _settings(scenario, sum(rows.values())), rows, columns)
+        with outcome.timed("evaluate_s"), federation.phase("evaluate"):
+            test, pooled = _evaluate(scenario, workload, fold, model, vocabulary, scale)
+        outcome.folds.append(Fold(fold, model, vocabulary, scale, test, pooled))
+
+
+def _settings(scenario: Scenario, rows: int) -> PanSettings:
+    chosen, protocol = scenario.algorithm, scenario.protocol
+    wanted = chosen.landmarks if isinstance(chosen.landmarks, int) else round(chosen.landmarks * rows)
+    return PanSettings(
+        kernel=Kernel(chosen.kernel, chosen.gamma, chosen.degree, chosen.coef0),
+        C=chosen.C,
+        landmarks=max(1, min(wanted, rows)),
+        landmark_method=chosen.landmark_method,
+        min_cluster_size=chosen.min_cluster_size,
+        groups=chosen.groups,
+        tolerance=chosen.tolerance,
+        max_iterations=chosen.max_iterations,
+        rank_tolerance=chosen.rank_tolerance,
+        line_search=protocol.line_search,
+        line_search_step=protocol.step,
+        seed=scenario.seed,
+    )
+
+
+def _evaluate(
+    scenario: Scenario, workload: Workload, fold: int, model: PanModel, vocabulary: Vocabulary, scale: Scale
+) -> tuple[evaluation.Quality | None, dict[str, Any] | None]:
+    def scaled(indices: IntArray) -> tuple[FloatArray, FloatArray]:
+        rows = workload.rows.take(indices)
+        return scale(vocabulary.encode(rows.numeric, rows.categorical)), rows.signs
+
+    held_out = workload.tests[max(fold, 0)]
+    train_rows = scaled(workload.training(fold))
+    test_rows = scaled(held_out) if len(held_out) else train_rows
+    test = evaluation.quality(model.decision_values(test_rows[0]), test_rows[1]) if len(held_out) else None
+    pooled = None
+    if scenario.compare.centralised:
+        pooled = evaluation.compare_with_pooled(model, scenario.algorithm.C, train_rows, test_rows)
+    return test, pooled
+
+
+# What is written down.
+
+
+def _write(scenario: Scenario, workload: Workload, outcome: Outcome, folder: Path) -> dict[str, Any]:
+    written = _result(scenario, workload, outcome)
+    (folder / "scenario.toml").write_text(resolved_toml(scenario))
+    if outcome.federation is not None:
+        result.write_ledger(folder / "ledger.parquet", outcome.federation.accounts)
+    if outcome.folds:
+        _write_model(workload, outcome.folds[-1], folder / "model.npz")
+    result.write_json(folder / "result.json", written)
+    return written
+
+
+def _result(scenario: Scenario, workload: Workload, outcome: Outcome) -> dict[str, Any]:
+    federation = outcome.federation
+    return {
+        "schema": result.SCHEMA,
+        "status": outcome.status,
+        "error": outcome.error,
+        "warnings": list(workload.warnings),
+        "scenario": scenario.model_dump(mode="json"),
+        "model": _model(workload, outcome.folds[-1]) if outcome.folds else None,
+        "metrics": _metrics(outcome.folds),
+        "centralised": _centralised(outcome.folds),
+        "cost": result.cost(federation.accounts, dict(federation.phase_seconds)) if federation else None,
+        "sites": _sites(scenario, workload, outcome),
+        "faults": [],
+        "collusion": None,
+        "disclosures": result.disclosures(federation.disclosures) if federation else [],
+        "refused": outcome.refused,
+        "privacy": None,
+        "timing": {
+            name: outcome.timing.get(name, 0.0) for name in ("launch_s", "train_s", "evaluate_s", "total_s")
+        },
+        "environment": result.environment(),
+    }
+
+
+def _model(workload: Workload, fold: Fold) -> dict[str, Any]:
+    solution = fold.model.solution
+    return {
+        "algorithm": "pan-svm",
+        "fold": None if fold.fold == NO_FOLD else fold.fold,
+        "objective": solution.objective,
+        "lower_bound": solution.lower_bound,
+        "gap": solution.gap,
+        "converged": solution.converged,
+        "iterations": solution.iterations,
+        "landmarks": len(fold.model.landmarks.points),
+        "records_exposed": fold.model.landmarks.records_exposed,
+        "rank": fold.model.mapping.shape[1],
+        "classes": list(workload.classes),
+    }
+
+
+def _metrics(folds: list[Fold]) -> dict[str, Any] | None:
+    tested = [asdict(fold.test) for fold in folds if fold.test is not None]
+    if not tested:
+        return None
+    return {"accuracy": _mean(tested, "accuracy"), "auc": _mean(tested, "auc"), "folds": tested}
+
+
+def _centralised(folds: list[Fold]) -> dict[str, Any] | None:
+    pooled = [fold.pooled for fold in folds if fold.pooled is not None]
+    if not pooled:
+        return None
+    exact = [fold["exact_kernel"] for fold in pooled]
+    return {
+        "accuracy": _mean(pooled, "accuracy"),
+        "auc": _mean(pooled, "auc"),
+        "objective": pooled[-1]["objective"],
+        "max_decision_difference": max(fold["max_decision_difference"] for fold in pooled),
+        "exact_kernel": {"accuracy": _mean(exact, "accuracy"), "auc": _mean(exact, "auc")},
+    }
+
+
+def _mean(folds: list[dict[str, Any]], name: str) -> float | None:
+    known = [fold[name] for fold in folds if fold[name] is not None]
+    return float(np.mean(known)) if known else None
+
+
+def _sites(scenario: Scenario, workload: Workload, outcome: Outcome) -> list[dict[str, Any]]:
+    columns = len(workload.numeric_columns) + len(workload.categorical_columns)
+    farewells = outcome.federation.farewells if outcome.federation else {}
+    sites = []
+    for name, rows in zip(scenario.federation.site_names, workload.sites, strict=True):
+        farewell = farewells.get(name)
+        sites.append(
+            {
+                "name": name,
+                "pid": outcome.pids.get(name),
+                "rows": len(rows),
+                "columns": columns,
+                "status": "finished" if farewell else "dropped",
+                "unique_memory_bytes": farewell["unique_memory_bytes"] if farewell else None,
+                "cpu_s": farewell["cpu_s"] if farewell else None,
+                "refused": farewell["refused"] if farewell else {},
+            }
+        )
+    return sites
+
+
+def _write_model(workload: Workload, fold: Fold, path: Path) -> None:
+    model = fold.model
+    np.savez(
+        path,
+        landmarks=model.landmarks.points,
+        map=model.mapping,
+        w=model.solution.w,
+        b=np.array(model.solution.b),
+        offset=fold.scale.offset,
+        scale=fold.scale.scale,
+        classes=np.array(workload.classes),
+        columns=np.array([*workload.numeric_columns, *fold.vocabulary.columns]),
+        **{name: np.array(value) for name, value in model.kernel.to_fields().items()},
+    )
+
+
+def make_folder(scenario: Scenario, out: Path | None) -> Path:
+    """An empty folder for a run: `out`, or runs/NAME-TIMESTAMP. Raises OSError."""
+    folder = out or Path("runs") / f"{scenario.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    folder.mkdir(parents=True)
+    return folder

@@ -1,0 +1,354 @@
+"""The scenario file as a typed model, read with every mistake reported at once."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import tomli_w
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from protocols.registry import SUMS
+from scenarios.partition import BY_FEATURE, SIZES, sizes_of
+from scenarios.problems import ScenarioError, nearest
+
+CATALOGUE = Path(__file__).parent / "catalogue"
+HIGHEST_PORT = 65_535
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+def _require_name(value: str) -> str:
+    if not _NAME.fullmatch(value) or value == "coordinator":
+        raise ValueError("letters, digits, dots, hyphens and underscores, and not the word coordinator")
+    return value
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+
+class FederationSpec(_Part):
+    """Who takes part and how they are connected. `port` is the coordinator's and site i listens on port + i; 0 is any."""
+
+    sites: Annotated[int, Field(ge=1, le=10_000)] = 5
+    names: list[str] | None = None
+    launcher: Literal["local"] = "local"
+    transport: Literal["tcp", "ipc"] = "tcp"
+    encryption: bool = True
+    port: Annotated[int, Field(ge=0, le=HIGHEST_PORT)] = 0
+    round_timeout_s: Positive = 30.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _derive(cls, given: Any) -> Any:
+        """Names tell how many sites there are; on ipc there is nothing to encrypt."""
+        if not isinstance(given, dict):
+            return given
+        derived = dict(given)
+        if isinstance(given.get("names"), list):
+            derived.setdefault("sites", len(given["names"]))
+        if given.get("transport") == "ipc":
+            derived.setdefault("encryption", False)
+        return derived
+
+    @field_validator("names")
+    @classmethod
+    def _check_names(cls, names: list[str] | None) -> list[str] | None:
+        if names is not None:
+            if len(set(names)) < len(names):
+                raise ValueError("names that differ from each other")
+            for name in names:
+                _require_name(name)
+        return names
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.names is not None and len(self.names) != self.sites:
+            raise ValueError(
+                f"sites is {self.sites} but names lists {len(self.names)}; leave one of them out"
+            )
+        if self.transport == "ipc" and self.encryption:
+            raise ValueError('encryption needs transport = "tcp"; ipc never leaves the machine')
+        if self.transport == "ipc" and self.port:
+            raise ValueError('port needs transport = "tcp"')
+        if self.port and self.port + self.sites > HIGHEST_PORT:
+            raise ValueError(
+                f"port {self.port} leaves too few ports for {self.sites} sites; choose a lower one"
+            )
+        return self
+
+    @property
+    def site_names(self) -> list[str]:
+        """site-1, site-2, … unless they are named."""
+        return self.names if self.names is not None else [f"site-{i + 1}" for i in range(self.sites)]
+
+
+class DataSpec(_Part):
+    """Which rows there are and how they are dealt. `categories` declares the values of categorical columns."""
+
+    source: str
+    label: str = "label"
+    positive: str | None = None
+    ignore: list[str] = []
+    categories: dict[str, list[str]] = {}
+    missing: Literal["refuse", "drop"] = "refuse"
+    scale: Literal["standard", "minmax", "none"] = "standard"
+    test_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    folds: Annotated[int, Field(ge=2)] | None = None
+    partition: Literal["horizontal"] = "horizontal"
+    split: str = "random"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_kind_of_test(cls, given: Any) -> Any:
+        if isinstance(given, dict) and "folds" in given:
+            if given.get("test_fraction", 0) not in (0, 0.0):
+                raise ValueError("folds and test_fraction exclude each other; keep one of them")
+            return {**given, "test_fraction": 0.0}
+        return given
+
+    @field_validator("split")
+    @classmethod
+    def _check_split(cls, split: str) -> str:
+        known = split in ("random", "label-skew") or (split.startswith(BY_FEATURE) and split != BY_FEATURE)
+        if split.startswith(SIZES):
+            known = all(size > 0 for size in sizes_of(split))
+        if not known:
+            raise ValueError("random, label-skew, by-feature:NAME or sizes:[10, 20, …]")
+        return split
+
+
+class AlgorithmSpec(_Part):
+    """What is trained. `landmarks` is a share of the training rows, or a count."""
+
+    name: Literal["pan-svm"] = "pan-svm"
+    kernel: Literal["linear", "rbf", "poly", "sigmoid"] = "rbf"
+    C: Positive = 1.0
+    gamma: Positive = 0.1
+    degree: Count = 3
+    coef0: Annotated[float, Field(allow_inf_nan=False)] = 0.0
+    landmarks: int | float = 0.25
+    landmark_method: Literal["local", "global"] = "local"
+    min_cluster_size: Count = 1
+    groups: Count = 32
+    tolerance: Annotated[float, Field(gt=0, lt=1)] = 1e-4
+    max_iterations: Count = 500
+    rank_tolerance: Annotated[float, Field(gt=0, lt=1)] = 1e-10
+
+    @field_validator("landmarks")
+    @classmethod
+    def _check_landmarks(cls, landmarks: int | float) -> int | float:
+        if not (isinstance(landmarks, int) and landmarks >= 1) and not 0 < landmarks <= 1:
+            raise ValueError("a share of the rows above 0 and up to 1.0, or a count from 1")
+        return landmarks
+
+
+class ProtocolSpec(_Part):
+    """How sums are kept secret, and how the line search spends its rounds. `step` is that of fixed-step."""
+
+    sum: str = "ring"
+    line_search: Literal["grid", "fixed-step"] = "grid"
+    step: Positive = 0.1
+
+    @field_validator("sum")
+    @classmethod
+    def _check_sum(cls, name: str) -> str:
+        if name not in SUMS:
+            raise ValueError(f"one of {', '.join(SUMS)}")
+        return name
+
+
+class CompareSpec(_Part):
+    """`centralised`: also train on pooled rows and report the difference."""
+
+    centralised: bool = True
+
+
+class Scenario(_Part):
+    """One experiment."""
+
+    name: str
+    seed: Annotated[int, Field(ge=0)] = 0
+    federation: FederationSpec = FederationSpec()
+    data: DataSpec
+    algorithm: AlgorithmSpec = AlgorithmSpec()
+    protocol: ProtocolSpec = ProtocolSpec()
+    compare: CompareSpec = CompareSpec()
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        return _require_name(name)
+
+
+# Reading.
+
+
+def read(scenario: str, *, overrides: Sequence[str] = (), sites: int | None = None) -> tuple[Scenario, Path]:
+    """The scenario that a path or a catalogue name stands for, and the folder its relative paths start from.
+
+    overrides: "key.path=value", the value as in TOML or a bare word. sites: in place of the file's number.
+    Raises ScenarioError with everything that is wrong.
+    """
+    path = _locate(scenario)
+    given = _parse(path)
+    given.setdefault("name", path.stem)
+    for override in overrides:
+        _apply(given, override)
+    if sites is not None:
+        _override_sites(given, sites)
+    return validate(given), path.parent
+
+
+def validate(given: dict[str, Any]) -> Scenario:
+    """A scenario from plain values. Raises ScenarioError with everything that is wrong."""
+    try:
+        scenario = Scenario.model_validate(given)
+    except ValidationError as error:
+        raise ScenarioError(_sentences(error)) from error
+    if problems := list(_impossible(scenario)):
+        raise ScenarioError(problems)
+    return scenario
+
+
+def resolved_toml(scenario: Scenario) -> str:
+    """The scenario with every default spelt out; reading it gives the same scenario."""
+    return tomli_w.dumps(scenario.model_dump(mode="json", exclude_none=True))
+
+
+def catalogue() -> dict[str, str]:
+    """Name and one line of every scenario in the catalogue."""
+    return {
+        path.stem: path.read_text().partition("\n")[0].removeprefix("#").strip()
+        for path in sorted(CATALOGUE.glob("*.toml"))
+    }
+
+
+def catalogue_text(name: str) -> str:
+    """The file of a catalogue scenario. Raises ScenarioError for an unknown name."""
+    if name not in catalogue():
+        raise ScenarioError([f"There is no scenario {name!r} in the catalogue.{nearest(name, catalogue())}"])
+    return (CATALOGUE / f"{name}.toml").read_text()
+
+
+def _locate(scenario: str) -> Path:
+    path = Path(scenario)
+    if path.suffix == ".toml" or "/" in scenario:
+        if not path.is_file():
+            raise ScenarioError(
+                [f"There is no scenario file {scenario!r}; the catalogue has {', '.join(catalogue())}."]
+            )
+        return path
+    catalogue_text(scenario)
+    return CATALOGUE / f"{scenario}.toml"
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ScenarioError([f"{path} cannot be read: {error.strerror}."]) from error
+    except ValueError as error:  # bad TOML, or not UTF-8
+        raise ScenarioError([f"{path} is not valid TOML: {error}."]) from error
+
+
+def _apply(given: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    path = key.strip().split(".")
+    if not equals or not all(path):
+        raise ScenarioError([f"--set {override}: write it as key.path=value, such as algorithm.C=10."])
+    place = given
+    for part in path[:-1]:
+        place = place.setdefault(part, {})
+        if not isinstance(place, dict):
+            raise ScenarioError([f"--set {override}: {part} is not a table."])
+    place[path[-1]] = _value(text.strip())
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _override_sites(given: dict[str, Any], sites: int) -> None:
+    federation = given.setdefault("federation", {})
+    if isinstance(federation, dict):
+        if "names" in federation:
+            raise ScenarioError(["--sites: this scenario names its sites; change federation.names instead."])
+        federation["sites"] = sites
+
+
+# Saying what is wrong.
+
+
+def _impossible(scenario: Scenario) -> Iterator[str]:
+    sites, protocol = scenario.federation.sites, SUMS[scenario.protocol.sum]
+    if sites < protocol.fewest_sites:
+        yield (
+            f"protocol.sum: with {sites} sites a {protocol.name} sum hides nothing; it needs "
+            f'{protocol.fewest_sites} or more. Add sites, or set protocol.sum = "plain".'
+        )
+    if scenario.data.split.startswith(SIZES) and len(sizes_of(scenario.data.split)) != sites:
+        yield f"data.split: {len(sizes_of(scenario.data.split))} sizes are given for {sites} sites."
+
+
+def _sentences(error: ValidationError) -> list[str]:
+    return [_sentence(problem) for problem in error.errors()]
+
+
+def _sentence(problem: Any) -> str:
+    path = [str(part) for part in problem["loc"] if part not in ("int", "float")]
+    key = ".".join(path) or "the scenario"
+    kind, context = problem["type"], problem.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"{key}: unknown key.{nearest(path[-1], _keys_beside(path))}"
+    if kind == "missing":
+        return f"{key}: is missing; the scenario must say it."
+    if kind == "value_error":
+        return f"{key}: {_got(problem)}{context['error']}."
+    if kind == "literal_error":
+        return f"{key}: {_got(problem)}it must be {context['expected'].replace(chr(39), chr(34))}."
+    wanted = _WANTED.get(kind)
+    if wanted is not None:
+        return f"{key}: {_got(problem)}it must be {wanted.format(**context)}."
+    return f"{key}: {_got(problem)}{problem['msg'][0].lower()}{problem['msg'][1:]}."
+
+
+_WANTED = {
+    "greater_than": "above {gt}",
+    "greater_than_equal": "{ge} or more",
+    "less_than": "below {lt}",
+    "less_than_equal": "{le} or less",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "text",
+    "list_type": "a list",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "finite_number": "a finite number",
+}
+
+
+def _got(problem: Any) -> str:
+    given = problem["input"]
+    return f"{given!r} will not do; " if isinstance(given, str | int | float | bool) else ""
+
+
+def _keys_beside(path: list[str]) -> list[str]:
+    """The keys that are known in the table an unknown key stands in."""
+    model: Any = Scenario
+    for part in path[:-1]:
+        annotation = model.model_fields[part].annotation if part in model.model_fields else None
+        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+            return []
+        model = annotation
+    return list(model.model_fields)

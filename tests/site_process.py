@@ -1,0 +1,77 @@
+"""The installation that runtime tests start: a program whose steps add, fail, hang, lie and die."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import Any
+
+import numpy as np
+
+from federation.arrays import FloatArray
+from federation.forkserver import main
+from federation.program import Installation, SiteHalf, step
+from protocols.common_seed import common_seed
+from protocols.registry import SUMS
+
+
+class Drill(SiteHalf):
+    """Steps for tests of the runtime. The partition holds one array, `rows`."""
+
+    @step
+    def total(self, factor: float = 1.0) -> FloatArray:
+        return factor * np.asarray(self.partition["rows"].sum(axis=0))
+
+    @step
+    def echo(self, vector: FloatArray) -> FloatArray:
+        return vector
+
+    @step
+    def fail(self, site: str) -> FloatArray:
+        if self.site == site:
+            raise ZeroDivisionError("the drill asked for it")
+        return np.zeros(3)
+
+    @step
+    def die(self, site: str) -> FloatArray:
+        if self.site == site:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return np.zeros(3)
+
+    @step
+    def hang(self, site: str) -> FloatArray:
+        if self.site == site:
+            threading.Event().wait(3600)
+        return np.zeros(3)
+
+    @step
+    def not_finite(self, site: str) -> FloatArray:
+        return np.full(3, np.nan if self.site == site else 0.0)
+
+    @step
+    def wrong_shape(self, site: str) -> FloatArray:
+        return np.zeros(4 if self.site == site else 3)
+
+    @step
+    def agree(self) -> None:
+        self.seed = common_seed(self.channel)
+
+    @step
+    def agreed(self) -> FloatArray:
+        return (self.seed >> np.uint64(32)).astype(np.float64)
+
+    @step
+    def modules(self) -> FloatArray:
+        heavy = {"sklearn", "pydantic", "typer", "rich", "clarabel", "pyarrow"}
+        return np.array(float(len(heavy & sys.modules.keys())))
+
+    def unmarked(self) -> FloatArray:
+        return np.zeros(3)
+
+    state: Any = None
+
+
+if __name__ == "__main__":
+    main(Installation({"drill": Drill}, SUMS), int(sys.argv[1]))
