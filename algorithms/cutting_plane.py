@@ -141,9 +141,7 @@ def _search(oracle: Oracle, bundles: list[_Bundle], active: list[int], search: L
     parabola = Parabola(0.5 * (w**2).sum(axis=1), (w * dw).sum(axis=1), (dw**2).sum(axis=1))
     found = search(lambda steps: oracle.line(problems, w, b, dw, db, steps), parabola, chosen[0].C)
     for i, bundle in enumerate(chosen):
-        bundle.consider(
-            w[i] + found.step[i] * dw[i], float(b[i] + found.step[i] * db[i]), float(found.value[i])
-        )
+        bundle.consider(w[i] + found.step[i] * dw[i], float(b[i] + found.step[i] * db[i]), float(found.value[i]))
 
 
 def _cut(oracle: Oracle, bundles: list[_Bundle], active: list[int]) -> None:
@@ -227,15 +225,11 @@ def _solve_master(
     positive = sparse.hstack([sparse.csr_array((groups, dimensions + 1)), -sparse.eye_array(groups)])
     A = sparse.vstack([own, positive]).tocsc()
     right = np.concatenate([-cuts[:, -1], np.zeros(groups)])
-    solver = clarabel.DefaultSolver(
-        P, q, A, right, [clarabel.NonnegativeConeT(len(right))], _settings(accuracy)
-    )
+    solver = clarabel.DefaultSolver(P, q, A, right, [clarabel.NonnegativeConeT(len(right))], _settings(accuracy))
     found = solver.solve()
     x, z = np.array(found.x), np.array(found.z)[:count]
     if not (np.isfinite(x).all() and np.isfinite(z).all()):
-        raise FederationError(
-            f"A master problem could not be solved ({found.status}); try a smaller algorithm.C."
-        )
+        raise FederationError(f"A master problem could not be solved ({found.status}); try a smaller algorithm.C.")
     return x[:dimensions], float(x[dimensions]), z
 
 

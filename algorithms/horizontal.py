@@ -25,9 +25,7 @@ from protocols.secret_order import secret_order
 ScaleName = Literal["standard", "minmax", "none"]
 _AGREED_DIGITS = 12
 
-MINMAX_DISCLOSES = (
-    "each site's smallest and largest value of every column, unlinked from the site and from each other"
-)
+MINMAX_DISCLOSES = "each site's smallest and largest value of every column, unlinked from the site and from each other"
 
 
 class HorizontalSite(SiteHalf):
@@ -54,9 +52,11 @@ class HorizontalSite(SiteHalf):
         self.secret = common_seed(self.channel)
 
     @step
-    def category_table(self, column: int, slots: int, salt: str) -> FloatArray:
-        """This site's categories of one column as a summable table; see `vocabulary`."""
-        return vocabulary.table_of(set(self.partition["categorical"][:, column].tolist()), slots, salt)
+    def category_tables(self, columns: list[int], slots: int, salt: str) -> FloatArray:
+        """(k, slots, record): this site's categories of k columns as summable tables; see `vocabulary`."""
+        categorical = self.partition["categorical"]
+        held = [set(categorical[:, column].tolist()) for column in columns]
+        return np.stack([vocabulary.table_of(values, slots, salt) for values in held])
 
     @step
     def encode(self, values: list[list[str]]) -> None:
@@ -120,12 +120,9 @@ def agree_vocabulary(
     federation: Federation, columns: Sequence[str], declared: Mapping[str, Sequence[str]], seed: int
 ) -> Vocabulary:
     """The values of every categorical column: declared ones as they are, the others by secure sums."""
-    values = {
-        column: sorted(declared[column])
-        if column in declared
-        else vocabulary.agree(federation, index, column, seed)
-        for index, column in enumerate(columns)
-    }
+    undeclared = {number: column for number, column in enumerate(columns) if column not in declared}
+    agreed = vocabulary.agree(federation, undeclared, seed)
+    values = {column: agreed[column] if column in agreed else sorted(declared[column]) for column in columns}
     federation.run("encode", values=list(values.values()))
     return Vocabulary(values)
 

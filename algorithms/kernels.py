@@ -39,4 +39,4 @@ class Kernel:
 def squared_distances(x: FloatArray, y: FloatArray) -> FloatArray:
     """(n, l) squared Euclidean distances between rows x (n, p) and y (l, p), never below 0."""
     squares = np.einsum("ij,ij->i", x, x)[:, None] + np.einsum("ij,ij->i", y, y)[None, :]
-    return np.maximum(squares - 2.0 * (x @ y.T), 0.0)
+    return np.asarray(np.maximum(squares - 2.0 * (x @ y.T), 0.0))

@@ -98,9 +98,7 @@ def choose_landmarks(
     else:
         landmarks = _global_landmarks(federation, count, min_cluster_size, columns, seed)
     if len(landmarks.points) == 0:
-        raise FederationError(
-            "No cluster is large enough: lower algorithm.min_cluster_size or algorithm.landmarks."
-        )
+        raise FederationError("No cluster is large enough: lower algorithm.min_cluster_size or algorithm.landmarks.")
     return landmarks
 
 
@@ -116,9 +114,7 @@ def _local_landmarks(
     return Landmarks(points, round(float(exposed)))
 
 
-def _global_landmarks(
-    federation: Federation, count: int, min_cluster_size: int, columns: int, seed: int
-) -> Landmarks:
+def _global_landmarks(federation: Federation, count: int, min_cluster_size: int, columns: int, seed: int) -> Landmarks:
     """Binary splitting (Linde, Buzo and Gray 1980), which needs no row to start from."""
     random = np.random.default_rng([seed, count])
     clusters = _update(federation, np.zeros((1, columns)), 1)
@@ -184,9 +180,7 @@ def local_centres(
     wanted = min(quota, len(rows))
     centres = _k_means(rows, wanted, random) if wanted else rows[:0]
     while True:
-        nearest = (
-            squared_distances(rows, centres).argmin(axis=1) if len(centres) else np.zeros(0, dtype=np.int64)
-        )
+        nearest = squared_distances(rows, centres).argmin(axis=1) if len(centres) else np.zeros(0, dtype=np.int64)
         sizes = np.bincount(nearest, minlength=len(centres)).astype(np.int64)
         if len(centres) == 0 or sizes.min() >= max(1, min_cluster_size):
             break

@@ -19,8 +19,6 @@ def nystrom_map(kernel: Kernel, landmarks: FloatArray, rank_tolerance: float) ->
     return np.asarray(eigenvectors[:, kept] / np.sqrt(eigenvalues[kept]))
 
 
-def nystrom_features(
-    kernel: Kernel, rows: FloatArray, landmarks: FloatArray, mapping: FloatArray
-) -> FloatArray:
+def nystrom_features(kernel: Kernel, rows: FloatArray, landmarks: FloatArray, mapping: FloatArray) -> FloatArray:
     """F = k(X, L) U Lambda^(-1/2), shape (n, m), for rows X (n, p)."""
     return np.asarray(kernel(rows, landmarks) @ mapping)

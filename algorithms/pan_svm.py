@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from algorithms.cutting_plane import Solution, Stopping, solve
-from algorithms.horizontal import Scale
 from algorithms.kernels import Kernel
 from algorithms.landmarks import Landmarks, LandmarkSite, choose_landmarks
 from algorithms.nystrom import nystrom_features, nystrom_map
@@ -64,9 +63,7 @@ class PanSite(LandmarkSite):
     """The site half."""
 
     @step
-    def receive_map(
-        self, kernel: dict[str, Any], landmarks: FloatArray, mapping: FloatArray, groups: int
-    ) -> None:
+    def receive_map(self, kernel: dict[str, Any], landmarks: FloatArray, mapping: FloatArray, groups: int) -> None:
         """Map this site's rows, and assign them at random to the groups of the grouped cuts."""
         self.features = nystrom_features(Kernel(**kernel), self.rows, landmarks, mapping)
         rows = len(self.features)
@@ -122,9 +119,7 @@ class FederatedOracle:
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """One secure sum of grouped cuts; see `PanSite.cuts`."""
         shape = (len(problems), self.groups, w.shape[1] + 2)
-        return self.federation.sum(
-            "cuts", shape=shape, bound=max(self.rows, self.reach), problems=problems, w=w, b=b
-        )
+        return self.federation.sum("cuts", shape=shape, bound=max(self.rows, self.reach), problems=problems, w=w, b=b)
 
     def line(
         self,
@@ -182,9 +177,7 @@ def _oracle(federation: Federation, groups: int, rows: int) -> FederatedOracle:
     return FederatedOracle(federation, groups, rows, reach=math.sqrt(rows * squares) * (1 + 1e-9) + 1.0)
 
 
-def _solve(
-    federation: Federation, oracle: FederatedOracle, settings: PanSettings, dimensions: int
-) -> Solution:
+def _solve(federation: Federation, oracle: FederatedOracle, settings: PanSettings, dimensions: int) -> Solution:
     def note(iteration: int, solutions: Sequence[Solution]) -> None:
         worst = max(solutions, key=lambda solution: solution.gap)
         federation.note(iteration=iteration, objective=worst.objective, gap=worst.gap)

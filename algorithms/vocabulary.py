@@ -46,29 +46,37 @@ class Vocabulary:
         return np.hstack([numeric, *blocks])
 
 
-def agree(federation: Federation, index: int, column: str, seed: int) -> list[str]:
-    """The union of the sites' values of categorical column number `index`, sorted.
+def agree(federation: Federation, columns: Mapping[int, str], seed: int) -> dict[str, list[str]]:
+    """The union of the sites' values of some categorical columns, sorted, by column name.
 
-    Raises FederationError when there are too many to agree on.
+    columns: their names by their number. Raises FederationError for a column with too many values to agree on.
     """
+    agreed: dict[str, list[str]] = {}
     slots = FIRST_SLOTS
-    while slots <= MOST_SLOTS:
-        salt = f"{seed}:{slots}"
-        table = federation.sum(
-            "category_table",
-            shape=(slots, RECORD),
-            bound=255.0 * len(federation.sites),
-            column=index,
-            slots=slots,
-            salt=salt,
-        )
-        values = _values_in(table, slots, salt)
-        if values is not None:
-            return values
+    while len(agreed) < len(columns):
+        open_columns = {number: name for number, name in columns.items() if name not in agreed}
+        if slots > MOST_SLOTS:
+            name = next(iter(open_columns.values()))
+            raise FederationError(
+                f"Column {name!r} has too many categories to agree on; declare them in data.categories."
+            )
+        agreed |= _agree_on(federation, open_columns, slots, salt=f"{seed}:{slots}")
         slots *= 4
-    raise FederationError(
-        f"Column {column!r} has too many categories to agree on; declare them in data.categories."
+    return agreed
+
+
+def _agree_on(federation: Federation, columns: Mapping[int, str], slots: int, salt: str) -> dict[str, list[str]]:
+    """The values of those columns whose values have a slot each, in one sum."""
+    tables = federation.sum(
+        "category_tables",
+        shape=(len(columns), slots, RECORD),
+        bound=255.0 * len(federation.sites),
+        columns=list(columns),
+        slots=slots,
+        salt=salt,
     )
+    found = {name: _values_in(table, slots, salt) for name, table in zip(columns.values(), tables, strict=True)}
+    return {name: values for name, values in found.items() if values is not None}
 
 
 def table_of(values: set[str], slots: int, salt: str) -> FloatArray:
@@ -96,7 +104,7 @@ def one_hot(column: NDArray[np.str_], values: Sequence[str]) -> FloatArray:
 
 
 def _matches(column: NDArray[np.str_], values: Sequence[str]) -> FloatArray:
-    return (column[:, None] == np.array(values, dtype=str)[None, :]).astype(np.float64)
+    return np.asarray(column[:, None] == np.array(values, dtype=str)[None, :], dtype=np.float64)
 
 
 def _place(encoded: bytes, slots: int, salt: str) -> tuple[int, bytes]:
@@ -109,7 +117,7 @@ def _values_in(table: FloatArray, slots: int, salt: str) -> list[str] | None:
     """The values of a summed table, or None if two share a slot."""
     counts = np.rint(table[:, 0]).astype(np.int64)
     values = []
-    for slot in np.flatnonzero(counts):
+    for slot in np.flatnonzero(counts).tolist():
         letters = np.rint(table[slot, 1:]).astype(np.int64) // counts[slot]
         record = bytes(letters.astype(np.uint8))
         encoded, check = record[:LONGEST_VALUE_BYTES].rstrip(b"\0"), record[LONGEST_VALUE_BYTES:]

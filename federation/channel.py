@@ -52,9 +52,7 @@ class Mailbox:
     and counted. A site may be one round behind a faster peer, never more, since the coordinator waits for all.
     """
 
-    def __init__(
-        self, endpoint: Endpoint, run: bytes, on_control: Callable[[str, Message, bool], None]
-    ) -> None:
+    def __init__(self, endpoint: Endpoint, run: bytes, on_control: Callable[[str, Message, bool], None]) -> None:
         self.endpoint = endpoint
         self.run = run
         self._on_control = on_control
@@ -128,16 +126,12 @@ class SocketChannel:
         try:
             message = self._in_sequence(peer)
         except DeadlineExpired as error:
-            raise EndpointError(
-                f"{self.me} waited {self._deadline.seconds:g} s in vain for {peer}"
-            ) from error
+            raise EndpointError(f"{self.me} waited {self._deadline.seconds:g} s in vain for {peer}") from error
         self.hop = max(self.hop, message.hop)
         array = message.arrays.get(_ARRAY)
         if array is None or array.shape != tuple(shape) or array.dtype != np.dtype(dtype):
             got = "nothing" if array is None else f"{array.dtype} {array.shape}"
-            raise EndpointError(
-                f"{peer} sent {got} to {self.me} where {np.dtype(dtype)} {tuple(shape)} is due"
-            )
+            raise EndpointError(f"{peer} sent {got} to {self.me} where {np.dtype(dtype)} {tuple(shape)} is due")
         return array
 
     def random(self, shape: Sequence[int]) -> Residues:

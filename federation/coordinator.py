@@ -11,9 +11,9 @@ beyond the bound. `params` are arrays and scalars that every site receives.
 from __future__ import annotations
 
 import time
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -26,7 +26,7 @@ from federation.deadline import Deadline
 from federation.endpoint import Endpoint
 from federation.errors import DeadlineExpired, EndpointError, RoundTimeout, SiteFailed, SiteLost
 from federation.keys import Roster
-from federation.ledger import Accounts, RoundRecord
+from federation.ledger import LAUNCH, Accounts, RoundRecord
 from federation.program import SumProtocol
 from federation.wire import Message
 
@@ -93,7 +93,7 @@ class Federation:
         self.accounts = Accounts()
         self.progress = Progress()
         self.farewells: dict[str, dict[str, Any]] = {}
-        self.phase_seconds: Counter[str] = Counter()
+        self.phase_seconds: dict[str, float] = defaultdict(float)
         self._endpoint = endpoint
         self._roster = roster
         self._run = run
@@ -104,7 +104,7 @@ class Federation:
         self._mailbox = Mailbox(endpoint, run, self._control)
         self._disclosures: dict[tuple[str, str, str, tuple[int, ...]], Disclosure] = {}
         self._answers: dict[str, Message] = {}
-        self._record = RoundRecord(0, "launch", "run", "", "")
+        self._record = LAUNCH
         self._present = set(self.sites)
         self._dismissing = False
         endpoint.watch(launcher.fileno(), self._watch)
@@ -119,7 +119,8 @@ class Federation:
         """
         self.disclose("coordinator", step, self._protocol.discloses, shape)
         terms = {"shape": list(shape), "bound": float(bound)}
-        return self._round("sum", step, self._protocol.name, terms, params, self._reveal(shape, bound))
+        total: FloatArray = self._round("sum", step, self._protocol.name, terms, params, self._reveal(shape, bound))
+        return total
 
     def gather(self, step: str, *, shape: Sequence[int], **params: Any) -> dict[str, FloatArray]:
         """Every live site's value in the clear."""
@@ -128,7 +129,8 @@ class Federation:
         def collect(channel: SocketChannel) -> dict[str, FloatArray]:
             return {site: channel.receive(site, shape, np.float64) for site in self.sites}
 
-        return self._round("gather", step, "gather", {"shape": list(shape)}, params, collect)
+        values: dict[str, FloatArray] = self._round("gather", step, "gather", {"shape": list(shape)}, params, collect)
+        return values
 
     def run(self, step: str, **params: Any) -> None:
         """Run a local step everywhere; nothing comes back. `step` may run a protocol among the sites."""
@@ -212,15 +214,13 @@ class Federation:
         self._on_progress(self)
         return result
 
-    def _order(
-        self, verb: str, step: str, protocol: str, terms: dict[str, Any], params: Mapping[str, Any]
-    ) -> None:
+    def _order(self, verb: str, step: str, protocol: str, terms: dict[str, Any], params: Mapping[str, Any]) -> None:
         arrays = {name: value for name, value in params.items() if isinstance(value, np.ndarray)}
         scalars = {name: value for name, value in params.items() if name not in arrays}
         for name, array in arrays.items():
             self.disclose("sites", step, f"parameter {name}", array.shape)
         self._mailbox.enter(self._record.round, self._record.attempt)
-        fields = {"verb": verb, "step": step, "protocol": protocol, "sites": list(self.sites)}
+        fields: dict[str, Any] = {"verb": verb, "step": step, "protocol": protocol, "sites": list(self.sites)}
         fields |= {"timeout_s": self._round_timeout_s, "parameters": scalars}
         self._broadcast("order", fields | terms, arrays)
 
@@ -247,9 +247,7 @@ class Federation:
         arrays: dict[str, NDArray[Any]],
         deadline: Deadline | None = None,
     ) -> None:
-        message = Message(
-            kind, self._run, self._record.round, self._record.attempt, fields=fields, arrays=arrays
-        )
+        message = Message(kind, self._run, self._record.round, self._record.attempt, fields=fields, arrays=arrays)
         self._answers = {}
         for site in sorted(self._present, key=self.sites.index):
             self._endpoint.send(site, message, deadline or Deadline(self._round_timeout_s))
@@ -261,10 +259,8 @@ class Federation:
     def _silent_sites(self) -> tuple[str, ...]:
         """Call the round off and see who answers: a site that waits for another does, one that hangs does not."""
         self._broadcast("abort", {}, {}, Deadline(_GRACE_S))
-        try:
+        with suppress(DeadlineExpired):
             self._await_answers(Deadline(_GRACE_S))
-        except DeadlineExpired:
-            pass
         return tuple(site for site in self.sites if site not in self._answers)
 
     def _control(self, peer: str, message: Message, answer: bool) -> None:
@@ -296,4 +292,4 @@ class Federation:
     @property
     def _label(self) -> str:
         record = self._record
-        return f"round {record.round} ({record.phase}, step {record.step or 'roster'})"
+        return f"round {record.round} ({record.phase}, step {record.step})"

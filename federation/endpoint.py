@@ -32,7 +32,7 @@ from federation.ledger import Ledger, Link, Traffic
 
 LINGER_MS = 1000
 _ZAP_ADDRESS = "inproc://zeromq.zap.01"
-_HANDSHAKE_FAILURES = {
+_HANDSHAKE_FAILURES: dict[int, str] = {
     zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "handshake broken off",
     zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "not a ZeroMQ peer of ours",
     zmq.EVENT_HANDSHAKE_FAILED_AUTH: "key not in the roster",
@@ -157,9 +157,7 @@ class Endpoint:
         try:
             self._router.send_multipart([self._routing_ids[peer], *frames], flags=zmq.NOBLOCK, copy=False)
         except (KeyError, zmq.Again, zmq.ZMQError) as error:
-            raise EndpointError(
-                f"{self.name} cannot answer {peer}: its connection is gone or full."
-            ) from error
+            raise EndpointError(f"{self.name} cannot answer {peer}: its connection is gone or full.") from error
         self._count(self._accepted[peer][-1], message, frames, sent=True)
 
     def receive(self, deadline: Deadline) -> Received:
@@ -270,9 +268,7 @@ class Endpoint:
         for frames in _drain(self._zap, copy=True):
             version, request, *_, mechanism, key = frames
             name = self._roster.name_of(key) if mechanism == b"CURVE" else None
-            verdict = (
-                (b"400", b"key not in the roster", b"") if name is None else (b"200", b"OK", name.encode())
-            )
+            verdict = (b"400", b"key not in the roster", b"") if name is None else (b"200", b"OK", name.encode())
             self._zap.send_multipart([version, request, *verdict, b""])
 
     def _note_stranger(self, event: int, _value: int) -> None:
@@ -341,24 +337,18 @@ class Endpoint:
         by_acceptor = zmtp.acceptor_handshake_bytes(encrypted=self._keys is not None)
         sizes = (by_opener, by_acceptor) if connection.opener == self.name else (by_acceptor, by_opener)
         for link, size in zip(self._directions(self.round, connection), sizes, strict=True):
-            self.ledger.add(
-                link, Traffic(predicted_wire_bytes=size, wire_bytes=self._unmeasured(connection, link))
-            )
+            self.ledger.add(link, Traffic(predicted_wire_bytes=size, wire_bytes=self._unmeasured(connection, link)))
 
     def _directions(self, round_number: int, connection: _Connection) -> tuple[Link, Link]:
         """The outward and the inward link of a connection in a round."""
         outward = Link(round_number, connection.control, self.name, connection.peer)
         return outward, outward._replace(sender=connection.peer, receiver=self.name)
 
-    def _count(
-        self, connection: _Connection, message: wire.Message, frames: Sequence[Any], *, sent: bool
-    ) -> None:
+    def _count(self, connection: _Connection, message: wire.Message, frames: Sequence[Any], *, sent: bool) -> None:
         predicted = zmtp.message_bytes([len(frame) for frame in frames], encrypted=self._keys is not None)
         outward, inward = self._directions(message.round, connection)
         link = outward if sent else inward
-        self.ledger.add(
-            link, Traffic(1, message.payload_bytes, predicted, self._unmeasured(connection, link))
-        )
+        self.ledger.add(link, Traffic(1, message.payload_bytes, predicted, self._unmeasured(connection, link)))
 
     def _unmeasured(self, connection: _Connection, link: Link) -> int | None:
         """What counts as measured before the kernel is asked: nothing yet, or None where it never will be."""

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from zmq.utils import z85
 import zmq
+from zmq.utils import z85
 
 COORDINATOR = "coordinator"
 

@@ -90,9 +90,7 @@ class LocalLauncher:
         while select.select([self._stream], [], [], 0)[0]:
             message = pipe.read(self._stream)
             if message is None:
-                raise LaunchError(
-                    "The process that the sites are forked from was killed, and the sites with it."
-                )
+                raise LaunchError("The process that the sites are forked from was killed, and the sites with it.")
             if "ended" in message:
                 self._ended.append(Ended(message["ended"], message["how"], message["well"]))
         ended, self._ended = self._ended, []

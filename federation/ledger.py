@@ -69,6 +69,9 @@ class RoundRecord:
     seconds: float = 0.0
 
 
+LAUNCH = RoundRecord(0, "launch", "run", "join", "roster")
+
+
 @dataclass
 class Entry:
     """A link in a round with its two witnesses."""
@@ -104,27 +107,26 @@ class Accounts:
         """Every link of protocols, or of control, with its agreed traffic."""
         return ((link, entry.agreed) for link, entry in self.entries.items() if link.control == control)
 
+    def record_of(self, link: Link) -> RoundRecord:
+        """The round that a link belongs to; before the first round it is the launch."""
+        return self.rounds.get(link.round, LAUNCH)
+
     def rows(self) -> list[dict[str, Any]]:
         """The ledger as a table: one row per round and link, with both witnesses."""
         return [self._row(link, entry) for link, entry in sorted(self.entries.items())]
 
     def _row(self, link: Link, entry: Entry) -> dict[str, Any]:
-        record = self.rounds.get(link.round)
+        record = self.record_of(link)
         place = {
             "round": link.round,
-            "attempt": record.attempt if record else 0,
-            "phase": record.phase if record else "launch",
-            "step": record.step if record else "",
-            "protocol": "control" if link.control else record.protocol if record else "",
+            "attempt": record.attempt,
+            "phase": record.phase,
+            "step": record.step,
+            "protocol": "control" if link.control else record.protocol,
             "from": link.sender,
             "to": link.receiver,
         }
-        return (
-            place
-            | asdict(entry.agreed)
-            | _prefixed("sent", entry.sent)
-            | _prefixed("received", entry.received)
-        )
+        return place | asdict(entry.agreed) | _prefixed("sent", entry.sent) | _prefixed("received", entry.received)
 
 
 def _sum(known: Traffic | None, more: Traffic) -> Traffic:

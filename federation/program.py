@@ -53,10 +53,17 @@ class SiteHalf:
 class SumProtocol(Protocol):
     """A secure sum, as sites and coordinator use it."""
 
-    name: str
-    fewest_sites: int
-    discloses: str
-    """What the coordinator sees, in a word: "sum", or "value" where it sees each site's own."""
+    @property
+    def name(self) -> str:
+        """What a scenario calls it."""
+
+    @property
+    def fewest_sites(self) -> int:
+        """With fewer it would hide nothing."""
+
+    @property
+    def discloses(self) -> str:
+        """What the coordinator sees, in a word: "sum", or "value" where it sees each site's own."""
 
     def contribute(self, channel: Channel, value: FloatArray, bound: float) -> None:
         """The site's part. Raises BoundExceeded for values that are not finite or beyond the bound."""

@@ -33,7 +33,12 @@ CONTROL_KINDS = frozenset({"roster", "order", "done", "failed", "abort", "aborte
 DATA_KIND = "data"
 KINDS = CONTROL_KINDS | {DATA_KIND}
 
-_DTYPES = {"<f8": np.dtype("<f8"), "<i8": np.dtype("<i8"), "<u8": np.dtype("<u8"), "|u1": np.dtype("|u1")}
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "<f8": np.dtype("<f8"),
+    "<i8": np.dtype("<i8"),
+    "<u8": np.dtype("<u8"),
+    "|u1": np.dtype("|u1"),
+}
 
 Array = NDArray[Any]
 
@@ -69,29 +74,24 @@ def encode(message: Message) -> list[bytes | memoryview]:
     """
     arrays = {name: np.asarray(array, order="C") for name, array in message.arrays.items()}
     specs = [[name, array.dtype.str, list(array.shape)] for name, array in arrays.items()]
-    header = msgpack.packb(
-        [VERSION, message.kind, message.run, message.round, message.attempt, message.sequence, message.hop]
-        + [message.fields, specs]
-    )
+    tags = [message.run, message.round, message.attempt, message.sequence, message.hop]
+    header = msgpack.packb([VERSION, message.kind, *tags, message.fields, specs])
     _require_sendable(message.kind, header, arrays)
-    return [
-        header,
-        *(memoryview(array.reshape(-1)).cast("B") if array.size else b"" for array in arrays.values()),
-    ]
+    return [header, *(_buffer(array) for array in arrays.values())]
+
+
+def _buffer(array: Array) -> bytes | memoryview:
+    return array.reshape(-1).view(np.uint8).data if array.size else b""
 
 
 def _require_sendable(kind: str, header: bytes, arrays: dict[str, Array]) -> None:
     if len(header) > MAX_HEADER_BYTES:
-        raise ValueError(
-            f"the header of a {kind} message has {len(header)} bytes; at most {MAX_HEADER_BYTES} go"
-        )
+        raise ValueError(f"the header of a {kind} message has {len(header)} bytes; at most {MAX_HEADER_BYTES} go")
     for name, array in arrays.items():
         if array.dtype.str not in _DTYPES or array.ndim > MAX_DIMENSIONS:
             raise ValueError(f"array {name!r} ({array.dtype}, {array.ndim} dimensions) has no wire form")
         if array.nbytes > MAX_FRAME_BYTES:
-            raise ValueError(
-                f"array {name!r} has {array.nbytes} bytes; at most {MAX_FRAME_BYTES} go in one frame"
-            )
+            raise ValueError(f"array {name!r} has {array.nbytes} bytes; at most {MAX_FRAME_BYTES} go in one frame")
     if len(arrays) > MAX_ARRAYS:
         raise ValueError(f"{len(arrays)} arrays in one message; at most {MAX_ARRAYS} go")
 
@@ -111,7 +111,8 @@ def decode(frames: Sequence[bytes | memoryview]) -> Message:
         raise Malformed("round, attempt, sequence or hop is not a count")
     if not isinstance(header[7], dict):
         raise Malformed("the fields are not a table")
-    return Message(kind, run, *header[3:8], arrays=_arrays(specs, frames[1:]))
+    round_number, attempt, sequence, hop, fields = header[3:8]
+    return Message(kind, run, round_number, attempt, sequence, hop, fields, _arrays(specs, frames[1:]))
 
 
 def _header(frames: Sequence[bytes | memoryview]) -> list[Any]:

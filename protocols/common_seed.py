@@ -22,10 +22,7 @@ SHAPE = (1, 4)
 def common_seed(channel: Channel) -> Residues:
     """256 secret bits, the same at every site, as residues of shape (1, 4)."""
     position = channel.sites.index(channel.me)
-    if position == 0:
-        seed = channel.random(SHAPE)
-    else:
-        seed = channel.receive(channel.sites[position - 1], SHAPE)
+    seed = channel.random(SHAPE) if position == 0 else channel.receive(channel.sites[position - 1], SHAPE)
     if position + 1 < len(channel.sites):
         channel.send(channel.sites[position + 1], seed)
     return seed

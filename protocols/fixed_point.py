@@ -53,9 +53,7 @@ class FixedPoint:
         """Residues of shape (limbs, values.size). Raises BoundExceeded for a value not finite or beyond the bound."""
         flat = np.ravel(values)
         if not np.isfinite(flat).all():
-            raise BoundExceeded(
-                f"{np.count_nonzero(~np.isfinite(flat))} of {flat.size} values are not finite"
-            )
+            raise BoundExceeded(f"{np.count_nonzero(~np.isfinite(flat))} of {flat.size} values are not finite")
         if flat.size and np.abs(flat).max() > self.bound:
             raise BoundExceeded(
                 f"a value of size {np.abs(flat).max():.6g} is beyond the declared bound {self.bound:.6g}"
@@ -70,11 +68,11 @@ class FixedPoint:
     def decode(self, residues: Residues) -> FloatArray:
         """float64 of shape (d,) from residues of shape (limbs, d)."""
         if self.limbs == 1:
-            return np.ldexp(residues[0].view(np.int64).astype(np.float64), -self.fraction_bits)
+            return np.asarray(np.ldexp(residues[0].view(np.int64).astype(np.float64), -self.fraction_bits))
         negative = residues[1].view(np.int64) < 0
         size = np.where(negative, subtract(np.zeros_like(residues), residues), residues).astype(np.float64)
         magnitude = np.ldexp(size[1], LIMB_BITS - self.fraction_bits) + np.ldexp(size[0], -self.fraction_bits)
-        return np.where(negative, -magnitude, magnitude)
+        return np.asarray(np.where(negative, -magnitude, magnitude))
 
 
 def _two_limbs(low: FloatArray, high: FloatArray) -> Residues:

@@ -37,12 +37,8 @@ out = Console()
 def run(
     scenario: Annotated[str, typer.Argument(help="A TOML file, or the name of a scenario in the catalogue.")],
     sites: Annotated[int | None, typer.Option(help="Number of sites, in place of the scenario's.")] = None,
-    changes: Annotated[
-        list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")
-    ] = None,
-    folder: Annotated[
-        Path | None, typer.Option("--out", help="Folder for the results; must not exist.")
-    ] = None,
+    changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="Folder for the results; must not exist.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print result.json and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of what failed.")] = False,
@@ -68,7 +64,7 @@ def run(
 def list_scenarios(context: typer.Context) -> None:
     """List the catalogue."""
     if context.invoked_subcommand is None:
-        _print_table([(name, line) for name, line in spec.catalogue().items()])
+        _print_table(list(spec.catalogue().items()))
 
 
 @scenarios_app.command("show")
@@ -82,11 +78,9 @@ def data() -> None:
     """List the built-in data sets, and where others are looked for."""
     from scenarios import datasets  # noqa: PLC0415 - needs pyarrow and scikit-learn
 
-    rows = [("name", "rows", "columns", "classes", "where")]
+    rows: list[tuple[str, ...]] = [("name", "rows", "columns", "classes", "where")]
     for item in datasets.available():
-        figures = [
-            str(figure) if figure is not None else "" for figure in (item.rows, item.columns, item.classes)
-        ]
+        figures = [str(figure) if figure is not None else "" for figure in (item.rows, item.columns, item.classes)]
         rows.append((item.name, *figures, item.place))
     _print_table(rows)
     folder = datasets.data_folder()
@@ -126,9 +120,7 @@ def _make_folder(chosen: spec.Scenario, folder: Path | None) -> Path:
     try:
         return runner.make_folder(chosen, folder)
     except FileExistsError:
-        raise ScenarioError(
-            [f"--out: {folder} exists already; name a folder that does not, or remove it."]
-        ) from None
+        raise ScenarioError([f"--out: {folder} exists already; name a folder that does not, or remove it."]) from None
     except OSError as error:
         raise ScenarioError([f"--out: no folder for the results can be made: {error}."]) from error
 
@@ -145,7 +137,7 @@ def _complain(sentence: str) -> None:
     errors.print(f"fedsvm: {sentence}", highlight=False, markup=False, soft_wrap=True, style="red")
 
 
-def _print_table(rows: list[Any]) -> None:
+def _print_table(rows: list[tuple[str, ...]]) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     for row in rows:
         table.add_row(*row)

@@ -78,9 +78,7 @@ class Available:
     place: str
 
 
-def load(
-    source: str, *, label: str, ignore: Sequence[str] = (), missing: str = "refuse", base_folder: Path
-) -> Dataset:
+def load(source: str, *, label: str, ignore: Sequence[str] = (), missing: str = "refuse", base_folder: Path) -> Dataset:
     """The table that `source` names: a built-in, a path (from `base_folder`, or here), or a name under FEDSVM_DATA.
 
     label: its label column. ignore: columns to leave out. missing: "refuse" or "drop" rows with missing values.
@@ -129,9 +127,7 @@ def _find(source: str, base_folder: Path) -> _Table:
         candidates = [base_folder / source, Path(source)]
         path = next((path for path in candidates if path.is_file()), None)
         if path is None:
-            raise ScenarioError(
-                [f"data.source: there is no file {source!r} in {base_folder.resolve()} or here."]
-            )
+            raise ScenarioError([f"data.source: there is no file {source!r} in {base_folder.resolve()} or here."])
         return _read(path)
     found = _found()
     if source.replace("-", "_") in found:
@@ -194,9 +190,7 @@ def _from_arrow(column: Any) -> NDArray[Any]:
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
         return np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
     values = column.to_pylist()
-    return np.array(
-        ["" if value is None or value in MISSING_MARKS else str(value) for value in values], dtype=np.str_
-    )
+    return np.array(["" if value is None or value in MISSING_MARKS else str(value) for value in values], dtype=np.str_)
 
 
 def _read_svm(path: Path) -> dict[str, NDArray[Any]]:
@@ -204,9 +198,7 @@ def _read_svm(path: Path) -> dict[str, NDArray[Any]]:
 
     matrix, labels = load_svmlight_file(str(path))
     dense = np.asarray(matrix.toarray(), dtype=np.float64)
-    return {f"f{j + 1}": dense[:, j] for j in range(dense.shape[1])} | {
-        "label": np.asarray(labels, dtype=np.float64)
-    }
+    return {f"f{j + 1}": dense[:, j] for j in range(dense.shape[1])} | {"label": np.asarray(labels, dtype=np.float64)}
 
 
 # Checking what was read.
@@ -240,7 +232,7 @@ def _complete_rows(name: str, columns: dict[str, NDArray[Any]], missing: str) ->
                 'fill them, or set missing = "drop" to leave such rows out.'
             ]
         )
-    return ~incomplete
+    return np.asarray(~incomplete)
 
 
 def _gaps(values: NDArray[Any]) -> NDArray[np.bool_]:
@@ -251,9 +243,7 @@ def _refuse_infinite(name: str, columns: dict[str, NDArray[Any]]) -> None:
     for column, values in columns.items():
         if values.dtype.kind == "f" and np.isinf(values).any():
             row = int(np.isinf(values).argmax())
-            raise ScenarioError(
-                [f"data.source: {name} has an infinite value in row {row + 1}, column {column!r}."]
-            )
+            raise ScenarioError([f"data.source: {name} has an infinite value in row {row + 1}, column {column!r}."])
 
 
 def _as_text(labels: NDArray[Any]) -> NDArray[np.str_]:
@@ -266,9 +256,7 @@ def _as_text(labels: NDArray[Any]) -> NDArray[np.str_]:
 # What is built in.
 
 
-SQUARES = tuple(
-    f"{row}-{column}" for row in ("top", "middle", "bottom") for column in ("left", "middle", "right")
-)
+SQUARES = tuple(f"{row}-{column}" for row in ("top", "middle", "bottom") for column in ("left", "middle", "right"))
 _LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
 
 
@@ -293,9 +281,7 @@ def _tic_tac_toe() -> dict[str, NDArray[Any]]:
     """All 958 boards at which tic-tac-toe can end; positive where x, who moves first, has won."""
     boards = _final_boards()
     columns = {name: np.array([board[square] for board in boards]) for square, name in enumerate(SQUARES)}
-    return columns | {
-        "label": np.array(["positive" if _wins(board, "x") else "negative" for board in boards])
-    }
+    return columns | {"label": np.array(["positive" if _wins(board, "x") else "negative" for board in boards])}
 
 
 def _from_scikit_learn(loader: str) -> Callable[[], dict[str, NDArray[Any]]]:

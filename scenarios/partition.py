@@ -60,9 +60,7 @@ def _by_feature(name: str, data: Dataset, sites: int) -> list[IntArray]:
     if any(len(part) == 0 for part in parts):
         distinct = len(np.unique(values))
         raise ScenarioError(
-            [
-                f"data.split: column {name!r} has too few distinct values ({distinct}) to give each of {sites} sites rows."
-            ]
+            [f"data.split: column {name!r} has too few distinct values ({distinct}) for {sites} sites to have rows."]
         )
     return parts
 
@@ -71,9 +69,7 @@ def _by_size(sizes: Sequence[int], rows: int, sites: int, random: np.random.Gene
     if len(sizes) != sites:
         raise ScenarioError([f"data.split: {len(sizes)} sizes are given for {sites} sites."])
     if sum(sizes) != rows:
-        raise ScenarioError(
-            [f"data.split: the sizes add up to {sum(sizes)}, but there are {rows} training rows."]
-        )
+        raise ScenarioError([f"data.split: the sizes add up to {sum(sizes)}, but there are {rows} training rows."])
     return [np.sort(part) for part in np.split(random.permutation(rows), np.cumsum(sizes)[:-1])]
 
 
@@ -98,9 +94,7 @@ def test_split(labels: NDArray[np.str_], fraction: float, seed: int) -> tuple[In
     try:
         train, test = train_test_split(everything, test_size=fraction, random_state=seed, stratify=labels)
     except ValueError as error:
-        raise ScenarioError(
-            [f"data.test_fraction: {fraction} leaves too few rows of a class: {error}"]
-        ) from error
+        raise ScenarioError([f"data.test_fraction: {fraction} leaves too few rows of a class: {error}"]) from error
     return np.sort(train), np.sort(test)
 
 
@@ -110,9 +104,7 @@ def folds(labels: NDArray[np.str_], count: int, seed: int) -> IntArray:
 
     rarest = min(np.unique(labels, return_counts=True)[1])
     if rarest < count:
-        raise ScenarioError(
-            [f"data.folds: {count} folds need as many rows of each class; the rarest has {rarest}."]
-        )
+        raise ScenarioError([f"data.folds: {count} folds need as many rows of each class; the rarest has {rarest}."])
     held_out = np.empty(len(labels), dtype=np.int64)
     splitter = StratifiedKFold(count, shuffle=True, random_state=seed)
     for fold, (_, test) in enumerate(splitter.split(labels, labels)):

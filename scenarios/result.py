@@ -7,7 +7,7 @@ import json
 import os
 import platform
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,8 @@ def cost(accounts: Accounts, phase_seconds: dict[str, float]) -> dict[str, Any]:
     protocols = list(accounts.select(control=False))
     rounds = list(accounts.rounds.values())
     phases = list(dict.fromkeys([*(record.phase for record in rounds), *phase_seconds]))
-    place = {number: record for number, record in accounts.rounds.items()}
-    by_phase = _grouped(protocols, lambda link: place[link.round].phase if link.round in place else "launch")
-    by_protocol = _grouped(
-        protocols, lambda link: place[link.round].protocol if link.round in place else "launch"
-    )
+    by_phase = _grouped(protocols, lambda link: accounts.record_of(link).phase)
+    by_protocol = _grouped(protocols, lambda link: accounts.record_of(link).protocol)
     return {
         "rounds": len(rounds),
         "hops": sum(record.hops for record in rounds),
@@ -53,7 +50,7 @@ def cost(accounts: Accounts, phase_seconds: dict[str, float]) -> dict[str, Any]:
     }
 
 
-def _grouped(links: list[tuple[Link, Traffic]], key: Any) -> dict[str, list[Traffic]]:
+def _grouped(links: list[tuple[Link, Traffic]], key: Callable[[Link], str]) -> dict[str, list[Traffic]]:
     groups: dict[str, list[Traffic]] = defaultdict(list)
     for link, traffic in links:
         groups[key(link)].append(traffic)
@@ -76,10 +73,7 @@ def _by_link(links: list[tuple[Link, Traffic]]) -> list[dict[str, Any]]:
     groups: dict[tuple[str, str], list[Traffic]] = defaultdict(list)
     for link, traffic in links:
         groups[link.sender, link.receiver].append(traffic)
-    return [
-        {"from": sender, "to": receiver, **_total(group)}
-        for (sender, receiver), group in sorted(groups.items())
-    ]
+    return [{"from": sender, "to": receiver, **_total(group)} for (sender, receiver), group in sorted(groups.items())]
 
 
 def disclosures(written: Iterable[Disclosure]) -> list[dict[str, Any]]:

@@ -94,13 +94,9 @@ def run(scenario: Scenario, workload: Workload, folder: Path, on_progress: OnPro
             outcome.status, outcome.error = "interrupted", "The run was interrupted."
         except FederationError as error:
             outcome.error = str(error)
-            outcome.traceback = (
-                error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
-            )
+            outcome.traceback = error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
         except Exception as error:  # noqa: BLE001 - a defect of ours must still leave a result behind
-            outcome.error = (
-                f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
-            )
+            outcome.error = f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
             outcome.traceback = traceback.format_exc()
     written = _write(scenario, workload, outcome, folder)
     return Finished(written, folder, outcome.traceback)
@@ -114,9 +110,7 @@ def _carry_out(scenario: Scenario, workload: Workload, outcome: Outcome, on_prog
         with Endpoint(COORDINATOR, _address(scenario, workspace, 0), keys, len(workload.sites)) as endpoint:
             try:
                 with outcome.timed("launch_s"):
-                    federation = _assemble(
-                        scenario, workload, launcher, endpoint, keys, workspace, on_progress
-                    )
+                    federation = _assemble(scenario, workload, launcher, endpoint, keys, workspace, on_progress)
                 outcome.federation, outcome.pids = federation, launcher.pids
                 try:
                     _train_folds(scenario, workload, federation, outcome)
@@ -173,9 +167,7 @@ def _address(scenario: Scenario, workspace: Path, number: int) -> str:
 
 def _train_folds(scenario: Scenario, workload: Workload, federation: Federation, outcome: Outcome) -> None:
     with federation.phase("setup"):
-        vocabulary = agree_vocabulary(
-            federation, workload.categorical_columns, scenario.data.categories, scenario.seed
-        )
+        vocabulary = agree_vocabulary(federation, workload.categorical_columns, scenario.data.categories, scenario.seed)
     columns = len(workload.numeric_columns) + len(vocabulary.columns)
     folds = range(len(workload.tests)) if scenario.data.folds is not None else [NO_FOLD]
     for fold in folds:
@@ -259,9 +251,7 @@ def _result(scenario: Scenario, workload: Workload, outcome: Outcome) -> dict[st
         "disclosures": result.disclosures(federation.disclosures) if federation else [],
         "refused": outcome.refused,
         "privacy": None,
-        "timing": {
-            name: outcome.timing.get(name, 0.0) for name in ("launch_s", "train_s", "evaluate_s", "total_s")
-        },
+        "timing": {name: outcome.timing.get(name, 0.0) for name in ("launch_s", "train_s", "evaluate_s", "total_s")},
         "environment": result.environment(),
     }
 
@@ -342,7 +332,10 @@ def _write_model(workload: Workload, fold: Fold, path: Path) -> None:
         scale=fold.scale.scale,
         classes=np.array(workload.classes),
         columns=np.array([*workload.numeric_columns, *fold.vocabulary.columns]),
-        **{name: np.array(value) for name, value in model.kernel.to_fields().items()},
+        kernel=np.array(model.kernel.name),
+        gamma=np.array(model.kernel.gamma),
+        degree=np.array(model.kernel.degree),
+        coef0=np.array(model.kernel.coef0),
     )
 
 

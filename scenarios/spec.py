@@ -34,7 +34,7 @@ class _Part(BaseModel):
 
 
 class FederationSpec(_Part):
-    """Who takes part and how they are connected. `port` is the coordinator's and site i listens on port + i; 0 is any."""
+    """Who takes part and how. `port` is the coordinator's, and site i listens on port + i; 0 is any."""
 
     sites: Annotated[int, Field(ge=1, le=10_000)] = 5
     names: list[str] | None = None
@@ -70,17 +70,13 @@ class FederationSpec(_Part):
     @model_validator(mode="after")
     def _check(self) -> Self:
         if self.names is not None and len(self.names) != self.sites:
-            raise ValueError(
-                f"sites is {self.sites} but names lists {len(self.names)}; leave one of them out"
-            )
+            raise ValueError(f"sites is {self.sites} but names lists {len(self.names)}; leave one of them out")
         if self.transport == "ipc" and self.encryption:
             raise ValueError('encryption needs transport = "tcp"; ipc never leaves the machine')
         if self.transport == "ipc" and self.port:
             raise ValueError('port needs transport = "tcp"')
         if self.port and self.port + self.sites > HIGHEST_PORT:
-            raise ValueError(
-                f"port {self.port} leaves too few ports for {self.sites} sites; choose a lower one"
-            )
+            raise ValueError(f"port {self.port} leaves too few ports for {self.sites} sites; choose a lower one")
         return self
 
     @property

@@ -13,9 +13,7 @@ from scenarios.live import human_bytes
 
 def print_summary(console: Console, result: dict[str, Any], folder: Path) -> None:
     """Print the summary of a completed run."""
-    table = Table(
-        title=result["scenario"]["name"], title_justify="left", show_header=False, box=None, pad_edge=False
-    )
+    table = Table(title=result["scenario"]["name"], title_justify="left", show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
     for name, value in _lines(result):
@@ -79,9 +77,7 @@ def _wire(cost: dict[str, Any]) -> str:
     predicted = human_bytes(cost["predicted_wire_bytes"])
     control = human_bytes(cost["control"]["payload_bytes"])
     if cost["wire_bytes"] is None:
-        return (
-            f"{predicted} predicted (not measured on this transport), and {control} of parameters in orders"
-        )
+        return f"{predicted} predicted (not measured on this transport), and {control} of parameters in orders"
     agree = "as predicted" if cost["wire_bytes"] == cost["predicted_wire_bytes"] else f"{predicted} predicted"
     return f"{human_bytes(cost['wire_bytes'])} measured, {agree}; and {control} of parameters in orders"
 

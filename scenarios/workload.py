@@ -117,14 +117,10 @@ def _classes(data: Dataset, positive: str | None) -> tuple[str, str]:
     """(negative, positive): by name, or the last of two in sorted order."""
     found = data.classes
     if positive is not None and positive not in found:
-        raise ScenarioError(
-            [f"data.positive: {positive!r} is not a label of {data.name}; it has {', '.join(found)}."]
-        )
+        raise ScenarioError([f"data.positive: {positive!r} is not a label of {data.name}; it has {', '.join(found)}."])
     if positive is None and len(found) > 2:
         raise ScenarioError(
-            [
-                f"data.positive: {data.name} has {len(found)} classes ({', '.join(found[:8])}); say which one is +1."
-            ]
+            [f"data.positive: {data.name} has {len(found)} classes ({', '.join(found[:8])}); say which one is +1."]
         )
     chosen = found[-1] if positive is None else positive
     others = [name for name in found if name != chosen]
@@ -139,9 +135,7 @@ def _check_declared(data: Dataset, declared: dict[str, list[str]]) -> None:
         if feature is None or not feature.categorical:
             problems.append(f"data.categories.{name}: {data.name} has no categorical column of that name.")
         elif missing := sorted(set(feature.values.tolist()) - set(values)):
-            problems.append(
-                f"data.categories.{name}: add {', '.join(map(repr, missing[:8]))}, which the data hold."
-            )
+            problems.append(f"data.categories.{name}: add {', '.join(map(repr, missing[:8]))}, which the data hold.")
     if problems:
         raise ScenarioError(problems)
 
