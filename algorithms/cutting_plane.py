@@ -22,9 +22,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-import clarabel
 import numpy as np
-from scipy import sparse
 
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError
@@ -217,6 +215,10 @@ def _solve_master(
 
     Returns w (m,), b and the multipliers (T,) of the T cuts.
     """
+    # Imported here because sites, which share this file's module, have no use for a solver and pay for its memory.
+    import clarabel  # noqa: PLC0415
+    from scipy import sparse  # noqa: PLC0415
+
     count, dimensions = len(cuts), cuts.shape[1] - 2
     P = sparse.diags_array(np.concatenate([np.ones(dimensions), np.zeros(1 + groups)])).tocsc()
     q = np.concatenate([np.zeros(dimensions + 1), np.full(groups, C)])
@@ -225,21 +227,17 @@ def _solve_master(
     positive = sparse.hstack([sparse.csr_array((groups, dimensions + 1)), -sparse.eye_array(groups)])
     A = sparse.vstack([own, positive]).tocsc()
     right = np.concatenate([-cuts[:, -1], np.zeros(groups)])
-    solver = clarabel.DefaultSolver(P, q, A, right, [clarabel.NonnegativeConeT(len(right))], _settings(accuracy))
-    found = solver.solve()
-    x, z = np.array(found.x), np.array(found.z)[:count]
-    if not (np.isfinite(x).all() and np.isfinite(z).all()):
-        raise FederationError(f"A master problem could not be solved ({found.status}); try a smaller algorithm.C.")
-    return x[:dimensions], float(x[dimensions]), z
-
-
-def _settings(accuracy: float) -> clarabel.DefaultSettings:
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.direct_solve_method = "faer"
     settings.max_threads = 1
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = accuracy
-    return settings
+    cones = [clarabel.NonnegativeConeT(len(right))]
+    found = clarabel.DefaultSolver(P, q, A, right, cones, settings).solve()
+    x, z = np.array(found.x), np.array(found.z)[:count]
+    if not (np.isfinite(x).all() and np.isfinite(z).all()):
+        raise FederationError(f"A master problem could not be solved ({found.status}); try a smaller algorithm.C.")
+    return x[:dimensions], float(x[dimensions]), z
 
 
 def _feasible(z: FloatArray, d: FloatArray, group: IntArray, groups: int, C: float) -> FloatArray:

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from algorithms import vocabulary
 from algorithms.vocabulary import Vocabulary
 from federation.arrays import FloatArray
 from federation.coordinator import Federation
+from federation.partition import Partition
 from federation.program import SiteHalf, step
 from protocols.common_seed import common_seed
 from protocols.secret_order import secret_order
@@ -31,20 +31,22 @@ MINMAX_DISCLOSES = "each site's smallest and largest value of every column, unli
 class HorizontalSite(SiteHalf):
     """The rows of one site.
 
-    The partition holds `numeric` (n, p), `categorical` (n, q) text, `labels` (K, n) of +1 and -1 for K binary
-    problems, and `folds` (n,): the fold in which a row is held out, -1 for none.
+    The partition's arrays are `numeric` (n, p), `codes` (n, q) of the q categorical columns, `labels` (K, n) of +1
+    and -1 for K binary problems, and `folds` (n,): the fold in which a row is held out, -1 for none. Its value
+    `categories` lists the values of each categorical column, at this site, that the codes count.
     """
 
-    def __init__(self, site: str, partition: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> None:
+    def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
-        self.training = np.ones(len(partition["numeric"]), dtype=bool)
-        self.encoded: FloatArray = partition["numeric"]
+        numeric = partition.arrays["numeric"]
+        self.training = np.ones(len(numeric), dtype=bool)
+        self.encoded: FloatArray = numeric
         self.rows = self.encoded
 
     @property
     def labels(self) -> FloatArray:
         """(K, n) labels of the training rows."""
-        return np.asarray(self.partition["labels"][:, self.training])
+        return np.asarray(self.partition.arrays["labels"][:, self.training])
 
     @step
     def agree_secret(self) -> None:
@@ -54,21 +56,20 @@ class HorizontalSite(SiteHalf):
     @step
     def category_tables(self, columns: list[int], slots: int, salt: str) -> FloatArray:
         """(k, slots, record): this site's categories of k columns as summable tables; see `vocabulary`."""
-        categorical = self.partition["categorical"]
-        held = [set(categorical[:, column].tolist()) for column in columns]
-        return np.stack([vocabulary.table_of(values, slots, salt) for values in held])
+        categories = self.partition.values["categories"]
+        return np.stack([vocabulary.table_of(categories[column], slots, salt) for column in columns])
 
     @step
     def encode(self, values: list[list[str]]) -> None:
         """Turn categorical columns into one 0/1 column per value, behind the numeric ones."""
-        categorical = self.partition["categorical"]
-        blocks = [vocabulary.one_hot(categorical[:, j], values[j]) for j in range(categorical.shape[1])]
-        self.encoded = np.hstack([self.partition["numeric"], *blocks])
+        codes, categories = self.partition.arrays["codes"], self.partition.values["categories"]
+        blocks = [vocabulary.one_hot(codes[:, j], categories[j], values[j]) for j in range(codes.shape[1])]
+        self.encoded = np.hstack([self.partition.arrays["numeric"], *blocks])
 
     @step
     def hold_out(self, fold: int) -> None:
         """Train on all rows but those of `fold`."""
-        self.training = self.partition["folds"] != fold
+        self.training = self.partition.arrays["folds"] != fold
 
     @step
     def row_count(self) -> FloatArray:

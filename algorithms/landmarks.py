@@ -13,12 +13,10 @@ Such centres are counted, and `min_cluster_size` merges clusters that are too sm
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.cluster.vq import ClusterError, kmeans2
 
 from algorithms.horizontal import HorizontalSite
 from algorithms.kernels import squared_distances
@@ -190,14 +188,30 @@ def local_centres(
 
 
 def _k_means(rows: FloatArray, count: int, random: np.random.Generator) -> FloatArray:
-    with warnings.catch_warnings():
-        # An empty cluster, which repeated rows make inevitable, is dropped afterwards.
-        warnings.simplefilter("ignore", UserWarning)
-        try:
-            centres, _ = kmeans2(rows, count, iter=LOCAL_ITERATIONS, minit="++", rng=random)
-        except ClusterError:
-            return np.unique(rows, axis=0)
-    return np.asarray(centres)
+    """Lloyd's iterations from k-means++ seeds (Arthur and Vassilvitskii 2007); at most `count` centres (l, p).
+
+    Our own twenty lines, since those of a library take a megabyte of memory in every site.
+    """
+    centres = _seeds(rows, count, random)
+    for _ in range(LOCAL_ITERATIONS):
+        nearest = squared_distances(rows, centres).argmin(axis=1)
+        taken, members = np.unique(nearest, return_inverse=True)
+        means = np.eye(len(taken))[members].T @ rows / np.bincount(members)[:, None]
+        if np.array_equal(means, centres):
+            break
+        centres = means
+    return centres
+
+
+def _seeds(rows: FloatArray, count: int, random: np.random.Generator) -> FloatArray:
+    """Rows drawn with a chance that grows with the squared distance to those drawn before, until none is left."""
+    chosen = [int(random.integers(len(rows)))]
+    distances = squared_distances(rows, rows[chosen])[:, 0]
+    while len(chosen) < count and distances.max() > 0:
+        chosen.append(int(random.choice(len(rows), p=distances / distances.sum())))
+        distances = np.minimum(distances, squared_distances(rows, rows[chosen[-1:]])[:, 0])
+        distances[chosen] = 0.0
+    return rows[chosen]
 
 
 def shares(count: int, weights: list[int]) -> list[int]:

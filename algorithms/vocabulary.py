@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import FloatArray
+from federation.arrays import FloatArray, IntArray
 from federation.coordinator import Federation
 from federation.errors import FederationError, StepRefused
 
@@ -42,8 +42,8 @@ class Vocabulary:
 
     def encode(self, numeric: FloatArray, categorical: NDArray[np.str_]) -> FloatArray:
         """Rows (n, p + 0/1 columns) as the sites encode theirs; an unknown value is 0 in all columns."""
-        blocks = [_matches(categorical[:, j], values) for j, values in enumerate(self.values.values())]
-        return np.hstack([numeric, *blocks])
+        columns = zip(categorical.T, self.values.values(), strict=True)
+        return np.hstack([numeric, *(np.equal.outer(column, np.array(values)) for column, values in columns)])
 
 
 def agree(federation: Federation, columns: Mapping[int, str], seed: int) -> dict[str, list[str]]:
@@ -79,7 +79,7 @@ def _agree_on(federation: Federation, columns: Mapping[int, str], slots: int, sa
     return {name: values for name, values in found.items() if values is not None}
 
 
-def table_of(values: set[str], slots: int, salt: str) -> FloatArray:
+def table_of(values: Sequence[str], slots: int, salt: str) -> FloatArray:
     """(slots, 73): a site's values in the slots their hashes name. Raises StepRefused for one too long."""
     table = np.zeros((slots, RECORD))
     for value in values:
@@ -95,16 +95,14 @@ def table_of(values: set[str], slots: int, salt: str) -> FloatArray:
     return table
 
 
-def one_hot(column: NDArray[np.str_], values: Sequence[str]) -> FloatArray:
-    """(n, len(values)) of 0 and 1. Raises StepRefused for a value that is not among `values`."""
-    block = _matches(column, values)
-    if not block.any(axis=1).all():
-        raise StepRefused("a category is not among the declared ones; add it to data.categories")
+def one_hot(codes: IntArray, categories: Sequence[str], values: Sequence[str]) -> FloatArray:
+    """(n, len(values)) of 0 and 1 for codes (n,) of `categories`. Raises StepRefused for one not among `values`."""
+    place = {value: index for index, value in enumerate(values)}
+    if unknown := [category for category in categories if category not in place]:
+        raise StepRefused(f"{len(unknown)} categories are not among the declared ones; add them to data.categories")
+    block = np.zeros((len(codes), len(values)))
+    block[np.arange(len(codes)), np.array([place[category] for category in categories], dtype=np.int64)[codes]] = 1.0
     return block
-
-
-def _matches(column: NDArray[np.str_], values: Sequence[str]) -> FloatArray:
-    return np.asarray(column[:, None] == np.array(values, dtype=str)[None, :], dtype=np.float64)
 
 
 def _place(encoded: bytes, slots: int, salt: str) -> tuple[int, bytes]:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import resource
 import socket
+import struct
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,6 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 import zmq
-from zmq.utils.monitor import parse_monitor_message
 
 from federation import kernel_counters, wire, zmtp
 from federation.deadline import Deadline
@@ -32,18 +32,19 @@ from federation.ledger import Ledger, Link, Traffic
 
 LINGER_MS = 1000
 _ZAP_ADDRESS = "inproc://zeromq.zap.01"
-_HANDSHAKE_FAILURES: dict[int, str] = {
-    zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL: "handshake broken off",
-    zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL: "not a ZeroMQ peer of ours",
-    zmq.EVENT_HANDSHAKE_FAILED_AUTH: "key not in the roster",
+_EVENT = struct.Struct("=Hi")
+"""A monitor's first frame (zmq_socket_monitor): the event and its value. Plain numbers throughout: an enumeration's
+Python code would cost every site half a megabyte of memory of its own."""
+_CONNECTED = int(zmq.EVENT_CONNECTED)
+_CONNECT_RETRIED = int(zmq.EVENT_CONNECT_RETRIED)
+_HANDSHAKE_SUCCEEDED = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+_DISCONNECTED = int(zmq.EVENT_DISCONNECTED)
+_HANDSHAKE_FAILURES = {
+    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "handshake broken off",
+    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "not a ZeroMQ peer of ours",
+    int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "key not in the roster",
 }
-_MONITORED = (
-    zmq.EVENT_CONNECTED
-    | zmq.EVENT_HANDSHAKE_SUCCEEDED
-    | zmq.EVENT_CONNECT_RETRIED
-    | zmq.EVENT_DISCONNECTED
-    | sum(_HANDSHAKE_FAILURES)
-)
+_MONITORED = _CONNECTED | _CONNECT_RETRIED | _HANDSHAKE_SUCCEEDED | _DISCONNECTED | sum(_HANDSHAKE_FAILURES)
 _DESCRIPTORS_PER_PEER = 8
 _DESCRIPTORS_TO_SPARE = 128
 
@@ -148,14 +149,15 @@ class Endpoint:
             self._require_hope(peer, deadline)
             self._serve(deadline.remaining_ms())
         frames = wire.encode(message)
-        self._dealers[peer].send_multipart(frames, flags=zmq.NOBLOCK, copy=False)
+        # Copied: to send large frames without a copy pyzmq would start a thread, and memory for it, in every site.
+        self._dealers[peer].send_multipart(frames, flags=zmq.NOBLOCK)
         self._count(self._opened[peer][-1], message, frames, sent=True)
 
     def reply(self, peer: str, message: wire.Message) -> None:
         """Send back over the connection that `peer` opened. Raises EndpointError if it has none any more."""
         frames = wire.encode(message)
         try:
-            self._router.send_multipart([self._routing_ids[peer], *frames], flags=zmq.NOBLOCK, copy=False)
+            self._router.send_multipart([self._routing_ids[peer], *frames], flags=zmq.NOBLOCK)
         except (KeyError, zmq.Again, zmq.ZMQError) as error:
             raise EndpointError(f"{self.name} cannot answer {peer}: its connection is gone or full.") from error
         self._count(self._accepted[peer][-1], message, frames, sent=True)
@@ -248,8 +250,7 @@ class Endpoint:
 
         def read() -> None:
             for frames in _drain(monitor, copy=True):
-                event = parse_monitor_message(frames)
-                note(int(event["event"]), int(event["value"]))
+                note(*_EVENT.unpack(frames[0]))
 
         self._poll(monitor, read)
 
@@ -276,14 +277,14 @@ class Endpoint:
             self.refused[_HANDSHAKE_FAILURES[event]] += 1
 
     def _note_connecting(self, peer: str, event: int, value: int) -> None:
-        if event == zmq.EVENT_CONNECTED:
+        if event == _CONNECTED:
             self._begin(self._opened[peer], _Connection(self.name, peer), value)
-        elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
+        elif event == _HANDSHAKE_SUCCEEDED:
             self._established.add(peer)
-        elif event == zmq.EVENT_DISCONNECTED:
+        elif event == _DISCONNECTED:
             self._established.discard(peer)
             self._trouble[peer] = "it closed the connection"
-        elif event == zmq.EVENT_CONNECT_RETRIED:
+        elif event == _CONNECT_RETRIED:
             self._trouble[peer] = "nobody listens there"
         elif event in _HANDSHAKE_FAILURES:
             self._rejected[peer] = f"the handshake failed ({_HANDSHAKE_FAILURES[event]})"

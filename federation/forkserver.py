@@ -11,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
-import io
 import os
 import selectors
 import shutil
@@ -20,10 +19,10 @@ import socket
 import sys
 import tempfile
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-import numpy as np
+import msgpack
 
 from federation import pipe
 from federation.errors import FederationError
@@ -33,6 +32,8 @@ from federation.site import Assignment, run_site
 
 WORKSPACE_PREFIX = "fedsvm-"
 _PR_SET_PDEATHSIG = 1
+_LARGEST_REPORT = 1 << 14
+_C = ctypes.CDLL(None)
 
 
 def main(installation: Installation, descriptor: int) -> None:
@@ -65,7 +66,7 @@ class _ForkServer:
         self._installation = installation
         self._stream = stream
         self._sites: dict[int, str] = {}
-        self._reports: dict[str, socket.socket] = {}
+        self._reports, self._report = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._lifeline, self._life = os.pipe()
         self._selector = selectors.DefaultSelector()
         self._serving = True
@@ -78,8 +79,9 @@ class _ForkServer:
         signal.set_wakeup_fd(waker.fileno())
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         self._selector.register(self._stream, selectors.EVENT_READ, self._obey)
+        self._selector.register(self._reports, selectors.EVENT_READ, self._pass_on)
         self._selector.register(wakeup, selectors.EVENT_READ, lambda: self._reap(wakeup))
-        _warm_up()
+        self._installation.warm_up()
         gc.freeze()
         try:
             while self._serving:
@@ -93,35 +95,38 @@ class _ForkServer:
         if order is None:
             self._serving = False
         else:
-            self._fork(Assignment(**order["start"]))
+            self._fork_all([Assignment(**fields) for fields in order["start"]])
 
-    def _fork(self, assignment: Assignment) -> None:
-        ours, theirs = socket.socketpair()
+    def _fork_all(self, assignments: list[Assignment]) -> None:
+        """Fork in one go: every page that the server writes between two forks is one more of the child's own."""
         server = os.getpid()
-        pid = os.fork()
-        if pid == 0:
-            os.close(self._life)
-            ours.close()
-            self._live(assignment, theirs, server)
-        theirs.close()
-        self._sites[pid] = assignment.name
-        self._reports[assignment.name] = ours
-        self._selector.register(ours, selectors.EVENT_READ, lambda: self._pass_on(assignment.name))
+        for assignment in assignments:
+            pid = os.fork()
+            if pid == 0:
+                self._live(assignment, server)
+            self._sites[pid] = assignment.name
 
-    def _live(self, assignment: Assignment, report: socket.socket, server: int) -> None:
+    def _live(self, assignment: Assignment, server: int) -> None:
         """In the child: be the site, and never return."""
         status = 1
         try:
             self._detach(server)
-            run_site(assignment, self._installation, lambda party: _report(report, party), self._lifeline)
+            run_site(assignment, self._installation, self._report_in(assignment.name), self._lifeline)
             status = 0
         except FederationError as error:
-            pipe.write(report, {"error": str(error)})
+            self._report.send(msgpack.packb({"site": assignment.name, "error": str(error)}))
         except BaseException:  # noqa: BLE001 - the child must not go on as a second server
             traceback.print_exc()
         finally:
             sys.stderr.flush()
             os._exit(status)
+
+    def _report_in(self, site: str) -> Callable[[Party], None]:
+        def report(party: Party) -> None:
+            fields = {"site": site, "address": party.address, "public_key": party.public_key, "pid": os.getpid()}
+            self._report.send(msgpack.packb(fields))
+
+        return report
 
     def _detach(self, server: int) -> None:
         """Let go of what belongs to the server, and die with it."""
@@ -129,20 +134,15 @@ class _ForkServer:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
         self._stream.close()
-        for other in self._reports.values():
-            other.close()
+        self._reports.close()
+        os.close(self._life)
         if sys.platform.startswith("linux"):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+            _C.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != server:
             os._exit(1)
 
-    def _pass_on(self, site: str) -> None:
-        report = self._reports.pop(site)
-        message = pipe.read(report)
-        self._selector.unregister(report)
-        report.close()
-        if message is not None:
-            self._tell({"site": site, **message})
+    def _pass_on(self) -> None:
+        self._tell(msgpack.unpackb(self._reports.recv(_LARGEST_REPORT)))
 
     def _reap(self, wakeup: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -165,21 +165,6 @@ class _ForkServer:
             os.kill(pid, signal.SIGKILL)
         for pid in self._sites:
             os.waitpid(pid, 0)
-
-
-def _warm_up() -> None:
-    """Do once what every site does, so that what this imports is shared by all of them instead of owned by each."""
-    stored = io.BytesIO()
-    np.savez(stored, rows=np.random.default_rng([0, 1]).normal(size=(2, 2)))
-    stored.seek(0)
-    with np.load(stored, allow_pickle=False) as arrays:
-        np.linalg.norm(arrays["rows"])
-
-
-def _report(report: socket.socket, party: Party) -> None:
-    fields = {"address": party.address, "public_key": party.public_key, "pid": os.getpid()}
-    pipe.write(report, fields)
-    report.close()
 
 
 def _how(status: int) -> str:

@@ -16,16 +16,15 @@ from typing import Any
 from federation import pipe
 from federation.coordinator import Ended
 from federation.deadline import Deadline
-from federation.endpoint import raise_descriptor_limit
 from federation.errors import LaunchError
 from federation.keys import Party
 from federation.site import Assignment
 
 _START_S = 60.0
 _FAREWELL_S = 5.0
-_STARTING_AT_ONCE = 32
-"""Sites that were ordered and have not reported in: few enough for their reports to fit the stream's buffer."""
 _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM")}
+_GIVE_MEMORY_BACK = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(1 << 16)}
+"""Without these the C library of Linux keeps what large vectors took, in every site."""
 
 
 class LocalLauncher:
@@ -46,7 +45,7 @@ class LocalLauncher:
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
-                env=os.environ | _ONE_THREAD,
+                env=os.environ | _ONE_THREAD | _GIVE_MEMORY_BACK,
                 start_new_session=True,
             )
         self.workspace: Path | None = None
@@ -70,15 +69,12 @@ class LocalLauncher:
     def start(self, assignments: Iterable[Assignment]) -> list[Party]:
         """Start a site for each assignment and wait until all have reported in. Raises LaunchError."""
         wanted = list(assignments)
-        raise_descriptor_limit(4 * len(wanted) + 64)
+        pipe.write(self._stream, {"start": [assignment.to_fields() for assignment in wanted]})
         parties: dict[str, Party] = {}
         deadline = Deadline(_START_S)
-        for number, assignment in enumerate(wanted):
-            if number - len(parties) >= _STARTING_AT_ONCE:
-                self._take_report(parties, deadline)
-            pipe.write(self._stream, {"start": assignment.to_fields()})
         while len(parties) < len(wanted):
-            self._take_report(parties, deadline)
+            party = self._report(self._read(deadline))
+            parties[party.name] = party
         return [parties[assignment.name] for assignment in wanted]
 
     def fileno(self) -> int:
@@ -107,14 +103,13 @@ class LocalLauncher:
         if self.workspace is not None:
             shutil.rmtree(self.workspace, ignore_errors=True)
 
-    def _take_report(self, parties: dict[str, Party], deadline: Deadline) -> None:
-        message = self._read(deadline)
+    def _report(self, message: dict[str, Any]) -> Party:
         if "error" in message:
             raise LaunchError(message["error"])
         if "ended" in message:
             raise LaunchError(f"{message['ended']} could not start: its process {message['how']}.")
         self.pids[message["site"]] = message["pid"]
-        parties[message["site"]] = Party(message["site"], message["address"], message["public_key"])
+        return Party(message["site"], message["address"], message["public_key"])
 
     def _read(self, deadline: Deadline) -> dict[str, Any]:
         if not select.select([self._stream], [], [], deadline.remaining_ms() / 1000)[0]:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from federation.arrays import FloatArray
 from federation.channel import Channel
+from federation.partition import Partition
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 _MARK = "_federated_step"
@@ -29,14 +29,14 @@ def step(method: Method) -> Method:
 class SiteHalf:
     """The half of an algorithm that runs where the data is.
 
-    `partition` holds the site's arrays, `settings` the scenario's plain values, `site` the name of this site.
+    `partition` is what the site holds, `settings` the scenario's plain values, `site` the name of this site.
     `channel` is the round's, for steps that run a protocol among the sites. `random` is the experiment's generator,
     seeded from the scenario and the site's name: for splits and clusterings, never for masks.
     """
 
     channel: Channel
 
-    def __init__(self, site: str, partition: Mapping[str, NDArray[Any]], settings: Mapping[str, Any]) -> None:
+    def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         self.site = site
         self.partition = partition
         self.settings = settings
@@ -74,7 +74,11 @@ class SumProtocol(Protocol):
 
 @dataclass(frozen=True)
 class Installation:
-    """The programs and secure sums that one installation offers, by name."""
+    """The programs and secure sums that one installation offers, by name.
+
+    `warm_up` does once what sites will do, before they are forked: what it loads, they share.
+    """
 
     programs: Mapping[str, type[SiteHalf]]
     sums: Mapping[str, SumProtocol]
+    warm_up: Callable[[], None] = lambda: None

@@ -6,7 +6,6 @@ import os
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from federation.errors import (
     Stopped,
 )
 from federation.keys import COORDINATOR, KeyPair, Party, Roster
+from federation.partition import read_partition
 from federation.program import Installation, SiteHalf
 from federation.wire import Message
 
@@ -143,10 +143,8 @@ class Site:
         """Learn who takes part, and take in the partition; its file is not needed any longer."""
         self._endpoint.admit(Roster.from_fields(order.fields["parties"]))
         program = self._installation.programs[self._assignment.program]
-        path = Path(self._assignment.partition_path)
-        with np.load(path, allow_pickle=False) as stored:
-            partition = {name: stored[name] for name in stored.files}
-        path.unlink()
+        partition = read_partition(self._assignment.partition_path)
+        os.unlink(self._assignment.partition_path)  # noqa: PTH108 - see read_partition
         self._half = program(self._assignment.name, partition, self._assignment.settings)
         return 0
 
@@ -182,10 +180,11 @@ def resources() -> dict[str, Any]:
 
 def _unique_memory_bytes() -> int | None:
     try:
-        lines = Path("/proc/self/smaps_rollup").read_text().splitlines()
+        with open("/proc/self/smaps_rollup", "rb", buffering=0) as file:  # noqa: PTH123 - see read_partition
+            lines = file.read().splitlines()
     except OSError:
         return None
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
+    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Private_"))
 
 
 def _shaped(value: NDArray[Any] | float, shape: list[int], step: str) -> FloatArray:

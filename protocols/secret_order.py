@@ -9,20 +9,15 @@ from __future__ import annotations
 import hashlib
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher
-from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
 from federation.arrays import IntArray, Residues
-
-_NONCE_BYTES = 16
 
 
 def secret_order(seed: Residues, purpose: str, count: int) -> IntArray:
     """A permutation of 0 … count - 1 that depends on the common `seed` (256 bits) and on what it is for.
 
-    The ChaCha20 key stream gives each position 64 bits, and the positions are sorted by them: uniform over all
+    SHAKE-256 of both gives each position 64 bits, and the positions are sorted by them: uniform over all
     permutations but for ties, which have a chance below count^2 / 2^65.
     """
-    nonce = hashlib.sha256(purpose.encode()).digest()[:_NONCE_BYTES]
-    stream = Cipher(ChaCha20(seed.tobytes(), nonce), mode=None).encryptor().update(bytes(8 * count))
-    return np.argsort(np.frombuffer(stream, dtype="<u8"), kind="stable").astype(np.int64)
+    bits = hashlib.shake_256(seed.tobytes() + purpose.encode()).digest(8 * count)
+    return np.argsort(np.frombuffer(bits, dtype="<u8"), kind="stable").astype(np.int64)

@@ -133,7 +133,7 @@ def _assemble(
     me = Party(COORDINATOR, endpoint.address, keys.public if keys else None)
     assignments = []
     for number, name in enumerate(scenario.federation.site_names):
-        path = workspace / f"{name}.npz"
+        path = workspace / f"{name}.partition"
         workload.write_partition(number, path)
         assignments.append(
             Assignment(

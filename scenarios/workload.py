@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federation.arrays import FloatArray, IntArray
+from federation.partition import Partition
 from scenarios import datasets, partition
 from scenarios.datasets import Dataset
 from scenarios.problems import ScenarioError
@@ -57,15 +57,15 @@ class Workload:
     def write_partition(self, site: int, path: Path) -> None:
         """Write the rows of one site to a file that only its owner may read."""
         mine = self.rows.take(self.sites[site])
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            np.savez(
-                file,
-                numeric=mine.numeric,
-                categorical=mine.categorical,
-                labels=mine.signs[None, :],
-                folds=self.folds[self.sites[site]],
-            )
+        columns = [np.unique(column, return_inverse=True) for column in mine.categorical.T]
+        codes = np.column_stack([codes for _, codes in columns]) if columns else np.zeros((len(mine.signs), 0))
+        arrays = {
+            "numeric": mine.numeric,
+            "codes": codes.astype(np.int64),
+            "labels": mine.signs[None, :],
+            "folds": self.folds[self.sites[site]],
+        }
+        Partition(arrays, {"categories": [categories.tolist() for categories, _ in columns]}).write(path)
 
 
 def prepare(scenario: Scenario, base_folder: Path) -> Workload:

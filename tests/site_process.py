@@ -22,7 +22,7 @@ class Drill(SiteHalf):
 
     @step
     def total(self, factor: float = 1.0) -> FloatArray:
-        return factor * np.asarray(self.partition["rows"].sum(axis=0))
+        return factor * np.asarray(self.partition.arrays["rows"].sum(axis=0))
 
     @step
     def echo(self, vector: FloatArray) -> FloatArray:
