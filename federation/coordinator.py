@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NoReturn, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,8 @@ from federation.ledger import LAUNCH, Accounts, RoundRecord
 from federation.program import SumProtocol
 from federation.wire import Message
 
-_GRACE_S = 5.0
-"""How long sites have to answer a call-off, or a stop."""
+_GRACE_S = 2.0
+"""How long sites may stay silent when a round is called off, or the run is over."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class Federation:
         self._answers: dict[str, Message] = {}
         self._record = LAUNCH
         self._present = set(self.sites)
-        self._dismissing = False
+        self._calling_off = self._over = False
         endpoint.watch(launcher.fileno(), self._watch)
 
     # The verbs.
@@ -175,19 +175,16 @@ class Federation:
         for site in self.sites:
             self._endpoint.connect(site)
         self._broadcast("roster", {"parties": self._roster.to_fields()}, {})
-        self._await_answers(Deadline(self._round_timeout_s))
+        self._await(self._all_answered, Deadline(self._round_timeout_s))
         self._close_books(0)
 
     def dismiss(self) -> None:
         """Tell the sites to stop and take in their farewells; those that do not answer are the launcher's to end."""
-        self._dismissing = True
-        grace = Deadline(_GRACE_S)
-        try:
-            self._broadcast("stop", {}, {}, grace)
-            while self._present - self.farewells.keys():
-                self._mailbox.pump(grace)
-        except (DeadlineExpired, EndpointError):
-            pass  # the run is over: whoever is silent now is ended by the launcher
+        self._calling_off = self._over = True
+        self._tell_all("stop")
+        with suppress(DeadlineExpired):  # whoever is silent now is ended by the launcher
+            while awaited := self._present - self.farewells.keys():
+                self._await(lambda: awaited & self.farewells.keys(), Deadline(_GRACE_S))
         self._close_books(self._record.round)
 
     # How a round is carried out.
@@ -230,59 +227,82 @@ class Federation:
         channel = SocketChannel(self._mailbox, self.sites, order, deadline)
         try:
             result = take_part(channel)
-            self._await_answers(deadline)
-        except (DeadlineExpired, EndpointError) as error:
-            if deadline.expired:
-                raise RoundTimeout(self._label, deadline.seconds, self._silent_sites()) from error
-            raise
-        return result, max([channel.hop, *(answer.fields["hop"] for answer in self._answers.values())])
+            self._await(self._all_answered, deadline)
+        except (DeadlineExpired, EndpointError, SiteFailed) as error:
+            if isinstance(error, SiteFailed) and not error.cut_off:
+                raise
+            self._find_culprit(error, deadline)
+        return result, max([channel.hop, *(int(answer.fields.get("hop", 0)) for answer in self._answers.values())])
 
     def _reveal(self, shape: Sequence[int], bound: float) -> Callable[[SocketChannel], FloatArray]:
         return lambda channel: self._protocol.reveal(channel, shape, bound)
 
-    def _broadcast(
-        self,
-        kind: str,
-        fields: dict[str, Any],
-        arrays: dict[str, NDArray[Any]],
-        deadline: Deadline | None = None,
-    ) -> None:
+    def _find_culprit(self, error: Exception, deadline: Deadline) -> NoReturn:
+        """Somebody waits in vain. Call the round off: a site that waits for another answers, one that hangs does not.
+
+        Raises SiteLost if a process is found to have ended, RoundTimeout for sites that do not answer, and else
+        `error` as it is.
+        """
+        self._calling_off = True
+        self._answers = {}
+        self._tell_all("abort")
+        with suppress(DeadlineExpired):
+            self._await(self._all_answered, Deadline(_GRACE_S))
+        silent = tuple(site for site in self.sites if site not in self._answers)
+        if silent or deadline.expired:
+            raise RoundTimeout(self._label, deadline.seconds, silent) from error
+        raise error
+
+    def _broadcast(self, kind: str, fields: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
         message = Message(kind, self._run, self._record.round, self._record.attempt, fields=fields, arrays=arrays)
         self._answers = {}
-        for site in sorted(self._present, key=self.sites.index):
-            self._endpoint.send(site, message, deadline or Deadline(self._round_timeout_s))
+        for site in self.sites:
+            self._endpoint.send(site, message, Deadline(self._round_timeout_s))
 
-    def _await_answers(self, deadline: Deadline) -> None:
-        while len(self._answers) < len(self.sites):
+    def _tell_all(self, kind: str) -> None:
+        """Send word to the sites that can be reached without waiting."""
+        message = Message(kind, self._run, self._record.round, self._record.attempt)
+        for site in sorted(self._present):
+            with suppress(EndpointError):
+                self._endpoint.send(site, message, Deadline(0))
+
+    def _all_answered(self) -> bool:
+        return len(self._answers) == len(self.sites)
+
+    def _await(self, condition: Callable[[], object], deadline: Deadline) -> None:
+        while not condition():
             self._mailbox.pump(deadline)
 
-    def _silent_sites(self) -> tuple[str, ...]:
-        """Call the round off and see who answers: a site that waits for another does, one that hangs does not."""
-        self._broadcast("abort", {}, {}, Deadline(_GRACE_S))
-        with suppress(DeadlineExpired):
-            self._await_answers(Deadline(_GRACE_S))
-        return tuple(site for site in self.sites if site not in self._answers)
-
     def _control(self, peer: str, message: Message, answer: bool) -> None:
+        """Take note of what a site answers, and believe nothing of its form."""
+        try:
+            self._note_answer(peer, message, answer)
+        except (KeyError, TypeError, ValueError) as error:
+            raise SiteFailed(peer, self._label, f"its {message.kind} answer makes no sense ({error!r})") from error
+
+    def _note_answer(self, peer: str, message: Message, answer: bool) -> None:
         current = (message.round, message.attempt) == (self._record.round, self._record.attempt)
         if peer not in self.sites or not answer:
             self._mailbox.refused["answer from a stranger"] += 1
         elif message.kind == "farewell":
             self.farewells[peer] = message.fields
             self.accounts.enter(peer, message.fields["ledger"])
-        elif message.kind == "failed" and current:
-            raise SiteFailed(peer, self._label, message.fields["reason"], message.fields["traceback"])
-        elif message.kind in {"done", "aborted"} and current:
+        elif message.kind in {"done", "aborted", "failed"} and current:
             self._answers[peer] = message
             self.accounts.enter(peer, message.fields.get("ledger", []))
+            if message.kind == "failed" and not self._calling_off:
+                raise self._failure(peer, message.fields)
         else:
             self._mailbox.refused["stale"] += 1
+
+    def _failure(self, site: str, fields: dict[str, Any]) -> SiteFailed:
+        return SiteFailed(site, self._label, fields["reason"], fields["traceback"], cut_off=bool(fields["cut_off"]))
 
     def _watch(self) -> None:
         for ended in self._launcher.ended():
             if not ended.well:  # the farewell of a site that ended well may still be on its way
                 self._present.discard(ended.site)
-            if not self._dismissing:
+            if not self._over:
                 raise SiteLost(ended.site, ended.how, self._label)
 
     def _close_books(self, round_number: int) -> None:

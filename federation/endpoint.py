@@ -39,9 +39,10 @@ _CONNECTED = int(zmq.EVENT_CONNECTED)
 _CONNECT_RETRIED = int(zmq.EVENT_CONNECT_RETRIED)
 _HANDSHAKE_SUCCEEDED = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
 _DISCONNECTED = int(zmq.EVENT_DISCONNECTED)
+_UNRECOGNISED = "not a ZeroMQ peer of ours"
 _HANDSHAKE_FAILURES = {
     int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "handshake broken off",
-    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): "not a ZeroMQ peer of ours",
+    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): _UNRECOGNISED,
     int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "key not in the roster",
 }
 _MONITORED = _CONNECTED | _CONNECT_RETRIED | _HANDSHAKE_SUCCEEDED | _DISCONNECTED | sum(_HANDSHAKE_FAILURES)
@@ -101,6 +102,8 @@ class Endpoint:
         self._trouble: dict[str, str] = {}
         self._rejected: dict[str, str] = {}
         self._routing_ids: dict[str, bytes] = {}
+        self._descriptors: set[int] = set()
+        self._failure = _UNRECOGNISED
         self._opened: dict[str, list[_Connection]] = defaultdict(list)
         self._accepted: dict[str, list[_Connection]] = defaultdict(list)
         self._poller = zmq.Poller()
@@ -272,9 +275,15 @@ class Endpoint:
             verdict = (b"400", b"key not in the roster", b"") if name is None else (b"200", b"OK", name.encode())
             self._zap.send_multipart([version, request, *verdict, b""])
 
-    def _note_stranger(self, event: int, _value: int) -> None:
+    def _note_stranger(self, event: int, value: int) -> None:
+        """Count connections that ended before a message came by them; libzmq does not always say why they failed."""
         if event in _HANDSHAKE_FAILURES:
-            self.refused[_HANDSHAKE_FAILURES[event]] += 1
+            self._failure = _HANDSHAKE_FAILURES[event]
+        elif event == _DISCONNECTED and value in self._descriptors:
+            self._descriptors.remove(value)
+        elif event == _DISCONNECTED:
+            self.refused[self._failure] += 1
+            self._failure = _UNRECOGNISED
 
     def _note_connecting(self, peer: str, event: int, value: int) -> None:
         if event == _CONNECTED:
@@ -327,6 +336,7 @@ class Endpoint:
         """The connection that `peer` opened and these frames came by."""
         if self._routing_ids.get(peer) != routing_id:
             self._routing_ids[peer] = routing_id
+            self._descriptors.add(_descriptor(frames))
             self._begin(self._accepted[peer], _Connection(peer, peer), _descriptor(frames))
         return self._accepted[peer][-1]
 

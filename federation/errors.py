@@ -20,10 +20,14 @@ class EndpointError(FederationError):
 
 
 class SiteFailed(FederationError):
-    """A step or a protocol raised at a site; `remote_traceback` is the site's own."""
+    """A step or a protocol raised at a site; `remote_traceback` is the site's own. `cut_off`: it could not reach,
+    or did not hear from, another, so the cause may lie elsewhere."""
 
-    def __init__(self, site: str, round_label: str, reason: str, remote_traceback: str = "") -> None:
+    def __init__(
+        self, site: str, round_label: str, reason: str, remote_traceback: str = "", *, cut_off: bool = False
+    ) -> None:
         super().__init__(f"{site} failed in {round_label}: {reason}")
+        self.cut_off = cut_off
         self.site = site
         self.reason = reason
         self.remote_traceback = remote_traceback

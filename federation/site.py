@@ -132,11 +132,12 @@ class Site:
         except RoundAborted:
             self._answer("aborted", order)
         except (StepRefused, EndpointError) as error:
-            self._answer("failed", order, reason=str(error), traceback="")
+            cut_off = isinstance(error, EndpointError)
+            self._answer("failed", order, reason=str(error), traceback="", cut_off=cut_off)
         except Stopped:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a step raises is the coordinator's to report
-            self._answer("failed", order, reason=_reason(error), traceback=_shortened_traceback())
+            self._answer("failed", order, reason=_reason(error), traceback=_shortened_traceback(), cut_off=False)
         self._current = None
 
     def _join(self, order: Message) -> int:

@@ -103,7 +103,7 @@ def decode(frames: Sequence[bytes | memoryview]) -> Message:
     """
     header = _header(frames)
     kind, run, specs = header[1], header[2], header[8]
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise Malformed("unknown kind of message")
     if not isinstance(run, bytes) or len(run) != RUN_ID_BYTES:
         raise Malformed("the run is not 8 bytes")

@@ -61,9 +61,11 @@ class FixedPoint:
         scaled = np.rint(np.ldexp(flat, self.fraction_bits))
         if self.limbs == 1:
             return scaled.astype(np.int64).view(np.uint64)[None, :]
-        high = np.floor(np.ldexp(scaled, -LIMB_BITS))
-        low = scaled - np.ldexp(high, LIMB_BITS)
-        return _two_limbs(low, high)
+        size = np.abs(scaled)
+        high = np.floor(np.ldexp(size, -LIMB_BITS))
+        low = size - np.ldexp(high, LIMB_BITS)
+        residues = np.stack([low.astype(np.uint64), high.astype(np.uint64)])
+        return np.where(scaled < 0, subtract(np.zeros_like(residues), residues), residues)
 
     def decode(self, residues: Residues) -> FloatArray:
         """float64 of shape (d,) from residues of shape (limbs, d)."""
@@ -73,13 +75,6 @@ class FixedPoint:
         size = np.where(negative, subtract(np.zeros_like(residues), residues), residues).astype(np.float64)
         magnitude = np.ldexp(size[1], LIMB_BITS - self.fraction_bits) + np.ldexp(size[0], -self.fraction_bits)
         return np.asarray(np.where(negative, -magnitude, magnitude))
-
-
-def _two_limbs(low: FloatArray, high: FloatArray) -> Residues:
-    # A tiny negative value has high = -1 and low = 2^64 - tiny, which rounds to 2^64 and belongs to the next high.
-    carried = low >= 2.0**LIMB_BITS
-    low, high = np.where(carried, 0.0, low), high + carried
-    return np.stack([low.astype(np.uint64), high.astype(np.int64).view(np.uint64)])
 
 
 def add(a: Residues, b: Residues) -> Residues:

@@ -58,7 +58,7 @@ def ring_cost(sites: int, shape: tuple[int, int]) -> Cost:
     times = -(-length // CHUNK)
     return Cost(
         messages=(sites + 1) * times,
-        hops=sites + 1,
+        hops=sites + 1 if times else 0,
         payload_bytes=(sites + 1) * limbs * length * RESIDUE_BYTES,
     )
 

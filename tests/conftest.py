@@ -1,0 +1,112 @@
+"""What tests share: real federations, the command line, and a check that nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from federation.coordinator import Federation
+from federation.endpoint import Endpoint
+from federation.forkserver import WORKSPACE_PREFIX
+from federation.keys import COORDINATOR, KeyPair, Party, Roster
+from federation.launcher import LocalLauncher
+from federation.partition import Partition
+from federation.site import Assignment
+from protocols.registry import SUMS
+from scenarios.datasets import FOLDER_VARIABLE
+
+ROOT = Path(__file__).parent.parent
+ROWS = np.arange(12.0).reshape(4, 3)
+
+
+@pytest.fixture(autouse=True)
+def _site_processes_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
+
+@pytest.fixture
+def data_folder() -> Path:
+    """The folder of real data sets; tests that need it are left out where there is none."""
+    folder = os.environ.get(FOLDER_VARIABLE, "")
+    if not folder or not Path(folder).is_dir():
+        pytest.skip(f"{FOLDER_VARIABLE} names no folder")
+    return Path(folder)
+
+
+@pytest.fixture
+def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of this test alone in which site processes make their workspaces."""
+    folder = tmp_path / "t"
+    folder.mkdir()
+    monkeypatch.setenv("TMPDIR", str(folder))
+    return folder
+
+
+def site_processes() -> set[int]:
+    """Every process on this machine that runs sites of ours, or the server they are forked from."""
+    found = set()
+    for process in psutil.process_iter(["cmdline"]):
+        if any("site_process" in word for word in process.info["cmdline"] or []):
+            found.add(process.pid)
+    return found
+
+
+def workspaces(folder: Path) -> list[Path]:
+    """What runs left in a folder for temporary files."""
+    return [path for path in folder.iterdir() if path.name.startswith(WORKSPACE_PREFIX)]
+
+
+@contextmanager
+def drill(
+    sites: int,
+    *,
+    protocol: str = "ring",
+    transport: str = "tcp",
+    encrypted: bool = True,
+    timeout_s: float = 20.0,
+    started: Callable[[LocalLauncher, Federation], None] = lambda launcher, federation: None,
+) -> Iterator[Federation]:
+    """A federation of real site processes that run the drill program; each holds ROWS plus its number."""
+    with LocalLauncher("tests.site_process") as launcher:
+        workspace = launcher.prepare()
+        keys = KeyPair.generate() if encrypted else None
+
+        def address(number: int) -> str:
+            return "tcp://127.0.0.1:*" if transport == "tcp" else f"ipc://{workspace}/{number}.sock"
+
+        with Endpoint(COORDINATOR, address(0), keys, sites) as endpoint:
+            run = secrets.token_bytes(8)
+            me = Party(COORDINATOR, endpoint.address, keys.public if keys else None)
+            assignments = []
+            for number in range(sites):
+                path = workspace / f"{number}.partition"
+                Partition({"rows": ROWS + number}).write(path)
+                assignments.append(
+                    Assignment(
+                        name=f"site-{number + 1}",
+                        run=run,
+                        listen=address(number + 1),
+                        peers=sites,
+                        encrypted=encrypted,
+                        coordinator_address=me.address,
+                        coordinator_key=me.public_key,
+                        program="drill",
+                        partition_path=str(path),
+                        settings={"seed": 1},
+                    )
+                )
+            roster = Roster([me, *launcher.start(assignments)])
+            federation = Federation(endpoint, roster, run, launcher, SUMS[protocol], timeout_s, lambda _: None)
+            federation.assemble()
+            started(launcher, federation)
+            try:
+                yield federation
+            finally:
+                federation.dismiss()

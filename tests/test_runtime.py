@@ -1,0 +1,326 @@
+"""The runtime: every failure has a name and a place, and nothing outlives a run."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+import zmq
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from federation import wire
+from federation.coordinator import Federation
+from federation.deadline import Deadline
+from federation.endpoint import Endpoint, raise_descriptor_limit
+from federation.errors import DeadlineExpired, EndpointError, LaunchError, RoundTimeout, SiteFailed, SiteLost
+from federation.keys import KeyPair, Party, Roster
+from federation.launcher import LocalLauncher
+from tests.conftest import drill, site_processes, workspaces
+
+ANY_PORT = "tcp://127.0.0.1:*"
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+    """Wait for a state that must come; polls, since no event tells of a process that is not ours."""
+    deadline = Deadline(seconds)
+    while not condition():
+        assert not deadline.expired, "it did not come to pass"
+        select.select([], [], [], 0.02)
+
+
+# What a site raises, and what happens to it, reaches the coordinator.
+
+
+def test_a_step_that_raises_is_shown_with_site_round_and_traceback() -> None:
+    with drill(3) as federation:
+        federation.sum("total", shape=(3,), bound=1e3)
+        with (
+            federation.phase("train"),
+            pytest.raises(SiteFailed, match=r"site-2 failed in round 2 \(train, step fail\)") as caught,
+        ):
+            federation.sum("fail", shape=(3,), bound=1.0, site="site-2")
+    assert "the drill asked for it" in str(caught.value)
+    assert "raise ZeroDivisionError" in caught.value.remote_traceback
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        ("not_finite", "site-3 failed in round 1 .* 3 of 3 values are not finite"),
+        ("wrong_shape", r"site-3 failed in round 1 .* shape \(4,\) where \(3,\) was announced"),
+    ],
+)
+def test_values_that_do_not_fit_are_refused_at_the_site(step: str, message: str) -> None:
+    with drill(3) as federation, pytest.raises(SiteFailed, match=message) as caught:
+        federation.sum(step, shape=(3,), bound=1.0, site="site-3")
+    assert caught.value.remote_traceback == ""
+
+
+@pytest.mark.parametrize("step", ["unmarked", "__init__", "find_step", "channel", "nonsense", "os.system"])
+def test_only_marked_steps_can_be_named(step: str) -> None:
+    with drill(3) as federation, pytest.raises(SiteFailed, match="LookupError: Drill has no step"):
+        federation.run(step)
+
+
+def test_a_site_that_is_killed_is_named_at_once() -> None:
+    began = time.monotonic()
+    with (
+        drill(3, timeout_s=60) as federation,
+        pytest.raises(SiteLost, match=r"site-2 was lost in round 1 .*killed by signal 9"),
+    ):
+        federation.sum("die", shape=(3,), bound=1.0, site="site-2")
+    assert time.monotonic() - began < 30
+
+
+def test_a_site_that_hangs_is_told_from_those_that_wait_for_it() -> None:
+    silent = pytest.raises(RoundTimeout, match="did not end within 1 s; silent: site-3")
+    with drill(4, timeout_s=1.0) as federation, silent as caught:
+        federation.sum("hang", shape=(3,), bound=1.0, site="site-3")
+    assert caught.value.waiting == ("site-3",)
+
+
+def test_a_local_step_may_run_a_protocol_among_the_sites() -> None:
+    with drill(4) as federation:
+        federation.run("agree")
+        seeds = federation.gather("agreed", shape=(1, 4))
+    assert len({seed.tobytes() for seed in seeds.values()}) == 1
+    assert [(d.to, d.step, d.form, d.times) for d in federation.disclosures] == [("coordinator", "agreed", "value", 1)]
+
+
+def test_what_is_sent_and_revealed_is_written_down() -> None:
+    with drill(3) as federation:
+        for _ in range(2):
+            federation.sum("echo", shape=(2,), bound=9.0, vector=np.ones(2))
+    found = {(d.to, d.form, d.times) for d in federation.disclosures}
+    assert found == {("coordinator", "sum", 2), ("sites", "parameter vector", 2)}
+
+
+def test_every_site_is_a_process_of_its_own_that_imports_nothing_heavy() -> None:
+    pids: list[int] = []
+
+    def remember(launcher: LocalLauncher, federation: Federation) -> None:
+        pids.extend(launcher.pids.values())
+
+    with drill(5, started=remember) as federation:
+        assert all(psutil.pid_exists(pid) for pid in pids)
+        heavy = federation.gather("modules", shape=())
+    assert len(set(pids)) == 5
+    assert os.getpid() not in pids
+    assert {float(count) for count in heavy.values()} == {0.0}
+    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in pids))
+
+
+# Who may speak.
+
+
+@pytest.fixture
+def listening() -> object:
+    """An endpoint that knows one peer, and that peer's keys."""
+    keys, friend = KeyPair.generate(), KeyPair.generate()
+    endpoint = Endpoint("server", ANY_PORT, keys, 2)
+    endpoint.admit(
+        Roster([Party("server", endpoint.address, keys.public), Party("friend", "tcp://127.0.0.1:1", friend.public)])
+    )
+    yield endpoint, keys, friend
+    endpoint.close()
+
+
+def expect_nothing(endpoint: Endpoint, reason: str) -> None:
+    """Serve until something is refused for `reason`; no message may come of it."""
+    deadline = Deadline(10)
+    while not any(reason in refused for refused in endpoint.refused):
+        assert not deadline.expired, dict(endpoint.refused)
+        with pytest.raises(DeadlineExpired):
+            endpoint.receive(Deadline(0.05))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(noise=st.binary(min_size=1, max_size=300))
+def test_bytes_from_a_stranger_are_refused(listening: tuple[Endpoint, KeyPair, KeyPair], noise: bytes) -> None:
+    endpoint, _, _ = listening
+    before = endpoint.refused.total()
+    port = int(endpoint.address.rpartition(":")[2])
+    with socket.create_connection(("127.0.0.1", port)) as stranger:
+        with contextlib.suppress(OSError):  # it may have hung up on us already
+            stranger.sendall(noise.ljust(64, b"\0"))
+            stranger.shutdown(socket.SHUT_WR)
+        deadline = Deadline(10)
+        while endpoint.refused.total() == before:
+            assert not deadline.expired
+            with pytest.raises(DeadlineExpired):
+                endpoint.receive(Deadline(0.02))
+
+
+def dealer(
+    context: zmq.Context[zmq.Socket[bytes]], server: Endpoint, server_key: bytes, keys: KeyPair
+) -> zmq.Socket[bytes]:
+    """A plain ZeroMQ client with CURVE keys of its own."""
+    client = context.socket(zmq.DEALER)
+    client.setsockopt(zmq.LINGER, 0)
+    client.curve_serverkey = server_key
+    client.curve_publickey, client.curve_secretkey = keys.public, keys.secret
+    client.connect(server.address)
+    return client
+
+
+def test_a_key_that_is_not_in_the_roster_is_refused(listening: tuple[Endpoint, KeyPair, KeyPair]) -> None:
+    endpoint, keys, _ = listening
+    with zmq.Context() as context, dealer(context, endpoint, keys.public, KeyPair.generate()) as stranger:
+        stranger.send(b"hello")
+        expect_nothing(endpoint, "key not in the roster")
+
+
+def test_a_peer_is_called_what_its_key_stands_for(listening: tuple[Endpoint, KeyPair, KeyPair]) -> None:
+    endpoint, keys, friend = listening
+    with zmq.Context() as context, dealer(context, endpoint, keys.public, friend) as client:
+        client.send_multipart(wire.encode(wire.Message("data", b"12345678", fields={"from": "server"})))
+        received = endpoint.receive(Deadline(10))
+    assert received.peer == "friend"
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(frames=st.lists(st.binary(max_size=100), min_size=1, max_size=3))
+def test_malformed_frames_of_an_admitted_peer_are_refused(
+    listening: tuple[Endpoint, KeyPair, KeyPair], frames: list[bytes]
+) -> None:
+    endpoint, keys, friend = listening
+    with zmq.Context() as context, dealer(context, endpoint, keys.public, friend) as client:
+        client.send_multipart(frames)
+        client.send_multipart(wire.encode(wire.Message("data", b"12345678")))
+        assert endpoint.receive(Deadline(10)).message.run == b"12345678"
+    assert any("malformed" in reason for reason in endpoint.refused)
+
+
+def test_a_site_that_is_bothered_by_strangers_carries_on() -> None:
+    def bother(launcher: LocalLauncher, federation: Federation) -> None:
+        for party in federation._roster:
+            port = int(party.address.rpartition(":")[2])
+            with socket.create_connection(("127.0.0.1", port)) as stranger:
+                stranger.sendall(secrets.token_bytes(200))
+
+    with drill(3, started=bother) as federation:
+        assert federation.sum("total", shape=(3,), bound=1e3).shape == (3,)
+    for farewell in federation.farewells.values():
+        assert sum(farewell["refused"].values()) == 1
+
+
+# Sockets that cannot be had.
+
+
+def test_a_port_in_use_is_named() -> None:
+    with Endpoint("first", ANY_PORT, None, 1) as first, pytest.raises(EndpointError, match="the port is in use"):
+        Endpoint("second", first.address, None, 1)
+
+
+def test_a_peer_that_is_not_there_is_named_with_its_address() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
+    with Endpoint("me", ANY_PORT, None, 1) as endpoint:
+        endpoint.admit(Roster([Party("peer", address, None)]))
+        with pytest.raises(EndpointError, match=f"me cannot reach peer at {address}: nobody listens there"):
+            endpoint.send("peer", wire.Message("data", b"12345678"), Deadline(1.0))
+
+
+def test_a_peer_that_refuses_our_key_is_named() -> None:
+    keys, mine = KeyPair.generate(), KeyPair.generate()
+    server = Endpoint("server", ANY_PORT, keys, 1)
+    with server, Endpoint("me", ANY_PORT, mine, 1) as endpoint:
+        endpoint.admit(Roster([Party("server", server.address, KeyPair.generate().public)]))
+        with pytest.raises(EndpointError, match="me cannot reach server"):
+            endpoint.send("server", wire.Message("data", b"12345678"), Deadline(1.0))
+
+
+def test_too_many_open_files_are_refused_in_words() -> None:
+    with pytest.raises(EndpointError, match="raise the hard limit"):
+        raise_descriptor_limit(10**9)
+
+
+def test_no_folder_for_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Every folder that Python would try is out of reach for the server, which runs in one that is gone."""
+    script = (
+        "import os, sys, tempfile, tests.site_process as s; from federation.forkserver import main\n"
+        "tempfile._candidate_tempdir_list = lambda: ['/proc/no-such-folder']\n"
+        "main(s.Installation({}, {}), int(sys.argv[1]))"
+    )
+    module = tmp_path / "no_folder_site_process.py"
+    module.write_text(script)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ['PYTHONPATH']}")
+    with LocalLauncher("no_folder_site_process") as launcher, pytest.raises(LaunchError, match="set TMPDIR"):
+        launcher.prepare()
+
+
+# Nothing outlives a run.
+
+SCRIPT = """
+import sys
+from tests.conftest import drill
+with drill(3, timeout_s=60) as federation:
+    print("up", flush=True)
+    if sys.argv[1] == "succeed":
+        federation.sum("total", shape=(3,), bound=1e3)
+    else:
+        federation.sum("hang", shape=(3,), bound=1.0, site="site-2")
+"""
+
+
+def start(how: str, folder: Path) -> subprocess.Popen[str]:
+    """A coordinator in a process of its own, with three sites."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, how], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "up\n"
+    return process
+
+
+def only_new(before: set[int]) -> set[int]:
+    return site_processes() - before
+
+
+@pytest.mark.parametrize("end", ["success", "SIGINT", "SIGTERM", "SIGKILL", "server SIGKILL"])
+def test_nothing_outlives_a_run(end: str, temporary_folder: Path) -> None:
+    before = site_processes()
+    process = start("succeed" if end == "success" else "hang", temporary_folder)
+    if end != "success":
+        assert len(only_new(before)) == 4
+        assert len(workspaces(temporary_folder)) == 1
+    if end == "server SIGKILL":
+        (server,) = [child.pid for child in psutil.Process(process.pid).children()]
+        os.kill(server, signal.SIGKILL)
+    elif end != "success":
+        process.send_signal(signal.Signals[end])
+    process.wait(30)
+    wait_until(lambda: not only_new(before))
+    wait_until(lambda: not workspaces(temporary_folder))
+    assert list(temporary_folder.iterdir()) == []
+
+
+def test_a_partition_is_gone_as_soon_as_its_site_has_read_it(temporary_folder: Path) -> None:
+    with drill(3) as federation:
+        (workspace,) = workspaces(temporary_folder)
+        assert workspace.stat().st_mode & 0o777 == 0o700
+        assert list(workspace.glob("*.partition")) == []
+        federation.sum("total", shape=(3,), bound=1e3)
+    assert not workspaces(temporary_folder)
+
+
+def test_sockets_of_ipc_are_gone_when_a_site_was_killed(temporary_folder: Path) -> None:
+    with pytest.raises(SiteLost), drill(3, transport="ipc", encrypted=False) as federation:
+        (workspace,) = workspaces(temporary_folder)
+        assert len(list(workspace.glob("*.sock"))) == 4
+        federation.sum("die", shape=(3,), bound=1.0, site="site-1")
+    assert not workspaces(temporary_folder)
