@@ -106,16 +106,20 @@ def solve(
     bundles = [_Bundle(dimensions, groups, C, accuracy) for _ in range(problems)]
     _start(oracle, bundles)
     for iteration in range(1, stopping.max_iterations + 1):
-        active = [k for k, bundle in enumerate(bundles) if bundle.gap > stopping.tolerance]
-        for k in active:
+        for k in _unfinished(bundles, stopping):
             bundles[k].solve_master(iteration)
         on_iteration(iteration, [bundle.solution(stopping.tolerance) for bundle in bundles])
-        active = [k for k in active if bundles[k].gap > stopping.tolerance]
-        if not active:
+        if active := _unfinished(bundles, stopping):
+            _search(oracle, bundles, active, search)
+        if active := _unfinished(bundles, stopping):
+            _cut(oracle, bundles, active)
+        if not _unfinished(bundles, stopping):
             break
-        _search(oracle, bundles, active, search)
-        _cut(oracle, bundles, active)
     return [bundle.solution(stopping.tolerance) for bundle in bundles]
+
+
+def _unfinished(bundles: list[_Bundle], stopping: Stopping) -> list[int]:
+    return [k for k, bundle in enumerate(bundles) if bundle.gap > stopping.tolerance]
 
 
 def _start(oracle: Oracle, bundles: list[_Bundle]) -> None:

@@ -180,6 +180,8 @@ def _read_arrow(path: Path) -> dict[str, NDArray[Any]]:
         table = pyarrow.csv.read_csv(path, convert_options=options)
     if twice := sorted({name for name in table.column_names if table.column_names.count(name) > 1}):
         raise ValueError(f"the column {twice[0]!r} appears more than once; rename one")
+    if binary := [name for name in table.column_names if pyarrow.types.is_binary(table.column(name).type)]:
+        raise ValueError(f"column {binary[0]!r} is not UTF-8 text; save the file as UTF-8")
     return {name: _from_arrow(table.column(name)) for name in table.column_names}
 
 

@@ -1,0 +1,66 @@
+"""What a federation computes, computed here on all rows at once, for tests to compare with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from algorithms.cutting_plane import Solution, Stopping, solve
+from federation.arrays import FloatArray, IntArray
+from protocols.line_search import LineSearch, grid_search
+
+
+@dataclass
+class PooledOracle:
+    """The sums of the cutting plane over rows (n, m) with labels (K, n), dealt at random to groups."""
+
+    features: FloatArray
+    labels: FloatArray
+    groups: int
+    rounds: int = 0
+
+    def __post_init__(self) -> None:
+        dealt = np.random.default_rng(0).permutation(len(self.features)) % self.groups
+        self._members = np.eye(self.groups)[:, dealt]
+
+    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
+        """a, d and m of every group; see `Oracle.cuts`."""
+        self.rounds += 1
+        found = []
+        for problem, at_w, at_b in zip(problems, w, b, strict=True):
+            y = self.labels[problem]
+            c = (y * (self.features @ at_w + at_b) < 1).astype(float)
+            members = self._members * c
+            found.append(np.column_stack([(members * y) @ self.features, members @ y, members.sum(axis=1)]))
+        return np.array(found)
+
+    def line(
+        self, problems: IntArray, w: FloatArray, b: FloatArray, dw: FloatArray, db: FloatArray, steps: FloatArray
+    ) -> FloatArray:
+        """Losses and derivatives; see `Oracle.line`."""
+        self.rounds += 1
+        found = np.empty((*steps.shape, 2))
+        for i, problem in enumerate(problems):
+            y = self.labels[problem]
+            slope = y * (self.features @ dw[i] + db[i])
+            for j, step in enumerate(steps[i]):
+                slack = 1 - y * (self.features @ (w[i] + step * dw[i]) + b[i] + step * db[i])
+                found[i, j] = np.maximum(slack, 0).sum(), -slope[slack > 0].sum()
+        return found
+
+
+def solve_pooled(
+    oracle: PooledOracle, C: float, tolerance: float, search: LineSearch = grid_search, most: int = 500
+) -> list[Solution]:
+    """Solve all problems of an oracle."""
+    return solve(
+        oracle,
+        problems=len(oracle.labels),
+        dimensions=oracle.features.shape[1],
+        groups=oracle.groups,
+        C=C,
+        stopping=Stopping(tolerance, most),
+        search=search,
+        on_iteration=lambda iteration, solutions: None,
+    )

@@ -1,0 +1,189 @@
+"""The cutting plane: the right optimum, a bound that holds, and few rounds."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.datasets import load_breast_cancer
+from sklearn.svm import SVC
+
+from algorithms import cutting_plane
+from algorithms.cutting_plane import Solution, Stopping, relative_gap, solve
+from algorithms.kernels import Kernel
+from algorithms.landmarks import local_centres
+from algorithms.nystrom import nystrom_features, nystrom_map
+from federation.arrays import FloatArray
+from protocols.line_search import GRID, Parabola, fixed_step_search, grid_search, line_search
+from scenarios.evaluation import objective
+from tests.pooled import PooledOracle, solve_pooled
+from tests.tables import tic_tac_toe
+
+
+def features_of(rows: FloatArray, gamma: float, count: int) -> FloatArray:
+    kernel = Kernel("rbf", gamma)
+    landmarks, _ = local_centres(rows, count, 1, np.random.default_rng(0))
+    return nystrom_features(kernel, rows, landmarks, nystrom_map(kernel, landmarks, 1e-10))
+
+
+@pytest.fixture(scope="module")
+def boards() -> tuple[FloatArray, FloatArray]:
+    rows, labels = tic_tac_toe()
+    return features_of(rows, 0.05, 190), labels
+
+
+@pytest.fixture(scope="module")
+def tumours() -> tuple[FloatArray, FloatArray]:
+    rows, target = load_breast_cancer(return_X_y=True)
+    return features_of((rows - rows.mean(axis=0)) / rows.std(axis=0), 1 / 30, 114), 2.0 * target - 1.0
+
+
+@pytest.mark.parametrize("data", ["boards", "tumours"])
+def test_the_optimum_is_that_of_libsvm(data: str, request: pytest.FixtureRequest) -> None:
+    features, labels = request.getfixturevalue(data)
+    (found,) = solve_pooled(PooledOracle(features, labels[None], 32), C=10.0, tolerance=1e-6)
+    gram = features @ features.T
+    libsvm = SVC(kernel="precomputed", C=10.0, tol=1e-8).fit(gram, labels)
+    weights = np.zeros(len(labels))
+    weights[libsvm.support_] = libsvm.dual_coef_[0]
+    theirs = objective(features, labels, features.T @ weights, float(libsvm.intercept_[0]), 10.0)
+    assert found.converged
+    assert found.gap <= 1e-6
+    assert found.objective == pytest.approx(objective(features, labels, found.w, found.b, 10.0), rel=1e-12)
+    assert found.objective == pytest.approx(theirs, rel=1e-5)
+    decisions = features @ found.w + found.b
+    np.testing.assert_array_equal(np.sign(decisions), libsvm.predict(gram))
+
+
+def test_grouped_cuts_need_few_rounds(boards: tuple[FloatArray, FloatArray]) -> None:
+    features, labels = boards
+    oracle = PooledOracle(features, labels[None], 32)
+    (found,) = solve_pooled(oracle, C=100.0, tolerance=1e-5)
+    assert found.converged
+    assert found.iterations <= 40
+    assert oracle.rounds <= 1 + 2 * found.iterations, "one round for the starting cuts, then two at most"
+
+
+def test_the_bound_never_falls_and_never_passes_the_optimum(tumours: tuple[FloatArray, FloatArray]) -> None:
+    features, labels = tumours
+    (exact,) = solve_pooled(PooledOracle(features, labels[None], 8), C=10.0, tolerance=1e-9)
+    seen: list[Solution] = []
+    solve(
+        PooledOracle(features, labels[None], 8),
+        problems=1,
+        dimensions=features.shape[1],
+        groups=8,
+        C=10.0,
+        stopping=Stopping(1e-7, 200),
+        search=grid_search,
+        on_iteration=lambda iteration, solutions: seen.extend(solutions),
+    )
+    bounds = [solution.lower_bound for solution in seen]
+    objectives = [solution.objective for solution in seen]
+    assert bounds == sorted(bounds)
+    assert objectives == sorted(objectives, reverse=True)
+    assert max(bounds) <= exact.objective * (1 + 1e-12)
+    assert min(objectives) >= exact.lower_bound * (1 - 1e-12)
+
+
+def test_several_problems_at_once_are_the_same_as_one_at_a_time(tumours: tuple[FloatArray, FloatArray]) -> None:
+    features, labels = tumours
+    several = np.stack([labels, -labels, np.where(features[:, 0] > np.median(features[:, 0]), 1.0, -1.0)])
+    together = solve_pooled(PooledOracle(features, several, 16), C=1.0, tolerance=1e-6)
+    for problem, found in zip(several, together, strict=True):
+        (alone,) = solve_pooled(PooledOracle(features, problem[None], 16), C=1.0, tolerance=1e-6)
+        assert found.converged
+        assert found.objective == pytest.approx(alone.objective, rel=2e-6)
+
+
+def test_fixed_steps_find_the_same_optimum_in_more_rounds(tumours: tuple[FloatArray, FloatArray]) -> None:
+    features, labels = tumours
+    grid, fixed = PooledOracle(features, labels[None], 16), PooledOracle(features, labels[None], 16)
+    (by_grid,) = solve_pooled(grid, C=10.0, tolerance=1e-5)
+    (by_steps,) = solve_pooled(fixed, C=10.0, tolerance=1e-5, search=fixed_step_search(0.1))
+    assert by_steps.objective == pytest.approx(by_grid.objective, rel=2e-5)
+    assert fixed.rounds > grid.rounds
+
+
+def test_running_out_of_iterations_is_said(boards: tuple[FloatArray, FloatArray]) -> None:
+    features, labels = boards
+    (found,) = solve_pooled(PooledOracle(features, labels[None], 1), C=100.0, tolerance=1e-5, most=3)
+    assert not found.converged
+    assert found.iterations == 3
+    assert found.gap > 1e-5
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    rows=st.integers(2, 30),
+    columns=st.integers(1, 5),
+    groups=st.integers(1, 40),
+    seed=st.integers(0, 99),
+    C=st.floats(0.01, 100),
+)
+def test_any_small_problem_is_solved(rows: int, columns: int, groups: int, seed: int, C: float) -> None:
+    random = np.random.default_rng(seed)
+    features = random.normal(size=(rows, columns))
+    labels = np.where(np.arange(rows) % 2 == 0, 1.0, -1.0)
+    (found,) = solve_pooled(PooledOracle(features, labels[None], groups), C=C, tolerance=1e-6)
+    assert found.converged
+    assert found.lower_bound <= found.objective * (1 + 1e-9)
+
+
+def test_multipliers_made_feasible_are() -> None:
+    random = np.random.default_rng(0)
+    group = np.arange(40) % 4
+    d = random.normal(size=40)
+    z = cutting_plane._feasible(random.normal(size=40) * 3, d, group, 4, 1.0)
+    assert (z >= 0).all()
+    assert (np.bincount(group, z) <= 1 + 1e-12).all()
+    assert abs(z @ d) < 1e-12
+
+
+def test_an_objective_of_zero_has_no_gap() -> None:
+    assert relative_gap(0.0, 0.0) == 0.0
+
+
+# Line search.
+
+
+def hinge_line(seed: int) -> tuple[Parabola, FloatArray, FloatArray]:
+    """A parabola and the breakpoints and slopes of 20 hinges, for one line."""
+    random = np.random.default_rng(seed)
+    parabola = Parabola(np.array([1.0]), np.array([random.normal()]), np.array([random.uniform(0.1, 3)]))
+    return parabola, random.normal(size=20), random.normal(size=20)
+
+
+@given(st.integers(0, 10_000))
+def test_the_best_step_tried_is_taken_and_its_value_is_right(seed: int) -> None:
+    parabola, offset, slope = hinge_line(seed)
+
+    def evaluate(steps: FloatArray) -> FloatArray:
+        slack = offset + steps[:, :, None] * slope
+        return np.stack([np.maximum(slack, 0).sum(axis=2), (slope * (slack > 0)).sum(axis=2)], axis=2)
+
+    def phi(step: float) -> float:
+        return float(parabola.value(np.array([[step]]))[0, 0] + 2.0 * evaluate(np.array([[step]]))[0, 0, 0])
+
+    for search in (grid_search, fixed_step_search(0.25)):
+        found = search(evaluate, parabola, 2.0)
+        assert found.value[0] == pytest.approx(phi(found.step[0]), rel=1e-12)
+    assert grid_search(evaluate, parabola, 2.0).value[0] == pytest.approx(min(map(phi, GRID)), rel=1e-12)
+
+
+def test_fixed_steps_stop_when_the_derivative_turns_positive() -> None:
+    calls = []
+
+    def evaluate(steps: FloatArray) -> FloatArray:
+        calls.append(float(steps[0, 0]))
+        return np.zeros((*steps.shape, 2))
+
+    parabola = Parabola(np.array([0.0]), np.array([-1.0]), np.array([1.0]))
+    assert fixed_step_search(0.3)(evaluate, parabola, 1.0).step[0] == pytest.approx(0.9)
+    assert calls == pytest.approx([0.3, 0.6, 0.9, 1.2])
+
+
+def test_an_unknown_line_search_is_named() -> None:
+    with pytest.raises(LookupError, match="grid and fixed-step"):
+        line_search("exact", 0.1)

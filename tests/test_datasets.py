@@ -1,0 +1,133 @@
+"""Sources of data: what is built in, what is read, and a sentence for everything that is wrong with a file."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from scenarios import datasets
+from scenarios.datasets import Dataset
+from scenarios.problems import ScenarioError
+
+GOOD = "age,sex,label\n50,f,1\n60,m,0\n70.5,f,1\n"
+
+
+def load(
+    source: str, folder: Path = Path(), label: str = "label", missing: str = "refuse", ignore: tuple[str, ...] = ()
+) -> Dataset:
+    return datasets.load(source, label=label, ignore=ignore, missing=missing, base_folder=folder)
+
+
+def test_every_final_board_of_tic_tac_toe_is_there() -> None:
+    data = load("tic-tac-toe")
+    boards = {tuple(feature.values[row] for feature in data.features) for row in range(data.rows)}
+    assert len(boards) == data.rows == 958
+    assert int((data.labels == "positive").sum()) == 626
+    for board in boards:
+        assert board.count("x") - board.count("o") in (0, 1)
+
+
+def test_the_enumerated_boards_are_those_of_the_published_file(data_folder: Path) -> None:
+    def rows(data: Dataset) -> list[tuple[str, ...]]:
+        return sorted(zip(*(feature.values.tolist() for feature in data.features), data.labels.tolist(), strict=True))
+
+    assert rows(load("tic-tac-toe")) == rows(load("tic_tac_toe"))
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "columns", "classes"),
+    [("wdbc", 569, 30, 2), ("wine", 178, 13, 3), ("iris", 150, 4, 3), ("digits", 1797, 64, 10)],
+)
+def test_sets_of_scikit_learn(name: str, rows: int, columns: int, classes: int) -> None:
+    data = load(name)
+    assert (data.rows, len(data.features), len(data.classes)) == (rows, columns, classes)
+
+
+def write(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    if name.endswith(".gz"):
+        path.write_bytes(gzip.compress(text.encode()))
+    elif name.endswith(".parquet"):
+        pq.write_table(pa.table({"age": [50.0, 60.0, 70.5], "sex": ["f", "m", "f"], "label": [1, 0, 1]}), path)
+    else:
+        path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.csv.gz", "a.parquet"])
+def test_files_are_read_with_numbers_text_and_labels(name: str, tmp_path: Path) -> None:
+    write(tmp_path, name, GOOD)
+    data = load(name, tmp_path)
+    assert [(feature.name, feature.categorical) for feature in data.features] == [("age", False), ("sex", True)]
+    np.testing.assert_array_equal(data.features[0].values, [50.0, 60.0, 70.5])
+    assert data.labels.tolist() == ["1", "0", "1"]
+
+
+def test_libsvm_files_are_read(tmp_path: Path) -> None:
+    write(tmp_path, "a.svm", "+1 1:0.5 3:2\n-1 2:1\n")
+    data = load("a.svm", tmp_path)
+    assert [feature.name for feature in data.features] == ["f1", "f2", "f3"]
+    assert data.labels.tolist() == ["1", "-1"]
+
+
+def test_names_are_found_in_the_folder_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "my_data.csv", GOOD)
+    monkeypatch.setenv(datasets.FOLDER_VARIABLE, str(tmp_path))
+    assert load("my-data").rows == load("my_data").rows == 3
+    assert [item.name for item in datasets.available()][-1] == "my_data"
+
+
+def test_columns_can_be_ignored_and_rows_with_gaps_dropped(tmp_path: Path) -> None:
+    write(tmp_path, "a.csv", "id,age,sex,label\n1,50,f,1\n2,?,m,0\n3,70,,1\n4,80,m,0\n")
+    data = load("a.csv", tmp_path, missing="drop", ignore=("id",))
+    assert [feature.name for feature in data.features] == ["age", "sex"]
+    assert data.labels.tolist() == ["1", "0"]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("age,label\n50,1\n?,0\n", r"no value in row 2, column 'age' \(1 missing in all\).*missing = \"drop\""),
+        ("age,label\nnan,1\n,0\n", r"row 1, column 'age' \(2 missing in all\)"),
+        ("age,label\n50,1\n60,\n", "row 2, column 'label'"),
+        ("age,label\n50,1\ninf,0\n", "infinite value in row 2, column 'age'"),
+        ("age,label\n50,1\n60,1\n", r"one class only \(1\); two are needed"),
+        ("age,labels\n50,1\n60,0\n", r"no column 'label'. Did you mean 'labels'\? It has: age, labels"),
+        ("label\n1\n0\n", "no column besides the label"),
+        ("age,age,label\n1,2,1\n3,4,0\n", "'age' appears more than once"),
+        ("age,label\n", "has no rows"),
+        ("", "cannot be read"),
+        ("age,label\n1,2,3\n4,5\n", "cannot be read"),
+    ],
+)
+def test_a_bad_file_is_refused_in_a_sentence(text: str, sentence: str, tmp_path: Path) -> None:
+    write(tmp_path, "a.csv", text)
+    with pytest.raises(ScenarioError, match=sentence) as caught:
+        load("a.csv", tmp_path)
+    assert len(caught.value.problems) == 1
+
+
+def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"age,label\n\xff\xfe\xfa,1\n2,0\n")
+    with pytest.raises(ScenarioError, match="not UTF-8 text"):
+        load("a.csv", tmp_path)
+
+
+def test_unknown_sources_are_refused_with_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(datasets.FOLDER_VARIABLE, raising=False)
+    with pytest.raises(ScenarioError, match=r"'tic-tac-to' is neither .*built in .*Did you mean 'tic-tac-toe'\?"):
+        load("tic-tac-to")
+    with pytest.raises(ScenarioError, match=r"there is no file 'gone\.csv'"):
+        load("gone.csv", tmp_path)
+
+
+def test_several_wrong_columns_are_reported_together(tmp_path: Path) -> None:
+    write(tmp_path, "a.csv", GOOD)
+    with pytest.raises(ScenarioError) as caught:
+        load("a.csv", tmp_path, label="lable", ignore=("agee",))
+    assert [problem.split(":")[0] for problem in caught.value.problems] == ["data.label", "data.ignore"]

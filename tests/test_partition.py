@@ -1,0 +1,102 @@
+"""Partitions: every row at exactly one site, in the sizes that were asked for."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from federation.arrays import IntArray
+from scenarios import partition
+from scenarios.datasets import Dataset, Feature
+from scenarios.problems import ScenarioError
+
+
+def table(rows: int, seed: int = 0) -> Dataset:
+    random = np.random.default_rng(seed)
+    numbers = random.integers(0, 10, size=rows).astype(float)
+    labels = np.where(random.random(rows) < 0.5, "no", "yes")
+    return Dataset("table", (Feature("x", numbers), Feature("c", labels)), labels)
+
+
+def dealt(split: str, data: Dataset, sites: int, seed: int = 0) -> list[IntArray]:
+    parts = partition.horizontal(split, data, sites, np.random.default_rng(seed))
+    assert sorted(np.concatenate(parts).tolist()) == list(range(data.rows))
+    assert all(len(part) for part in parts)
+    return parts
+
+
+@given(st.integers(1, 200), st.integers(1, 20), st.sampled_from(["random", "label-skew"]), st.integers(0, 99))
+def test_rows_are_dealt_once_and_evenly(rows: int, sites: int, split: str, seed: int) -> None:
+    data = table(rows, seed)
+    if rows < sites:
+        with pytest.raises(ScenarioError, match=f"{sites} sites cannot share {rows} training rows; use fewer sites"):
+            partition.horizontal(split, data, sites, np.random.default_rng(0))
+        return
+    sizes = [len(part) for part in dealt(split, data, sites, seed)]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_label_skew_leaves_sites_with_one_class_and_says_so() -> None:
+    data = table(100)
+    parts = dealt("label-skew", data, 5)
+    signs = np.where(data.labels == "yes", 1.0, -1.0)
+    said = partition.sites_without_a_class([f"s{i}" for i in range(5)], [signs[part] for part in parts], ("no", "yes"))
+    assert len(said) >= 4
+    assert said[0] == "s0 holds no row of class 'yes'."
+
+
+@given(st.integers(10, 200), st.integers(1, 5), st.integers(0, 99))
+def test_by_feature_gives_each_site_a_range_of_its_own(rows: int, sites: int, seed: int) -> None:
+    data = table(rows, seed)
+    try:
+        parts = dealt("by-feature:x", data, sites)
+    except ScenarioError as error:
+        assert "too few distinct values" in str(error)
+        return
+    values = [data.features[0].values[part] for part in parts]
+    for lower, higher in itertools.pairwise(values):
+        assert lower.max() < higher.min()
+
+
+def test_sizes_are_kept() -> None:
+    assert [len(part) for part in dealt("sizes:[50, 30, 20]", table(100), 3)] == [50, 30, 20]
+
+
+@pytest.mark.parametrize(
+    ("split", "sentence"),
+    [
+        ("by-feature:y", "no numeric column 'y' to split by"),
+        ("by-feature:c", "no numeric column 'c' to split by"),
+        ("sizes:[50,40,20]", "add up to 110, but there are 100 training rows"),
+        ("sizes:[50,50]", "2 sizes are given for 3 sites"),
+    ],
+)
+def test_what_cannot_be_split_is_refused(split: str, sentence: str) -> None:
+    with pytest.raises(ScenarioError, match=sentence):
+        partition.horizontal(split, table(100), 3, np.random.default_rng(0))
+
+
+def test_test_rows_and_folds_keep_the_classes_and_the_seed_decides() -> None:
+    labels = table(200).labels
+    train, test = partition.test_split(labels, 0.25, 7)
+    assert len(test) == 50
+    assert sorted([*train, *test]) == list(range(200))
+    assert abs((labels[test] == "yes").mean() - (labels == "yes").mean()) < 0.02
+    np.testing.assert_array_equal(test, partition.test_split(labels, 0.25, 7)[1])
+    assert not np.array_equal(test, partition.test_split(labels, 0.25, 8)[1])
+    folds = partition.folds(labels, 5, 7)
+    assert np.bincount(folds).tolist() == [40] * 5
+    np.testing.assert_array_equal(folds, partition.folds(labels, 5, 7))
+    assert len(partition.test_split(labels, 0.0, 7)[1]) == 0
+
+
+def test_too_few_rows_of_a_class_for_folds_or_a_test() -> None:
+    labels = np.array(["a"] * 20 + ["b"])
+    with pytest.raises(ScenarioError, match=r"data\.folds: 5 folds need as many rows of each class; the rarest has 1"):
+        partition.folds(labels, 5, 0)
+    with pytest.raises(ScenarioError, match=r"data\.test_fraction"):
+        partition.test_split(labels, 0.2, 0)

@@ -1,0 +1,412 @@
+"""Whole runs, as users start them: real processes, real sockets, and the figures that a run must reach."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pyarrow.parquet as pq
+import pytest
+
+from algorithms.kernels import Kernel
+from algorithms.vocabulary import RECORD
+from federation.arrays import FloatArray
+from protocols.registry import SUMS
+from scenarios import runner, spec, workload
+from scenarios.runner import Finished
+from tests.conftest import site_processes, workspaces
+from tests.test_runtime import wait_until
+
+FEDSVM = Path(sys.executable).with_name("fedsvm")
+
+
+def fedsvm(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
+    """The command line, run in `folder`."""
+    command = [str(FEDSVM), *map(str, words)]
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=100, check=False)
+
+
+def run(name: str, folder: Path, *changes: str, sites: int | None = None) -> Finished:
+    """A run within this process; its sites are processes of their own."""
+    scenario, base = spec.read(name, overrides=changes, sites=sites)
+    folder.mkdir(parents=True)
+    finished = runner.run(scenario, workload.prepare(scenario, base), folder, lambda federation: None)
+    assert finished.result["error"] is None, finished.traceback
+    return finished
+
+
+@pytest.fixture(scope="module")
+def quickstart(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], Path]:
+    """The result and the folder of one run of the quickstart by the command line."""
+    folder = tmp_path_factory.mktemp("quickstart") / "run"
+    done = fedsvm("run", "quickstart", "--json", "--out", folder, folder=folder.parent)
+    assert (done.returncode, done.stderr) == (0, "")
+    result: dict[str, Any] = json.loads(done.stdout)
+    assert result == json.loads((folder / "result.json").read_text())
+    return result, folder
+
+
+# The quickstart.
+
+
+def test_five_processes_train_a_good_model_to_a_certified_gap(quickstart: tuple[dict[str, Any], Path]) -> None:
+    result, _ = quickstart
+    assert result["status"] == "completed"
+    assert len({site["pid"] for site in result["sites"]}) == 5
+    assert {site["status"] for site in result["sites"]} == {"finished"}
+    assert sum(site["rows"] for site in result["sites"]) == 766
+    assert result["metrics"]["accuracy"] >= 0.97
+    assert 0 <= result["model"]["gap"] <= result["scenario"]["algorithm"]["tolerance"]
+    assert result["model"]["converged"]
+    assert result["centralised"]["objective"] == pytest.approx(result["model"]["objective"], rel=2e-4)
+
+
+def test_bytes_are_those_of_the_formula_and_wire_bytes_those_predicted(quickstart: tuple[dict[str, Any], Path]) -> None:
+    result, _ = quickstart
+    cost, ring = result["cost"], SUMS["ring"]
+    assert cost["wire_bytes"] == cost["predicted_wire_bytes"] > cost["payload_bytes"]
+    assert cost["control"]["wire_bytes"] == cost["control"]["predicted_wire_bytes"]
+    rank, landmarks, groups = result["model"]["rank"], 192, 32
+    rounds = {
+        (entry["step"], tuple(entry["shape"])): entry["times"]
+        for entry in result["disclosures"]
+        if entry["form"] == "sum"
+    }
+    assert set(rounds) == {
+        ("category_tables", (9, 64, RECORD)),
+        ("local_landmarks", (landmarks, 28)),
+        ("records_exposed", ()),
+        ("squared_norms", ()),
+        ("cuts", (2, groups, rank + 2)),
+        ("cuts", (1, groups, rank + 2)),
+        ("line", (1, 17, 2)),
+    }
+    wide = {"local_landmarks", "squared_norms"}
+    costs = [
+        ring.cost(5, shape, np.inf if step in wide else 1e3)
+        for (step, shape), times in rounds.items()
+        for _ in range(times)
+    ]
+    by_ring = cost["by_protocol"]["ring"]
+    assert by_ring["messages"] == sum(each.messages for each in costs)
+    assert by_ring["payload_bytes"] == sum(each.payload_bytes for each in costs)
+    assert by_ring["hops"] == sum(each.hops for each in costs)
+    assert sum(phase["payload_bytes"] for phase in cost["by_phase"].values()) == cost["payload_bytes"]
+    assert sum(link["messages"] for link in cost["by_link"]) == cost["messages"]
+
+
+def test_training_takes_two_rounds_an_iteration_at_most(quickstart: tuple[dict[str, Any], Path]) -> None:
+    result, _ = quickstart
+    assert result["model"]["iterations"] <= 40
+    assert result["cost"]["by_phase"]["train"]["rounds"] <= 2 + 2 * result["model"]["iterations"]
+
+
+def test_the_ledger_has_a_row_for_every_link_and_round(quickstart: tuple[dict[str, Any], Path]) -> None:
+    result, folder = quickstart
+    rows = pq.read_table(folder / "ledger.parquet").to_pylist()
+    protocols = [row for row in rows if row["protocol"] != "control"]
+    assert sum(row["payload_bytes"] for row in protocols) == result["cost"]["payload_bytes"]
+    assert all(row["wire_bytes"] == row["predicted_wire_bytes"] for row in rows)
+    assert all(row["sent_payload_bytes"] == row["received_payload_bytes"] for row in protocols)
+
+
+def decisions(folder: Path) -> FloatArray:
+    """Decision values for every row of the run's data, from what the documentation says of model.npz alone."""
+    scenario, base = spec.read(str(folder / "scenario.toml"))
+    prepared = workload.prepare(scenario, base)
+    rows = prepared.rows
+    with np.load(folder / "model.npz") as model:
+        blocks = [rows.numeric]
+        for column, marks in zip(prepared.categorical_columns, rows.categorical.T, strict=True):
+            values = [name.partition("=")[2] for name in model["columns"] if name.startswith(f"{column}=")]
+            blocks.append((marks[:, None] == np.array(values)).astype(float))
+        kernel = Kernel(str(model["kernel"]), float(model["gamma"]))  # type: ignore[arg-type]
+        scaled = (np.hstack(blocks) - model["offset"]) / model["scale"]
+        return np.asarray(kernel(scaled, model["landmarks"]) @ model["map"] @ model["w"] + model["b"])
+
+
+def test_the_model_file_is_all_that_prediction_needs(quickstart: tuple[dict[str, Any], Path]) -> None:
+    result, folder = quickstart
+    scenario, base = spec.read(str(folder / "scenario.toml"))
+    rows = workload.prepare(scenario, base)
+    (test,) = rows.tests
+    right = np.sign(decisions(folder)[test]) == rows.rows.signs[test]
+    assert right.mean() == pytest.approx(result["metrics"]["accuracy"])
+
+
+def test_the_same_seed_gives_the_same_model(quickstart: tuple[dict[str, Any], Path], tmp_path: Path) -> None:
+    _, first = quickstart
+    run("quickstart", tmp_path / "again")
+    with np.load(first / "model.npz") as one, np.load(tmp_path / "again" / "model.npz") as two:
+        for name in one.files:
+            np.testing.assert_array_equal(one[name], two[name])
+
+
+# The optimum, and what it must not depend on.
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ["data.source=tic-tac-toe"],
+        ["data.source=wdbc", "data.positive=malignant", "data.scale=standard", "algorithm.gamma=0.03"],
+        [
+            "data.source=pima_diabetes",
+            "data.positive='1'",
+            "data.scale=minmax",
+            "algorithm.gamma=0.0078125",
+            "algorithm.C=512",
+        ],
+    ],
+    ids=["tic-tac-toe", "wdbc", "pima"],
+)
+def test_the_optimum_is_that_of_libsvm_on_pooled_rows(
+    changes: list[str], tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    if "pima_diabetes" in changes[0]:
+        request.getfixturevalue("data_folder")
+    result = run("quickstart", tmp_path / "run", *changes, "algorithm.tolerance=1e-6").result
+    assert result["model"]["gap"] <= 1e-6
+    assert result["model"]["objective"] == pytest.approx(result["centralised"]["objective"], rel=1e-5)
+    assert result["metrics"]["accuracy"] == result["centralised"]["accuracy"]
+    assert result["centralised"]["max_decision_difference"] < 1e-2
+
+
+def test_how_rows_are_dealt_and_summed_does_not_matter(tmp_path: Path) -> None:
+    ways = [
+        (5, "random", "ring"),
+        (1, "random", "plain"),
+        (2, "label-skew", "plain"),
+        (8, "label-skew", "ring"),
+        (5, "random", "plain"),
+    ]
+    found = []
+    for number, (sites, split, protocol) in enumerate(ways):
+        changes = ["algorithm.landmark_method=global", "algorithm.tolerance=1e-8", "compare.centralised=false"]
+        changes += [f"data.split={split}", f"protocol.sum={protocol}"]
+        folder = tmp_path / str(number)
+        run("quickstart", folder, *changes, sites=sites)
+        with np.load(folder / "model.npz") as model:
+            found.append((model["landmarks"], decisions(folder)))
+    for landmarks, values in found[1:]:
+        np.testing.assert_allclose(landmarks, found[0][0], rtol=0, atol=1e-9)
+        np.testing.assert_array_equal(np.sign(values), np.sign(found[0][1]))
+        np.testing.assert_allclose(values, found[0][1], rtol=0, atol=1e-3)
+
+
+def test_landmarks_that_copy_a_record_are_counted_and_can_be_avoided(tmp_path: Path) -> None:
+    loose = run("quickstart", tmp_path / "loose").result["model"]
+    strict = run("quickstart", tmp_path / "strict", "algorithm.min_cluster_size=3").result["model"]
+    shared = run("skewed-sites", tmp_path / "global", "algorithm.min_cluster_size=3").result["model"]
+    assert loose["records_exposed"] > 0
+    assert strict["records_exposed"] == shared["records_exposed"] == 0
+    assert 0 < strict["landmarks"] < loose["landmarks"]
+
+
+def test_sites_stay_up_over_all_folds(tmp_path: Path) -> None:
+    result = run("wdbc-10-fold", tmp_path / "run", "data.folds=3").result
+    assert len(result["metrics"]["folds"]) == 3
+    assert result["metrics"]["accuracy"] > 0.95
+    assert len({site["pid"] for site in result["sites"]}) == 5
+    assert [site["name"] for site in result["sites"]] == ["north", "east", "south", "west", "island"]
+
+
+def test_different_distributions_cost_nothing(tmp_path: Path, data_folder: Path) -> None:
+    by_feature = run("fourclass-by-feature", tmp_path / "by-feature").result["metrics"]["accuracy"]
+    at_random = run("fourclass-by-feature", tmp_path / "random", "data.split=random").result["metrics"]["accuracy"]
+    assert by_feature > at_random - 0.005
+
+
+@pytest.mark.parametrize("kernel", ["linear", "poly", "sigmoid"])
+def test_other_kernels_reach_the_pooled_optimum(kernel: str, tmp_path: Path) -> None:
+    changes = [f"algorithm.kernel={kernel}", "data.source=wdbc", "data.positive=malignant", "data.scale=standard"]
+    result = run("quickstart", tmp_path / "run", *changes, "algorithm.gamma=0.01", "algorithm.coef0=1.0").result
+    assert result["model"]["objective"] == pytest.approx(result["centralised"]["objective"], rel=5e-4)
+
+
+def test_a_hundred_sites_own_little_memory_each(tmp_path: Path) -> None:
+    result = run("quickstart", tmp_path / "run", "compare.centralised=false", sites=100).result
+    assert len({site["pid"] for site in result["sites"]}) == 100
+    assert max(site["unique_memory_bytes"] for site in result["sites"]) <= 6 << 20
+
+
+def test_minmax_scaling_says_what_it_discloses(tmp_path: Path) -> None:
+    result = run(
+        "quickstart", tmp_path / "run", "data.source=wine", "data.positive=class_0", "data.scale=minmax"
+    ).result
+    assert any("smallest and largest value" in entry["form"] for entry in result["disclosures"])
+    with np.load(tmp_path / "run" / "model.npz") as model:
+        assert np.abs(model["landmarks"]).max() <= 1 + 1e-12
+
+
+def test_categories_are_agreed_or_declared_and_missing_rows_dropped(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    towns = random.choice(["Ulm", "Köln", "São Paulo"], size=120)
+    lines = [
+        f"{town},{x:.3f},{int(x > (town == 'Ulm'))}" for town, x in zip(towns, random.normal(size=120), strict=True)
+    ]
+    (tmp_path / "towns.csv").write_text("town,x,label\n" + "\n".join([*lines, "?,1.0,1", "Ulm,,0"]) + "\n")
+    (tmp_path / "towns.toml").write_text(
+        '[data]\nsource = "towns.csv"\nmissing = "drop"\n[algorithm]\nlandmarks = 20\n'
+    )
+    agreed = run(str(tmp_path / "towns.toml"), tmp_path / "agreed")
+    declared = run(
+        str(tmp_path / "towns.toml"), tmp_path / "declared", "data.categories={town=['Ulm','Köln','São Paulo','Wien']}"
+    )
+    with np.load(tmp_path / "agreed" / "model.npz") as model:
+        assert model["columns"].tolist() == ["x", "town=Köln", "town=São Paulo", "town=Ulm"]
+    with np.load(tmp_path / "declared" / "model.npz") as model:
+        assert model["columns"].tolist() == ["x", "town=Köln", "town=São Paulo", "town=Ulm", "town=Wien"]
+    assert agreed.result["metrics"]["accuracy"] > 0.8
+    assert "category_tables" not in {entry["step"] for entry in declared.result["disclosures"]}
+
+
+def test_sites_that_lack_a_class_are_named_and_train_all_the_same(tmp_path: Path) -> None:
+    result = run("skewed-sites", tmp_path / "run", "compare.centralised=false").result
+    assert "site-5 holds no row of class 'negative'." in result["warnings"]
+    assert result["metrics"]["accuracy"] > 0.95
+
+
+# What goes wrong, and with which status.
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["quickstar"], "There is no scenario 'quickstar' in the catalogue"),
+        (["quickstart", "--set", "data.source=nothing"], "data.source: 'nothing' is neither"),
+        (["quickstart", "--set", "data.label=colour"], "data.label: tic-tac-toe has no column 'colour'"),
+        (["quickstart", "--set", "data.positive=maybe"], "data.positive: 'maybe' is not a label of tic-tac-toe"),
+        (
+            ["quickstart", "--set", "data.source=wine", "--set", "data.positive=class_9"],
+            "data.positive: 'class_9' is not",
+        ),
+        (["quickstart", "--sites", "900"], "federation.sites: 900 sites cannot share 766 training rows"),
+        (["quickstart", "--sites", "2"], "protocol.sum: with 2 sites a ring sum hides nothing"),
+        (["quickstart", "--out", "."], "--out: . exists already"),
+        (["quickstart", "--out", "/proc/run"], "--out: no folder for the results can be made"),
+        (["quickstart", "--set", "data.categories={top-left=['x']}"], "data.categories.top-left: add 'b', 'o'"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_started(words: list[str], sentence: str, tmp_path: Path) -> None:
+    before = site_processes()
+    done = fedsvm("run", *words, folder=tmp_path)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert sentence in done.stderr
+    assert "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+    assert site_processes() <= before
+
+
+def test_a_port_in_use_fails_the_run_and_leaves_a_result(tmp_path: Path, temporary_folder: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = fedsvm(
+            "run", "quickstart", "--set", f"federation.port={port - 2}", "--out", tmp_path / "run", folder=tmp_path
+        )
+    assert done.returncode == 3
+    assert "the port is in use; choose another federation.port" in done.stderr
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["status"] == "failed"
+    assert "site-2 cannot listen" in result["error"]
+    assert not workspaces(temporary_folder)
+
+
+def start(folder: Path, *words: str) -> tuple[subprocess.Popen[str], set[int]]:
+    """A long run in its training phase, and the processes of its sites."""
+    before = site_processes()
+    command = [
+        str(FEDSVM),
+        "run",
+        "quickstart",
+        "--out",
+        str(folder),
+        "--set",
+        "algorithm.groups=1",
+        "--set",
+        "algorithm.tolerance=1e-9",
+        *words,
+    ]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    while "train" not in (line := process.stderr.readline()):
+        assert line, "it ended before it trained"
+    return process, site_processes() - before
+
+
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_run_says_so_and_leaves_nothing(
+    end: signal.Signals, tmp_path: Path, temporary_folder: Path
+) -> None:
+    process, ours = start(tmp_path / "run")
+    assert len(ours) == 6
+    process.send_signal(end)
+    _, complaint = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "The run was interrupted." in complaint
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == "interrupted"
+    assert not any(psutil.pid_exists(pid) for pid in ours)
+    assert not workspaces(temporary_folder)
+
+
+def test_a_site_that_is_killed_fails_the_run_by_name(tmp_path: Path, temporary_folder: Path) -> None:
+    process, ours = start(tmp_path / "run")
+    victim = max(ours)
+    os.kill(victim, signal.SIGKILL)
+    _, complaint = process.communicate(timeout=30)
+    assert process.returncode == 3
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["status"] == "failed"
+    (name,) = [site["name"] for site in result["sites"] if site["pid"] == victim]
+    assert f"{name} was lost in round" in result["error"]
+    assert "train" in result["error"]
+    assert result["error"] in complaint
+    assert result["cost"]["rounds"] > 0
+    assert {site["status"] for site in result["sites"] if site["pid"] != victim} == {"finished"}
+    assert not any(psutil.pid_exists(pid) for pid in ours)
+    assert not workspaces(temporary_folder)
+
+
+def test_nothing_is_left_when_the_coordinator_is_killed(tmp_path: Path, temporary_folder: Path) -> None:
+    process, ours = start(tmp_path / "run")
+    process.kill()
+    process.communicate(timeout=30)
+    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in ours))
+    wait_until(lambda: not workspaces(temporary_folder))
+
+
+def test_lines_for_logs_name_each_phase_once(tmp_path: Path) -> None:
+    done = fedsvm("run", "quickstart", "--set", "compare.centralised=false", folder=tmp_path)
+    assert done.returncode == 0
+    phases = [line.split(":")[1].split()[0] for line in done.stderr.splitlines()]
+    assert phases == ["setup", "landmarks", "train", "evaluate"]
+    assert "5 in 5 processes" in done.stdout
+    assert "measured, as predicted" in done.stdout
+
+
+def test_quiet_prints_nothing(tmp_path: Path) -> None:
+    done = fedsvm("run", "quickstart", "--quiet", "--set", "compare.centralised=false", folder=tmp_path)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_the_catalogue_and_the_data_are_listed(tmp_path: Path) -> None:
+    listed = fedsvm("scenarios", folder=tmp_path)
+    assert all(name in listed.stdout for name in spec.catalogue())
+    assert fedsvm("scenarios", "show", "quickstart", folder=tmp_path).stdout == spec.catalogue_text("quickstart")
+    assert fedsvm("scenarios", "show", "nothing", folder=tmp_path).returncode == 2
+    data = fedsvm("data", folder=tmp_path).stdout
+    assert "tic-tac-toe" in data
+    assert "958" in data
+    assert "FEDSVM_DATA" in data
