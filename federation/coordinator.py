@@ -146,11 +146,6 @@ class Federation:
         """All that was written down, in the order it first happened."""
         return list(self._disclosures.values())
 
-    @property
-    def payload_bytes(self) -> int:
-        """Payload that protocols have carried so far."""
-        return sum(traffic.payload_bytes for _, traffic in self.accounts.select(control=False))
-
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Count the rounds within under `name`."""

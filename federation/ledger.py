@@ -88,10 +88,11 @@ class Entry:
 
 @dataclass
 class Accounts:
-    """The ledgers of all parties, and the rounds they belong to."""
+    """The ledgers of all parties, and the rounds they belong to. `payload_bytes` is what protocols carried so far."""
 
     rounds: dict[int, RoundRecord] = field(default_factory=dict)
     entries: dict[Link, Entry] = field(default_factory=dict)
+    payload_bytes: int = 0
 
     def enter(self, witness: str, rows: Iterable[list[Any]]) -> None:
         """Add what `witness` reports. Rows about links it has no part in are not its to report."""
@@ -100,6 +101,7 @@ class Accounts:
             entry = self.entries.setdefault(link, Entry())
             if witness == link.receiver:
                 entry.received = _sum(entry.received, traffic)
+                self.payload_bytes += 0 if link.control else traffic.payload_bytes
             elif witness == link.sender:
                 entry.sent = _sum(entry.sent, traffic)
 

@@ -44,12 +44,29 @@ def run(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of what failed.")] = False,
 ) -> None:
     """Run a scenario and write its results to a folder of their own."""
-    chosen, base = spec.read(scenario, overrides=changes or [], sites=sites)
+    try:
+        _run(scenario, sites, changes or [], folder, as_json=as_json, quiet=quiet, debug=debug)
+    except KeyboardInterrupt:
+        _complain("Interrupted before anything was started.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def _run(
+    scenario: str,
+    sites: int | None,
+    changes: list[str],
+    folder: Path | None,
+    *,
+    as_json: bool,
+    quiet: bool,
+    debug: bool,
+) -> None:
+    signal.signal(signal.SIGTERM, _interrupt)
+    chosen, base = spec.read(scenario, overrides=changes, sites=sites)
     from scenarios import runner, workload  # noqa: PLC0415 - half a second that only a run needs
 
     rows = workload.prepare(chosen, base)
     target = _make_folder(chosen, folder)
-    signal.signal(signal.SIGTERM, _interrupt)
     with _view(chosen.name, silent=as_json or quiet) as view:
         finished = runner.run(chosen, rows, target, view.update)
     if as_json:
@@ -99,9 +116,6 @@ def main() -> None:
         for problem in error.problems:
             _complain(problem)
         sys.exit(WRONG)
-    except KeyboardInterrupt:
-        _complain("Interrupted before anything was started.")
-        sys.exit(INTERRUPTED)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

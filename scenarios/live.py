@@ -58,7 +58,7 @@ class PlainView(SilentView):
             self._phase = progress.phase
             self._console.print(
                 f"{self._name}: {progress.phase} after {progress.round} rounds, {len(federation.sites)} sites, "
-                f"{human_bytes(federation.payload_bytes)} of payload",
+                f"{human_bytes(federation.accounts.payload_bytes)} of payload",
                 highlight=False,
                 soft_wrap=True,
             )
@@ -86,7 +86,7 @@ class LiveView:
         """Redraw."""
         progress, figures = federation.progress, federation.progress.figures
         seconds = max(time.monotonic() - self._began, 1e-3)
-        payload = federation.payload_bytes
+        payload = federation.accounts.payload_bytes
         shown = {
             "phase": progress.phase,
             "round": str(progress.round),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,6 +14,7 @@ from scenarios.problems import ScenarioError, nearest
 
 BY_FEATURE = "by-feature:"
 SIZES = "sizes:"
+_SIZES = re.compile(r"sizes:\s*\[\s*\d+(\s*,\s*\d+)*\s*\]")
 
 
 def horizontal(split: str, data: Dataset, sites: int, random: np.random.Generator) -> list[IntArray]:
@@ -39,10 +41,9 @@ def horizontal(split: str, data: Dataset, sites: int, random: np.random.Generato
 
 def sizes_of(split: str) -> list[int]:
     """The sizes in "sizes:[a, b, …]". Raises ValueError for anything else."""
-    listed = split.removeprefix(SIZES).strip()
-    if not split.startswith(SIZES) or not (listed.startswith("[") and listed.endswith("]")):
+    if not _SIZES.fullmatch(split):
         raise ValueError("sizes are written sizes:[10, 20, 30]")
-    return [int(size) for size in listed[1:-1].split(",")]
+    return [int(size) for size in re.findall(r"\d+", split)]
 
 
 def _by_feature(name: str, data: Dataset, sites: int) -> list[IntArray]:

@@ -225,6 +225,23 @@ def test_different_distributions_cost_nothing(tmp_path: Path, data_folder: Path)
     assert by_feature > at_random - 0.005
 
 
+PAPER_AT_15_PERCENT = {
+    "australian": 0.8501,
+    "breast-cancer": 0.9688,
+    "pima": 0.7684,
+    "ionosphere": 0.8931,
+    "liver": 0.7165,
+}
+
+
+@pytest.mark.parametrize("name", PAPER_AT_15_PERCENT)
+def test_table_3_2_is_reached(name: str, tmp_path: Path, data_folder: Path) -> None:
+    few = run(name, tmp_path / "15", "algorithm.landmarks=0.15", "compare.centralised=false").result
+    more = run(name, tmp_path / "25").result
+    assert few["metrics"]["accuracy"] >= PAPER_AT_15_PERCENT[name]
+    assert more["metrics"]["accuracy"] >= more["centralised"]["exact_kernel"]["accuracy"] - 0.01
+
+
 @pytest.mark.parametrize("kernel", ["linear", "poly", "sigmoid"])
 def test_other_kernels_reach_the_pooled_optimum(kernel: str, tmp_path: Path) -> None:
     changes = [f"algorithm.kernel={kernel}", "data.source=wdbc", "data.positive=malignant", "data.scale=standard"]

@@ -71,7 +71,10 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         (with_part("federation", port=65534), "federation: port 65534 leaves too few ports for 5 sites"),
         (with_part("data", folds=5, test_fraction=0.2), "data: folds and test_fraction exclude each other"),
         (with_part("data", split="by-feature:"), "data.split: 'by-feature:' will not do; random, label-skew"),
-        (with_part("data", split="sizes:[1,x]"), "data.split: 'sizes:[1,x]' will not do;"),
+        (
+            with_part("data", split="sizes:[1,x]"),
+            "data.split: 'sizes:[1,x]' will not do; sizes are written sizes:[10, 20, 30].",
+        ),
         (with_part("data", split="sizes:[1,2]"), "data.split: 2 sizes are given for 5 sites."),
         (LEAST | {"name": "a/b"}, "name: 'a/b' will not do; letters, digits"),
         (LEAST | {"federation": 5}, "federation: 5 will not do; it must be a table."),
