@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from federation.arrays import Residues
 from federation.deadline import Deadline
-from federation.endpoint import Endpoint
+from federation.endpoint import Endpoint, Received
 from federation.errors import DeadlineExpired, EndpointError
 from federation.keys import COORDINATOR
 from federation.wire import DATA_KIND, Message
@@ -79,8 +79,22 @@ class Mailbox:
         return queue.popleft()
 
     def pump(self, deadline: Deadline) -> None:
-        """Take in one message. Raises DeadlineExpired, and whatever `on_control` raises."""
-        peer, message, answer = self.endpoint.receive(deadline)
+        """Wait for a message and take it in. Raises DeadlineExpired, and whatever `on_control` raises."""
+        self._take_in(self.endpoint.receive(deadline))
+
+    def send(self, peer: str, message: Message, deadline: Deadline) -> None:
+        """Send on the connection opened to `peer`; what comes in while that must be waited for is taken in.
+
+        So a site that waits for a lost neighbour still hears that the round is called off.
+        """
+        self.endpoint.send(peer, message, deadline, meanwhile=self._take_in_all)
+
+    def _take_in_all(self) -> None:
+        while (received := self.endpoint.received()) is not None:
+            self._take_in(received)
+
+    def _take_in(self, received: Received) -> None:
+        peer, message, answer = received
         if message.run != self.run:
             self.refused["another run"] += 1
         elif message.kind != DATA_KIND:
@@ -119,7 +133,7 @@ class SocketChannel:
         if self.me == COORDINATOR:
             self._mailbox.endpoint.reply(peer, message)
         else:
-            self._mailbox.endpoint.send(peer, message, self._deadline)
+            self._mailbox.send(peer, message, self._deadline)
 
     def receive(self, peer: str, shape: Sequence[int], dtype: Any = np.uint64) -> NDArray[Any]:
         """The next array from `peer`. Raises EndpointError if it has another shape or type, or does not come."""

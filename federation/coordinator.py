@@ -252,14 +252,14 @@ class Federation:
         message = Message(kind, self._run, self._record.round, self._record.attempt, fields=fields, arrays=arrays)
         self._answers = {}
         for site in self.sites:
-            self._endpoint.send(site, message, Deadline(self._round_timeout_s))
+            self._mailbox.send(site, message, Deadline(self._round_timeout_s))
 
     def _tell_all(self, kind: str) -> None:
         """Send word to the sites that can be reached without waiting."""
         message = Message(kind, self._run, self._record.round, self._record.attempt)
         for site in sorted(self._present):
             with suppress(EndpointError):
-                self._endpoint.send(site, message, Deadline(0))
+                self._mailbox.send(site, message, Deadline(0))
 
     def _all_answered(self) -> bool:
         return len(self._answers) == len(self.sites)

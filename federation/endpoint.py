@@ -142,15 +142,19 @@ class Endpoint:
         if peer not in self._dealers:
             self._dealers[peer] = self._dial(peer)
 
-    def send(self, peer: str, message: wire.Message, deadline: Deadline) -> None:
+    def send(
+        self, peer: str, message: wire.Message, deadline: Deadline, meanwhile: Callable[[], None] = lambda: None
+    ) -> None:
         """Send on the connection this party opens to `peer`, opening it if need be.
 
-        Raises EndpointError, saying why, when the peer cannot be reached within the deadline.
+        `meanwhile` is called whenever something came in while it waits for the connection; what it raises ends the
+        wait. Raises EndpointError, saying why, when the peer cannot be reached within the deadline.
         """
         self.connect(peer)
         while peer not in self._established:
             self._require_hope(peer, deadline)
             self._serve(deadline.remaining_ms())
+            meanwhile()
         frames = wire.encode(message)
         # Copied: to send large frames without a copy pyzmq would start a thread, and memory for it, in every site.
         self._dealers[peer].send_multipart(frames, flags=zmq.NOBLOCK)
@@ -172,6 +176,10 @@ class Endpoint:
                 raise DeadlineExpired
             self._serve(deadline.remaining_ms())
         return self._pending.popleft()
+
+    def received(self) -> Received | None:
+        """A valid message that came in already, or None."""
+        return self._pending.popleft() if self._pending else None
 
     def measure(self, round_number: int) -> None:
         """Enter in the ledger what the kernel says came in since the last call.
@@ -287,7 +295,7 @@ class Endpoint:
 
     def _note_connecting(self, peer: str, event: int, value: int) -> None:
         if event == _CONNECTED:
-            self._begin(self._opened[peer], _Connection(self.name, peer), value)
+            self._begin(self._opened[peer], _Connection(self.name, peer), value, self.round)
         elif event == _HANDSHAKE_SUCCEEDED:
             self._established.add(peer)
         elif event == _DISCONNECTED:
@@ -304,11 +312,11 @@ class Endpoint:
             if peer is None:
                 self.refused["unknown sender"] += 1
                 continue
-            self._take(peer, self._accepted_from(peer, routing_id.bytes, frames), frames, answer=False)
+            self._take(peer, frames, routing_id.bytes)
 
     def _read_dealer(self, peer: str, dealer: zmq.Socket[bytes]) -> None:
         for frames in _drain(dealer, copy=False):
-            self._take(peer, self._opened[peer][-1], frames, answer=True)
+            self._take(peer, frames, None)
 
     def _sender(self, routing_id: zmq.Frame, frames: Sequence[zmq.Frame]) -> str | None:
         if self._keys is None:
@@ -316,15 +324,19 @@ class Endpoint:
             return claimed if claimed in self._roster else None
         return str(frames[0].get("User-Id")) if frames else None
 
-    def _take(self, peer: str, connection: _Connection, frames: Sequence[zmq.Frame], answer: bool) -> None:
+    def _take(self, peer: str, frames: Sequence[zmq.Frame], routing_id: bytes | None) -> None:
+        """Take in a message that came by the connection with this routing id, or, with None, by one of our own."""
         buffers = [frame.buffer for frame in frames]
         try:
             message = wire.decode(buffers)
         except Malformed as error:
             self.refused[f"malformed: {error}"] += 1
             return
+        if routing_id is not None:
+            self._note_accepted(peer, routing_id, frames, message.round)
+        connection = (self._opened if routing_id is None else self._accepted)[peer][-1]
         self._count(connection, message, buffers, sent=False)
-        self._pending.append(Received(peer, message, answer))
+        self._pending.append(Received(peer, message, answer=routing_id is None))
 
     # Counting.
 
@@ -332,22 +344,26 @@ class Endpoint:
         known = [*self._opened.values(), *self._accepted.values()]
         return [connection for connections in known for connection in connections]
 
-    def _accepted_from(self, peer: str, routing_id: bytes, frames: Sequence[zmq.Frame]) -> _Connection:
-        """The connection that `peer` opened and these frames came by."""
+    def _note_accepted(self, peer: str, routing_id: bytes, frames: Sequence[zmq.Frame], round_number: int) -> None:
+        """Keep account of the connection these frames came by, if they are its first.
+
+        It belongs to the round of its first message, which may be one ahead of the round this party is in.
+        """
         if self._routing_ids.get(peer) != routing_id:
             self._routing_ids[peer] = routing_id
             self._descriptors.add(_descriptor(frames))
-            self._begin(self._accepted[peer], _Connection(peer, peer), _descriptor(frames))
-        return self._accepted[peer][-1]
+            self._begin(self._accepted[peer], _Connection(peer, peer), _descriptor(frames), round_number)
 
-    def _begin(self, connections: list[_Connection], connection: _Connection, descriptor: int) -> None:
+    def _begin(
+        self, connections: list[_Connection], connection: _Connection, descriptor: int, round_number: int
+    ) -> None:
         connection.kernel = kernel_counters.duplicate(descriptor)
         connections.append(connection)
         routing_id = b"" if self._keys is not None else connection.opener.encode()
         by_opener = zmtp.opener_handshake_bytes(routing_id, encrypted=self._keys is not None)
         by_acceptor = zmtp.acceptor_handshake_bytes(encrypted=self._keys is not None)
         sizes = (by_opener, by_acceptor) if connection.opener == self.name else (by_acceptor, by_opener)
-        for link, size in zip(self._directions(self.round, connection), sizes, strict=True):
+        for link, size in zip(self._directions(round_number, connection), sizes, strict=True):
             self.ledger.add(link, Traffic(predicted_wire_bytes=size, wire_bytes=self._unmeasured(connection, link)))
 
     def _directions(self, round_number: int, connection: _Connection) -> tuple[Link, Link]:

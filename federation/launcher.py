@@ -118,5 +118,6 @@ class LocalLauncher:
             )
         message = pipe.read(self._stream)
         if message is None:
-            raise LaunchError("The process that the sites are forked from ended before they were up.")
+            status = self._server.wait(_FAREWELL_S)
+            raise LaunchError(f"The process that the sites are forked from ended with status {status} at its start.")
         return message

@@ -49,11 +49,12 @@ def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def site_processes() -> set[int]:
-    """Every process on this machine that runs sites of ours, or the server they are forked from."""
+def site_processes(folder: Path) -> set[int]:
+    """Every site, and server that sites are forked from, whose folder for temporary files is this one."""
     found = set()
-    for process in psutil.process_iter(["cmdline"]):
-        if any("site_process" in word for word in process.info["cmdline"] or []):
+    for process in psutil.process_iter(["cmdline", "environ"]):
+        words, environment = process.info["cmdline"] or [], process.info["environ"] or {}
+        if any("site_process" in word for word in words) and environment.get("TMPDIR") == str(folder):
             found.add(process.pid)
     return found
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -313,16 +315,18 @@ def test_sites_that_lack_a_class_are_named_and_train_all_the_same(tmp_path: Path
         (["quickstart", "--set", "data.categories={top-left=['x']}"], "data.categories.top-left: add 'b', 'o'"),
     ],
 )
-def test_what_is_wrong_is_said_before_anything_is_started(words: list[str], sentence: str, tmp_path: Path) -> None:
-    before = site_processes()
+def test_what_is_wrong_is_said_before_anything_is_started(
+    words: list[str], sentence: str, tmp_path: Path, temporary_folder: Path
+) -> None:
     done = fedsvm("run", *words, folder=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""
     assert sentence in done.stderr
     assert "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
-    assert list(tmp_path.iterdir()) == []
-    assert site_processes() <= before
+    assert list(tmp_path.iterdir()) == [temporary_folder]
+    assert list(temporary_folder.iterdir()) == []
+    assert not site_processes(temporary_folder)
 
 
 def test_a_port_in_use_fails_the_run_and_leaves_a_result(tmp_path: Path, temporary_folder: Path) -> None:
@@ -341,48 +345,45 @@ def test_a_port_in_use_fails_the_run_and_leaves_a_result(tmp_path: Path, tempora
     assert not workspaces(temporary_folder)
 
 
-def start(folder: Path, *words: str) -> tuple[subprocess.Popen[str], set[int]]:
-    """A long run in its training phase, and the processes of its sites."""
-    before = site_processes()
-    command = [
-        str(FEDSVM),
-        "run",
-        "quickstart",
-        "--out",
-        str(folder),
-        "--set",
-        "algorithm.groups=1",
-        "--set",
-        "algorithm.tolerance=1e-9",
-        *words,
-    ]
+@contextlib.contextmanager
+def training(folder: Path, temporary_folder: Path) -> Iterator[tuple[subprocess.Popen[str], set[int]]]:
+    """A long run in its training phase, and the processes of its sites and of their server."""
+    changes = ["algorithm.groups=1", "algorithm.tolerance=1e-9"]
+    command = [str(FEDSVM), "run", "quickstart", "--out", str(folder), *(f"--set={change}" for change in changes)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    while "train" not in (line := process.stderr.readline()):
-        assert line, "it ended before it trained"
-    return process, site_processes() - before
+    try:
+        assert process.stderr is not None
+        while "train" not in (line := process.stderr.readline()):
+            assert line, "it ended before it trained"
+        ours = site_processes(temporary_folder)
+        assert len(ours) == 6
+        yield process, ours
+    finally:
+        process.kill()
+        process.communicate()
+    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in ours))
+    wait_until(lambda: not workspaces(temporary_folder))
 
 
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_says_so_and_leaves_nothing(
     end: signal.Signals, tmp_path: Path, temporary_folder: Path
 ) -> None:
-    process, ours = start(tmp_path / "run")
-    assert len(ours) == 6
-    process.send_signal(end)
-    _, complaint = process.communicate(timeout=30)
+    with training(tmp_path / "run", temporary_folder) as (process, ours):
+        process.send_signal(end)
+        _, complaint = process.communicate(timeout=30)
+        assert not any(psutil.pid_exists(pid) for pid in ours)
     assert process.returncode == 130
     assert "The run was interrupted." in complaint
     assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == "interrupted"
-    assert not any(psutil.pid_exists(pid) for pid in ours)
-    assert not workspaces(temporary_folder)
 
 
 def test_a_site_that_is_killed_fails_the_run_by_name(tmp_path: Path, temporary_folder: Path) -> None:
-    process, ours = start(tmp_path / "run")
-    victim = max(ours)
-    os.kill(victim, signal.SIGKILL)
-    _, complaint = process.communicate(timeout=30)
+    with training(tmp_path / "run", temporary_folder) as (process, ours):
+        victim = max(ours)
+        os.kill(victim, signal.SIGKILL)
+        _, complaint = process.communicate(timeout=30)
+        assert not any(psutil.pid_exists(pid) for pid in ours)
     assert process.returncode == 3
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["status"] == "failed"
@@ -392,16 +393,12 @@ def test_a_site_that_is_killed_fails_the_run_by_name(tmp_path: Path, temporary_f
     assert result["error"] in complaint
     assert result["cost"]["rounds"] > 0
     assert {site["status"] for site in result["sites"] if site["pid"] != victim} == {"finished"}
-    assert not any(psutil.pid_exists(pid) for pid in ours)
-    assert not workspaces(temporary_folder)
 
 
 def test_nothing_is_left_when_the_coordinator_is_killed(tmp_path: Path, temporary_folder: Path) -> None:
-    process, ours = start(tmp_path / "run")
-    process.kill()
-    process.communicate(timeout=30)
-    wait_until(lambda: not any(psutil.pid_exists(pid) for pid in ours))
-    wait_until(lambda: not workspaces(temporary_folder))
+    with training(tmp_path / "run", temporary_folder) as (process, _):
+        process.kill()
+        process.communicate(timeout=30)
 
 
 def test_lines_for_logs_name_each_phase_once(tmp_path: Path) -> None:

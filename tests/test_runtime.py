@@ -11,7 +11,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -83,6 +83,13 @@ def test_a_site_that_is_killed_is_named_at_once() -> None:
     ):
         federation.sum("die", shape=(3,), bound=1.0, site="site-2")
     assert time.monotonic() - began < 30
+
+
+def test_a_site_that_waits_to_reach_a_lost_neighbour_still_says_farewell() -> None:
+    with drill(4, timeout_s=60) as federation, pytest.raises(SiteLost):
+        federation.sum("total", shape=(3,), bound=1e3)
+        federation.sum("die", shape=(3,), bound=1.0, site="site-3")
+    assert set(federation.farewells) == {"site-1", "site-2", "site-4"}
 
 
 def test_a_site_that_hangs_is_told_from_those_that_wait_for_it() -> None:
@@ -277,34 +284,33 @@ with drill(3, timeout_s=60) as federation:
 """
 
 
-def start(how: str, folder: Path) -> subprocess.Popen[str]:
-    """A coordinator in a process of its own, with three sites."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, how], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline() == "up\n"
-    return process
-
-
-def only_new(before: set[int]) -> set[int]:
-    return site_processes() - before
+@contextlib.contextmanager
+def coordinator(how: str) -> Iterator[subprocess.Popen[str]]:
+    """A coordinator in a process of its own, with three sites up."""
+    command = [sys.executable, "-c", SCRIPT, how]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
 
 
 @pytest.mark.parametrize("end", ["success", "SIGINT", "SIGTERM", "SIGKILL", "server SIGKILL"])
 def test_nothing_outlives_a_run(end: str, temporary_folder: Path) -> None:
-    before = site_processes()
-    process = start("succeed" if end == "success" else "hang", temporary_folder)
-    if end != "success":
-        assert len(only_new(before)) == 4
-        assert len(workspaces(temporary_folder)) == 1
-    if end == "server SIGKILL":
-        (server,) = [child.pid for child in psutil.Process(process.pid).children()]
-        os.kill(server, signal.SIGKILL)
-    elif end != "success":
-        process.send_signal(signal.Signals[end])
-    process.wait(30)
-    wait_until(lambda: not only_new(before))
+    with coordinator("succeed" if end == "success" else "hang") as process:
+        if end != "success":
+            assert len(site_processes(temporary_folder)) == 4
+            assert len(workspaces(temporary_folder)) == 1
+        if end == "server SIGKILL":
+            (server,) = [child.pid for child in psutil.Process(process.pid).children()]
+            os.kill(server, signal.SIGKILL)
+        elif end != "success":
+            process.send_signal(signal.Signals[end])
+        process.wait(30)
+    wait_until(lambda: not site_processes(temporary_folder))
     wait_until(lambda: not workspaces(temporary_folder))
     assert list(temporary_folder.iterdir()) == []
 
