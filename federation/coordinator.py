@@ -165,12 +165,19 @@ class Federation:
     # The life of a federation.
 
     def assemble(self) -> None:
-        """Send everybody the roster; every site takes in its partition and answers."""
+        """Send everybody the roster; every site takes in its partition and answers.
+
+        Raises FederationError, naming the site, when one does not.
+        """
+        deadline = Deadline(self._round_timeout_s)
         self._endpoint.admit(self._roster)
         for site in self.sites:
             self._endpoint.connect(site)
-        self._broadcast("roster", {"parties": self._roster.to_fields()}, {})
-        self._await(self._all_answered, Deadline(self._round_timeout_s))
+        try:
+            self._broadcast("roster", {"parties": self._roster.to_fields()}, {})
+            self._await(self._all_answered, deadline)
+        except (DeadlineExpired, EndpointError) as error:
+            self._find_culprit(error, deadline)
         self._close_books(0)
 
     def dismiss(self) -> None:

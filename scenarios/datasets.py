@@ -22,6 +22,12 @@ from scenarios.problems import ScenarioError, nearest
 FOLDER_VARIABLE = "FEDSVM_DATA"
 SUFFIXES = (".csv.gz", ".csv", ".svm", ".parquet")
 MISSING_MARKS = ("", "?", "NA", "NaN", "nan", "null")
+_EXPECTED = {
+    ".csv.gz": "comma-separated text in UTF-8 with a line of column names, packed by gzip",
+    ".csv": "comma-separated text in UTF-8 with a line of column names",
+    ".svm": "lines of a label followed by number:value pairs",
+    ".parquet": "an Apache Parquet file",
+}
 
 
 @dataclass(frozen=True)
@@ -38,11 +44,12 @@ class Feature:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A table. labels (n,) are text, also where the source has numbers."""
+    """A table. labels (n,) are text, also where the source has numbers. dropped: rows left out for missing values."""
 
     name: str
     features: tuple[Feature, ...]
     labels: NDArray[np.str_]
+    dropped: int = 0
 
     @property
     def rows(self) -> int:
@@ -56,7 +63,7 @@ class Dataset:
     def take(self, indices: IntArray | NDArray[np.bool_]) -> Dataset:
         """The table with these rows only."""
         features = tuple(Feature(feature.name, feature.values[indices]) for feature in self.features)
-        return Dataset(self.name, features, self.labels[indices])
+        return Dataset(self.name, features, self.labels[indices], self.dropped)
 
 
 @dataclass(frozen=True)
@@ -65,6 +72,10 @@ class _Table:
 
     name: str
     columns: dict[str, NDArray[Any]]
+
+
+class _UnusableError(ValueError):
+    """A file that can be read, but not used: a clause that says what to change."""
 
 
 @dataclass(frozen=True)
@@ -89,10 +100,12 @@ def load(source: str, *, label: str, ignore: Sequence[str] = (), missing: str = 
     columns = {name: values for name, values in table.columns.items() if name not in ignore}
     keep = _complete_rows(table.name, columns, missing)
     _refuse_infinite(table.name, columns)
+    if not keep.any():
+        raise ScenarioError([f"data.missing: {table.name} has a missing value in every row; ignore such columns."])
     features = tuple(Feature(name, values[keep]) for name, values in columns.items() if name != label)
     if not features:
         raise ScenarioError([f"data.source: {table.name} has no column besides the label {label!r}."])
-    dataset = Dataset(table.name, features, _as_text(columns[label][keep]))
+    dataset = Dataset(table.name, features, _as_text(columns[label][keep]), int((~keep).sum()))
     if len(dataset.classes) < 2:
         found = ", ".join(dataset.classes) or "none"
         raise ScenarioError(
@@ -102,13 +115,14 @@ def load(source: str, *, label: str, ignore: Sequence[str] = (), missing: str = 
 
 
 def available() -> list[Available]:
-    """Every built-in data set, and every file found in the folder that FEDSVM_DATA names."""
+    """Every built-in data set, and every file in the folder that FEDSVM_DATA names that no built-in one hides."""
     listed = []
     for name, build in _BUILT_IN.items():
         columns = build()
         labels = columns["label"]
         listed.append(Available(name, len(labels), len(columns) - 1, len(set(labels.tolist())), "built in"))
-    return listed + [Available(name, None, None, None, str(path)) for name, path in sorted(_found().items())]
+    files = [(name, path) for name, path in sorted(_found().items()) if name not in _BUILT_IN]
+    return listed + [Available(name, None, None, None, str(path)) for name, path in files]
 
 
 def data_folder() -> Path | None:
@@ -132,15 +146,22 @@ def _find(source: str, base_folder: Path) -> _Table:
     found = _found()
     if source.replace("-", "_") in found:
         return _read(found[source.replace("-", "_")])
-    folder = data_folder()
-    place = f"in {folder}" if folder else f"(set {FOLDER_VARIABLE} to the folder of your files)"
-    names = [*_BUILT_IN, *found]
     raise ScenarioError(
         [
-            f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), nor found {place}, "
-            f"nor built in ({', '.join(_BUILT_IN)}).{nearest(source, names)}"
+            f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), nor found {_searched(found)}, "
+            f"nor built in ({', '.join(_BUILT_IN)}).{nearest(source, [*_BUILT_IN, *found])}"
         ]
     )
+
+
+def _searched(found: dict[str, Path]) -> str:
+    """Where names were looked for, and which were there."""
+    folder = data_folder()
+    if folder is None:
+        return f"(set {FOLDER_VARIABLE} to the folder of your files)"
+    if not folder.is_dir():
+        return f"in {FOLDER_VARIABLE} ({folder} is no folder)"
+    return f"in {folder} ({', '.join(sorted(found)) or 'which holds no such files'})"
 
 
 def _found() -> dict[str, Path]:
@@ -161,36 +182,68 @@ def _found() -> dict[str, Path]:
 def _read(path: Path) -> _Table:
     try:
         columns = _read_svm(path) if path.name.endswith(".svm") else _read_arrow(path)
+    except _UnusableError as error:
+        raise ScenarioError([f"data.source: {path}: {error}."]) from error
+    except UnicodeDecodeError as error:
+        raise ScenarioError([f"data.source: {path} is not UTF-8 text; save the file as UTF-8."]) from error
+    except MemoryError as error:
+        raise ScenarioError([f"data.source: {path} does not fit into memory with a number in every cell."]) from error
     except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ScenarioError([f"data.source: {path} cannot be read: {reason}"]) from error
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        expected = next(_EXPECTED[suffix] for suffix in SUFFIXES if path.name.endswith(suffix))
+        raise ScenarioError([f"data.source: {path} cannot be read: {reason}. It must be {expected}."]) from error
     if not columns or not len(next(iter(columns.values()))):
-        raise ScenarioError([f"data.source: {path} has no rows."])
+        raise ScenarioError([f"data.source: {path} has no rows; add some of two classes or more."])
     return _Table(path.name, columns)
 
 
 def _read_arrow(path: Path) -> dict[str, NDArray[Any]]:
-    import pyarrow.csv  # noqa: PLC0415 - see the module's docstring
+    import pyarrow as pa  # noqa: PLC0415 - see the module's docstring
     import pyarrow.parquet  # noqa: PLC0415
 
-    if path.name.endswith(".parquet"):
-        table = pyarrow.parquet.read_table(path)
-    else:
-        options = pyarrow.csv.ConvertOptions(null_values=list(MISSING_MARKS), strings_can_be_null=True)
-        table = pyarrow.csv.read_csv(path, convert_options=options)
-    if twice := sorted({name for name in table.column_names if table.column_names.count(name) > 1}):
-        raise ValueError(f"the column {twice[0]!r} appears more than once; rename one")
-    if binary := [name for name in table.column_names if pyarrow.types.is_binary(table.column(name).type)]:
-        raise ValueError(f"column {binary[0]!r} is not UTF-8 text; save the file as UTF-8")
-    return {name: _from_arrow(table.column(name)) for name in table.column_names}
+    table = pa.parquet.read_table(path) if path.name.endswith(".parquet") else _read_csv(path)
+    names = table.column_names
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise _UnusableError(f"the column {twice[0]!r} appears more than once; rename one")
+    if binary := [name for name in names if pa.types.is_binary(table.column(name).type)]:
+        raise _UnusableError(f"column {binary[0]!r} is not UTF-8 text; save the file as UTF-8")
+    if nested := [name for name in names if pa.types.is_nested(table.column(name).type)]:
+        raise _UnusableError(f"column {nested[0]!r} holds lists or records; leave it out, or give each value a column")
+    return {name: _from_arrow(table.column(name)) for name in names}
+
+
+def _read_csv(path: Path) -> Any:
+    """A table of pyarrow. Raises _UnusableError naming the first line with too few or too many values."""
+    from pyarrow import csv  # noqa: PLC0415
+
+    ragged: list[Any] = []
+
+    def set_aside(row: Any) -> str:
+        ragged.append(row)
+        return "skip"
+
+    table = csv.read_csv(
+        path,
+        read_options=csv.ReadOptions(use_threads=False),  # with threads, rows have no numbers
+        parse_options=csv.ParseOptions(invalid_row_handler=set_aside),
+        convert_options=csv.ConvertOptions(null_values=list(MISSING_MARKS), strings_can_be_null=True),
+    )
+    if ragged:
+        first = ragged[0]
+        raise _UnusableError(
+            f"line {first.number} has {first.actual_columns} values for {first.expected_columns} columns "
+            f"({len(ragged)} in all); complete it, or put values that hold commas in quotes"
+        )
+    return table
 
 
 def _from_arrow(column: Any) -> NDArray[Any]:
     """float64 with NaN for numbers, text with "" otherwise."""
     import pyarrow as pa  # noqa: PLC0415
 
-    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type):
-        return np.array(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+        # Not "safe": a whole number beyond 2^53, say an identifier, is rounded instead of refused.
+        return np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
     values = column.to_pylist()
     return np.array(["" if value is None or value in MISSING_MARKS else str(value) for value in values], dtype=np.str_)
 
@@ -245,7 +298,9 @@ def _refuse_infinite(name: str, columns: dict[str, NDArray[Any]]) -> None:
     for column, values in columns.items():
         if values.dtype.kind == "f" and np.isinf(values).any():
             row = int(np.isinf(values).argmax())
-            raise ScenarioError([f"data.source: {name} has an infinite value in row {row + 1}, column {column!r}."])
+            raise ScenarioError(
+                [f"data.source: {name} has an infinite value in row {row + 1}, column {column!r}; replace it."]
+            )
 
 
 def _as_text(labels: NDArray[Any]) -> NDArray[np.str_]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 
@@ -14,15 +15,20 @@ from scenarios.problems import ScenarioError, nearest
 
 BY_FEATURE = "by-feature:"
 SIZES = "sizes:"
-_SIZES = re.compile(r"sizes:\s*\[\s*\d+(\s*,\s*\d+)*\s*\]")
+_SIZES_FORM = re.compile(r"sizes:\s*\[\s*([1-9]\d{0,9}(?:\s*,\s*[1-9]\d{0,9})*)\s*\]")
+_SEEDS = 2**32
 
 
 def horizontal(split: str, data: Dataset, sites: int, random: np.random.Generator) -> list[IntArray]:
     """Indices of the rows of each site: disjoint, and all rows together.
 
     random: dealt evenly. label-skew: sorted by label and cut into equal blocks, so that sites are left with one
-    class. by-feature:NAME: sorted by that column and cut where its values change, into parts as equal as that
-    allows. sizes:[a, b, …]: dealt at random in these sizes. Raises ScenarioError.
+    class. by-feature:NAME: sorted by that column and cut where its values change, into parts as equal in rows as
+    that allows. sizes:[a, b, …]: dealt at random in these sizes. Raises ScenarioError.
+
+    Table 3.3 of the PAN-SVM dissertation cuts fourclass into three "equally" by f1 at -0.307692 and 0.285714. Equal
+    numbers of rows put the cuts at -0.296703 and 0.285714, one step of the data's grid (six rows) off at the first;
+    equal widths would put them at -1/3 and 1/3, so parts are equal in rows here.
     """
     if data.rows < sites:
         raise ScenarioError(
@@ -41,9 +47,10 @@ def horizontal(split: str, data: Dataset, sites: int, random: np.random.Generato
 
 def sizes_of(split: str) -> list[int]:
     """The sizes in "sizes:[a, b, …]". Raises ValueError for anything else."""
-    if not _SIZES.fullmatch(split):
-        raise ValueError("sizes are written sizes:[10, 20, 30]")
-    return [int(size) for size in re.findall(r"\d+", split)]
+    match = _SIZES_FORM.fullmatch(split)
+    if match is None:
+        raise ValueError(f"{split!r} will not do; sizes are written sizes:[10, 20, 30], each of them 1 or more")
+    return [int(size) for size in match[1].split(",")]
 
 
 def _by_feature(name: str, data: Dataset, sites: int) -> list[IntArray]:
@@ -51,19 +58,33 @@ def _by_feature(name: str, data: Dataset, sites: int) -> list[IntArray]:
     numeric = [feature.name for feature in data.features if not feature.categorical]
     if feature is None or feature.categorical:
         raise ScenarioError(
-            [f"data.split: {data.name} has no numeric column {name!r} to split by.{nearest(name, numeric)}"]
+            [
+                f"data.split: {data.name} has no numeric column {name!r} to split by.{nearest(name, numeric)} "
+                f"It has: {', '.join(numeric[:40]) or 'none'}."
+            ]
         )
-    values = np.sort(feature.values)
-    # A cut goes before the first row whose value is larger than that of the last row of an equal share.
-    ends = [values[(data.rows * (i + 1)) // sites - 1] for i in range(sites - 1)]
-    part_of = np.searchsorted(np.array(ends), feature.values, side="left")
-    parts = [np.flatnonzero(part_of == site) for site in range(sites)]
-    if any(len(part) == 0 for part in parts):
-        distinct = len(np.unique(values))
+    distinct, counts = np.unique(feature.values, return_counts=True)
+    if len(distinct) < sites:
         raise ScenarioError(
-            [f"data.split: column {name!r} has too few distinct values ({distinct}) for {sites} sites to have rows."]
+            [
+                f"data.split: column {name!r} has too few distinct values ({len(distinct)}) for {sites} sites to have "
+                "rows; use fewer sites or another column."
+            ]
         )
-    return parts
+    part_of = np.searchsorted(distinct[_last_values(counts, sites)], feature.values, side="left")
+    return [np.flatnonzero(part_of == site) for site in range(sites)]
+
+
+def _last_values(counts: IntArray, sites: int) -> IntArray:
+    """(sites - 1,) which distinct value, in rising order, is the last of each site but the last.
+
+    counts: (v,) rows of each distinct value. It is the value of the last row of an equal share, unless a frequent
+    value would then leave a site without rows.
+    """
+    site = np.arange(sites - 1)
+    equal = np.searchsorted(np.cumsum(counts), counts.sum() * (site + 1) // sites)
+    rising = np.maximum.accumulate(equal - site) + site
+    return np.asarray(np.minimum(rising, len(counts) - sites + site))
 
 
 def _by_size(sizes: Sequence[int], rows: int, sites: int, random: np.random.Generator) -> list[IntArray]:
@@ -92,22 +113,51 @@ def test_split(labels: NDArray[np.str_], fraction: float, seed: int) -> tuple[In
     everything = np.arange(len(labels))
     if fraction == 0:
         return everything, everything[:0]
-    try:
-        train, test = train_test_split(everything, test_size=fraction, random_state=seed, stratify=labels)
-    except ValueError as error:
-        raise ScenarioError([f"data.test_fraction: {fraction} leaves too few rows of a class: {error}"]) from error
+    _require_enough_for_test(labels, fraction)
+    train, test = train_test_split(everything, test_size=fraction, random_state=seed % _SEEDS, stratify=labels)
     return np.sort(train), np.sort(test)
+
+
+def _require_enough_for_test(labels: NDArray[np.str_], fraction: float) -> None:
+    classes, rarest, count = _rarest(labels)
+    if count < 2:
+        raise ScenarioError(
+            [
+                f"data.test_fraction: class {rarest!r} has one row only, which cannot be both trained on and tested; "
+                "add rows of it, or set data.test_fraction = 0."
+            ]
+        )
+    test = math.ceil(fraction * len(labels))
+    for kind, rows, change in [("test", test, "larger"), ("training", len(labels) - test, "smaller")]:
+        if rows < classes:
+            raise ScenarioError(
+                [
+                    f"data.test_fraction: {fraction} of {len(labels)} rows leaves {rows} {kind} rows for {classes} "
+                    f"classes; choose a {change} fraction."
+                ]
+            )
 
 
 def folds(labels: NDArray[np.str_], count: int, seed: int) -> IntArray:
     """(n,) the fold, 0 … count - 1, in which each row is held out; classes are spread evenly over the folds."""
     from sklearn.model_selection import StratifiedKFold  # noqa: PLC0415 - slow to import
 
-    rarest = min(np.unique(labels, return_counts=True)[1])
-    if rarest < count:
-        raise ScenarioError([f"data.folds: {count} folds need as many rows of each class; the rarest has {rarest}."])
+    _, rarest, rows = _rarest(labels)
+    if rows < count:
+        raise ScenarioError(
+            [
+                f"data.folds: {count} folds need as many rows of each class; the rarest, {rarest!r}, has {rows}. "
+                "Use fewer folds, or add rows of it."
+            ]
+        )
     held_out = np.empty(len(labels), dtype=np.int64)
-    splitter = StratifiedKFold(count, shuffle=True, random_state=seed)
+    splitter = StratifiedKFold(count, shuffle=True, random_state=seed % _SEEDS)
     for fold, (_, test) in enumerate(splitter.split(labels, labels)):
         held_out[test] = fold
     return held_out
+
+
+def _rarest(labels: NDArray[np.str_]) -> tuple[int, str, int]:
+    """How many classes there are, which has the fewest rows, and how many."""
+    classes, counts = np.unique(labels, return_counts=True)
+    return len(classes), str(classes[counts.argmin()]), int(counts.min())

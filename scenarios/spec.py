@@ -6,7 +6,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
@@ -17,6 +17,7 @@ from scenarios.problems import ScenarioError, nearest
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 HIGHEST_PORT = 65_535
+HIGHEST_WHOLE_NUMBER = 2**63 - 1  # of TOML
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 Count = Annotated[int, Field(ge=1)]
@@ -25,7 +26,10 @@ Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 def _require_name(value: str) -> str:
     if not _NAME.fullmatch(value) or value == "coordinator":
-        raise ValueError("letters, digits, dots, hyphens and underscores, and not the word coordinator")
+        raise ValueError(
+            f"{value!r} will not do; it must be made of letters, digits, dots, hyphens and underscores, start with a "
+            "letter or digit, and not be the word coordinator"
+        )
     return value
 
 
@@ -33,11 +37,14 @@ class _Part(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
 
+_P = TypeVar("_P", bound=_Part)
+
+
 class FederationSpec(_Part):
     """Who takes part and how. `port` is the coordinator's, and site i listens on port + i; 0 is any."""
 
     sites: Annotated[int, Field(ge=1, le=10_000)] = 5
-    names: list[str] | None = None
+    names: Annotated[list[str], Field(min_length=1)] | None = None
     launcher: Literal["local"] = "local"
     transport: Literal["tcp", "ipc"] = "tcp"
     encryption: bool = True
@@ -51,7 +58,7 @@ class FederationSpec(_Part):
         if not isinstance(given, dict):
             return given
         derived = dict(given)
-        if isinstance(given.get("names"), list):
+        if isinstance(given.get("names"), list) and given["names"]:
             derived.setdefault("sites", len(given["names"]))
         if given.get("transport") == "ipc":
             derived.setdefault("encryption", False)
@@ -61,8 +68,8 @@ class FederationSpec(_Part):
     @classmethod
     def _check_names(cls, names: list[str] | None) -> list[str] | None:
         if names is not None:
-            if len(set(names)) < len(names):
-                raise ValueError("names that differ from each other")
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise ValueError(f"{twice[0]!r} appears more than once; names must differ from each other")
             for name in names:
                 _require_name(name)
         return names
@@ -114,9 +121,11 @@ class DataSpec(_Part):
     def _check_split(cls, split: str) -> str:
         known = split in ("random", "label-skew") or (split.startswith(BY_FEATURE) and split != BY_FEATURE)
         if split.startswith(SIZES):
-            known = all(size > 0 for size in sizes_of(split))
+            known = bool(sizes_of(split))
         if not known:
-            raise ValueError("random, label-skew, by-feature:NAME or sizes:[10, 20, …]")
+            raise ValueError(
+                f"{split!r} will not do; it must be random, label-skew, by-feature:NAME or sizes:[10, 20, …]"
+            )
         return split
 
 
@@ -137,11 +146,16 @@ class AlgorithmSpec(_Part):
     max_iterations: Count = 500
     rank_tolerance: Annotated[float, Field(gt=0, lt=1)] = 1e-10
 
-    @field_validator("landmarks")
+    @field_validator("landmarks", mode="before")
     @classmethod
-    def _check_landmarks(cls, landmarks: int | float) -> int | float:
-        if not (isinstance(landmarks, int) and landmarks >= 1) and not 0 < landmarks <= 1:
-            raise ValueError("a share of the rows above 0 and up to 1.0, or a count from 1")
+    def _check_landmarks(cls, landmarks: Any) -> Any:
+        """1 is a count and 1.0 is all rows; true is neither, though Python calls it an int."""
+        count = type(landmarks) is int and landmarks >= 1
+        share = type(landmarks) is float and 0 < landmarks <= 1
+        if not count and not share:
+            raise ValueError(
+                f"{landmarks!r} will not do; it must be a share of the rows above 0.0 and up to 1.0, or a count from 1"
+            )
         return landmarks
 
 
@@ -156,7 +170,7 @@ class ProtocolSpec(_Part):
     @classmethod
     def _check_sum(cls, name: str) -> str:
         if name not in SUMS:
-            raise ValueError(f"one of {', '.join(SUMS)}")
+            raise ValueError(f"{name!r} will not do; it must be one of {', '.join(SUMS)}")
         return name
 
 
@@ -170,7 +184,7 @@ class Scenario(_Part):
     """One experiment."""
 
     name: str
-    seed: Annotated[int, Field(ge=0)] = 0
+    seed: Annotated[int, Field(ge=0, le=HIGHEST_WHOLE_NUMBER)] = 0
     federation: FederationSpec = FederationSpec()
     data: DataSpec
     algorithm: AlgorithmSpec = AlgorithmSpec()
@@ -186,17 +200,16 @@ class Scenario(_Part):
 # Reading.
 
 
-def read(scenario: str, *, overrides: Sequence[str] = (), sites: int | None = None) -> tuple[Scenario, Path]:
+def read(scenario: str | Path, *, overrides: Sequence[str] = (), sites: int | None = None) -> tuple[Scenario, Path]:
     """The scenario that a path or a catalogue name stands for, and the folder its relative paths start from.
 
     overrides: "key.path=value", the value as in TOML or a bare word. sites: in place of the file's number.
     Raises ScenarioError with everything that is wrong.
     """
-    path = _locate(scenario)
+    path = _locate(str(scenario))
     given = _parse(path)
     given.setdefault("name", path.stem)
-    for override in overrides:
-        _apply(given, override)
+    _apply_all(given, overrides)
     if sites is not None:
         _override_sites(given, sites)
     return validate(given), path.parent
@@ -207,8 +220,8 @@ def validate(given: dict[str, Any]) -> Scenario:
     try:
         scenario = Scenario.model_validate(given)
     except ValidationError as error:
-        raise ScenarioError(_sentences(error)) from error
-    if problems := list(_impossible(scenario)):
+        raise ScenarioError([*_sentences(error), *_impossible(given)]) from error
+    if problems := list(_impossible(given)):
         raise ScenarioError(problems)
     return scenario
 
@@ -221,7 +234,7 @@ def resolved_toml(scenario: Scenario) -> str:
 def catalogue() -> dict[str, str]:
     """Name and one line of every scenario in the catalogue."""
     return {
-        path.stem: path.read_text().partition("\n")[0].removeprefix("#").strip()
+        path.stem: path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
         for path in sorted(CATALOGUE.glob("*.toml"))
     }
 
@@ -229,13 +242,20 @@ def catalogue() -> dict[str, str]:
 def catalogue_text(name: str) -> str:
     """The file of a catalogue scenario. Raises ScenarioError for an unknown name."""
     if name not in catalogue():
-        raise ScenarioError([f"There is no scenario {name!r} in the catalogue.{nearest(name, catalogue())}"])
-    return (CATALOGUE / f"{name}.toml").read_text()
+        raise ScenarioError(
+            [
+                f"There is no scenario {name!r} in the catalogue.{nearest(name, catalogue())} "
+                f"It has {', '.join(catalogue())}; the name of a file of your own ends in .toml."
+            ]
+        )
+    return (CATALOGUE / f"{name}.toml").read_text(encoding="utf-8")
 
 
 def _locate(scenario: str) -> Path:
     path = Path(scenario)
     if path.suffix == ".toml" or "/" in scenario:
+        if path.is_dir():
+            raise ScenarioError([f"{scenario} is a folder; name the TOML file in it."])
         if not path.is_file():
             raise ScenarioError(
                 [f"There is no scenario file {scenario!r}; the catalogue has {', '.join(catalogue())}."]
@@ -247,11 +267,24 @@ def _locate(scenario: str) -> Path:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ScenarioError([f"{path} cannot be read: {error.strerror}."]) from error
-    except ValueError as error:  # bad TOML, or not UTF-8
+    except UnicodeDecodeError as error:
+        raise ScenarioError([f"{path} is not valid TOML: it is not UTF-8 text; save it as UTF-8."]) from error
+    except tomllib.TOMLDecodeError as error:
         raise ScenarioError([f"{path} is not valid TOML: {error}."]) from error
+
+
+def _apply_all(given: dict[str, Any], overrides: Sequence[str]) -> None:
+    problems: list[str] = []
+    for override in overrides:
+        try:
+            _apply(given, override)
+        except ScenarioError as error:
+            problems += error.problems
+    if problems:
+        raise ScenarioError(problems)
 
 
 def _apply(given: dict[str, Any], override: str) -> None:
@@ -285,15 +318,26 @@ def _override_sites(given: dict[str, Any], sites: int) -> None:
 # Saying what is wrong.
 
 
-def _impossible(scenario: Scenario) -> Iterator[str]:
-    sites, protocol = scenario.federation.sites, SUMS[scenario.protocol.sum]
-    if sites < protocol.fewest_sites:
+def _impossible(given: dict[str, Any]) -> Iterator[str]:
+    """What does not go together, as far as the parts concerned are valid by themselves."""
+    federation = _valid(FederationSpec, given.get("federation", {}))
+    protocol = _valid(ProtocolSpec, given.get("protocol", {}))
+    data = _valid(DataSpec, given.get("data", {}))
+    if federation and protocol and federation.sites < SUMS[protocol.sum].fewest_sites:
         yield (
-            f"protocol.sum: with {sites} sites a {protocol.name} sum hides nothing; it needs "
-            f'{protocol.fewest_sites} or more. Add sites, or set protocol.sum = "plain".'
+            f"protocol.sum: with {federation.sites} sites a {protocol.sum} sum hides nothing; it needs "
+            f'{SUMS[protocol.sum].fewest_sites} or more. Add sites, or set protocol.sum = "plain".'
         )
-    if scenario.data.split.startswith(SIZES) and len(sizes_of(scenario.data.split)) != sites:
-        yield f"data.split: {len(sizes_of(scenario.data.split))} sizes are given for {sites} sites."
+    sizes = sizes_of(data.split) if data and data.split.startswith(SIZES) else None
+    if federation and sizes is not None and len(sizes) != federation.sites:
+        yield f"data.split: {len(sizes)} sizes are given for {federation.sites} sites."
+
+
+def _valid(model: type[_P], given: Any) -> _P | None:
+    try:
+        return model.model_validate(given)
+    except ValidationError:
+        return None
 
 
 def _sentences(error: ValidationError) -> list[str]:
@@ -301,15 +345,16 @@ def _sentences(error: ValidationError) -> list[str]:
 
 
 def _sentence(problem: Any) -> str:
-    path = [str(part) for part in problem["loc"] if part not in ("int", "float")]
+    path = [str(part) for part in problem["loc"]]
     key = ".".join(path) or "the scenario"
     kind, context = problem["type"], problem.get("ctx", {})
     if kind == "extra_forbidden":
-        return f"{key}: unknown key.{nearest(path[-1], _keys_beside(path))}"
+        beside = _keys_beside(path)
+        return f"{key}: unknown key.{nearest(path[-1], beside) or ' Known here: ' + ', '.join(beside) + '.'}"
     if kind == "missing":
         return f"{key}: is missing; the scenario must say it."
     if kind == "value_error":
-        return f"{key}: {_got(problem)}{context['error']}."
+        return f"{key}: {context['error']}."
     if kind == "literal_error":
         return f"{key}: {_got(problem)}it must be {context['expected'].replace(chr(39), chr(34))}."
     wanted = _WANTED.get(kind)
@@ -319,15 +364,16 @@ def _sentence(problem: Any) -> str:
 
 
 _WANTED = {
-    "greater_than": "above {gt}",
-    "greater_than_equal": "{ge} or more",
-    "less_than": "below {lt}",
-    "less_than_equal": "{le} or less",
+    "greater_than": "above {gt:g}",
+    "greater_than_equal": "{ge:g} or more",
+    "less_than": "below {lt:g}",
+    "less_than_equal": "{le:g} or less",
     "int_type": "a whole number",
     "float_type": "a number",
     "bool_type": "true or false",
-    "string_type": "text",
+    "string_type": "text, in quotes",
     "list_type": "a list",
+    "too_short": "a list that is not empty",
     "dict_type": "a table",
     "model_type": "a table",
     "finite_number": "a finite number",

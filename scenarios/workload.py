@@ -102,7 +102,10 @@ def prepare(scenario: Scenario, base_folder: Path) -> Workload:
         sites=sites,
         folds=folds,
         tests=tests,
-        warnings=tuple(partition.sites_without_a_class(names, [signs[site] for site in sites], classes)),
+        warnings=(
+            *([f"{data.dropped} rows with missing values were left out."] if data.dropped else []),
+            *partition.sites_without_a_class(names, [signs[site] for site in sites], classes),
+        ),
     )
 
 

@@ -72,6 +72,7 @@ def drill(
     transport: str = "tcp",
     encrypted: bool = True,
     timeout_s: float = 20.0,
+    launched: Callable[[LocalLauncher], None] = lambda launcher: None,
     started: Callable[[LocalLauncher, Federation], None] = lambda launcher, federation: None,
 ) -> Iterator[Federation]:
     """A federation of real site processes that run the drill program; each holds ROWS plus its number."""
@@ -105,6 +106,7 @@ def drill(
                 )
             roster = Roster([me, *launcher.start(assignments)])
             federation = Federation(endpoint, roster, run, launcher, SUMS[protocol], timeout_s, lambda _: None)
+            launched(launcher)
             federation.assemble()
             started(launcher, federation)
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -80,6 +81,24 @@ def test_names_are_found_in_the_folder_of_the_environment(tmp_path: Path, monkey
     monkeypatch.setenv(datasets.FOLDER_VARIABLE, str(tmp_path))
     assert load("my-data").rows == load("my_data").rows == 3
     assert [item.name for item in datasets.available()][-1] == "my_data"
+    with pytest.raises(ScenarioError, match=r"\(my_data\), nor built in .*Did you mean 'my_data'\?"):
+        load("my_dat")
+
+
+def test_built_in_sets_are_listed_with_their_figures_and_hide_files_of_their_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(tmp_path, "wdbc.csv", GOOD)
+    monkeypatch.setenv(datasets.FOLDER_VARIABLE, str(tmp_path))
+    listed = {item.name: (item.rows, item.columns, item.classes) for item in datasets.available()}
+    assert len(listed) == len(datasets.available()) == 5
+    assert (listed["wdbc"], listed["tic-tac-toe"]) == ((569, 30, 2), (958, 9, 2))
+
+
+def test_a_folder_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(datasets.FOLDER_VARIABLE, str(tmp_path / "gone"))
+    with pytest.raises(ScenarioError, match=r"FEDSVM_DATA .*gone is no folder"):
+        load("adult")
 
 
 def test_columns_can_be_ignored_and_rows_with_gaps_dropped(tmp_path: Path) -> None:
@@ -87,6 +106,31 @@ def test_columns_can_be_ignored_and_rows_with_gaps_dropped(tmp_path: Path) -> No
     data = load("a.csv", tmp_path, missing="drop", ignore=("id",))
     assert [feature.name for feature in data.features] == ["age", "sex"]
     assert data.labels.tolist() == ["1", "0"]
+    assert (data.dropped, data.take(np.array([0])).dropped) == (2, 2)
+    write(tmp_path, "b.csv", "age,sex,label\n?,f,1\n50,,0\n")
+    with pytest.raises(ScenarioError, match="a missing value in every row"):
+        load("b.csv", tmp_path, missing="drop")
+
+
+def test_whole_numbers_beyond_those_of_float64_and_decimals_are_numbers(tmp_path: Path) -> None:
+    table = pa.table({"id": [2**53 + 1, 2], "price": [Decimal("1.5"), Decimal("2.5")], "label": [True, False]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    data = load("a.parquet", tmp_path)
+    assert [feature.values.tolist() for feature in data.features] == [[float(2**53), 2.0], [1.5, 2.5]]
+    assert data.labels.tolist() == ["True", "False"]
+
+
+def test_lists_are_no_values(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": [[1], [2]], "label": ["x", "y"]}), tmp_path / "a.parquet")
+    with pytest.raises(ScenarioError, match="column 'a' holds lists or records"):
+        load("a.parquet", tmp_path)
+
+
+@pytest.mark.parametrize("name", ["a.csv.gz", "a.parquet", "a.svm"])
+def test_a_file_that_is_not_what_its_ending_says_is_refused(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_bytes(b"hello world\n")
+    with pytest.raises(ScenarioError, match=r"cannot be read: .*\. It must be "):
+        load(name, tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -101,8 +145,8 @@ def test_columns_can_be_ignored_and_rows_with_gaps_dropped(tmp_path: Path) -> No
         ("label\n1\n0\n", "no column besides the label"),
         ("age,age,label\n1,2,1\n3,4,0\n", "'age' appears more than once"),
         ("age,label\n", "has no rows"),
-        ("", "cannot be read"),
-        ("age,label\n1,2,3\n4,5\n", "cannot be read"),
+        ("", "cannot be read: Empty CSV file. It must be comma-separated text"),
+        ("age,label\n4,5\n1,2,3\n6,7\n", r"line 3 has 3 values for 2 columns \(1 in all\); complete it"),
     ],
 )
 def test_a_bad_file_is_refused_in_a_sentence(text: str, sentence: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federation.arrays import IntArray
-from scenarios import partition
+from scenarios import datasets, partition
 from scenarios.datasets import Dataset, Feature
 from scenarios.problems import ScenarioError
 
@@ -49,14 +50,14 @@ def test_label_skew_leaves_sites_with_one_class_and_says_so() -> None:
     assert said[0] == "s0 holds no row of class 'yes'."
 
 
-@given(st.integers(10, 200), st.integers(1, 5), st.integers(0, 99))
+@given(st.integers(10, 200), st.integers(1, 10), st.integers(0, 99))
 def test_by_feature_gives_each_site_a_range_of_its_own(rows: int, sites: int, seed: int) -> None:
     data = table(rows, seed)
-    try:
-        parts = dealt("by-feature:x", data, sites)
-    except ScenarioError as error:
-        assert "too few distinct values" in str(error)
+    if len(np.unique(data.features[0].values)) < sites:
+        with pytest.raises(ScenarioError, match="too few distinct values"):
+            partition.horizontal("by-feature:x", data, sites, np.random.default_rng(0))
         return
+    parts = dealt("by-feature:x", data, sites)
     values = [data.features[0].values[part] for part in parts]
     for lower, higher in itertools.pairwise(values):
         assert lower.max() < higher.min()
@@ -69,7 +70,7 @@ def test_sizes_are_kept() -> None:
 @pytest.mark.parametrize(
     ("split", "sentence"),
     [
-        ("by-feature:y", "no numeric column 'y' to split by"),
+        ("by-feature:y", r"no numeric column 'y' to split by\. It has: x"),
         ("by-feature:c", "no numeric column 'c' to split by"),
         ("sizes:[50,40,20]", "add up to 110, but there are 100 training rows"),
         ("sizes:[50,50]", "2 sizes are given for 3 sites"),
@@ -96,7 +97,37 @@ def test_test_rows_and_folds_keep_the_classes_and_the_seed_decides() -> None:
 
 def test_too_few_rows_of_a_class_for_folds_or_a_test() -> None:
     labels = np.array(["a"] * 20 + ["b"])
-    with pytest.raises(ScenarioError, match=r"data\.folds: 5 folds need as many rows of each class; the rarest has 1"):
+    with pytest.raises(
+        ScenarioError, match=r"data\.folds: 5 folds need as many rows of each class; the rarest, 'b', has 1"
+    ):
         partition.folds(labels, 5, 0)
-    with pytest.raises(ScenarioError, match=r"data\.test_fraction"):
+    with pytest.raises(ScenarioError, match=r"data\.test_fraction: class 'b' has one row only"):
         partition.test_split(labels, 0.2, 0)
+    labels = np.array(["a"] * 20 + ["b"] * 3)
+    with pytest.raises(ScenarioError, match="leaves 1 test rows for 2 classes; choose a larger fraction"):
+        partition.test_split(labels, 0.01, 0)
+    with pytest.raises(ScenarioError, match="leaves 0 training rows for 2 classes; choose a smaller fraction"):
+        partition.test_split(labels, 0.99, 0)
+
+
+def test_any_seed_of_a_scenario_will_do() -> None:
+    labels = table(200).labels
+    assert len(partition.test_split(labels, 0.2, 2**63 - 1)[1]) == 40
+    assert len(partition.folds(labels, 5, 2**63 - 1)) == 200
+
+
+def numbers(*values: float) -> Dataset:
+    labels = np.array(["yes", "no"] * len(values))[: len(values)]
+    return Dataset("table", (Feature("x", np.array(values)),), labels)
+
+
+def test_a_frequent_value_leaves_no_site_without_rows() -> None:
+    assert [len(part) for part in dealt("by-feature:x", numbers(*[0.0] * 90, *range(1, 11)), 3)] == [90, 1, 9]
+    assert [len(part) for part in dealt("by-feature:x", numbers(*range(10), *[99.0] * 90), 3)] == [9, 1, 90]
+
+
+def test_fourclass_is_cut_as_near_to_the_paper_as_its_docstring_says(data_folder: Path) -> None:
+    data = datasets.load("fourclass_scale", label="label", base_folder=data_folder)
+    values = [data.features[0].values[part] for part in dealt("by-feature:f1", data, 3)]
+    np.testing.assert_allclose([part.max() for part in values], [-0.296703, 0.285714, 1.0])
+    assert [len(part) for part in values] == [291, 288, 283]

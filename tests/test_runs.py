@@ -285,6 +285,7 @@ def test_categories_are_agreed_or_declared_and_missing_rows_dropped(tmp_path: Pa
     with np.load(tmp_path / "declared" / "model.npz") as model:
         assert model["columns"].tolist() == ["x", "town=Köln", "town=São Paulo", "town=Ulm", "town=Wien"]
     assert agreed.result["metrics"]["accuracy"] > 0.8
+    assert agreed.result["warnings"] == ["2 rows with missing values were left out."]
     assert "category_tables" not in {entry["step"] for entry in declared.result["disclosures"]}
 
 

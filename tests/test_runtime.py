@@ -99,6 +99,15 @@ def test_a_site_that_hangs_is_told_from_those_that_wait_for_it() -> None:
     assert caught.value.waiting == ("site-3",)
 
 
+def test_a_site_that_does_not_take_in_its_partition_is_named() -> None:
+    def stall(launcher: LocalLauncher) -> None:
+        os.kill(launcher.pids["site-2"], signal.SIGSTOP)
+
+    late = pytest.raises(RoundTimeout, match=r"round 0 \(launch, step join\) did not end within 1 s; silent: site-2")
+    with late, drill(3, timeout_s=1.0, launched=stall):
+        raise AssertionError("it assembled without site-2")
+
+
 def test_a_local_step_may_run_a_protocol_among_the_sites() -> None:
     with drill(4) as federation:
         federation.run("agree")

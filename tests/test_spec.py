@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -10,9 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios import spec
+from scenarios import spec, workload
 from scenarios.problems import ScenarioError
-from scenarios.spec import Scenario
 
 LEAST: dict[str, Any] = {"name": "x", "data": {"source": "iris"}}
 
@@ -49,34 +50,44 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
     [
         ({"name": "x"}, "data: is missing; the scenario must say it."),
         (with_part("data", sorce="iris"), "data.sorce: unknown key. Did you mean 'source'?"),
-        (LEAST | {"faultz": []}, "faultz: unknown key."),
+        (LEAST | {"faultz": []}, "faultz: unknown key. Known here: name, seed, federation, data, algorithm"),
         (with_part("algorithm", C="ten"), "algorithm.C: 'ten' will not do; it must be a number."),
         (with_part("algorithm", C=0.0), "algorithm.C: 0.0 will not do; it must be above 0"),
         (with_part("algorithm", groups=0), "algorithm.groups: 0 will not do; it must be 1 or more."),
         (with_part("algorithm", groups=1.5), "algorithm.groups: 1.5 will not do; it must be a whole number."),
         (with_part("algorithm", kernel="gauss"), 'algorithm.kernel: \'gauss\' will not do; it must be "linear", "rbf"'),
-        (with_part("algorithm", landmarks=1.5), "algorithm.landmarks: 1.5 will not do; a share of the rows"),
+        (with_part("algorithm", landmarks=1.5), "algorithm.landmarks: 1.5 will not do; it must be a share of the rows"),
+        (with_part("algorithm", landmarks=True), "algorithm.landmarks: True will not do; it must be a share of the"),
         (with_part("algorithm", tolerance=1.0), "algorithm.tolerance: 1.0 will not do; it must be below 1"),
-        (with_part("protocol", sum="rings"), "protocol.sum: 'rings' will not do; one of plain, ring."),
+        (with_part("protocol", sum="rings"), "protocol.sum: 'rings' will not do; it must be one of plain, ring."),
         (
             with_part("federation", encryption="yes"),
             "federation.encryption: 'yes' will not do; it must be true or false.",
         ),
         (with_part("federation", sites=2), "protocol.sum: with 2 sites a ring sum hides nothing; it needs 3 or more."),
         (with_part("federation", sites=3, names=["a", "b"]), "federation: sites is 3 but names lists 2"),
-        (with_part("federation", names=["a", "a", "b"]), "federation.names: names that differ from each other."),
-        (with_part("federation", names=["a", "b", "../c"]), "federation.names: letters, digits"),
-        (with_part("federation", names=["a", "b", "coordinator"]), "federation.names: letters, digits"),
+        (
+            with_part("federation", names=["a", "a", "b"]),
+            "federation.names: 'a' appears more than once; names must differ",
+        ),
+        (with_part("federation", names=["a", "b", "../c"]), "federation.names: '../c' will not do; it must be made of"),
+        (with_part("federation", names=["a", "b", "coordinator"]), "federation.names: 'coordinator' will not do"),
+        (with_part("federation", names=[]), "federation.names: it must be a list that is not empty."),
+        (with_part("federation", transport="ipc", port=5000), "federation: port needs transport"),
+        (with_part("federation", sites=20_000), "federation.sites: 20000 will not do; it must be 10000 or less."),
         (with_part("federation", transport="ipc", encryption=True), "federation: encryption needs transport"),
         (with_part("federation", port=65534), "federation: port 65534 leaves too few ports for 5 sites"),
         (with_part("data", folds=5, test_fraction=0.2), "data: folds and test_fraction exclude each other"),
-        (with_part("data", split="by-feature:"), "data.split: 'by-feature:' will not do; random, label-skew"),
         (
-            with_part("data", split="sizes:[1,x]"),
-            "data.split: 'sizes:[1,x]' will not do; sizes are written sizes:[10, 20, 30].",
+            with_part("data", split="by-feature:"),
+            "data.split: 'by-feature:' will not do; it must be random, label-skew",
         ),
+        (with_part("data", split="sizes:[1,x]"), "data.split: 'sizes:[1,x]' will not do; sizes are written"),
         (with_part("data", split="sizes:[1,2]"), "data.split: 2 sizes are given for 5 sites."),
-        (LEAST | {"name": "a/b"}, "name: 'a/b' will not do; letters, digits"),
+        (with_part("data", split="sizes:[5,0]"), "data.split: 'sizes:[5,0]' will not do; sizes are written"),
+        (with_part("data", positive=1), "data.positive: 1 will not do; it must be text, in quotes."),
+        (LEAST | {"name": "a/b"}, "name: 'a/b' will not do; it must be made of letters, digits"),
+        (LEAST | {"seed": 2**63}, "seed: 9223372036854775808 will not do; it must be"),
         (LEAST | {"federation": 5}, "federation: 5 will not do; it must be a table."),
     ],
 )
@@ -95,6 +106,26 @@ def test_all_mistakes_are_reported_together() -> None:
     ]
 
 
+def test_what_does_not_go_together_is_reported_beside_other_mistakes() -> None:
+    wrong = with_part("federation", sites=2) | {"algorithm": {"C": -1.0}}
+    assert [problem.split(":")[0] for problem in problems(wrong)] == ["algorithm.C", "protocol.sum"]
+
+
+def test_a_scenario_is_read_without_the_slow_libraries() -> None:
+    code = "import sys, scenarios.spec; print(*{name.partition('.')[0] for name in sys.modules})"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert "pydantic" in printed.split()
+    assert not set(printed.split()) & {"sklearn", "pyarrow", "scipy"}
+
+
+@pytest.mark.parametrize("name", spec.catalogue())
+def test_the_catalogue_fits_its_data(name: str, data_folder: Path) -> None:
+    scenario, folder = spec.read(name)
+    prepared = workload.prepare(scenario, folder)
+    assert prepared.classes[1] == scenario.data.positive
+    assert len(prepared.sites) == scenario.federation.sites
+
+
 @given(
     sites=st.integers(3, 50),
     C=st.floats(1e-6, 1e6),
@@ -109,14 +140,30 @@ def test_a_resolved_scenario_reads_back_the_same(
     data = {"source": "x.csv", "split": split} | ({"folds": folds} if folds else {})
     given = {"name": "x", "seed": seed, "federation": {"sites": sites}, "data": data}
     scenario = spec.validate(given | {"algorithm": {"C": C, "landmarks": landmarks}})
-    assert Scenario.model_validate(tomllib.loads(spec.resolved_toml(scenario))) == scenario
+    again = spec.validate(tomllib.loads(spec.resolved_toml(scenario)))
+    assert again == scenario
+    assert type(again.algorithm.landmarks) is type(landmarks)  # 1 is a count and 1.0 is all rows
+
+
+NAMES = st.lists(st.from_regex(r"[a-z][a-z0-9._-]{0,8}", fullmatch=True), min_size=3, max_size=6, unique=True)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+
+
+@given(names=NAMES, texts=st.dictionaries(TEXTS, st.lists(TEXTS)), transport=st.sampled_from(["tcp", "ipc"]))
+def test_names_and_texts_of_any_kind_read_back_the_same(
+    names: list[str], texts: dict[str, list[str]], transport: str
+) -> None:
+    data = {"source": "x.csv", "categories": texts, "ignore": list(texts)}
+    scenario = spec.validate({"name": "x", "federation": {"names": names, "transport": transport}, "data": data})
+    assert scenario.federation.site_names == names
+    assert spec.validate(tomllib.loads(spec.resolved_toml(scenario))) == scenario
 
 
 def test_a_file_is_read_and_changed_from_the_command_line(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('[data]\nsource = "mine.csv"\n')
     changes = ["algorithm.C=3.5", "algorithm.kernel=linear", "data.ignore=['id']", "federation.round_timeout_s=5.0"]
-    scenario, folder = spec.read(str(path), overrides=changes, sites=7)
+    scenario, folder = spec.read(path, overrides=changes, sites=7)
     assert (scenario.name, folder) == ("mine", tmp_path)
     assert (scenario.algorithm.C, scenario.algorithm.kernel, scenario.data.ignore) == (3.5, "linear", ["id"])
     assert scenario.federation.sites == 7
@@ -125,11 +172,13 @@ def test_a_file_is_read_and_changed_from_the_command_line(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("scenario", "changes", "sentence"),
     [
-        ("quickstar", [], "There is no scenario 'quickstar' in the catalogue. Did you mean 'quickstart'?"),
+        ("quickstar", [], "There is no scenario 'quickstar' in the catalogue. Did you mean 'quickstart'? It has aust"),
+        ("/", [], "/ is a folder; name the TOML file in it."),
         ("gone.toml", [], "There is no scenario file 'gone.toml'"),
         ("quickstart", ["algorithm.C"], "--set algorithm.C: write it as key.path=value"),
         ("quickstart", ["name.x=1"], "--set name.x=1: name is not a table."),
         ("quickstart", ["algorithm.D=1"], "algorithm.D: unknown key."),
+        ("quickstart", ["C", "x"], "--set C: write it as key.path=value, such as algorithm.C=10.\n--set x: write it"),
     ],
 )
 def test_what_cannot_be_read_is_said(scenario: str, changes: list[str], sentence: str) -> None:
@@ -138,11 +187,11 @@ def test_what_cannot_be_read_is_said(scenario: str, changes: list[str], sentence
     assert str(caught.value).startswith(sentence)
 
 
-@pytest.mark.parametrize("content", [b"name = ", b"\xff\xfe"])
-def test_bad_toml_is_refused_with_its_place(content: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("content", "place"), [(b"seed = 1\nname = \n", "line 2"), (b"\xff\xfe", "not UTF-8 text")])
+def test_bad_toml_is_refused_with_its_place(content: bytes, place: str, tmp_path: Path) -> None:
     path = tmp_path / "bad.toml"
     path.write_bytes(content)
-    with pytest.raises(ScenarioError, match="is not valid TOML"):
+    with pytest.raises(ScenarioError, match=f"is not valid TOML: .*{place}"):
         spec.read(str(path))
 
 
