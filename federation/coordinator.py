@@ -14,7 +14,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, NoReturn, Protocol
 
 import numpy as np
@@ -76,7 +76,8 @@ class Progress:
 class Federation:
     """The live sites of a run, and the verbs that make them work.
 
-    `on_progress` is called after every round and whenever the algorithm has new figures.
+    `on_progress` is called after every round and whenever the algorithm has new figures. `log` is all of that in the
+    order it happened, as plain values.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class Federation:
         self.sites = tuple(party.name for party in roster if party.name != endpoint.name)
         self.accounts = Accounts()
         self.progress = Progress()
+        self.log: list[dict[str, Any]] = []
         self.farewells: dict[str, dict[str, Any]] = {}
         self.phase_seconds: dict[str, float] = defaultdict(float)
         self._endpoint = endpoint
@@ -160,6 +162,7 @@ class Federation:
     def note(self, **figures: float) -> None:
         """Let spectators know the algorithm's latest figures."""
         self.progress.figures.update(figures)
+        self.log.append({"event": "figures", "round": self.progress.round, **figures})
         self._on_progress(self)
 
     # The life of a federation.
@@ -210,6 +213,7 @@ class Federation:
         result, hops = self._see_through(take_part, deadline)
         self._record.hops, self._record.seconds = hops, time.monotonic() - began
         self._close_books(number)
+        self.log.append({"event": "round", **asdict(self._record)})
         self._on_progress(self)
         return result
 

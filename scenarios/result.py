@@ -99,6 +99,11 @@ def write_json(path: Path, result: dict[str, Any]) -> None:
     partial.replace(path)
 
 
+def write_log(path: Path, log: Iterable[dict[str, Any]]) -> None:
+    """Write what happened as one line of JSON each."""
+    path.write_text("".join(json.dumps(event) + "\n" for event in log))
+
+
 def write_ledger(path: Path, accounts: Accounts) -> None:
     """Write the ledger as parquet, one row per round and link."""
     import pyarrow as pa  # noqa: PLC0415 - slow to import, needed once

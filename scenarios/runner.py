@@ -227,6 +227,7 @@ def _write(scenario: Scenario, workload: Workload, outcome: Outcome, folder: Pat
     (folder / "scenario.toml").write_text(resolved_toml(scenario))
     if outcome.federation is not None:
         result.write_ledger(folder / "ledger.parquet", outcome.federation.accounts)
+        result.write_log(folder / "log.jsonl", outcome.federation.log)
     if outcome.folds:
         _write_model(workload, outcome.folds[-1], folder / "model.npz")
     result.write_json(folder / "result.json", written)

@@ -120,6 +120,20 @@ def test_the_ledger_has_a_row_for_every_link_and_round(quickstart: tuple[dict[st
     assert all(row["sent_payload_bytes"] == row["received_payload_bytes"] for row in protocols)
 
 
+def test_the_log_has_a_line_for_every_round_and_the_gap_of_every_iteration(
+    quickstart: tuple[dict[str, Any], Path],
+) -> None:
+    result, folder = quickstart
+    events = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    rounds = [event for event in events if event["event"] == "round"]
+    figures = [event for event in events if event["event"] == "figures"]
+    assert [event["round"] for event in rounds] == list(range(1, result["cost"]["rounds"] + 1))
+    assert sum(event["hops"] for event in rounds) == result["cost"]["hops"]
+    assert [event["iteration"] for event in figures] == list(range(1, result["model"]["iterations"] + 1))
+    objectives = [event["objective"] for event in figures]
+    assert objectives == sorted(objectives, reverse=True)
+
+
 def decisions(folder: Path) -> FloatArray:
     """Decision values for every row of the run's data, from what the documentation says of model.npz alone."""
     scenario, base = spec.read(str(folder / "scenario.toml"))
