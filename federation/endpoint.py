@@ -39,11 +39,12 @@ _CONNECTED = int(zmq.EVENT_CONNECTED)
 _CONNECT_RETRIED = int(zmq.EVENT_CONNECT_RETRIED)
 _HANDSHAKE_SUCCEEDED = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
 _DISCONNECTED = int(zmq.EVENT_DISCONNECTED)
+_REFUSED_KEY = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
 _UNRECOGNISED = "not a ZeroMQ peer of ours"
 _HANDSHAKE_FAILURES = {
     int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "handshake broken off",
     int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): _UNRECOGNISED,
-    int(zmq.EVENT_HANDSHAKE_FAILED_AUTH): "key not in the roster",
+    _REFUSED_KEY: "key not in the roster",
 }
 _MONITORED = _CONNECTED | _CONNECT_RETRIED | _HANDSHAKE_SUCCEEDED | _DISCONNECTED | sum(_HANDSHAKE_FAILURES)
 _DESCRIPTORS_PER_PEER = 8
@@ -303,8 +304,10 @@ class Endpoint:
             self._trouble[peer] = "it closed the connection"
         elif event == _CONNECT_RETRIED:
             self._trouble[peer] = "nobody listens there"
-        elif event in _HANDSHAKE_FAILURES:
-            self._rejected[peer] = f"the handshake failed ({_HANDSHAKE_FAILURES[event]})"
+        elif event == _REFUSED_KEY:
+            self._rejected[peer] = "it does not know our key"
+        elif event in _HANDSHAKE_FAILURES:  # it may be starting, or gone: libzmq tries again
+            self._trouble[peer] = f"the handshake failed ({_HANDSHAKE_FAILURES[event]})"
 
     def _read_router(self) -> None:
         for routing_id, *frames in _drain(self._router, copy=False):
