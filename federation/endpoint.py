@@ -299,11 +299,12 @@ class Endpoint:
             self._begin(self._opened[peer], _Connection(self.name, peer), value, self.round)
         elif event == _HANDSHAKE_SUCCEEDED:
             self._established.add(peer)
+            self._trouble.pop(peer, None)
         elif event == _DISCONNECTED:
             self._established.discard(peer)
-            self._trouble[peer] = "it closed the connection"
+            self._trouble.setdefault(peer, "it closed the connection")
         elif event == _CONNECT_RETRIED:
-            self._trouble[peer] = "nobody listens there"
+            self._trouble.setdefault(peer, "nobody listens there")
         elif event == _REFUSED_KEY:
             self._rejected[peer] = "it does not know our key"
         elif event in _HANDSHAKE_FAILURES:  # it may be starting, or gone: libzmq tries again
