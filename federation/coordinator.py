@@ -120,7 +120,7 @@ class Federation:
         Raises FederationError, naming the site and the round, when a site fails, is lost or is late.
         """
         self.disclose("coordinator", step, self._protocol.discloses, shape)
-        terms = {"shape": list(shape), "bound": float(bound)}
+        terms = {"shape": list(shape), "bound": float(bound), "options": dict(self._protocol.options)}
         total: FloatArray = self._round("sum", step, self._protocol.name, terms, params, self._reveal(shape, bound))
         return total
 

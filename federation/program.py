@@ -58,8 +58,8 @@ class SumProtocol(Protocol):
         """What a scenario calls it."""
 
     @property
-    def fewest_sites(self) -> int:
-        """With fewer it would hide nothing."""
+    def options(self) -> Mapping[str, int]:
+        """What every party must know of it besides its name."""
 
     @property
     def discloses(self) -> str:
@@ -74,11 +74,11 @@ class SumProtocol(Protocol):
 
 @dataclass(frozen=True)
 class Installation:
-    """The programs and secure sums that one installation offers, by name.
+    """The programs and secure sums that one installation offers, by name; a sum is made with its options.
 
     `warm_up` does once what sites will do, before they are forked: what it loads, they share.
     """
 
     programs: Mapping[str, type[SiteHalf]]
-    sums: Mapping[str, SumProtocol]
+    sums: Mapping[str, Callable[..., SumProtocol]]
     warm_up: Callable[[], None] = lambda: None

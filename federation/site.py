@@ -157,7 +157,7 @@ class Site:
         self._half.channel = channel
         value = self._half.find_step(fields["step"])(**fields["parameters"], **order.arrays)
         if fields["verb"] == "sum":
-            protocol = self._installation.sums[fields["protocol"]]
+            protocol = self._installation.sums[fields["protocol"]](**fields["options"])
             protocol.contribute(channel, _shaped(value, fields["shape"], fields["step"]), fields["bound"])
         elif fields["verb"] == "gather":
             channel.send(COORDINATOR, _shaped(value, fields["shape"], fields["step"]))

@@ -29,10 +29,16 @@ CHUNK = 1 << 16
 
 
 def ring_contribute(channel: Channel, vector: Residues) -> None:
-    """A site's part: the first site of the ring is the initiator."""
-    position = channel.sites.index(channel.me)
-    predecessor = channel.sites[position - 1]
-    successor = channel.sites[(position + 1) % len(channel.sites)]
+    """A site's part: the first site of the ring is the initiator, and reveals the sum to the coordinator."""
+    for part in round_the_ring(channel, channel.sites, vector):
+        channel.send(COORDINATOR, part)
+
+
+def round_the_ring(channel: Channel, ring: tuple[str, ...], vector: Residues) -> Iterator[Residues]:
+    """Add `vector` to what goes round `ring`; yields the sum, by chunks, at the first site and nothing elsewhere."""
+    position = ring.index(channel.me)
+    predecessor = ring[position - 1]
+    successor = ring[(position + 1) % len(ring)]
     if position > 0:
         for own in chunks(vector):
             channel.send(successor, add(channel.receive(predecessor, own.shape), own))
@@ -41,7 +47,7 @@ def ring_contribute(channel: Channel, vector: Residues) -> None:
     for masked in chunks(add(mask, vector)):
         channel.send(successor, masked)
     for share in chunks(mask):
-        channel.send(COORDINATOR, subtract(channel.receive(predecessor, share.shape), share))
+        yield subtract(channel.receive(predecessor, share.shape), share)
 
 
 def ring_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
@@ -55,12 +61,17 @@ def ring_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
 def ring_cost(sites: int, shape: tuple[int, int]) -> Cost:
     """n messages round the ring and one to the coordinator, for each chunk."""
     limbs, length = shape
-    times = -(-length // CHUNK)
+    times = chunk_count(length)
     return Cost(
         messages=(sites + 1) * times,
         hops=sites + 1 if times else 0,
         payload_bytes=(sites + 1) * limbs * length * RESIDUE_BYTES,
     )
+
+
+def chunk_count(length: int) -> int:
+    """How many chunks a vector of `length` goes round in."""
+    return -(-length // CHUNK)
 
 
 def chunks(vector: Residues) -> Iterator[Residues]:

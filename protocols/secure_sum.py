@@ -7,8 +7,8 @@ they promise. Here they are joined with the fixed-point encoding to what the fed
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from federation.arrays import FloatArray, Residues
 from federation.channel import Channel
@@ -32,8 +32,8 @@ class SecureSum:
 
     contribute_residues: the site's part, given residues of shape (limbs, d). reveal_residues: the coordinator's part,
     given that shape; the sum of the residues. cost_of: the formula, of the number of sites and the shape.
-    fewest_sites: with fewer it would hide nothing. discloses: "sum", or "value" where the coordinator sees each
-    site's own.
+    fewest_sites: with fewer it would hide nothing, or cannot run. discloses: "sum", or "value" where the coordinator
+    sees each site's own. options: what every party must know besides the name.
     """
 
     name: str
@@ -42,6 +42,7 @@ class SecureSum:
     cost_of: Callable[[int, tuple[int, int]], Cost]
     fewest_sites: int = 1
     discloses: str = "sum"
+    options: Mapping[str, int] = field(default_factory=dict)
 
     def contribute(self, channel: Channel, value: FloatArray, bound: float) -> None:
         """The site's part. Raises BoundExceeded, before anything is sent, for a value that does not fit."""

@@ -26,7 +26,6 @@ from federation.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.launcher import LocalLauncher
 from federation.site import Assignment
 from federation.wire import RUN_ID_BYTES
-from protocols.registry import SUMS
 from scenarios import evaluation, result
 from scenarios.spec import Scenario, resolved_toml
 from scenarios.workload import NO_FOLD, Workload
@@ -151,7 +150,7 @@ def _assemble(
         )
     roster = Roster([me, *launcher.start(assignments)])
     timeout_s = scenario.federation.round_timeout_s
-    sum_protocol = SUMS[scenario.protocol.sum]
+    sum_protocol = scenario.protocol.secure_sum
     federation = Federation(endpoint, roster, run_id, launcher, sum_protocol, timeout_s, on_progress)
     federation.assemble()
     return federation

@@ -12,6 +12,7 @@ import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from protocols.registry import SUMS
+from protocols.secure_sum import SecureSum
 from scenarios.partition import BY_FEATURE, SIZES, sizes_of
 from scenarios.problems import ScenarioError, nearest
 
@@ -160,9 +161,14 @@ class AlgorithmSpec(_Part):
 
 
 class ProtocolSpec(_Part):
-    """How sums are kept secret, and how the line search spends its rounds. `step` is that of fixed-step."""
+    """How sums are kept secret, and how the line search spends its rounds.
+
+    `segments` is of k-secure, `rings` of changing-neighbours, `step` of fixed-step.
+    """
 
     sum: str = "ring"
+    segments: Annotated[int, Field(ge=2)] = 3
+    rings: Count = 2
     line_search: Literal["grid", "fixed-step"] = "grid"
     step: Positive = 0.1
 
@@ -172,6 +178,12 @@ class ProtocolSpec(_Part):
         if name not in SUMS:
             raise ValueError(f"{name!r} will not do; it must be one of {', '.join(SUMS)}")
         return name
+
+    @property
+    def secure_sum(self) -> SecureSum:
+        """The protocol that is named, with its options."""
+        options = {"k-secure": {"segments": self.segments}, "changing-neighbours": {"rings": self.rings}}
+        return SUMS[self.sum](**options.get(self.sum, {}))
 
 
 class CompareSpec(_Part):
@@ -323,14 +335,19 @@ def _impossible(given: dict[str, Any]) -> Iterator[str]:
     federation = _valid(FederationSpec, given.get("federation", {}))
     protocol = _valid(ProtocolSpec, given.get("protocol", {}))
     data = _valid(DataSpec, given.get("data", {}))
-    if federation and protocol and federation.sites < SUMS[protocol.sum].fewest_sites:
+    if federation and protocol and federation.sites < protocol.secure_sum.fewest_sites:
         yield (
-            f"protocol.sum: with {federation.sites} sites a {protocol.sum} sum hides nothing; it needs "
-            f'{SUMS[protocol.sum].fewest_sites} or more. Add sites, or set protocol.sum = "plain".'
+            f"protocol.sum: {federation.sites} sites are too few for a {_described(protocol)} sum to hide anything; "
+            f'it needs {protocol.secure_sum.fewest_sites} or more. Add sites, or set protocol.sum = "plain".'
         )
     sizes = sizes_of(data.split) if data and data.split.startswith(SIZES) else None
     if federation and sizes is not None and len(sizes) != federation.sites:
         yield f"data.split: {len(sizes)} sizes are given for {federation.sites} sites."
+
+
+def _described(protocol: ProtocolSpec) -> str:
+    options = ", ".join(f"{name} = {value}" for name, value in protocol.secure_sum.options.items())
+    return f"{protocol.sum} ({options})" if options else protocol.sum
 
 
 def _valid(model: type[_P], given: Any) -> _P | None:

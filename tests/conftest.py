@@ -20,9 +20,11 @@ from federation.launcher import LocalLauncher
 from federation.partition import Partition
 from federation.site import Assignment
 from protocols.registry import SUMS
+from protocols.secure_sum import SecureSum
 from scenarios.datasets import FOLDER_VARIABLE
 
 ROOT = Path(__file__).parent.parent
+OPTIONS = {"k-secure": {"segments": 3}, "changing-neighbours": {"rings": 2}}
 ROWS = np.arange(12.0).reshape(4, 3)
 
 
@@ -62,6 +64,11 @@ def site_processes(folder: Path) -> set[int]:
 def workspaces(folder: Path) -> list[Path]:
     """What runs left in a folder for temporary files."""
     return [path for path in folder.iterdir() if path.name.startswith(WORKSPACE_PREFIX)]
+
+
+def sum_protocol(name: str) -> SecureSum:
+    """A secure sum with options that five sites can run."""
+    return SUMS[name](**OPTIONS.get(name, {}))
 
 
 @contextmanager
@@ -105,7 +112,7 @@ def drill(
                     )
                 )
             roster = Roster([me, *launcher.start(assignments)])
-            federation = Federation(endpoint, roster, run, launcher, SUMS[protocol], timeout_s, lambda _: None)
+            federation = Federation(endpoint, roster, run, launcher, sum_protocol(protocol), timeout_s, lambda _: None)
             launched(launcher)
             federation.assemble()
             started(launcher, federation)

@@ -21,7 +21,7 @@ import pytest
 from algorithms.kernels import Kernel
 from algorithms.vocabulary import RECORD
 from federation.arrays import FloatArray
-from protocols.registry import SUMS
+from protocols.ring_sum import RING
 from scenarios import runner, spec, workload
 from scenarios.runner import Finished
 from tests.conftest import site_processes, workspaces
@@ -73,7 +73,7 @@ def test_five_processes_train_a_good_model_to_a_certified_gap(quickstart: tuple[
 
 def test_bytes_are_those_of_the_formula_and_wire_bytes_those_predicted(quickstart: tuple[dict[str, Any], Path]) -> None:
     result, _ = quickstart
-    cost, ring = result["cost"], SUMS["ring"]
+    cost, ring = result["cost"], RING
     assert cost["wire_bytes"] == cost["predicted_wire_bytes"] > cost["payload_bytes"]
     assert cost["control"]["wire_bytes"] == cost["control"]["predicted_wire_bytes"]
     rank, landmarks, groups = result["model"]["rank"], 192, 32
@@ -258,6 +258,23 @@ def test_table_3_2_is_reached(name: str, tmp_path: Path, data_folder: Path) -> N
     assert more["metrics"]["accuracy"] >= more["centralised"]["exact_kernel"]["accuracy"] - 0.01
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [["protocol.sum=k-secure", "protocol.segments=5"], ["protocol.sum=changing-neighbours", "protocol.rings=2"]],
+    ids=["k-secure", "changing-neighbours"],
+)
+def test_every_sum_gives_the_same_model(
+    changes: list[str], quickstart: tuple[dict[str, Any], Path], tmp_path: Path
+) -> None:
+    reference, folder = quickstart
+    result = run("quickstart", tmp_path / "run", *changes).result
+    assert result["cost"]["by_protocol"][changes[0].partition("=")[2]]["rounds"] > 0
+    assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"]
+    assert result["model"]["objective"] == reference["model"]["objective"]
+    with np.load(folder / "model.npz") as one, np.load(tmp_path / "run" / "model.npz") as two:
+        np.testing.assert_array_equal(one["w"], two["w"])
+
+
 @pytest.mark.parametrize("kernel", ["linear", "poly", "sigmoid"])
 def test_other_kernels_reach_the_pooled_optimum(kernel: str, tmp_path: Path) -> None:
     changes = [f"algorithm.kernel={kernel}", "data.source=wdbc", "data.positive=malignant", "data.scale=standard"]
@@ -324,7 +341,7 @@ def test_sites_that_lack_a_class_are_named_and_train_all_the_same(tmp_path: Path
             "data.positive: 'class_9' is not",
         ),
         (["quickstart", "--sites", "900"], "federation.sites: 900 sites cannot share 766 training rows"),
-        (["quickstart", "--sites", "2"], "protocol.sum: with 2 sites a ring sum hides nothing"),
+        (["quickstart", "--sites", "2"], "protocol.sum: 2 sites are too few for a ring sum"),
         (["quickstart", "--out", "."], "--out: . exists already"),
         (["quickstart", "--out", "/proc/run"], "--out: no folder for the results can be made"),
         (["quickstart", "--set", "data.categories={top-left=['x']}"], "data.categories.top-left: add 'b', 'o'"),

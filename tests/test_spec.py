@@ -59,12 +59,18 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         (with_part("algorithm", landmarks=1.5), "algorithm.landmarks: 1.5 will not do; it must be a share of the rows"),
         (with_part("algorithm", landmarks=True), "algorithm.landmarks: True will not do; it must be a share of the"),
         (with_part("algorithm", tolerance=1.0), "algorithm.tolerance: 1.0 will not do; it must be below 1"),
-        (with_part("protocol", sum="rings"), "protocol.sum: 'rings' will not do; it must be one of plain, ring."),
+        (
+            with_part("protocol", sum="rings"),
+            "protocol.sum: 'rings' will not do; it must be one of plain, ring, k-secure",
+        ),
         (
             with_part("federation", encryption="yes"),
             "federation.encryption: 'yes' will not do; it must be true or false.",
         ),
-        (with_part("federation", sites=2), "protocol.sum: with 2 sites a ring sum hides nothing; it needs 3 or more."),
+        (
+            with_part("federation", sites=2),
+            "protocol.sum: 2 sites are too few for a ring sum to hide anything; it needs 3 or more.",
+        ),
         (with_part("federation", sites=3, names=["a", "b"]), "federation: sites is 3 but names lists 2"),
         (
             with_part("federation", names=["a", "a", "b"]),

@@ -16,15 +16,28 @@ from federation.channel import Channel, uniform_residues
 from federation.errors import BoundExceeded, EndpointError, RoundAborted
 from federation.keys import COORDINATOR
 from federation.rehearsal import MemoryChannel, Rehearsal
+from protocols.changing_neighbours_sum import changing_neighbours, edge_disjoint_rings
 from protocols.common_seed import common_seed
 from protocols.fixed_point import add, subtract
-from protocols.registry import SUMS
-from protocols.ring_sum import CHUNK
+from protocols.k_secure_sum import distances, k_secure, partners
+from protocols.plain_sum import PLAIN
+from protocols.ring_sum import CHUNK, RING
 from protocols.secret_order import secret_order
 from protocols.secure_sum import SecureSum
-from tests.conftest import drill
+from tests.conftest import drill, sum_protocol
 
-ALL = pytest.mark.parametrize("protocol", SUMS.values(), ids=SUMS)
+PROTOCOLS = [
+    PLAIN,
+    RING,
+    k_secure(2),
+    k_secure(3),
+    k_secure(5),
+    changing_neighbours(1),
+    changing_neighbours(2),
+]
+ALL = pytest.mark.parametrize(
+    "protocol", PROTOCOLS, ids=lambda protocol: "-".join(map(str, (protocol.name, *protocol.options.values())))
+)
 
 
 def sites(count: int) -> tuple[str, ...]:
@@ -78,8 +91,8 @@ def test_sums_of_any_length(protocol: SecureSum, length: int) -> None:
 
 @ALL
 def test_a_float_sum_equals_the_sum_of_what_was_encoded(protocol: SecureSum) -> None:
-    values = [np.array([[0.1, -2.5, 1e-9]]) * (i + 1) for i in range(4)]
-    rehearsal = Rehearsal(sites(4))
+    values = [np.array([[0.1, -2.5, 1e-9]]) * (i + 1) for i in range(5)]
+    rehearsal = Rehearsal(sites(5))
     parts: dict[str, Callable[[MemoryChannel], object]] = {
         name: functools.partial(lambda value, channel: protocol.contribute(channel, value, 100.0), value)
         for name, value in zip(rehearsal.sites, values, strict=True)
@@ -90,7 +103,7 @@ def test_a_float_sum_equals_the_sum_of_what_was_encoded(protocol: SecureSum) -> 
 
 @ALL
 def test_a_value_beyond_the_bound_is_refused_before_anything_is_sent(protocol: SecureSum) -> None:
-    rehearsal = Rehearsal(sites(3))
+    rehearsal = Rehearsal(sites(5))
 
     def contribute(channel: MemoryChannel) -> None:
         protocol.contribute(channel, np.array([math.nan]), 1.0)
@@ -101,9 +114,9 @@ def test_a_value_beyond_the_bound_is_refused_before_anything_is_sent(protocol: S
 
 
 @ALL
-@pytest.mark.parametrize("failing", [*sites(4), COORDINATOR])
+@pytest.mark.parametrize("failing", [*sites(5), COORDINATOR])
 def test_a_party_that_fails_ends_the_round_for_all(protocol: SecureSum, failing: str) -> None:
-    rehearsal = Rehearsal(sites(4))
+    rehearsal = Rehearsal(sites(5))
     vector = uniform_residues((1, 3))
 
     def part(name: str, channel: MemoryChannel) -> None:
@@ -122,8 +135,7 @@ def test_a_vector_of_another_length_is_refused() -> None:
     rehearsal = Rehearsal(sites(3))
     lengths = dict(zip(rehearsal.sites, (3, 3, 4), strict=True))
     parts: dict[str, Callable[[MemoryChannel], None]] = {
-        name: functools.partial(_contribute, SUMS["ring"], uniform_residues((1, length)))
-        for name, length in lengths.items()
+        name: functools.partial(_contribute, RING, uniform_residues((1, length))) for name, length in lengths.items()
     }
     with pytest.raises(EndpointError, match="site-2 sent"):
         rehearsal.play(parts)
@@ -141,7 +153,7 @@ def bits_seen(view: list[Residues]) -> np.ndarray:
 def views_of_a_ring() -> list[Residues]:
     """What the second site of four receives, when every input is zero."""
     zero = np.zeros((1, 4000), dtype=np.uint64)
-    _, rehearsal = rehearse(SUMS["ring"], [zero] * 4)
+    _, rehearsal = rehearse(RING, [zero] * 4)
     return [message.array for message in rehearsal.sent if message.receiver == "site-2"]
 
 
@@ -161,7 +173,7 @@ def test_the_uniformity_test_sees_a_mask_of_63_bits() -> None:
 
 def test_the_two_neighbours_of_a_site_learn_its_vector_and_one_does_not() -> None:
     inputs = [uniform_residues((1, 5)) for _ in range(5)]
-    _, rehearsal = rehearse(SUMS["ring"], inputs)
+    _, rehearsal = rehearse(RING, inputs)
     (from_first,) = [m.array for m in rehearsal.sent if m.sender == "site-2"]
     (from_victim,) = [m.array for m in rehearsal.sent if m.sender == "site-3"]
     np.testing.assert_array_equal(subtract(from_victim, from_first), inputs[2])
@@ -169,9 +181,63 @@ def test_the_two_neighbours_of_a_site_learn_its_vector_and_one_does_not() -> Non
 
 
 def test_a_mask_is_drawn_afresh_for_every_ring() -> None:
-    first, second = (rehearse(SUMS["ring"], [np.zeros((1, 9), dtype=np.uint64)] * 3)[1].drawn for _ in range(2))
+    first, second = (rehearse(RING, [np.zeros((1, 9), dtype=np.uint64)] * 3)[1].drawn for _ in range(2))
     assert list(first) == ["site-1"]
     assert not np.array_equal(first["site-1"][0], second["site-1"][0])
+
+
+# What k-secure and changing neighbours reveal.
+
+
+@given(st.integers(3, 60), st.data())
+def test_segments_go_to_different_sites_and_to_the_ring_neighbours_last(count: int, data: st.DataObject) -> None:
+    segments = data.draw(st.integers(2, count))
+    chosen = distances(count, segments)
+    assert len(set(chosen)) == len(chosen) == segments - 1
+    assert 0 not in chosen
+    if segments <= count - 2:
+        assert not {1, count - 1} & set(chosen)
+    assert len(partners(count, count)) == count - 1
+
+
+@given(st.integers(3, 60))
+def test_rings_share_no_edge_and_visit_every_site(count: int) -> None:
+    names = sites(count)
+    rings = edge_disjoint_rings(names, (count - 1) // 2)
+    edges = [frozenset(edge) for ring in rings for edge in zip(ring, (*ring[1:], ring[0]), strict=True)]
+    assert all(sorted(ring) == sorted(names) and ring[0] == names[0] for ring in rings)
+    assert len(set(edges)) == len(edges) == len(rings) * count
+
+
+@pytest.mark.parametrize("protocol", [k_secure(5), changing_neighbours(2)], ids=["k-secure", "changing-neighbours"])
+def test_the_two_ring_neighbours_alone_no_longer_learn_a_vector(protocol: SecureSum) -> None:
+    """The attack that breaks the ring: what went out less what came in, over every pair of messages seen."""
+    inputs = [uniform_residues((1, 5)) for _ in range(5)]
+    _, rehearsal = rehearse(protocol, inputs)
+    seen = [m.array for m in rehearsal.sent if {m.sender, m.receiver} & {"site-2", "site-4"}]
+    for one in seen:
+        assert not any(np.array_equal(subtract(one, other), inputs[2]) for other in seen)
+
+
+def test_all_partners_of_a_site_together_learn_its_vector() -> None:
+    """Its block, which its ring neighbours know, plus what it gave away, less what it was given."""
+    inputs = [uniform_residues((1, 5)) for _ in range(6)]
+    _, rehearsal = rehearse(k_secure(3), inputs)
+    by_link = {(m.sender, m.receiver): m.array for m in rehearsal.sent}
+    assert distances(6, 3) == [2, 3]
+    learnt = subtract(by_link["site-3", "site-4"], by_link["site-2", "site-3"])
+    for partner in ("site-5", "site-6"):
+        learnt = add(learnt, by_link["site-3", partner])
+    for partner in ("site-1", "site-6"):
+        learnt = subtract(learnt, by_link[partner, "site-3"])
+    np.testing.assert_array_equal(learnt, inputs[2])
+
+
+@pytest.mark.parametrize("protocol", [k_secure(3), changing_neighbours(2)], ids=["k-secure", "changing-neighbours"])
+def test_what_one_site_sees_of_the_others_is_uniform(protocol: SecureSum) -> None:
+    zero = np.zeros((1, 4000), dtype=np.uint64)
+    _, rehearsal = rehearse(protocol, [zero] * 5)
+    assert is_uniform([message.array for message in rehearsal.sent if message.receiver == "site-2"])
 
 
 # Seeds and orders that only the sites know.
@@ -207,17 +273,19 @@ def test_a_secret_order_is_a_permutation_that_seed_and_purpose_decide(count: int
         ("ring", "tcp", False),
         ("ring", "ipc", False),
         ("plain", "tcp", True),
+        ("k-secure", "tcp", True),
+        ("changing-neighbours", "tcp", True),
         ("plain", "ipc", False),
     ],
 )
 def test_sums_over_sockets_equal_the_formula_and_the_prediction(protocol: str, transport: str, encrypted: bool) -> None:
-    with drill(4, protocol=protocol, transport=transport, encrypted=encrypted) as federation:
+    with drill(5, protocol=protocol, transport=transport, encrypted=encrypted) as federation:
         long = np.linspace(-1, 1, CHUNK + 7)
-        np.testing.assert_allclose(federation.sum("total", shape=(3,), bound=1e3), [96.0, 112.0, 128.0], atol=1e-9)
+        np.testing.assert_allclose(federation.sum("total", shape=(3,), bound=1e3), [130.0, 150.0, 170.0], atol=1e-9)
         np.testing.assert_allclose(
-            federation.sum("echo", shape=long.shape, bound=9.0, vector=long), 4 * long, atol=1e-12
+            federation.sum("echo", shape=long.shape, bound=9.0, vector=long), 5 * long, atol=1e-12
         )
-        costs = [SUMS[protocol].cost(4, (3,), 1e3), SUMS[protocol].cost(4, long.shape, 9.0)]
+        costs = [sum_protocol(protocol).cost(5, (3,), 1e3), sum_protocol(protocol).cost(5, long.shape, 9.0)]
     links = list(federation.accounts.select(control=False))
     for number, cost in enumerate(costs, start=1):
         of_round = [traffic for link, traffic in links if link.round == number]
