@@ -122,7 +122,7 @@ def available() -> list[Available]:
         labels = columns["label"]
         listed.append(Available(name, len(labels), len(columns) - 1, len(set(labels.tolist())), "built in"))
     files = [(name, path) for name, path in sorted(_found().items()) if name not in _BUILT_IN]
-    return listed + [Available(name, None, None, None, str(path)) for name, path in files]
+    return listed + [Available(name, None, None, None, path.name) for name, path in files]
 
 
 def data_folder() -> Path | None:

@@ -45,6 +45,7 @@ def cost(accounts: Accounts, phase_seconds: dict[str, float]) -> dict[str, Any]:
                 **_total(by_protocol[protocol]),
             }
             for protocol in dict.fromkeys(record.protocol for record in rounds)
+            if any(traffic.messages for traffic in by_protocol[protocol])  # a local step is no protocol
         },
         "by_link": _by_link(protocols),
     }

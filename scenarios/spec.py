@@ -337,8 +337,8 @@ def _impossible(given: dict[str, Any]) -> Iterator[str]:
     data = _valid(DataSpec, given.get("data", {}))
     if federation and protocol and federation.sites < protocol.secure_sum.fewest_sites:
         yield (
-            f"protocol.sum: {federation.sites} sites are too few for a {_described(protocol)} sum to hide anything; "
-            f'it needs {protocol.secure_sum.fewest_sites} or more. Add sites, or set protocol.sum = "plain".'
+            f"protocol.sum: a {_described(protocol)} sum needs {protocol.secure_sum.fewest_sites} sites or more and "
+            f'there are {federation.sites}; with fewer it hides nothing. Add sites, or set protocol.sum = "plain".'
         )
     sizes = sizes_of(data.split) if data and data.split.startswith(SIZES) else None
     if federation and sizes is not None and len(sizes) != federation.sites:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -16,6 +18,7 @@ from algorithms.landmarks import local_centres
 from algorithms.nystrom import nystrom_features, nystrom_map
 from federation.arrays import FloatArray
 from protocols.line_search import GRID, Parabola, fixed_step_search, grid_search, line_search
+from scenarios import datasets
 from scenarios.evaluation import objective
 from tests.pooled import PooledOracle, solve_pooled
 from tests.tables import tic_tac_toe
@@ -39,18 +42,26 @@ def tumours() -> tuple[FloatArray, FloatArray]:
     return features_of((rows - rows.mean(axis=0)) / rows.std(axis=0), 1 / 30, 114), 2.0 * target - 1.0
 
 
-@pytest.mark.parametrize("data", ["boards", "tumours"])
-def test_the_optimum_is_that_of_libsvm(data: str, request: pytest.FixtureRequest) -> None:
+@pytest.fixture
+def patients(data_folder: Path) -> tuple[FloatArray, FloatArray]:
+    data = datasets.load("pima_diabetes", label="label", base_folder=data_folder)
+    rows = np.column_stack([feature.values for feature in data.features]).astype(float)
+    low, high = rows.min(axis=0), rows.max(axis=0)
+    return features_of(2 * (rows - low) / (high - low) - 1, 0.0078125, 154), np.where(data.labels == "1", 1.0, -1.0)
+
+
+@pytest.mark.parametrize(("data", "C"), [("boards", 10.0), ("tumours", 10.0), ("patients", 512.0)])
+def test_the_optimum_is_that_of_libsvm(data: str, C: float, request: pytest.FixtureRequest) -> None:
     features, labels = request.getfixturevalue(data)
-    (found,) = solve_pooled(PooledOracle(features, labels[None], 32), C=10.0, tolerance=1e-6)
+    (found,) = solve_pooled(PooledOracle(features, labels[None], 32), C=C, tolerance=1e-6)
     gram = features @ features.T
-    libsvm = SVC(kernel="precomputed", C=10.0, tol=1e-8).fit(gram, labels)
+    libsvm = SVC(kernel="precomputed", C=C, tol=1e-8).fit(gram, labels)
     weights = np.zeros(len(labels))
     weights[libsvm.support_] = libsvm.dual_coef_[0]
-    theirs = objective(features, labels, features.T @ weights, float(libsvm.intercept_[0]), 10.0)
+    theirs = objective(features, labels, features.T @ weights, float(libsvm.intercept_[0]), C)
     assert found.converged
     assert found.gap <= 1e-6
-    assert found.objective == pytest.approx(objective(features, labels, found.w, found.b, 10.0), rel=1e-12)
+    assert found.objective == pytest.approx(objective(features, labels, found.w, found.b, C), rel=1e-12)
     assert found.objective == pytest.approx(theirs, rel=1e-5)
     decisions = features @ found.w + found.b
     np.testing.assert_array_equal(np.sign(decisions), libsvm.predict(gram))

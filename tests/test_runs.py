@@ -341,7 +341,7 @@ def test_sites_that_lack_a_class_are_named_and_train_all_the_same(tmp_path: Path
             "data.positive: 'class_9' is not",
         ),
         (["quickstart", "--sites", "900"], "federation.sites: 900 sites cannot share 766 training rows"),
-        (["quickstart", "--sites", "2"], "protocol.sum: 2 sites are too few for a ring sum"),
+        (["quickstart", "--sites", "2"], "protocol.sum: a ring sum needs 3 sites or more and there are 2"),
         (["quickstart", "--out", "."], "--out: . exists already"),
         (["quickstart", "--out", "/proc/run"], "--out: no folder for the results can be made"),
         (["quickstart", "--set", "data.categories={top-left=['x']}"], "data.categories.top-left: add 'b', 'o'"),

@@ -69,7 +69,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         ),
         (
             with_part("federation", sites=2),
-            "protocol.sum: 2 sites are too few for a ring sum to hide anything; it needs 3 or more.",
+            "protocol.sum: a ring sum needs 3 sites or more and there are 2; with fewer it hides nothing.",
         ),
         (with_part("federation", sites=3, names=["a", "b"]), "federation: sites is 3 but names lists 2"),
         (
