@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 import threading
-from typing import Any
 
 import numpy as np
 
@@ -69,8 +68,6 @@ class Drill(SiteHalf):
 
     def unmarked(self) -> FloatArray:
         return np.zeros(3)
-
-    state: Any = None
 
 
 if __name__ == "__main__":
