@@ -96,16 +96,19 @@ def solve(
     stopping: Stopping,
     search: LineSearch,
     on_iteration: Callable[[int, Sequence[Solution]], None],
+    resume: Sequence[Solution] = (),
 ) -> list[Solution]:
     """Solve `problems` binary problems in the same rounds; each leaves the rounds when it is done.
 
-    `on_iteration` is told the iteration and the state of every problem. A solution that is not `converged` ran into
-    `max_iterations`. Raises FederationError when a master problem cannot be solved.
+    `on_iteration` is told the iteration and the state of every problem. `resume`: where an earlier bundle stood, over
+    other rows; its points are where this one starts, its cuts bound nothing here, its iterations count. A solution that
+    is not `converged` ran into `max_iterations`. Raises FederationError when a master problem cannot be solved.
     """
     accuracy = max(_FINEST_ACCURACY, _MASTER_ACCURACY * stopping.tolerance)
     bundles = [_Bundle(dimensions, groups, C, accuracy) for _ in range(problems)]
-    _start(oracle, bundles)
-    for iteration in range(1, stopping.max_iterations + 1):
+    _start(oracle, bundles, resume)
+    done = max((solution.iterations for solution in resume), default=0)
+    for iteration in range(done + 1, stopping.max_iterations + 1):
         for k in _unfinished(bundles, stopping):
             bundles[k].solve_master(iteration)
         on_iteration(iteration, [bundle.solution(stopping.tolerance) for bundle in bundles])
@@ -122,14 +125,15 @@ def _unfinished(bundles: list[_Bundle], stopping: Stopping) -> list[int]:
     return [k for k, bundle in enumerate(bundles) if bundle.gap > stopping.tolerance]
 
 
-def _start(oracle: Oracle, bundles: list[_Bundle]) -> None:
-    """The two cuts that bound the first masters, for all problems in one round."""
+def _start(oracle: Oracle, bundles: list[_Bundle], resume: Sequence[Solution]) -> None:
+    """The two cuts that bound the first masters, and those at the points to resume from, all in one round."""
     count = len(bundles)
     zeros = np.zeros((2 * count, bundles[0].w.size))
-    b = np.repeat([-1.0, 1.0], count)
-    cuts = oracle.cuts(np.tile(np.arange(count), 2), zeros, b)
-    for row, intercept, new in zip(zeros, b, range(2 * count), strict=True):
-        bundles[new % count].add(cuts[new], row, float(intercept))
+    w = np.vstack([zeros, *(solution.w for solution in resume)])
+    b = np.array([*np.repeat([-1.0, 1.0], count), *(solution.b for solution in resume)])
+    problems = np.arange(len(b)) % count
+    for problem, cuts, at_w, at_b in zip(problems, oracle.cuts(problems, w, b), w, b, strict=True):
+        bundles[problem].add(cuts, at_w, float(at_b))
 
 
 def _search(oracle: Oracle, bundles: list[_Bundle], active: list[int], search: LineSearch) -> None:

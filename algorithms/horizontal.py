@@ -124,7 +124,7 @@ def agree_vocabulary(
     undeclared = {number: column for number, column in enumerate(columns) if column not in declared}
     agreed = vocabulary.agree(federation, undeclared, seed)
     values = {column: agreed[column] if column in agreed else sorted(declared[column]) for column in columns}
-    federation.run("encode", values=list(values.values()))
+    federation.run("encode", remember=True, values=list(values.values()))
     return Vocabulary(values)
 
 
@@ -147,7 +147,7 @@ def agree_scale(federation: Federation, method: ScaleName, columns: int, rows: i
     else:
         offset, scale = np.zeros(columns), np.ones(columns)
     agreed = Scale(_rounded(offset), _rounded(np.where(scale > 0, scale, 1.0)))
-    federation.run("rescale", offset=agreed.offset, scale=agreed.scale)
+    federation.run("rescale", remember=True, offset=agreed.offset, scale=agreed.scale)
     return agreed
 
 

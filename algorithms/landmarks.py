@@ -49,7 +49,7 @@ class LandmarkSite(HorizontalSite):
     def cluster(self, quotas: list[int], min_cluster_size: int) -> None:
         """Cluster this site's rows into at most its quota of centres."""
         quota = quotas[self.channel.sites.index(self.site)]
-        self.centres, self.sizes = local_centres(self.rows, quota, min_cluster_size, self.random)
+        self.centres, self.sizes = local_centres(self.rows, quota, min_cluster_size, self.random("cluster"))
 
     @step
     def local_landmarks(self, quotas: list[int]) -> FloatArray:

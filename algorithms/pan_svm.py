@@ -6,8 +6,10 @@ train a linear SVM by cutting planes, of which the coordinator only ever sees su
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +21,7 @@ from algorithms.landmarks import Landmarks, LandmarkSite, choose_landmarks
 from algorithms.nystrom import nystrom_features, nystrom_map
 from federation.arrays import FloatArray, IntArray
 from federation.coordinator import Federation
+from federation.errors import MembershipChanged
 from federation.program import step
 from protocols.line_search import line_search
 
@@ -43,12 +46,16 @@ class PanSettings:
 
 @dataclass(frozen=True)
 class PanModel:
-    """A trained model: w (m,), b and the map from scaled rows; prediction needs no site."""
+    """A trained model: w (m,), b and the map from scaled rows; prediction needs no site.
+
+    bundles: how many bundles of cuts it took, one more than the changes of membership during training.
+    """
 
     kernel: Kernel
     landmarks: Landmarks
     mapping: FloatArray
     solution: Solution
+    bundles: int
 
     def features(self, rows: FloatArray) -> FloatArray:
         """(n, m) features of scaled rows (n, p)."""
@@ -67,13 +74,14 @@ class PanSite(LandmarkSite):
         """Map this site's rows, and assign them at random to the groups of the grouped cuts."""
         self.features = nystrom_features(Kernel(**kernel), self.rows, landmarks, mapping)
         rows = len(self.features)
-        self.groups = (self.random.permutation(rows) + self.random.integers(groups)) % groups
+        random = self.random("groups")
+        self.groups = (random.permutation(rows) + random.integers(groups)) % groups
         self.group_members = np.eye(groups)[:, self.groups]
 
     @step
     def squared_norms(self) -> FloatArray:
-        """Sum of the squared lengths of the features, from which bounds on later sums follow."""
-        return np.array(float((self.features**2).sum()))
+        """(2,): the sum of the features' squared lengths, from which bounds on later sums follow, and their number."""
+        return np.array([float((self.features**2).sum()), float(len(self.features))])
 
     @step
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
@@ -143,8 +151,19 @@ class FederatedOracle:
         return float((np.linalg.norm(w, axis=1) * self.reach + np.abs(b) * self.rows).max())
 
 
-def train(federation: Federation, settings: PanSettings, rows: dict[str, int], columns: int) -> PanModel:
-    """Train on the rows that the sites hold ready, scaled; `rows` at each site, of `columns` columns."""
+@dataclass(frozen=True)
+class Features:
+    """Landmarks, and the (l, m) map from a row's kernel values at them to its features."""
+
+    landmarks: Landmarks
+    mapping: FloatArray
+
+
+def choose_features(federation: Federation, settings: PanSettings, rows: dict[str, int], columns: int) -> Features:
+    """Choose landmarks from the scaled rows that the sites hold ready, and have the sites map their rows.
+
+    rows: of each site, of `columns` columns.
+    """
     with federation.phase("landmarks"):
         landmarks = choose_landmarks(
             federation,
@@ -160,30 +179,45 @@ def train(federation: Federation, settings: PanSettings, rows: dict[str, int], c
         # between linear algebra libraries, and sites with different maps would train nonsense.
         federation.run(
             "receive_map",
+            remember=True,
             kernel=settings.kernel.to_fields(),
             landmarks=landmarks.points,
             mapping=mapping,
             groups=settings.groups,
         )
-    with federation.phase("train"):
-        oracle = _oracle(federation, settings.groups, sum(rows.values()))
-        solution = _solve(federation, oracle, settings, mapping.shape[1])
-    return PanModel(settings.kernel, landmarks, mapping, solution)
+    return Features(landmarks, mapping)
 
 
-def _oracle(federation: Federation, groups: int, rows: int) -> FederatedOracle:
-    """Bounds on the sums follow from the summed squares of the features, by Cauchy and Schwarz."""
-    squares = float(federation.sum("squared_norms", shape=(), bound=math.inf))
-    return FederatedOracle(federation, groups, rows, reach=math.sqrt(rows * squares) * (1 + 1e-9) + 1.0)
+def train(federation: Federation, settings: PanSettings, features: Features) -> PanModel:
+    """Train on the features of the live sites' rows, to the certified gap.
 
+    Cuts bound the loss over the rows that they were summed over: when sites leave or join, a new bundle starts from the
+    best point so far, and what is certified in the end is so for the sites that are there in the end.
+    """
+    latest: list[Solution] = []
 
-def _solve(federation: Federation, oracle: FederatedOracle, settings: PanSettings, dimensions: int) -> Solution:
     def note(iteration: int, solutions: Sequence[Solution]) -> None:
+        latest[:] = solutions
         worst = max(solutions, key=lambda solution: solution.gap)
         federation.note(iteration=iteration, objective=worst.objective, gap=worst.gap)
 
+    with federation.phase("train"):
+        for bundles in itertools.count(1):
+            with suppress(MembershipChanged), federation.fixed_membership():
+                solution = _solve(federation, settings, features.mapping.shape[1], note, tuple(latest))
+                return PanModel(settings.kernel, features.landmarks, features.mapping, solution, bundles)
+    raise AssertionError
+
+
+def _solve(
+    federation: Federation,
+    settings: PanSettings,
+    dimensions: int,
+    note: Callable[[int, Sequence[Solution]], None],
+    resume: tuple[Solution, ...],
+) -> Solution:
     (solution,) = solve(
-        oracle,
+        _oracle(federation, settings.groups),
         problems=1,
         dimensions=dimensions,
         groups=settings.groups,
@@ -191,5 +225,13 @@ def _solve(federation: Federation, oracle: FederatedOracle, settings: PanSetting
         stopping=Stopping(settings.tolerance, settings.max_iterations),
         search=line_search(settings.line_search, settings.line_search_step),
         on_iteration=note,
+        resume=resume,
     )
     return solution
+
+
+def _oracle(federation: Federation, groups: int) -> FederatedOracle:
+    """Bounds on the sums follow from the summed squares of the features, by Cauchy and Schwarz."""
+    squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
+    rows = round(float(count))
+    return FederatedOracle(federation, groups, rows, reach=math.sqrt(rows * squares) * (1 + 1e-9) + 1.0)

@@ -6,32 +6,50 @@
 
 `shape` and `bound` are public parameters of the round: a site reveals nothing of another shape, and refuses values
 beyond the bound. `params` are arrays and scalars that every site receives.
+
+When a site is lost, a round that cannot do without it is called off everywhere and run again by the others with fresh
+randomness; what a round revealed before stands, so that a sum is revealed once or never, and never for two different
+sets of sites. Rounds that build on each other stand in `with federation.fixed_membership()`.
 """
 
 from __future__ import annotations
 
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
-from typing import Any, NoReturn, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from federation.arrays import FloatArray
-from federation.channel import Mailbox, SocketChannel
+from federation.channel import Mailbox, Observer, SocketChannel
 from federation.deadline import Deadline
 from federation.endpoint import Endpoint
-from federation.errors import DeadlineExpired, EndpointError, RoundTimeout, SiteFailed, SiteLost
+from federation.errors import (
+    DeadlineExpired,
+    EndpointError,
+    MembershipChanged,
+    RoundFailed,
+    SiteFailed,
+    SitesLost,
+)
 from federation.keys import Roster
 from federation.ledger import LAUNCH, Accounts, RoundRecord
+from federation.membership import Membership, Survival
 from federation.program import SumProtocol
 from federation.wire import Message
 
 _GRACE_S = 2.0
-"""How long sites may stay silent when a round is called off, or the run is over."""
+"""How long sites may stay silent at least when a round is called off, or the run is over."""
+
+_PATIENCE = 4
+"""Sites wait this many times as long as the coordinator, who judges what is late and calls the round off."""
+
+_MOST_REPEATS = 3
+"""How often a round is run again although no site was lost: messages can be, with their connection."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +91,20 @@ class Progress:
     figures: dict[str, float] = field(default_factory=dict)
 
 
+class _Attempt(NamedTuple):
+    """How a round ended: what it revealed, if it is `complete`, and the sites that were lost in it."""
+
+    complete: bool
+    value: Any
+    left: dict[str, str]
+
+
 class Federation:
     """The live sites of a run, and the verbs that make them work.
 
+    `on_round` is called before the order of each round goes out, with the phase and the round's number in it.
     `on_progress` is called after every round and whenever the algorithm has new figures. `log` is all of that in the
-    order it happened, as plain values.
+    order it happened, as plain values. `views` gives each party the addresses that it reaches the others by.
     """
 
     def __init__(
@@ -89,8 +116,14 @@ class Federation:
         sum_protocol: SumProtocol,
         round_timeout_s: float,
         on_progress: Callable[[Federation], None],
+        *,
+        survival: Survival | None = None,
+        on_round: Callable[[str, int], None] = lambda phase, phase_round: None,
+        views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
+        observers: Sequence[Observer] = (),
     ) -> None:
-        self.sites = tuple(party.name for party in roster if party.name != endpoint.name)
+        sites = tuple(party.name for party in roster if party.name != endpoint.name)
+        self.membership = Membership(sites, survival or Survival())
         self.accounts = Accounts()
         self.progress = Progress()
         self.log: list[dict[str, Any]] = []
@@ -103,13 +136,24 @@ class Federation:
         self._protocol = sum_protocol
         self._round_timeout_s = round_timeout_s
         self._on_progress = on_progress
+        self._on_round = on_round
+        self._views = views
+        self._observers = observers
         self._mailbox = Mailbox(endpoint, run, self._control)
         self._disclosures: dict[tuple[str, str, str, tuple[int, ...]], Disclosure] = {}
         self._answers: dict[str, Message] = {}
+        self._losses: dict[str, str] = {}
+        self._remembered: dict[str, dict[str, Any]] = {}
+        self._phase_rounds: Counter[str] = Counter()
         self._record = LAUNCH
-        self._present = set(self.sites)
-        self._calling_off = self._over = False
+        self.began = time.monotonic()
+        self._fixed = self._calling_off = self._over = False
         endpoint.watch(launcher.fileno(), self._watch)
+
+    @property
+    def sites(self) -> tuple[str, ...]:
+        """The sites that take part, in ring order."""
+        return self.membership.sites
 
     # The verbs.
 
@@ -117,11 +161,15 @@ class Federation:
         """The sum over all live sites of what `step` returns there.
 
         shape: of the value. bound: no entry of the sum can exceed it in size; math.inf where nothing is known.
-        Raises FederationError, naming the site and the round, when a site fails, is lost or is late.
+        Raises FederationError, naming the site and the round, when a site fails or too few are left.
         """
         self.disclose("coordinator", step, self._protocol.discloses, shape)
         terms = {"shape": list(shape), "bound": float(bound), "options": dict(self._protocol.options)}
-        total: FloatArray = self._round("sum", step, self._protocol.name, terms, params, self._reveal(shape, bound))
+
+        def reveal(channel: SocketChannel) -> FloatArray:
+            return self._protocol.reveal(channel, shape, bound)
+
+        total: FloatArray = self._round("sum", step, self._protocol.name, terms, params, reveal)
         return total
 
     def gather(self, step: str, *, shape: Sequence[int], **params: Any) -> dict[str, FloatArray]:
@@ -129,14 +177,20 @@ class Federation:
         self.disclose("coordinator", step, "value", shape)
 
         def collect(channel: SocketChannel) -> dict[str, FloatArray]:
-            return {site: channel.receive(site, shape, np.float64) for site in self.sites}
+            return channel.collect(dict.fromkeys(channel.sites, shape), np.float64)
 
         values: dict[str, FloatArray] = self._round("gather", step, "gather", {"shape": list(shape)}, params, collect)
         return values
 
-    def run(self, step: str, **params: Any) -> None:
-        """Run a local step everywhere; nothing comes back. `step` may run a protocol among the sites."""
+    def run(self, step: str, *, remember: bool = False, **params: Any) -> None:
+        """Run a local step everywhere; nothing comes back. `step` may run a protocol among the sites.
+
+        remember: it is part of the public state, which a site that joins later is told first; of each step the last.
+        """
         self._round("run", step, step, {}, params, lambda channel: None)
+        if remember:
+            self._remembered.pop(step, None)
+            self._remembered[step] = params
 
     def disclose(self, to: str, step: str, form: str, shape: Sequence[int]) -> None:
         """Write down something that a party learns."""
@@ -150,19 +204,29 @@ class Federation:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the rounds within under `name`."""
+        """Count the rounds within under `name`. Sites that were lost and came back are let in first."""
         self.progress.phase = name
         self._on_progress(self)
         began = time.monotonic()
         try:
+            self._readmit()
             yield
         finally:
             self.phase_seconds[name] += time.monotonic() - began
 
+    @contextmanager
+    def fixed_membership(self) -> Iterator[None]:
+        """Rounds within build on each other: a verb raises MembershipChanged when sites leave or join."""
+        self._fixed = True
+        try:
+            yield
+        finally:
+            self._fixed = False
+
     def note(self, **figures: float) -> None:
         """Let spectators know the algorithm's latest figures."""
         self.progress.figures.update(figures)
-        self.log.append({"event": "figures", "round": self.progress.round, **figures})
+        self._write("figures", round=self.progress.round, **figures)
         self._on_progress(self)
 
     # The life of a federation.
@@ -170,27 +234,26 @@ class Federation:
     def assemble(self) -> None:
         """Send everybody the roster; every site takes in its partition and answers.
 
-        Raises FederationError, naming the site, when one does not.
+        Raises SitesLost, naming the sites, when some do not.
         """
         deadline = Deadline(self._round_timeout_s)
-        self._endpoint.admit(self._roster)
+        self._endpoint.admit(self._views(self._endpoint.name, self._roster))
         for site in self.sites:
             self._endpoint.connect(site)
-        try:
-            self._broadcast("roster", {"parties": self._roster.to_fields()}, {})
-            self._await(self._all_answered, deadline)
-        except (DeadlineExpired, EndpointError) as error:
-            self._find_culprit(error, deadline)
-        self._close_books(0)
+        with suppress(DeadlineExpired, EndpointError):
+            self._send_roster(self.sites, deadline)
+        if left := self._left({}, deadline):
+            raise SitesLost(left, self._label, "Every site must be there when a run begins.")
+        self._close_books()
 
     def dismiss(self) -> None:
         """Tell the sites to stop and take in their farewells; those that do not answer are the launcher's to end."""
         self._calling_off = self._over = True
-        self._tell_all("stop")
+        self._tell(self.membership.reachable, "stop")
         with suppress(DeadlineExpired):  # whoever is silent now is ended by the launcher
-            while awaited := self._present - self.farewells.keys():
-                self._await(lambda: awaited & self.farewells.keys(), Deadline(_GRACE_S))
-        self._close_books(self._record.round)
+            while awaited := self.membership.responsive - self.farewells.keys():
+                self._await(lambda: awaited - (self.membership.responsive - self.farewells.keys()), Deadline(_GRACE_S))
+        self._close_books()
 
     # How a round is carried out.
 
@@ -203,77 +266,201 @@ class Federation:
         params: Mapping[str, Any],
         take_part: Callable[[SocketChannel], Any],
     ) -> Any:
-        number = self.progress.round + 1
-        self.progress.round = number
-        self._record = RoundRecord(number, self.progress.phase, verb, step, protocol)
-        self.accounts.rounds[number] = self._record
+        """Carry out a verb, as often as it takes until it is complete with the sites that are there."""
+        in_vain = 0
+        while in_vain < _MOST_REPEATS:
+            attempt = self._once(verb, step, protocol, terms, params, take_part)
+            if attempt.left:
+                self._go_on_without(attempt.left)
+            if attempt.complete:
+                return attempt.value
+            in_vain += 0 if attempt.left else 1
+        waiting = {site: str(answer.fields.get("waiting", "")) for site, answer in self._answers.items()}
+        raise RoundFailed(self._label, _MOST_REPEATS, waiting)
+
+    def _once(
+        self,
+        verb: str,
+        step: str,
+        protocol: str,
+        terms: dict[str, Any],
+        params: Mapping[str, Any],
+        take_part: Callable[[SocketChannel], Any],
+    ) -> _Attempt:
         began = time.monotonic()
-        deadline = Deadline(self._round_timeout_s)
-        self._order(verb, step, protocol, terms, params)
-        result, hops = self._see_through(take_part, deadline)
-        self._record.hops, self._record.seconds = hops, time.monotonic() - began
-        self._close_books(number)
-        self.log.append({"event": "round", **asdict(self._record)})
+        self._open_round(verb, step, protocol)
+        place = {"phase": self._record.phase, "phase_round": self._record.phase_round}
+        self._order(self.sites, params, verb=verb, step=step, protocol=protocol, **place, **terms)
+        attempt, hop = self._see_through(verb, take_part)
+        record = self._record
+        record.hops = max([hop, *(int(answer.fields.get("hop", 0)) for answer in self._answers.values())])
+        record.seconds, record.called_off = time.monotonic() - began, not attempt.complete
+        self._close_books()
+        self._write("round", **asdict(record))
         self._on_progress(self)
-        return result
+        return attempt
 
-    def _order(self, verb: str, step: str, protocol: str, terms: dict[str, Any], params: Mapping[str, Any]) -> None:
+    def _open_round(self, verb: str, step: str, protocol: str) -> None:
+        phase = self.progress.phase
+        self.progress.round += 1
+        self._phase_rounds[phase] += 1
+        number, phase_round = self.progress.round, self._phase_rounds[phase]
+        self._record = RoundRecord(number, phase, verb, step, protocol, phase_round, len(self.sites))
+        self.accounts.rounds[number] = self._record
+        self._mailbox.enter(number)
+        self._losses.clear()
+        self._on_round(phase, phase_round)
+
+    def _order(self, sites: Sequence[str], params: Mapping[str, Any], **terms: Any) -> None:
+        """Tell `sites` what to do together: verb, step, protocol and its terms, and where in the run this is."""
         arrays = {name: value for name, value in params.items() if isinstance(value, np.ndarray)}
-        scalars = {name: value for name, value in params.items() if name not in arrays}
         for name, array in arrays.items():
-            self.disclose("sites", step, f"parameter {name}", array.shape)
-        self._mailbox.enter(self._record.round, self._record.attempt)
-        fields: dict[str, Any] = {"verb": verb, "step": step, "protocol": protocol, "sites": list(self.sites)}
-        fields |= {"timeout_s": self._round_timeout_s, "parameters": scalars}
-        self._broadcast("order", fields | terms, arrays)
+            self.disclose("sites", terms["step"], f"parameter {name}", array.shape)
+        scalars = {name: value for name, value in params.items() if name not in arrays}
+        fields = terms | {"sites": list(sites), "parameters": scalars, "timeout_s": _PATIENCE * self._round_timeout_s}
+        self._answers = {}
+        self._send_all(sites, "order", fields, arrays)
 
-    def _see_through(self, take_part: Callable[[SocketChannel], Any], deadline: Deadline) -> tuple[Any, int]:
+    def _see_through(self, verb: str, take_part: Callable[[SocketChannel], Any]) -> tuple[_Attempt, int]:
         """The coordinator's own part in the protocol, then everybody's answer."""
-        order = Message("order", self._run, self._record.round, self._record.attempt)
-        channel = SocketChannel(self._mailbox, self.sites, order, deadline)
-        try:
-            result = take_part(channel)
-            self._await(self._all_answered, deadline)
-        except (DeadlineExpired, EndpointError, SiteFailed) as error:
-            if isinstance(error, SiteFailed) and not error.cut_off:
-                raise
-            self._find_culprit(error, deadline)
-        return result, max([channel.hop, *(int(answer.fields.get("hop", 0)) for answer in self._answers.values())])
+        deadline = Deadline(self._round_timeout_s)
+        channel = self._channel(deadline, self._losses)
+        value, revealed = None, False
+        with suppress(DeadlineExpired, EndpointError):
+            value, revealed = take_part(channel), True
+            deadline = Deadline(self._round_timeout_s)  # the protocol may have used up its own
+            # Where nothing is revealed, a lost site may be what others still wait for.
+            self._await(lambda: (verb == "run" and self._losses) or not self._unanswered(channel.missing), deadline)
+        if self._unanswered(channel.missing):
+            self._call_off(deadline, channel.missing)
+        self._tell(channel.missing, "abort")
+        if not revealed and not channel.taken:
+            value, revealed = self._revealed_nevertheless(take_part)
+        left = self._left(channel.missing, deadline)
+        done = all(answer.kind == "done" for site, answer in self._answers.items() if site not in left)
+        return _Attempt(revealed and (verb != "run" or done), value, left), channel.hop
 
-    def _reveal(self, shape: Sequence[int], bound: float) -> Callable[[SocketChannel], FloatArray]:
-        return lambda channel: self._protocol.reveal(channel, shape, bound)
+    def _channel(self, deadline: Deadline, losses: dict[str, str]) -> SocketChannel:
+        order = Message("order", self._run, self._record.round)
+        return SocketChannel(self._mailbox, self.sites, order, deadline, losses=losses, observers=self._observers)
 
-    def _find_culprit(self, error: Exception, deadline: Deadline) -> NoReturn:
-        """Somebody waits in vain. Call the round off: a site that waits for another answers, one that hangs does not.
+    def _call_off(self, deadline: Deadline, missing: Mapping[str, str]) -> None:
+        """Somebody waits in vain: a site that waits for another answers, one that hangs does not.
 
-        Raises SiteLost if a process is found to have ended, RoundTimeout for sites that do not answer, and else
-        `error` as it is.
+        Who is only late may still answer within the round's deadline.
         """
         self._calling_off = True
-        self._answers = {}
-        self._tell_all("abort")
+        self._tell(self.sites, "abort")
+        patience = max(_GRACE_S, deadline.remaining_ms() / 1000)
         with suppress(DeadlineExpired):
-            self._await(self._all_answered, Deadline(_GRACE_S))
-        silent = tuple(site for site in self.sites if site not in self._answers)
-        if silent or deadline.expired:
-            raise RoundTimeout(self._label, deadline.seconds, silent) from error
-        raise error
+            self._await(lambda: not self._unanswered(missing), Deadline(patience))
+        self._calling_off = False
 
-    def _broadcast(self, kind: str, fields: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
-        message = Message(kind, self._run, self._record.round, self._record.attempt, fields=fields, arrays=arrays)
+    def _revealed_nevertheless(self, take_part: Callable[[SocketChannel], Any]) -> tuple[Any, bool]:
+        """A sum that a site sent before the round was called off stands; it must not be revealed for others too."""
+        if any(int(answer.fields.get("sent_to_coordinator", 0)) for answer in self._answers.values()):
+            with suppress(DeadlineExpired, EndpointError):
+                return take_part(self._channel(Deadline(_GRACE_S), {})), True
+        return None, False
+
+    def _unanswered(self, missing: Mapping[str, str]) -> set[str]:
+        """Sites whose answer is still to come."""
+        return set(self.sites) - self._answers.keys() - self.membership.ended.keys() - missing.keys()
+
+    def _left(self, missing: Mapping[str, str], deadline: Deadline) -> dict[str, str]:
+        """The sites that this round lost, and why."""
+        silent = dict.fromkeys(self._unanswered(missing), f"it did not answer within {deadline.seconds:g} s")
+        ended = {site: self.membership.ended[site] for site in self.sites if site in self.membership.ended}
+        return {site: why for site, why in {**missing, **silent, **ended}.items() if site in self.sites}
+
+    # Sites that leave and join.
+
+    def _go_on_without(self, left: Mapping[str, str]) -> None:
+        """Raises SitesLost if the others cannot or must not, MembershipChanged if rounds build on each other."""
+        joined = tuple(site for site in left if site in self.membership.ended and self._revive(site))
+        self._change_membership(left, joined)
+
+    def _revive(self, site: str) -> bool:
+        """Start a lost site again, as a new process with new keys. Whether it is ready to take part."""
+        party = self.membership.survival.revive(site)
+        if party is None:
+            return False
+        del self.membership.ended[site]
+        self._losses.pop(site, None)
+        self._roster = self._roster.replaced(party)
+        self._endpoint.admit(self._views(self._endpoint.name, self._roster))
+        others = tuple(other for other in self.sites if other != site)
+        with suppress(DeadlineExpired):
+            self._send_roster(others, Deadline(self._round_timeout_s))
+        return self._catch_up(site)
+
+    def _readmit(self) -> None:
+        """Let in the sites that answer again, and ask those that do not."""
+        back = tuple(site for site in self.membership.out if site in self.membership.returned and self._catch_up(site))
+        self._tell(self.membership.out, "abort")
+        if back:
+            self._change_membership({}, back)
+
+    def _change_membership(self, left: Mapping[str, str], joined: tuple[str, ...]) -> None:
+        self._write("membership", round=self.progress.round, left=dict(left), joined=list(joined))
+        try:
+            self.membership.change(self.progress.round, self.progress.phase, left, joined, self._label)
+        finally:
+            self._on_progress(self)
+        if self._fixed:
+            raise MembershipChanged
+
+    def _catch_up(self, site: str) -> bool:
+        """Tell a site who takes part and all that the public state consists of. Whether it took it in."""
+        deadline = Deadline(self._round_timeout_s)
+        try:
+            self._send_roster((site,), deadline)
+            self._await_done(site, deadline)
+            for step, params in self._remembered.items():
+                self._order((site,), params, verb="run", step=step, protocol=step, phase="", phase_round=0)
+                self._await_done(site, deadline)
+        except (DeadlineExpired, EndpointError):
+            return False
+        return True
+
+    def _await_done(self, site: str, deadline: Deadline) -> None:
+        """Raises EndpointError if the site ends, or answers anything but done."""
+        self._await(lambda: site in self._answers or site in self._unreachable, deadline)
+        if site not in self._answers or self._answers[site].kind != "done":
+            raise EndpointError(f"{site} did not take in the public state")
+
+    # Messages to sites, and what comes of them.
+
+    def _send_roster(self, sites: Sequence[str], deadline: Deadline) -> None:
+        """Tell sites who takes part and wait until they know. Raises DeadlineExpired."""
         self._answers = {}
-        for site in self.sites:
-            self._mailbox.send(site, message, Deadline(self._round_timeout_s))
+        for site in sites:
+            view = self._views(site, self._roster)
+            self._send_all((site,), "roster", {"parties": view.to_fields()}, {})
+        self._await(lambda: all(site in self._answers or site in self._unreachable for site in sites), deadline)
 
-    def _tell_all(self, kind: str) -> None:
+    @property
+    def _unreachable(self) -> set[str]:
+        return self.membership.ended.keys() | self._losses.keys()
+
+    def _send_all(
+        self, sites: Sequence[str], kind: str, fields: dict[str, Any], arrays: dict[str, NDArray[Any]]
+    ) -> None:
+        """Send to all of these sites. One that cannot be reached is lost to this round."""
+        message = Message(kind, self._run, self._record.round, fields=fields, arrays=arrays)
+        deadline = Deadline(self._round_timeout_s)
+        for site in sites:
+            try:
+                self._mailbox.send(site, message, deadline, self.membership.ended)
+            except EndpointError as error:
+                self._losses[site] = str(error).rstrip(".")
+
+    def _tell(self, sites: Iterable[str], kind: str) -> None:
         """Send word to the sites that can be reached without waiting."""
-        message = Message(kind, self._run, self._record.round, self._record.attempt)
-        for site in sorted(self._present):
+        message = Message(kind, self._run, self._record.round)
+        for site in sites:
             with suppress(EndpointError):
-                self._mailbox.send(site, message, Deadline(0))
-
-    def _all_answered(self) -> bool:
-        return len(self._answers) == len(self.sites)
+                self._mailbox.send(site, message, Deadline(0), self.membership.ended)
 
     def _await(self, condition: Callable[[], object], deadline: Deadline) -> None:
         while not condition():
@@ -287,32 +474,43 @@ class Federation:
             raise SiteFailed(peer, self._label, f"its {message.kind} answer makes no sense ({error!r})") from error
 
     def _note_answer(self, peer: str, message: Message, answer: bool) -> None:
-        current = (message.round, message.attempt) == (self._record.round, self._record.attempt)
-        if peer not in self.sites or not answer:
+        if peer not in self.membership.all_sites or not answer:
             self._mailbox.refused["answer from a stranger"] += 1
-        elif message.kind == "farewell":
+            return
+        self.accounts.enter(peer, message.fields.get("ledger", []))
+        if message.kind == "farewell":
             self.farewells[peer] = message.fields
-            self.accounts.enter(peer, message.fields["ledger"])
-        elif message.kind in {"done", "aborted", "failed"} and current:
-            self._answers[peer] = message
-            self.accounts.enter(peer, message.fields.get("ledger", []))
-            if message.kind == "failed" and not self._calling_off:
-                raise self._failure(peer, message.fields)
+        elif message.kind not in {"done", "aborted", "failed"}:
+            self._mailbox.refused["order from a site"] += 1
         else:
-            self._mailbox.refused["stale"] += 1
+            self._note_outcome(peer, message)
 
-    def _failure(self, site: str, fields: dict[str, Any]) -> SiteFailed:
-        return SiteFailed(site, self._label, fields["reason"], fields["traceback"], cut_off=bool(fields["cut_off"]))
+    def _note_outcome(self, peer: str, message: Message) -> None:
+        """How a step ended at a site. One that is out shows by answering that it is back."""
+        if peer in self.membership.out:
+            self.membership.returned.add(peer)
+        if message.round != self._record.round:
+            self._mailbox.refused["stale"] += 1
+            return
+        self._answers.setdefault(peer, message)
+        if message.kind == "failed" and peer in self.sites and not self._calling_off:
+            if not message.fields["cut_off"]:
+                raise SiteFailed(peer, self._label, message.fields["reason"], message.fields["traceback"])
+            self._losses[peer] = message.fields["reason"]
 
     def _watch(self) -> None:
         for ended in self._launcher.ended():
-            if not ended.well:  # the farewell of a site that ended well may still be on its way
-                self._present.discard(ended.site)
-            if not self._over:
-                raise SiteLost(ended.site, ended.how, self._label)
+            if self._over and ended.well:  # its farewell may still be on its way
+                continue
+            self.membership.ended[ended.site] = f"its process {ended.how}"
+            if ended.site in self.sites:
+                self._losses[ended.site] = self.membership.ended[ended.site]
 
-    def _close_books(self, round_number: int) -> None:
-        self._endpoint.measure(round_number)
+    def _write(self, event: str, **values: Any) -> None:
+        self.log.append({"event": event, "at_s": round(time.monotonic() - self.began, 6), **values})
+
+    def _close_books(self) -> None:
+        self._endpoint.measure(self._record.round)
         self.accounts.enter(self._endpoint.name, self._endpoint.ledger.take())
 
     @property

@@ -16,6 +16,7 @@ import errno
 import resource
 import socket
 import struct
+import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -31,6 +32,8 @@ from federation.keys import COORDINATOR, KeyPair, Roster
 from federation.ledger import Ledger, Link, Traffic
 
 LINGER_MS = 1000
+_REDIAL_S = 0.3
+"""How long libzmq has to say that it connects again. After bytes that break the protocol it does not, and we do."""
 _ZAP_ADDRESS = "inproc://zeromq.zap.01"
 _EVENT = struct.Struct("=Hi")
 """A monitor's first frame (zmq_socket_monitor): the event and its value. Plain numbers throughout: an enumeration's
@@ -96,18 +99,20 @@ class Endpoint:
         self.ledger = Ledger()
         self.refused: Counter[str] = Counter()
         self._keys = keys
-        self._roster = Roster([])
+        self.roster = Roster([])
         self._pending: deque[Received] = deque()
         self._dealers: dict[str, zmq.Socket[bytes]] = {}
         self._established: set[str] = set()
         self._trouble: dict[str, str] = {}
         self._rejected: dict[str, str] = {}
+        self._broken: dict[str, float] = {}
         self._routing_ids: dict[str, bytes] = {}
         self._descriptors: set[int] = set()
         self._failure = _UNRECOGNISED
         self._opened: dict[str, list[_Connection]] = defaultdict(list)
         self._accepted: dict[str, list[_Connection]] = defaultdict(list)
         self._poller = zmq.Poller()
+        self._monitors: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}
         self._handlers: dict[Any, Callable[[], None]] = {}
         raise_descriptor_limit(peers * _DESCRIPTORS_PER_PEER + _DESCRIPTORS_TO_SPARE)
         self._context = zmq.Context()
@@ -130,8 +135,13 @@ class Endpoint:
         self.close()
 
     def admit(self, roster: Roster) -> None:
-        """From now on exactly the parties in `roster` may connect, and can be reached."""
-        self._roster = roster
+        """From now on exactly the parties in `roster` may connect, and can be reached.
+
+        The connection to a party that was started again, with another address or key, is opened anew.
+        """
+        for peer in [peer for peer in self._dealers if peer not in roster or roster[peer] != self.roster[peer]]:
+            self._hang_up(peer)
+        self.roster = roster
 
     def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
         """Call `handler` whenever `descriptor` is readable while this endpoint waits; what it raises ends the wait."""
@@ -173,10 +183,15 @@ class Endpoint:
     def receive(self, deadline: Deadline) -> Received:
         """The next valid message. Raises DeadlineExpired, or what a watched descriptor's handler raises."""
         while not self._pending:
+            self.wait(deadline)
+        return self._pending.popleft()
+
+    def wait(self, deadline: Deadline) -> None:
+        """Wait until something happens on a socket or a watched descriptor. Raises DeadlineExpired."""
+        if not self._pending:
             if deadline.expired:
                 raise DeadlineExpired
             self._serve(deadline.remaining_ms())
-        return self._pending.popleft()
 
     def received(self) -> Received | None:
         """A valid message that came in already, or None."""
@@ -236,7 +251,7 @@ class Endpoint:
         return zap
 
     def _dial(self, peer: str) -> zmq.Socket[bytes]:
-        party = self._roster[peer]
+        party = self.roster[peer]
         dealer = self._socket(zmq.DEALER)
         if self._keys is not None:
             dealer.curve_publickey, dealer.curve_secretkey = self._keys.public, self._keys.secret
@@ -247,6 +262,20 @@ class Endpoint:
         self._poll(dealer, lambda: self._read_dealer(peer, dealer))
         dealer.connect(party.address)
         return dealer
+
+    def _hang_up(self, peer: str) -> None:
+        """Close the connection to a party that is not there any more as it was."""
+        dealer = self._dealers.pop(peer)
+        self._established.discard(peer)
+        self._rejected.pop(peer, None)
+        self._trouble.pop(peer, None)
+        self._broken.pop(peer, None)
+        self._routing_ids.pop(peer, None)
+        for closed in (dealer, self._monitors.pop(dealer)):
+            self._poller.unregister(closed)
+            del self._handlers[closed]
+        dealer.disable_monitor()
+        dealer.close(linger=0)
 
     @property
     def _routing_id(self) -> bytes:
@@ -265,22 +294,29 @@ class Endpoint:
                 note(*_EVENT.unpack(frames[0]))
 
         self._poll(monitor, read)
+        self._monitors[watched] = monitor
 
     # Serving sockets while waiting.
 
     def _serve(self, timeout_ms: int) -> None:
+        if self._broken:
+            timeout_ms = min(timeout_ms, int(_REDIAL_S * 1000))
         for ready, _ in self._poller.poll(timeout_ms):
-            self._handlers[ready]()
+            if handler := self._handlers.get(ready):  # an earlier one may have hung up on this
+                handler()
+        for peer in [peer for peer, since in self._broken.items() if time.monotonic() - since > _REDIAL_S]:
+            self._hang_up(peer)
+            self.connect(peer)
 
     def _require_hope(self, peer: str, deadline: Deadline) -> None:
         if deadline.expired or peer in self._rejected:
             why = self._rejected.get(peer) or self._trouble.get(peer, "it does not answer")
-            raise EndpointError(f"{self.name} cannot reach {peer} at {self._roster[peer].address}: {why}.")
+            raise EndpointError(f"{self.name} cannot reach {peer} at {self.roster[peer].address}: {why}.")
 
     def _answer_zap(self) -> None:
         for frames in _drain(self._zap, copy=True):
             version, request, *_, mechanism, key = frames
-            name = self._roster.name_of(key) if mechanism == b"CURVE" else None
+            name = self.roster.name_of(key) if mechanism == b"CURVE" else None
             verdict = (b"400", b"key not in the roster", b"") if name is None else (b"200", b"OK", name.encode())
             self._zap.send_multipart([version, request, *verdict, b""])
 
@@ -295,6 +331,8 @@ class Endpoint:
             self._failure = _UNRECOGNISED
 
     def _note_connecting(self, peer: str, event: int, value: int) -> None:
+        if event in {_CONNECTED, _CONNECT_RETRIED}:
+            self._broken.pop(peer, None)
         if event == _CONNECTED:
             self._begin(self._opened[peer], _Connection(self.name, peer), value, self.round)
         elif event == _HANDSHAKE_SUCCEEDED:
@@ -302,6 +340,7 @@ class Endpoint:
             self._trouble.pop(peer, None)
         elif event == _DISCONNECTED:
             self._established.discard(peer)
+            self._broken[peer] = time.monotonic()
             self._trouble.setdefault(peer, "it closed the connection")
         elif event == _CONNECT_RETRIED:
             self._trouble.setdefault(peer, "nobody listens there")
@@ -325,7 +364,7 @@ class Endpoint:
     def _sender(self, routing_id: zmq.Frame, frames: Sequence[zmq.Frame]) -> str | None:
         if self._keys is None:
             claimed = routing_id.bytes.decode("utf-8", "replace")
-            return claimed if claimed in self._roster else None
+            return claimed if claimed in self.roster else None
         return str(frames[0].get("User-Id")) if frames else None
 
     def _take(self, peer: str, frames: Sequence[zmq.Frame], routing_id: bytes | None) -> None:

@@ -1,10 +1,12 @@
 """The errors a user can meet: one sentence each, naming the site, the round and the way out.
 
-`FederationError` ends a run (exit status 3). `RoundAborted`, `Stopped` and `Malformed` are signals between the
-parts of this floor and never reach a user.
+`FederationError` ends a run (exit status 3). `MembershipChanged` is for algorithms; `RoundAborted`, `Stopped`,
+`Malformed` and `DeadlineExpired` are signals between the parts of this floor and never reach a user.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 
 class FederationError(Exception):
@@ -33,24 +35,29 @@ class SiteFailed(FederationError):
         self.remote_traceback = remote_traceback
 
 
-class SiteLost(FederationError):
-    """The process of a site ended while it was needed."""
+class SitesLost(FederationError):
+    """Sites were lost, and the others cannot or must not go on. `lost` says why, by site."""
 
-    def __init__(self, site: str, how: str, round_label: str) -> None:
-        super().__init__(f"{site} was lost in {round_label}: its process {how}.")
-        self.site = site
+    def __init__(self, lost: Mapping[str, str], round_label: str, consequence: str) -> None:
+        who = "; ".join(f"{site} was lost in {round_label}: {why}" for site, why in lost.items())
+        super().__init__(f"{who}. {consequence}")
+        self.lost = dict(lost)
 
 
-class RoundTimeout(FederationError):
-    """A round did not end within its deadline; `waiting` are the sites that stayed silent."""
+class RoundFailed(FederationError):
+    """A round was called off again and again although every site answered; `waiting` says who waited for whom."""
 
-    def __init__(self, round_label: str, timeout_s: float, waiting: tuple[str, ...]) -> None:
-        who = ", ".join(waiting) if waiting else "every site answered when asked, but the sum never arrived"
+    def __init__(self, round_label: str, times: int, waiting: Mapping[str, str]) -> None:
+        who = ", ".join(f"{site} for {peer}" for site, peer in waiting.items() if peer) or "no site for another"
         super().__init__(
-            f"{round_label} did not end within {timeout_s:g} s; silent: {who}. "
-            "Raise federation.round_timeout_s if the sites need longer."
+            f"{round_label} was called off, and {times} times in a row, though every site answers the coordinator. "
+            f"Waiting were {who}: look at the connections between them, or raise federation.round_timeout_s."
         )
-        self.waiting = waiting
+        self.waiting = dict(waiting)
+
+
+class MembershipChanged(Exception):
+    """Sites left or joined during a stage whose rounds build on each other: the stage must begin anew."""
 
 
 class StepRefused(FederationError):
@@ -62,7 +69,11 @@ class BoundExceeded(StepRefused):
 
 
 class RoundAborted(Exception):
-    """The coordinator called the running round off."""
+    """The coordinator called the running round off, or a later one."""
+
+    def __init__(self, round_number: int = 0) -> None:
+        super().__init__()
+        self.round = round_number
 
 
 class Stopped(Exception):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import heapq
 import os
 import selectors
 import shutil
@@ -18,6 +19,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -26,7 +28,6 @@ import msgpack
 
 from federation import pipe
 from federation.errors import FederationError
-from federation.keys import Party
 from federation.program import Installation
 from federation.site import Assignment, run_site
 
@@ -66,7 +67,10 @@ class _ForkServer:
         self._installation = installation
         self._stream = stream
         self._sites: dict[int, str] = {}
+        self._stalls: dict[str, float | None] = {}
+        self._stalled: list[tuple[float, int]] = []
         self._reports, self._report = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._reports.setblocking(False)
         self._lifeline, self._life = os.pipe()
         self._selector = selectors.DefaultSelector()
         self._serving = True
@@ -85,8 +89,9 @@ class _ForkServer:
         gc.freeze()
         try:
             while self._serving:
-                for key, _ in self._selector.select():
+                for key, _ in self._selector.select(self._until_next()):
                     key.data()
+                self._continue_stalled()
         finally:
             self._kill_all()
 
@@ -111,7 +116,7 @@ class _ForkServer:
         status = 1
         try:
             self._detach(server)
-            run_site(assignment, self._installation, self._report_in(assignment.name), self._lifeline)
+            run_site(assignment, self._installation, self._report_as(assignment.name), self._lifeline)
             status = 0
         except FederationError as error:
             self._report.send(msgpack.packb({"site": assignment.name, "error": str(error)}))
@@ -121,10 +126,9 @@ class _ForkServer:
             sys.stderr.flush()
             os._exit(status)
 
-    def _report_in(self, site: str) -> Callable[[Party], None]:
-        def report(party: Party) -> None:
-            fields = {"site": site, "address": party.address, "public_key": party.public_key, "pid": os.getpid()}
-            self._report.send(msgpack.packb(fields))
+    def _report_as(self, site: str) -> Callable[[dict[str, Any]], None]:
+        def report(fields: dict[str, Any]) -> None:
+            self._report.send(msgpack.packb(fields | {"site": site}))
 
         return report
 
@@ -142,16 +146,41 @@ class _ForkServer:
             os._exit(1)
 
     def _pass_on(self) -> None:
-        self._tell(msgpack.unpackb(self._reports.recv(_LARGEST_REPORT)))
+        """Pass on what a site reports. Before it stalls it says for how long."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                report = msgpack.unpackb(self._reports.recv(_LARGEST_REPORT))
+                if "fault" in report:
+                    self._stalls[report["site"]] = report["for_s"]
+                self._tell(report)
+
+    def _note_stopped(self, pid: int) -> None:
+        self._pass_on()
+        if (seconds := self._stalls.pop(self._sites[pid], None)) is not None:
+            heapq.heappush(self._stalled, (time.monotonic() + seconds, pid))
+
+    def _until_next(self) -> float | None:
+        return max(0.0, self._stalled[0][0] - time.monotonic()) if self._stalled else None
+
+    def _continue_stalled(self) -> None:
+        while self._stalled and self._stalled[0][0] <= time.monotonic():
+            _, pid = heapq.heappop(self._stalled)
+            if pid in self._sites:
+                os.kill(pid, signal.SIGCONT)
+                self._tell({"continued": self._sites[pid]})
 
     def _reap(self, wakeup: socket.socket) -> None:
         with contextlib.suppress(BlockingIOError):
             while wakeup.recv(4096):
                 pass
         while self._sites:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
             if pid == 0:
                 return
+            if os.WIFSTOPPED(status):
+                self._note_stopped(pid)
+                continue
+            self._pass_on()
             self._tell({"ended": self._sites.pop(pid), "how": _how(status), "well": status == 0})
 
     def _tell(self, message: dict[str, Any]) -> None:

@@ -28,11 +28,16 @@ class KeyPair:
 
 @dataclass(frozen=True)
 class Party:
-    """One member of a federation: its name, where it listens, and its public key (None without encryption)."""
+    """One member of a federation.
+
+    Its name, where it listens, its public key for sockets (None without encryption), and the one with which sites
+    agree on secrets (None for the coordinator, which shares none).
+    """
 
     name: str
     address: str
     public_key: bytes | None
+    agreement_key: bytes | None = None
 
 
 class Roster:
@@ -51,15 +56,19 @@ class Roster:
     def __getitem__(self, name: str) -> Party:
         return self._by_name[name]
 
+    def replaced(self, party: Party) -> Roster:
+        """This roster with `party` in the place of the one of its name."""
+        return Roster(party if known.name == party.name else known for known in self)
+
     def name_of(self, raw_key: bytes) -> str | None:
         """The name that a 32-byte public key stands for, or None."""
         return self._names_by_key.get(raw_key)
 
     def to_fields(self) -> list[list[Any]]:
-        """Plain values for a message: [name, address, public key] of each party."""
-        return [[party.name, party.address, party.public_key] for party in self]
+        """Plain values for a message: [name, address, public key, agreement key] of each party."""
+        return [[party.name, party.address, party.public_key, party.agreement_key] for party in self]
 
     @classmethod
     def from_fields(cls, fields: list[list[Any]]) -> Roster:
         """The roster that `to_fields` wrote."""
-        return cls(Party(name, address, key) for name, address, key in fields)
+        return cls(Party(*values) for values in fields)

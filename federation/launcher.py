@@ -8,6 +8,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -32,11 +33,14 @@ class LocalLauncher:
 
     `module` is what the server runs: it names the installation whose programs the sites offer. `workspace` is a
     folder of this run alone, for partitions and ipc sockets; it is gone when the launcher is closed, or when this
-    process or the server is killed. Raises LaunchError.
+    process or the server is killed. `struck` says when faults that sites do to themselves struck, by number, and
+    `continued` which stalled sites went on when; times are monotonic. Raises LaunchError.
     """
 
     def __init__(self, module: str) -> None:
         self.pids: dict[str, int] = {}
+        self.struck: dict[int, float] = {}
+        self.continued: list[tuple[str, float]] = []
         self._ended: list[Ended] = []
         self._stream, theirs = socket.socketpair()
         with theirs:
@@ -72,9 +76,10 @@ class LocalLauncher:
         pipe.write(self._stream, {"start": [assignment.to_fields() for assignment in wanted]})
         parties: dict[str, Party] = {}
         deadline = Deadline(_START_S)
-        while len(parties) < len(wanted):
-            party = self._report(self._read(deadline))
-            parties[party.name] = party
+        while awaited := {assignment.name for assignment in wanted} - parties.keys():
+            message = self._read(deadline)
+            if party := self._reported(message, awaited):
+                parties[party.name] = party
         return [parties[assignment.name] for assignment in wanted]
 
     def fileno(self) -> int:
@@ -87,8 +92,7 @@ class LocalLauncher:
             message = pipe.read(self._stream)
             if message is None:
                 raise LaunchError("The process that the sites are forked from was killed, and the sites with it.")
-            if "ended" in message:
-                self._ended.append(Ended(message["ended"], message["how"], message["well"]))
+            self._note(message)
         ended, self._ended = self._ended, []
         return ended
 
@@ -103,13 +107,26 @@ class LocalLauncher:
         if self.workspace is not None:
             shutil.rmtree(self.workspace, ignore_errors=True)
 
-    def _report(self, message: dict[str, Any]) -> Party:
+    def _reported(self, message: dict[str, Any], awaited: set[str]) -> Party | None:
+        """The site that reports in with this message, if it is such a one."""
         if "error" in message:
             raise LaunchError(message["error"])
-        if "ended" in message:
+        if message.get("ended") in awaited:
             raise LaunchError(f"{message['ended']} could not start: its process {message['how']}.")
+        if "party" not in message:
+            self._note(message)
+            return None
         self.pids[message["site"]] = message["pid"]
-        return Party(message["site"], message["address"], message["public_key"])
+        return Party(*message["party"])
+
+    def _note(self, message: dict[str, Any]) -> None:
+        """Remember the end of a site, or what it is about to do to itself."""
+        if "ended" in message:
+            self._ended.append(Ended(message["ended"], message["how"], message["well"]))
+        elif "fault" in message:
+            self.struck[message["fault"]] = time.monotonic()
+        elif "continued" in message:
+            self.continued.append((message["continued"], time.monotonic()))
 
     def _read(self, deadline: Deadline) -> dict[str, Any]:
         if not select.select([self._stream], [], [], deadline.remaining_ms() / 1000)[0]:

@@ -57,16 +57,21 @@ class Ledger:
 
 @dataclass
 class RoundRecord:
-    """One verb of the coordinator, as it was carried out."""
+    """One verb of the coordinator, as it was carried out by the live sites. `phase_round` counts within the phase.
+
+    A round that was called off counts too: it was paid for. What runs it again is a round of its own.
+    """
 
     round: int
     phase: str
     verb: str
     step: str
     protocol: str
-    attempt: int = 0
+    phase_round: int = 0
+    sites: int = 0
     hops: int = 0
     seconds: float = 0.0
+    called_off: bool = False
 
 
 LAUNCH = RoundRecord(0, "launch", "run", "join", "roster")
@@ -121,7 +126,7 @@ class Accounts:
         record = self.record_of(link)
         place = {
             "round": link.round,
-            "attempt": record.attempt,
+            "called_off": record.called_off,
             "phase": record.phase,
             "step": record.step,
             "protocol": "control" if link.control else record.protocol,

@@ -30,8 +30,7 @@ class SiteHalf:
     """The half of an algorithm that runs where the data is.
 
     `partition` is what the site holds, `settings` the scenario's plain values, `site` the name of this site.
-    `channel` is the round's, for steps that run a protocol among the sites. `random` is the experiment's generator,
-    seeded from the scenario and the site's name: for splits and clusterings, never for masks.
+    `channel` is the round's, for steps that run a protocol among the sites.
     """
 
     channel: Channel
@@ -40,7 +39,13 @@ class SiteHalf:
         self.site = site
         self.partition = partition
         self.settings = settings
-        self.random = np.random.default_rng([int(settings["seed"]), *site.encode()])
+
+    def random(self, purpose: str) -> np.random.Generator:
+        """The experiment's generator, seeded from the scenario, the site's name and the purpose, afresh at each call.
+
+        For splits and clusterings, never for masks. A step that is run again comes to the same.
+        """
+        return np.random.default_rng([int(self.settings["seed"]), *self.site.encode(), 0, *purpose.encode()])
 
     def find_step(self, name: str) -> Callable[..., Any]:
         """The method that the coordinator named. Raises LookupError unless it is marked as a step."""
@@ -58,7 +63,7 @@ class SumProtocol(Protocol):
         """What a scenario calls it."""
 
     @property
-    def options(self) -> Mapping[str, int]:
+    def options(self) -> Mapping[str, float]:
         """What every party must know of it besides its name."""
 
     @property

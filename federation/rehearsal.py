@@ -1,7 +1,7 @@
 """Protocols without processes: the parties are threads, the network is a set of queues.
 
 A protocol function cannot tell a rehearsal from a run, so its arithmetic, its cost and what it reveals can be
-tested quickly for many parties.
+examined quickly for many parties, and parties can be made to die at any message.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from federation.agreement import KeyAgreement, keystream
 from federation.arrays import Residues
 from federation.channel import uniform_residues
 from federation.errors import EndpointError, RoundAborted
@@ -34,12 +35,20 @@ class Sent:
     hop: int
 
 
+class Died(Exception):
+    """A party came to the message before which it was to die."""
+
+
 @dataclass
 class Rehearsal:
-    """The network of one rehearsed round, and the record of all that went over it."""
+    """The network of one rehearsed round, and the record of all that went over it.
+
+    deaths: the message, counted from 1, before which a party dies.
+    """
 
     sites: tuple[str, ...]
     timeout_s: float = 30.0
+    deaths: Mapping[str, int] = field(default_factory=dict)
     sent: list[Sent] = field(default_factory=list)
     drawn: dict[str, list[Residues]] = field(default_factory=lambda: defaultdict(list))
 
@@ -47,15 +56,21 @@ class Rehearsal:
         self._queues: dict[tuple[str, str], queue.Queue[Sent]] = defaultdict(queue.Queue)
         self._lock = threading.Lock()
         self._failed = threading.Event()
+        self._gone: set[str] = set()
+        self.agreements = {site: KeyAgreement(bytes(8)) for site in self.sites}
 
     def play(self, parts: Mapping[str, Callable[[MemoryChannel], T]]) -> dict[str, T]:
-        """Run each party's part in a thread of its own; what it returns, by party. The first error is raised."""
+        """Run each party's part in a thread of its own; what it returns, by party, of those that did not die.
+
+        The first error is raised.
+        """
         with ThreadPoolExecutor(max_workers=len(parts)) as pool:
             futures = {name: pool.submit(self._part, name, part) for name, part in parts.items()}
-        errors = [error for future in futures.values() if (error := future.exception()) is not None]
-        for error in sorted(errors, key=lambda error: isinstance(error, RoundAborted)):
-            raise error
-        return {name: future.result() for name, future in futures.items()}
+        errors = {name: error for name, future in futures.items() if (error := future.exception()) is not None}
+        for error in sorted(errors.values(), key=lambda error: isinstance(error, RoundAborted)):
+            if not isinstance(error, Died):
+                raise error
+        return {name: future.result() for name, future in futures.items() if name not in errors}
 
     @property
     def payload_bytes(self) -> int:
@@ -69,10 +84,16 @@ class Rehearsal:
 
     def _part(self, name: str, part: Callable[[MemoryChannel], T]) -> T:
         try:
-            return part(MemoryChannel(self, name))
+            return part(self._channel(name))
+        except Died:
+            self._gone.add(name)
+            raise
         except BaseException:
             self._failed.set()
             raise
+
+    def _channel(self, name: str) -> MemoryChannel:
+        return MemoryChannel(self, name)
 
     def _put(self, message: Sent) -> None:
         with self._lock:
@@ -80,16 +101,20 @@ class Rehearsal:
             queue_of_link = self._queues[message.sender, message.receiver]
         queue_of_link.put(message)
 
-    def _get(self, sender: str, receiver: str) -> Sent:
+    def _get(self, sender: str, receiver: str) -> Sent | None:
+        """The next message, or None if the sender died before it sent one."""
         with self._lock:
             queue_of_link = self._queues[sender, receiver]
         polls = int(self.timeout_s / 0.05)
         for _ in range(polls):
+            gone = sender in self._gone
             try:
-                return queue_of_link.get(timeout=0.05)
+                return queue_of_link.get(timeout=0 if gone else 0.05)
             except queue.Empty:
                 if self._failed.is_set():
                     raise RoundAborted from None
+                if gone:
+                    return None
         raise EndpointError(f"{receiver} waited {self.timeout_s:g} s in vain for {sender}")
 
 
@@ -101,21 +126,51 @@ class MemoryChannel:
         self.sites = rehearsal.sites
         self._rehearsal = rehearsal
         self._hop = 0
+        self._sent = 0
 
     def send(self, peer: str, array: NDArray[Any]) -> None:
         """Send a copy of `array` to `peer`."""
+        self._sent += 1
+        if self._sent == self._rehearsal.deaths.get(self.me):
+            raise Died
         self._rehearsal._put(Sent(self.me, peer, array.copy(), self._hop + 1))
 
     def receive(self, peer: str, shape: Sequence[int], dtype: Any = np.uint64) -> NDArray[Any]:
         """The next array from `peer`. Raises EndpointError if it has another shape or type, or does not come."""
         message = self._rehearsal._get(peer, self.me)
+        if message is None:
+            raise RoundAborted
+        return self._open(peer, message, shape, dtype)
+
+    def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:
+        """The next array from each of these peers; those that died are left out."""
+        messages = {peer: self._rehearsal._get(peer, self.me) for peer in shapes}
+        return {
+            peer: self._open(peer, message, shapes[peer], dtype)
+            for peer, message in messages.items()
+            if message is not None
+        }
+
+    def random(self, shape: Sequence[int]) -> Residues:
+        """Uniform residues, remembered as drawn by this party."""
+        return self._drawn(uniform_residues(shape))
+
+    def shared_secret(self, peer: str, purpose: str) -> bytes:
+        """256 bits that this site and `peer` alone can derive."""
+        agreements = self._rehearsal.agreements
+        pair = " ".join(sorted((self.me, peer)))
+        return agreements[self.me].secret(agreements[peer].public, f"{purpose} {pair}")
+
+    def expand(self, secret: bytes, shape: Sequence[int]) -> Residues:
+        """The keystream of a secret, remembered as drawn by this party."""
+        return self._drawn(keystream(secret, shape))
+
+    def _drawn(self, residues: Residues) -> Residues:
+        self._rehearsal.drawn[self.me].append(residues)
+        return residues
+
+    def _open(self, peer: str, message: Sent, shape: Sequence[int], dtype: Any) -> NDArray[Any]:
         self._hop = max(self._hop, message.hop)
         if message.array.shape != tuple(shape) or message.array.dtype != np.dtype(dtype):
             raise EndpointError(f"{peer} sent {message.array.dtype} {message.array.shape} to {self.me}")
         return message.array
-
-    def random(self, shape: Sequence[int]) -> Residues:
-        """Uniform residues, remembered as drawn by this party."""
-        drawn = uniform_residues(shape)
-        self._rehearsal.drawn[self.me].append(drawn)
-        return drawn

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from federation.agreement import KeyAgreement
 from federation.arrays import FloatArray
-from federation.channel import Mailbox, SocketChannel
+from federation.channel import Mailbox, Observer, SocketChannel
 from federation.deadline import Deadline
 from federation.endpoint import Endpoint
 from federation.errors import (
@@ -24,20 +26,28 @@ from federation.errors import (
     StepRefused,
     Stopped,
 )
+from federation.faults import OwnFaults
 from federation.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.partition import read_partition
 from federation.program import Installation, SiteHalf
+from federation.transcript import Transcript
 from federation.wire import Message
 
 LONGEST_SILENCE_S = 3600.0
 """A coordinator that gave no order for this long is taken for dead."""
 
 _LONGEST_TRACEBACK = 16_000
+_TERMS = ("step", "protocol", "options", "sites", "bound")
+"""What of an order says how a secure sum was made."""
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a launcher tells a site process. Plain values only: it crosses a process boundary."""
+    """What a launcher tells a site process. Plain values only: it crosses a process boundary.
+
+    faults: those that this site does to itself, see `faults`. transcript_path: where it writes its transcript, see
+    `transcript`; empty in a run that nobody audits.
+    """
 
     name: str
     run: bytes
@@ -49,6 +59,9 @@ class Assignment:
     program: str
     partition_path: str
     settings: dict[str, Any] = field(default_factory=dict)
+    faults: list[dict[str, Any]] = field(default_factory=list)
+    transcript_path: str = ""
+    colludes: bool = False
 
     def to_fields(self) -> dict[str, Any]:
         """Plain values for the launcher's pipe."""
@@ -60,19 +73,21 @@ class Assignment:
 
 
 def run_site(
-    assignment: Assignment, installation: Installation, report: Callable[[Party], None], lifeline: int
+    assignment: Assignment, installation: Installation, report: Callable[[dict[str, Any]], None], lifeline: int
 ) -> None:
     """Live the life of one site: open the endpoint, report in, carry out orders until told to stop.
 
-    `lifeline` is a descriptor that becomes readable when the launcher is gone. Raises EndpointError when the
-    address cannot be had.
+    `report` tells the launcher: first who this site is, then what faults it does to itself. `lifeline` is a
+    descriptor that becomes readable when the launcher is gone. Raises EndpointError when the address cannot be had.
     """
     keys = KeyPair.generate() if assignment.encrypted else None
     with Endpoint(assignment.name, assignment.listen, keys, assignment.peers) as endpoint:
         endpoint.watch(lifeline, _orphaned)
         endpoint.admit(Roster([assignment.coordinator]))
-        report(Party(assignment.name, endpoint.address, keys.public if keys else None))
-        Site(assignment, installation, endpoint).serve()
+        agreement = KeyAgreement(assignment.run)
+        me = Party(assignment.name, endpoint.address, keys.public if keys else None, agreement.public)
+        report({"party": astuple(me), "pid": os.getpid()})
+        Site(assignment, installation, endpoint, agreement, OwnFaults(assignment.faults, report)).serve()
 
 
 def _orphaned() -> None:
@@ -82,13 +97,25 @@ def _orphaned() -> None:
 class Site:
     """Carries out the coordinator's orders, one at a time."""
 
-    def __init__(self, assignment: Assignment, installation: Installation, endpoint: Endpoint) -> None:
+    def __init__(
+        self,
+        assignment: Assignment,
+        installation: Installation,
+        endpoint: Endpoint,
+        agreement: KeyAgreement,
+        faults: OwnFaults,
+    ) -> None:
         self._assignment = assignment
         self._installation = installation
         self._endpoint = endpoint
+        self._agreement = agreement
+        self._faults = faults
+        path = assignment.transcript_path
+        self._transcript = Transcript(path, colludes=assignment.colludes) if path else None
         self._mailbox = Mailbox(endpoint, assignment.run, self._control)
         self._orders: list[Message] = []
         self._current: Message | None = None
+        self._channel: SocketChannel | None = None
         self._half: SiteHalf | None = None
 
     def serve(self) -> None:
@@ -117,60 +144,91 @@ class Site:
             self._orders.append(message)
 
     def _call_off(self, abort: Message) -> None:
-        current = self._current
-        if current is not None and (current.round, current.attempt) == (abort.round, abort.attempt):
-            raise RoundAborted
-        self._answer("aborted", abort)
+        """Leave the round that is called off, or one before it whose end this site missed."""
+        self._orders = [order for order in self._orders if order.round > abort.round]
+        if self._current is not None and self._current.round <= abort.round:
+            raise RoundAborted(abort.round)
+        self._answer("aborted", abort.round)
 
     def _carry_out(self, order: Message) -> None:
-        self._current = order
-        self._mailbox.enter(order.round, order.attempt)
+        self._current, self._channel = order, None
+        self._mailbox.enter(order.round)
         try:
-            hop = self._join(order) if order.kind == "roster" else self._run_round(order)
-            self._endpoint.measure(order.round)
-            self._answer("done", order, hop=hop, ledger=self._endpoint.ledger.take())
-        except RoundAborted:
-            self._answer("aborted", order)
+            if order.kind == "roster":
+                self._join(order)
+            else:
+                self._run_round(order)
+            self._answer("done", order.round)
+        except RoundAborted as aborted:
+            self._answer("aborted", aborted.round)
         except (StepRefused, EndpointError) as error:
             cut_off = isinstance(error, EndpointError)
-            self._answer("failed", order, reason=str(error), traceback="", cut_off=cut_off)
+            self._answer("failed", order.round, reason=str(error), traceback="", cut_off=cut_off)
         except Stopped:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a step raises is the coordinator's to report
-            self._answer("failed", order, reason=_reason(error), traceback=_shortened_traceback(), cut_off=False)
-        self._current = None
+            trace = _shortened_traceback()
+            self._answer("failed", order.round, reason=_reason(error), traceback=trace, cut_off=False)
+        self._current = self._channel = None
 
-    def _join(self, order: Message) -> int:
-        """Learn who takes part, and take in the partition; its file is not needed any longer."""
+    def _join(self, order: Message) -> None:
+        """Learn who takes part; the first time also take in the partition, whose file is not needed any longer."""
         self._endpoint.admit(Roster.from_fields(order.fields["parties"]))
-        program = self._installation.programs[self._assignment.program]
-        partition = read_partition(self._assignment.partition_path)
-        os.unlink(self._assignment.partition_path)  # noqa: PTH108 - see read_partition
-        self._half = program(self._assignment.name, partition, self._assignment.settings)
-        return 0
+        if self._half is None:
+            program = self._installation.programs[self._assignment.program]
+            partition = read_partition(self._assignment.partition_path)
+            os.unlink(self._assignment.partition_path)  # noqa: PTH108 - see read_partition
+            self._half = program(self._assignment.name, partition, self._assignment.settings)
 
-    def _run_round(self, order: Message) -> int:
+    def _run_round(self, order: Message) -> None:
         fields = order.fields
-        channel = SocketChannel(self._mailbox, tuple(fields["sites"]), order, Deadline(fields["timeout_s"]))
         if self._half is None:
             raise FederationError("An order came before the roster.")
-        self._half.channel = channel
+        channel = self._open_channel(order)
         value = self._half.find_step(fields["step"])(**fields["parameters"], **order.arrays)
         if fields["verb"] == "sum":
-            protocol = self._installation.sums[fields["protocol"]](**fields["options"])
-            protocol.contribute(channel, _shaped(value, fields["shape"], fields["step"]), fields["bound"])
+            self._contribute(channel, fields, _shaped(value, fields["shape"], fields["step"]))
         elif fields["verb"] == "gather":
             channel.send(COORDINATOR, _shaped(value, fields["shape"], fields["step"]))
-        return channel.hop
 
-    def _answer(self, kind: str, order: Message, **fields: Any) -> None:
-        self._endpoint.reply(COORDINATOR, Message(kind, order.run, order.round, order.attempt, fields=fields))
+    def _contribute(self, channel: SocketChannel, terms: dict[str, Any], value: FloatArray) -> None:
+        if self._transcript is not None:
+            self._transcript.put_in(value, {name: terms[name] for name in _TERMS})
+        protocol = self._installation.sums[terms["protocol"]](**terms["options"])
+        protocol.contribute(channel, value, terms["bound"])
+
+    def _open_channel(self, order: Message) -> SocketChannel:
+        """The round's channel, for the protocol and for steps that run one."""
+        fields = order.fields
+        observers: list[Observer] = [self._faults.begin_round(fields["phase"], fields["phase_round"])]
+        if self._transcript is not None:
+            observers.append(self._transcript.begin_round(order.round))
+        deadline = Deadline(fields["timeout_s"])
+        sites = tuple(fields["sites"])
+        channel = SocketChannel(self._mailbox, sites, order, deadline, agreement=self._agreement, observers=observers)
+        self._channel = channel
+        if self._half is not None:
+            self._half.channel = channel
+        return channel
+
+    def _answer(self, kind: str, round_number: int, **fields: Any) -> None:
+        """Say how the round ended here. If that cannot be said now, the coordinator will ask again."""
+        self._endpoint.measure(round_number)
+        if (channel := self._channel) is not None:
+            sent = channel.sent_to[COORDINATOR]
+            fields |= {"hop": channel.hop, "waiting": channel.waiting_for, "sent_to_coordinator": sent}
+        fields |= {"ledger": self._endpoint.ledger.take()}
+        try:
+            self._endpoint.reply(COORDINATOR, Message(kind, self._assignment.run, round_number, fields=fields))
+        except EndpointError:
+            self._mailbox.refused["answer that could not be delivered"] += 1
 
     def _farewell(self) -> None:
         endpoint = self._endpoint
         endpoint.measure(endpoint.round)
         fields = resources() | {"refused": dict(endpoint.refused), "ledger": endpoint.ledger.take()}
-        endpoint.reply(COORDINATOR, Message("farewell", self._assignment.run, endpoint.round, fields=fields))
+        with suppress(EndpointError):  # nobody is there to hear it
+            endpoint.reply(COORDINATOR, Message("farewell", self._assignment.run, endpoint.round, fields=fields))
 
 
 def resources() -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 Wire format, version 1. Frame 0 is the msgpack array
 
-    [version, kind, run, round, attempt, sequence, hop, fields, [[name, dtype, shape], ...]]
+    [version, kind, run, round, sequence, hop, fields, [[name, dtype, shape], ...]]
 
 and frame i + 1 is the C-ordered, little-endian buffer of the i-th array listed at the end. `run` is 8 random
 bytes that every message of a run carries. Everything a header claims is checked against the frames that came
@@ -55,7 +55,6 @@ class Message:
     kind: str
     run: bytes
     round: int = 0
-    attempt: int = 0
     sequence: int = 0
     hop: int = 0
     fields: dict[str, Any] = field(default_factory=dict)
@@ -74,7 +73,7 @@ def encode(message: Message) -> list[bytes | memoryview]:
     """
     arrays = {name: np.asarray(array, order="C") for name, array in message.arrays.items()}
     specs = [[name, array.dtype.str, list(array.shape)] for name, array in arrays.items()]
-    tags = [message.run, message.round, message.attempt, message.sequence, message.hop]
+    tags = [message.run, message.round, message.sequence, message.hop]
     header = msgpack.packb([VERSION, message.kind, *tags, message.fields, specs])
     _require_sendable(message.kind, header, arrays)
     return [header, *(_buffer(array) for array in arrays.values())]
@@ -102,17 +101,25 @@ def decode(frames: Sequence[bytes | memoryview]) -> Message:
     Raises Malformed, and nothing else, for frames that do not keep the format.
     """
     header = _header(frames)
-    kind, run, specs = header[1], header[2], header[8]
+    kind, run, specs = header[1], header[2], header[7]
     if not isinstance(kind, str) or kind not in KINDS:
         raise Malformed("unknown kind of message")
     if not isinstance(run, bytes) or len(run) != RUN_ID_BYTES:
         raise Malformed("the run is not 8 bytes")
-    if not all(type(number) is int and 0 <= number < 1 << 53 for number in header[3:7]):
-        raise Malformed("round, attempt, sequence or hop is not a count")
-    if not isinstance(header[7], dict):
+    if not all(type(number) is int and 0 <= number < 1 << 53 for number in header[3:6]):
+        raise Malformed("round, sequence or hop is not a count")
+    if not isinstance(header[6], dict):
         raise Malformed("the fields are not a table")
-    round_number, attempt, sequence, hop, fields = header[3:8]
-    return Message(kind, run, round_number, attempt, sequence, hop, fields, _arrays(specs, frames[1:]))
+    round_number, sequence, hop, fields = header[3:7]
+    return Message(kind, run, round_number, sequence, hop, fields, _arrays(specs, frames[1:]))
+
+
+def array_count(head: bytes | memoryview) -> int:
+    """How many frames follow a header frame. Raises Malformed."""
+    specs = _header([head])[-1]
+    if not isinstance(specs, list):
+        raise Malformed("array list does not match the frames")
+    return len(specs)
 
 
 def _header(frames: Sequence[bytes | memoryview]) -> list[Any]:
@@ -124,7 +131,7 @@ def _header(frames: Sequence[bytes | memoryview]) -> list[Any]:
         header = msgpack.unpackb(frames[0], strict_map_key=True)
     except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException) as error:
         raise Malformed("header is not msgpack") from error
-    if not isinstance(header, list) or len(header) != 9 or type(header[0]) is not int or header[0] != VERSION:
+    if not isinstance(header, list) or len(header) != 8 or type(header[0]) is not int or header[0] != VERSION:
         raise Malformed("header of another format or version")
     return header
 

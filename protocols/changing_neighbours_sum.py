@@ -4,7 +4,7 @@ The vector is split into r additive segments, all but one uniform over the whole
 of its own. The rings are edge-disjoint Hamiltonian cycles (Walecki's construction), of which n sites have
 (n - 1) // 2; the schedule of the protocol's paper (Sheikh, Kumar and Mishra 2010) falls to three colluders.
 
-Cost: r n messages a chunk for the rings and one for the sum; r n + 1 hops; (r n + 1) d residues.
+Cost: r n messages a chunk and one for the sum; r n + 1 hops; (r n + 1) d residues.
 
 Security. Against semi-honest parties. A site has 2 r different neighbours, and all of them together learn its vector;
 2 r - 1 do not, since the segment between two of them that do not collude is uniform to the others. The initiator of all
@@ -35,8 +35,7 @@ def changing_neighbours_contribute(rings: int, channel: Channel, vector: Residue
         for place, part in zip(chunks(total), round_the_ring(channel, ring, segment), strict=False):
             place[...] = add(place, part)
     if channel.me == channel.sites[0]:
-        for part in chunks(total):
-            channel.send(COORDINATOR, part)
+        channel.send(COORDINATOR, total)
 
 
 def edge_disjoint_rings(sites: tuple[str, ...], rings: int) -> list[tuple[str, ...]]:
@@ -56,8 +55,8 @@ def changing_neighbours_cost(rings: int, sites: int, shape: tuple[int, int]) -> 
     limbs, length = shape
     times = chunk_count(length)
     return Cost(
-        messages=(rings * sites + 1) * times,
-        hops=rings * sites + 1 if times else 0,
+        messages=rings * sites * times + 1,
+        hops=rings * sites + 1 if times else 1,
         payload_bytes=(rings * sites + 1) * limbs * length * RESIDUE_BYTES,
     )
 

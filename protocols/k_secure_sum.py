@@ -5,7 +5,8 @@ the others to k - 1 different sites. Every site then adds what it kept and what 
 the ring sum. The papers leave out that segments must be residues: parts that are merely smaller numbers let a coalition
 estimate the whole.
 
-Cost: n (k - 1) messages for the segments and n + 1 a chunk for the ring; n + 2 hops; (n (k - 1) + n + 1) d residues.
+Cost: n (k - 1) messages for the segments, n a chunk for the ring and one for the sum; n + 2 hops;
+(n (k - 1) + n + 1) d residues.
 
 Security. Against semi-honest parties. To learn a site's vector takes its two ring neighbours, who know its block, and
 every site it sent a segment to or received one from: what they did not all see is uniform to the others. Segments go to
@@ -55,8 +56,8 @@ def k_secure_cost(segments: int, sites: int, shape: tuple[int, int]) -> Cost:
     limbs, length = shape
     times = chunk_count(length)
     return Cost(
-        messages=sites * (segments - 1) + (sites + 1) * times,
-        hops=sites + 2 if times else 1,
+        messages=sites * (segments - 1 + times) + 1,
+        hops=sites + 2 if times else 2,
         payload_bytes=(sites * (segments - 1) + sites + 1) * limbs * length * RESIDUE_BYTES,
     )
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from protocols.changing_neighbours_sum import changing_neighbours
 from protocols.k_secure_sum import k_secure
+from protocols.masked_sum import masked
 from protocols.plain_sum import PLAIN
 from protocols.ring_sum import RING
 from protocols.secure_sum import SecureSum
@@ -17,6 +18,8 @@ SUMS: Mapping[str, Callable[..., SecureSum]] = MappingProxyType(
         "ring": lambda: RING,
         "k-secure": k_secure,
         "changing-neighbours": changing_neighbours,
+        "masked": masked,
     }
 )
-"""Each is called with the options that a scenario sets: `segments` of k-secure, `rings` of changing-neighbours."""
+"""Each is called with the options that a scenario sets: `segments` of k-secure, `rings` of
+changing-neighbours, `threshold` of masked."""

@@ -4,7 +4,10 @@ The initiator draws R uniform over the whole modulus and sends R + v1 to its suc
 passes it on; the initiator takes R off what comes back and reveals the sum to the coordinator. Long vectors go round
 in chunks, so that the hops of one chunk overlap with those of the next.
 
-Cost: n + 1 messages a chunk, n + 1 hops, (n + 1) * d residues.
+The sum is revealed in one message: all of it or, when the initiator is lost, nothing, so that the sum over the other
+sites may be revealed instead.
+
+Cost: n messages a chunk and one for the sum, n + 1 hops, (n + 1) * d residues.
 
 Security. Against semi-honest parties, everything a single site sees is uniform whatever the inputs are. The two ring
 neighbours of a site learn its vector together, by subtraction, and nothing smaller does; the initiator is no
@@ -30,8 +33,9 @@ CHUNK = 1 << 16
 
 def ring_contribute(channel: Channel, vector: Residues) -> None:
     """A site's part: the first site of the ring is the initiator, and reveals the sum to the coordinator."""
-    for part in round_the_ring(channel, channel.sites, vector):
-        channel.send(COORDINATOR, part)
+    parts = list(round_the_ring(channel, channel.sites, vector))
+    if channel.me == channel.sites[0]:
+        channel.send(COORDINATOR, joined(parts, vector.shape))
 
 
 def round_the_ring(channel: Channel, ring: tuple[str, ...], vector: Residues) -> Iterator[Residues]:
@@ -52,19 +56,16 @@ def round_the_ring(channel: Channel, ring: tuple[str, ...], vector: Residues) ->
 
 def ring_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
     """The coordinator's part: take the sum from the initiator."""
-    total = np.empty(shape, dtype=np.uint64)
-    for part in chunks(total):
-        part[...] = channel.receive(channel.sites[0], part.shape)
-    return total
+    return channel.receive(channel.sites[0], shape)
 
 
 def ring_cost(sites: int, shape: tuple[int, int]) -> Cost:
-    """n messages round the ring and one to the coordinator, for each chunk."""
+    """n messages round the ring for each chunk, and one to the coordinator."""
     limbs, length = shape
     times = chunk_count(length)
     return Cost(
-        messages=(sites + 1) * times,
-        hops=sites + 1 if times else 0,
+        messages=sites * times + 1,
+        hops=sites + 1 if times else 1,
         payload_bytes=(sites + 1) * limbs * length * RESIDUE_BYTES,
     )
 
@@ -78,6 +79,11 @@ def chunks(vector: Residues) -> Iterator[Residues]:
     """Views of `vector`, shape (limbs, d), of at most CHUNK columns each."""
     for start in range(0, vector.shape[1], CHUNK):
         yield vector[:, start : start + CHUNK]
+
+
+def joined(parts: list[Residues], shape: tuple[int, ...]) -> Residues:
+    """The vector of this shape that was cut into `parts`."""
+    return np.concatenate(parts, axis=1) if parts else np.zeros(shape, dtype=np.uint64)
 
 
 RING = SecureSum("ring", ring_contribute, ring_reveal, ring_cost, fewest_sites=3)

@@ -42,7 +42,7 @@ class SecureSum:
     cost_of: Callable[[int, tuple[int, int]], Cost]
     fewest_sites: int = 1
     discloses: str = "sum"
-    options: Mapping[str, int] = field(default_factory=dict)
+    options: Mapping[str, float] = field(default_factory=dict)
 
     def contribute(self, channel: Channel, value: FloatArray, bound: float) -> None:
         """The site's part. Raises BoundExceeded, before anything is sent, for a value that does not fit."""

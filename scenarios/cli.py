@@ -38,6 +38,9 @@ def run(
     scenario: Annotated[str, typer.Argument(help="A TOML file, or the name of a scenario in the catalogue.")],
     sites: Annotated[int | None, typer.Option(help="Number of sites, in place of the scenario's.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
+    faults: Annotated[
+        list[str] | None, typer.Option("--fault", help="kind:key=value,…, such as kill:site=3,phase=train,round=5.")
+    ] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Folder for the results; must not exist.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print result.json and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
@@ -45,24 +48,15 @@ def run(
 ) -> None:
     """Run a scenario and write its results to a folder of their own."""
     try:
-        _run(scenario, sites, changes or [], folder, as_json=as_json, quiet=quiet, debug=debug)
+        chosen, base = spec.read(scenario, overrides=changes or [], faults=faults or [], sites=sites)
+        _run(chosen, base, folder, as_json=as_json, quiet=quiet, debug=debug)
     except KeyboardInterrupt:
         _complain("Interrupted before anything was started.")
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _run(
-    scenario: str,
-    sites: int | None,
-    changes: list[str],
-    folder: Path | None,
-    *,
-    as_json: bool,
-    quiet: bool,
-    debug: bool,
-) -> None:
+def _run(chosen: spec.Scenario, base: Path, folder: Path | None, *, as_json: bool, quiet: bool, debug: bool) -> None:
     signal.signal(signal.SIGTERM, _interrupt)
-    chosen, base = spec.read(scenario, overrides=changes, sites=sites)
     from scenarios import runner, workload  # noqa: PLC0415 - half a second that only a run needs
 
     rows = workload.prepare(chosen, base)

@@ -8,11 +8,13 @@ import os
 import platform
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from federation.coordinator import Disclosure
-from federation.ledger import Accounts, Link, Traffic
+from federation.coordinator import Disclosure, Federation
+from federation.ledger import Accounts, Link, RoundRecord, Traffic
+from scenarios.adversity import NetworkSpec
 
 SCHEMA = 1
 _PACKAGES = ("clarabel", "cryptography", "msgpack", "numpy", "pyzmq", "scikit-learn", "scipy")
@@ -28,6 +30,7 @@ def cost(accounts: Accounts, phase_seconds: dict[str, float]) -> dict[str, Any]:
     by_protocol = _grouped(protocols, lambda link: accounts.record_of(link).protocol)
     return {
         "rounds": len(rounds),
+        "called_off": sum(record.called_off for record in rounds),
         "hops": sum(record.hops for record in rounds),
         **_total(traffic for _, traffic in protocols),
         "control": _total(traffic for _, traffic in accounts.select(control=True)),
@@ -91,6 +94,49 @@ def environment() -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "packages": {name: importlib.metadata.version(name) for name in _PACKAGES},
     }
+
+
+def progress(federation: Federation) -> dict[str, Any]:
+    """How far the run came, with the algorithm's latest figures."""
+    now = federation.progress
+    return {"phase": now.phase, "round": now.round, "figures": dict(now.figures)}
+
+
+def memberships(federation: Federation) -> list[dict[str, Any]]:
+    """Who took part from when on, and why sites left."""
+    first = {"round": 0, "phase": "launch", "left": {}, "joined": [], "sites": list(federation.membership.all_sites)}
+    changes = [asdict(change) for change in federation.membership.changes]
+    return [
+        first,
+        *({**change, "joined": list(change["joined"]), "sites": list(change["sites"])} for change in changes),
+    ]
+
+
+def network(conditions: NetworkSpec, accounts: Accounts) -> dict[str, Any]:
+    """Seconds a round, as measured and as the conditions alone would have it, computing left out.
+
+    A round takes an order, its hops one after the other, and where nothing goes to the coordinator an answer. Over each
+    of these hops goes, at the link's bandwidth, what the round's messages carry on average.
+    """
+    rounds = [record for record in accounts.rounds.values() if not record.called_off]
+    sizes: dict[int, Traffic] = defaultdict(Traffic)
+    for link, traffic in accounts.select(control=False):
+        sizes[link.round].add(traffic)
+    predicted = [_predicted_s(conditions, record, sizes[record.round]) for record in rounds]
+    count = max(1, len(rounds))
+    return {
+        "rounds": len(rounds),
+        "measured_s_per_round": sum(record.seconds for record in rounds) / count,
+        "predicted_s_per_round": sum(predicted) / count,
+    }
+
+
+def _predicted_s(conditions: NetworkSpec, record: RoundRecord, traffic: Traffic) -> float:
+    steps = 1 + record.hops + (1 if record.verb == "run" else 0)
+    seconds = steps * conditions.latency_ms / 1000
+    if conditions.bandwidth_mbit is not None and traffic.messages:
+        seconds += record.hops * traffic.predicted_wire_bytes / traffic.messages * 8e-6 / conditions.bandwidth_mbit
+    return seconds
 
 
 def write_json(path: Path, result: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import secrets
 import time
 import traceback
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,19 @@ import numpy as np
 
 from algorithms.horizontal import Scale, agree_scale, agree_vocabulary, count_rows
 from algorithms.kernels import Kernel
-from algorithms.pan_svm import PanModel, PanSettings, train
+from algorithms.pan_svm import Features, PanModel, PanSettings, choose_features, train
 from algorithms.vocabulary import Vocabulary
 from federation.arrays import FloatArray, IntArray
 from federation.coordinator import Federation
 from federation.endpoint import Endpoint
-from federation.errors import FederationError, SiteFailed
+from federation.errors import FederationError, MembershipChanged, SiteFailed
 from federation.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.launcher import LocalLauncher
+from federation.membership import Survival
 from federation.site import Assignment
 from federation.wire import RUN_ID_BYTES
 from scenarios import evaluation, result
+from scenarios.injector import Injector
 from scenarios.spec import Scenario, resolved_toml
 from scenarios.workload import NO_FOLD, Workload
 
@@ -55,6 +57,7 @@ class Outcome:
     error: str | None = None
     traceback: str = ""
     federation: Federation | None = None
+    injector: Injector | None = None
     pids: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     folds: list[Fold] = field(default_factory=list)
@@ -102,58 +105,86 @@ def run(scenario: Scenario, workload: Workload, folder: Path, on_progress: OnPro
 
 
 def _carry_out(scenario: Scenario, workload: Workload, outcome: Outcome, on_progress: OnProgress) -> None:
-    with LocalLauncher(SITE_MODULE) as launcher:
+    with LocalLauncher(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
+        outcome.injector = injector
         with outcome.timed("launch_s"):
             workspace = launcher.prepare()
         keys = KeyPair.generate() if scenario.federation.encryption else None
         with Endpoint(COORDINATOR, _address(scenario, workspace, 0), keys, len(workload.sites)) as endpoint:
+            me = Party(COORDINATOR, endpoint.address, keys.public if keys else None)
+            staff = _Staff(scenario, workload, launcher, injector, workspace, secrets.token_bytes(RUN_ID_BYTES), me)
             try:
                 with outcome.timed("launch_s"):
-                    federation = _assemble(scenario, workload, launcher, endpoint, keys, workspace, on_progress)
+                    federation = _assemble(scenario, endpoint, staff, on_progress)
                 outcome.federation, outcome.pids = federation, launcher.pids
                 try:
+                    federation.assemble()
                     _train_folds(scenario, workload, federation, outcome)
                 finally:
                     federation.dismiss()
+                    injector.settle()
             finally:
                 outcome.refused = dict(endpoint.refused)
 
 
-def _assemble(
-    scenario: Scenario,
-    workload: Workload,
-    launcher: LocalLauncher,
-    endpoint: Endpoint,
-    keys: KeyPair | None,
-    workspace: Path,
-    on_progress: OnProgress,
-) -> Federation:
-    run_id = secrets.token_bytes(RUN_ID_BYTES)
-    me = Party(COORDINATOR, endpoint.address, keys.public if keys else None)
-    assignments = []
-    for number, name in enumerate(scenario.federation.site_names):
-        path = workspace / f"{name}.partition"
-        workload.write_partition(number, path)
-        assignments.append(
-            Assignment(
-                name=name,
-                run=run_id,
-                listen=_address(scenario, workspace, number + 1),
-                peers=len(workload.sites),
-                encrypted=keys is not None,
-                coordinator_address=me.address,
-                coordinator_key=me.public_key,
-                program=scenario.algorithm.name,
-                partition_path=str(path),
-                settings={"seed": scenario.seed},
-            )
+@dataclass(frozen=True)
+class _Staff:
+    """Starts the sites of a run, at its beginning or again."""
+
+    scenario: Scenario
+    workload: Workload
+    launcher: LocalLauncher
+    injector: Injector
+    workspace: Path
+    run: bytes
+    coordinator: Party
+
+    def start(self, names: list[str], *, faults: bool) -> list[Party]:
+        """Start these sites and lead the relays to them. `faults`: whether they do to themselves what is planned."""
+        parties = self.launcher.start([self._assignment(name, faults=faults) for name in names])
+        for party in parties:
+            self.injector.reach(party)
+        return parties
+
+    def revive(self, site: str) -> Party | None:
+        """Start a killed site again with its partition, if the scenario says so."""
+        return self.start([site], faults=False)[0] if self.injector.rejoins(site) else None
+
+    def _assignment(self, name: str, *, faults: bool) -> Assignment:
+        number = self.scenario.federation.site_names.index(name)
+        path = self.workspace / f"{name}.partition"
+        path.unlink(missing_ok=True)  # of a site that was killed before it read it
+        self.workload.write_partition(number, path)
+        return Assignment(
+            name=name,
+            run=self.run,
+            listen=_address(self.scenario, self.workspace, number + 1),
+            peers=len(self.workload.sites),
+            encrypted=self.scenario.federation.encryption,
+            coordinator_address=self.coordinator.address,
+            coordinator_key=self.coordinator.public_key,
+            program=self.scenario.algorithm.name,
+            partition_path=str(path),
+            settings={"seed": self.scenario.seed},
+            faults=self.injector.own_faults(name) if faults else [],
         )
-    roster = Roster([me, *launcher.start(assignments)])
-    timeout_s = scenario.federation.round_timeout_s
-    sum_protocol = scenario.protocol.secure_sum
-    federation = Federation(endpoint, roster, run_id, launcher, sum_protocol, timeout_s, on_progress)
-    federation.assemble()
-    return federation
+
+
+def _assemble(scenario: Scenario, endpoint: Endpoint, staff: _Staff, on_progress: OnProgress) -> Federation:
+    staff.injector.reach(staff.coordinator)
+    parties = staff.start(scenario.federation.site_names, faults=True)
+    return Federation(
+        endpoint,
+        Roster([staff.coordinator, *parties]),
+        staff.run,
+        staff.launcher,
+        scenario.protocol.secure_sum,
+        scenario.federation.round_timeout_s,
+        on_progress,
+        survival=Survival(scenario.fewest_sites, scenario.federation.on_dropout, staff.revive),
+        on_round=staff.injector.strike,
+        views=staff.injector.view,
+    )
 
 
 def _address(scenario: Scenario, workspace: Path, number: int) -> str:
@@ -165,21 +196,56 @@ def _address(scenario: Scenario, workspace: Path, number: int) -> str:
 
 
 def _train_folds(scenario: Scenario, workload: Workload, federation: Federation, outcome: Outcome) -> None:
-    with federation.phase("setup"):
-        vocabulary = agree_vocabulary(federation, workload.categorical_columns, scenario.data.categories, scenario.seed)
-    columns = len(workload.numeric_columns) + len(vocabulary.columns)
     folds = range(len(workload.tests)) if scenario.data.folds is not None else [NO_FOLD]
+    prepared = None
     for fold in folds:
         with outcome.timed("train_s"):
-            with federation.phase("setup"):
-                if fold != NO_FOLD:
-                    federation.run("hold_out", fold=fold)
-                rows = count_rows(federation)
-                scale = agree_scale(federation, scenario.data.scale, columns, sum(rows.values()))
-            model = train(federation, _settings(scenario, sum(rows.values())), rows, columns)
+            prepared = _prepare(scenario, workload, federation, fold, prepared)
+            model = train(federation, prepared.settings, prepared.features)
         with outcome.timed("evaluate_s"), federation.phase("evaluate"):
-            test, pooled = _evaluate(scenario, workload, fold, model, vocabulary, scale)
-        outcome.folds.append(Fold(fold, model, vocabulary, scale, test, pooled))
+            trained_on = workload.training(fold, federation.sites)
+            test, pooled = _evaluate(scenario, workload, fold, trained_on, model, prepared)
+        outcome.folds.append(Fold(fold, model, prepared.vocabulary, prepared.scale, test, pooled))
+
+
+@dataclass(frozen=True)
+class _Prepared:
+    """What the sites agreed on before they train."""
+
+    vocabulary: Vocabulary
+    agreed_by: frozenset[str]
+    scale: Scale
+    settings: PanSettings
+    features: Features
+
+
+def _prepare(
+    scenario: Scenario, workload: Workload, federation: Federation, fold: int, before: _Prepared | None
+) -> _Prepared:
+    """Agree on all that training needs; when sites leave or join meanwhile, again from the start."""
+    while True:
+        with suppress(MembershipChanged), federation.fixed_membership():
+            return _agree(scenario, workload, federation, fold, before)
+
+
+def _agree(
+    scenario: Scenario, workload: Workload, federation: Federation, fold: int, before: _Prepared | None
+) -> _Prepared:
+    data = scenario.data
+    with federation.phase("setup"):
+        if before is not None and before.agreed_by >= set(federation.sites):
+            vocabulary, agreed_by = before.vocabulary, before.agreed_by
+        else:
+            columns = workload.categorical_columns
+            vocabulary = agree_vocabulary(federation, columns, data.categories, scenario.seed)
+            agreed_by = frozenset(federation.sites)
+        if fold != NO_FOLD:
+            federation.run("hold_out", remember=True, fold=fold)
+        rows = count_rows(federation)
+        width = len(workload.numeric_columns) + len(vocabulary.columns)
+        scale = agree_scale(federation, data.scale, width, sum(rows.values()))
+    settings = _settings(scenario, sum(rows.values()))
+    return _Prepared(vocabulary, agreed_by, scale, settings, choose_features(federation, settings, rows, width))
 
 
 def _settings(scenario: Scenario, rows: int) -> PanSettings:
@@ -202,14 +268,14 @@ def _settings(scenario: Scenario, rows: int) -> PanSettings:
 
 
 def _evaluate(
-    scenario: Scenario, workload: Workload, fold: int, model: PanModel, vocabulary: Vocabulary, scale: Scale
+    scenario: Scenario, workload: Workload, fold: int, trained_on: IntArray, model: PanModel, prepared: _Prepared
 ) -> tuple[evaluation.Quality | None, dict[str, Any] | None]:
     def scaled(indices: IntArray) -> tuple[FloatArray, FloatArray]:
         rows = workload.rows.take(indices)
-        return scale(vocabulary.encode(rows.numeric, rows.categorical)), rows.signs
+        return prepared.scale(prepared.vocabulary.encode(rows.numeric, rows.categorical)), rows.signs
 
     held_out = workload.tests[max(fold, 0)]
-    train_rows = scaled(workload.training(fold))
+    train_rows = scaled(trained_on)
     test_rows = scaled(held_out) if len(held_out) else train_rows
     test = evaluation.quality(model.decision_values(test_rows[0]), test_rows[1]) if len(held_out) else None
     pooled = None
@@ -240,13 +306,16 @@ def _result(scenario: Scenario, workload: Workload, outcome: Outcome) -> dict[st
         "status": outcome.status,
         "error": outcome.error,
         "warnings": list(workload.warnings),
-        "scenario": scenario.model_dump(mode="json"),
+        "scenario": scenario.model_dump(mode="json", by_alias=True),
         "model": _model(workload, outcome.folds[-1]) if outcome.folds else None,
         "metrics": _metrics(outcome.folds),
         "centralised": _centralised(outcome.folds),
         "cost": result.cost(federation.accounts, dict(federation.phase_seconds)) if federation else None,
         "sites": _sites(scenario, workload, outcome),
-        "faults": [],
+        "progress": result.progress(federation) if federation else None,
+        "memberships": result.memberships(federation) if federation else [],
+        "faults": outcome.injector.reports(federation) if federation and outcome.injector else [],
+        "network": result.network(scenario.network, federation.accounts) if federation and scenario.network else None,
         "collusion": None,
         "disclosures": result.disclosures(federation.disclosures) if federation else [],
         "refused": outcome.refused,
@@ -266,6 +335,7 @@ def _model(workload: Workload, fold: Fold) -> dict[str, Any]:
         "gap": solution.gap,
         "converged": solution.converged,
         "iterations": solution.iterations,
+        "bundles": fold.model.bundles,
         "landmarks": len(fold.model.landmarks.points),
         "records_exposed": fold.model.landmarks.records_exposed,
         "rank": fold.model.mapping.shape[1],
@@ -311,13 +381,20 @@ def _sites(scenario: Scenario, workload: Workload, outcome: Outcome) -> list[dic
                 "pid": outcome.pids.get(name),
                 "rows": len(rows),
                 "columns": columns,
-                "status": "finished" if farewell else "dropped",
+                "status": _status(name, outcome.federation) if farewell else "dropped",
                 "unique_memory_bytes": farewell["unique_memory_bytes"] if farewell else None,
                 "cpu_s": farewell["cpu_s"] if farewell else None,
                 "refused": farewell["refused"] if farewell else {},
             }
         )
     return sites
+
+
+def _status(site: str, federation: Federation | None) -> str:
+    """finished, dropped if it was out in the end, rejoined if it was out in between."""
+    if federation is None or site not in federation.sites:
+        return "dropped"
+    return "rejoined" if any(site in change.joined for change in federation.membership.changes) else "finished"
 
 
 def _write_model(workload: Workload, fold: Fold, path: Path) -> None:

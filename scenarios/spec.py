@@ -6,23 +6,24 @@ import re
 import tomllib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar, get_args
 
 import tomli_w
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
 
+from protocols.masked_sum import threshold_of
 from protocols.registry import SUMS
 from protocols.secure_sum import SecureSum
+from scenarios.adversity import CollusionSpec, FaultSpec, NetworkSpec, contradictions
 from scenarios.partition import BY_FEATURE, SIZES, sizes_of
+from scenarios.parts import Count, Part, Positive
 from scenarios.problems import ScenarioError, nearest
 
 CATALOGUE = Path(__file__).parent / "catalogue"
 HIGHEST_PORT = 65_535
+MOST_RELAYED_SITES = 100  # every two parties have a relay, with a port of its own
 HIGHEST_WHOLE_NUMBER = 2**63 - 1  # of TOML
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 def _require_name(value: str) -> str:
@@ -34,15 +35,15 @@ def _require_name(value: str) -> str:
     return value
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+_P = TypeVar("_P", bound=Part)
 
 
-_P = TypeVar("_P", bound=_Part)
+class FederationSpec(Part):
+    """Who takes part and how. `port` is the coordinator's, and site i listens on port + i; 0 is any.
 
-
-class FederationSpec(_Part):
-    """Who takes part and how. `port` is the coordinator's, and site i listens on port + i; 0 is any."""
+    A site that does not answer within `round_timeout_s` is dropped. on_dropout: whether the others go on; with fewer
+    than `min_sites` they never do.
+    """
 
     sites: Annotated[int, Field(ge=1, le=10_000)] = 5
     names: Annotated[list[str], Field(min_length=1)] | None = None
@@ -51,6 +52,8 @@ class FederationSpec(_Part):
     encryption: bool = True
     port: Annotated[int, Field(ge=0, le=HIGHEST_PORT)] = 0
     round_timeout_s: Positive = 30.0
+    min_sites: Count = 1
+    on_dropout: Literal["continue", "abort"] = "continue"
 
     @model_validator(mode="before")
     @classmethod
@@ -81,6 +84,8 @@ class FederationSpec(_Part):
             raise ValueError(f"sites is {self.sites} but names lists {len(self.names)}; leave one of them out")
         if self.transport == "ipc" and self.encryption:
             raise ValueError('encryption needs transport = "tcp"; ipc never leaves the machine')
+        if self.min_sites > self.sites:
+            raise ValueError(f"min_sites is {self.min_sites} and there are {self.sites} sites; lower it")
         if self.transport == "ipc" and self.port:
             raise ValueError('port needs transport = "tcp"')
         if self.port and self.port + self.sites > HIGHEST_PORT:
@@ -93,7 +98,7 @@ class FederationSpec(_Part):
         return self.names if self.names is not None else [f"site-{i + 1}" for i in range(self.sites)]
 
 
-class DataSpec(_Part):
+class DataSpec(Part):
     """Which rows there are and how they are dealt. `categories` declares the values of categorical columns."""
 
     source: str
@@ -130,7 +135,7 @@ class DataSpec(_Part):
         return split
 
 
-class AlgorithmSpec(_Part):
+class AlgorithmSpec(Part):
     """What is trained. `landmarks` is a share of the training rows, or a count."""
 
     name: Literal["pan-svm"] = "pan-svm"
@@ -160,15 +165,17 @@ class AlgorithmSpec(_Part):
         return landmarks
 
 
-class ProtocolSpec(_Part):
+class ProtocolSpec(Part):
     """How sums are kept secret, and how the line search spends its rounds.
 
-    `segments` is of k-secure, `rings` of changing-neighbours, `step` of fixed-step.
+    `segments` is of k-secure, `rings` of changing-neighbours, `threshold` (the share of sites that must remain) of
+    masked, `step` of fixed-step.
     """
 
     sum: str = "ring"
     segments: Annotated[int, Field(ge=2)] = 3
     rings: Count = 2
+    threshold: Annotated[float, Field(gt=0.5, le=1)] = 0.66
     line_search: Literal["grid", "fixed-step"] = "grid"
     step: Positive = 0.1
 
@@ -182,17 +189,26 @@ class ProtocolSpec(_Part):
     @property
     def secure_sum(self) -> SecureSum:
         """The protocol that is named, with its options."""
-        options = {"k-secure": {"segments": self.segments}, "changing-neighbours": {"rings": self.rings}}
+        options: dict[str, dict[str, float]] = {
+            "k-secure": {"segments": self.segments},
+            "changing-neighbours": {"rings": self.rings},
+            "masked": {"threshold": self.threshold},
+        }
         return SUMS[self.sum](**options.get(self.sum, {}))
 
+    def fewest_sites(self, sites: int) -> int:
+        """How many of `sites` sites must remain for the sums to go on."""
+        remain = threshold_of(self.threshold, sites) if self.sum == "masked" else 1
+        return max(self.secure_sum.fewest_sites, remain)
 
-class CompareSpec(_Part):
+
+class CompareSpec(Part):
     """`centralised`: also train on pooled rows and report the difference."""
 
     centralised: bool = True
 
 
-class Scenario(_Part):
+class Scenario(Part):
     """One experiment."""
 
     name: str
@@ -202,26 +218,43 @@ class Scenario(_Part):
     algorithm: AlgorithmSpec = AlgorithmSpec()
     protocol: ProtocolSpec = ProtocolSpec()
     compare: CompareSpec = CompareSpec()
+    faults: list[FaultSpec] = []
+    network: NetworkSpec | None = None
+    collusion: CollusionSpec | None = None
 
     @field_validator("name")
     @classmethod
     def _check_name(cls, name: str) -> str:
         return _require_name(name)
 
+    @property
+    def fewest_sites(self) -> int:
+        """With fewer the run fails."""
+        return max(self.federation.min_sites, self.protocol.fewest_sites(self.federation.sites))
+
+    @property
+    def relayed(self) -> bool:
+        """Whether links go through relays: for network conditions, and for faults on links."""
+        return self.network is not None or any(fault.on_links for fault in self.faults)
+
 
 # Reading.
 
 
-def read(scenario: str | Path, *, overrides: Sequence[str] = (), sites: int | None = None) -> tuple[Scenario, Path]:
+def read(
+    scenario: str | Path, *, overrides: Sequence[str] = (), faults: Sequence[str] = (), sites: int | None = None
+) -> tuple[Scenario, Path]:
     """The scenario that a path or a catalogue name stands for, and the folder its relative paths start from.
 
-    overrides: "key.path=value", the value as in TOML or a bare word. sites: in place of the file's number.
-    Raises ScenarioError with everything that is wrong.
+    overrides: "key.path=value", the value as in TOML or a bare word. faults: "kind:key=value,…", added to the file's.
+    sites: in place of the file's number. Raises ScenarioError with everything that is wrong.
     """
     path = _locate(str(scenario))
     given = _parse(path)
     given.setdefault("name", path.stem)
     _apply_all(given, overrides)
+    for fault in faults:
+        _add_fault(given, fault)
     if sites is not None:
         _override_sites(given, sites)
     return validate(given), path.parent
@@ -240,7 +273,7 @@ def validate(given: dict[str, Any]) -> Scenario:
 
 def resolved_toml(scenario: Scenario) -> str:
     """The scenario with every default spelt out; reading it gives the same scenario."""
-    return tomli_w.dumps(scenario.model_dump(mode="json", exclude_none=True))
+    return tomli_w.dumps(scenario.model_dump(mode="json", exclude_none=True, by_alias=True))
 
 
 def catalogue() -> dict[str, str]:
@@ -312,6 +345,21 @@ def _apply(given: dict[str, Any], override: str) -> None:
     place[path[-1]] = _value(text.strip())
 
 
+def _add_fault(given: dict[str, Any], text: str) -> None:
+    """Add the fault that "kill:site=3,phase=train,round=5" describes; commas within brackets do not separate."""
+    kind, _, rest = text.partition(":")
+    listed = given.setdefault("faults", [])
+    fault: dict[str, Any] = {"kind": kind.strip()}
+    for part in re.findall(r"(?:\[[^=]*\]|[^,])+", rest):
+        key, equals, value = part.partition("=")
+        if not equals or not isinstance(listed, list):
+            raise ScenarioError(
+                [f"--fault {text}: write it as kind:key=value,…, such as kill:site=3,phase=train,round=5."]
+            )
+        fault[key.strip()] = _value(value.strip())
+    listed.append(fault)
+
+
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
@@ -340,9 +388,70 @@ def _impossible(given: dict[str, Any]) -> Iterator[str]:
             f"protocol.sum: a {_described(protocol)} sum needs {protocol.secure_sum.fewest_sites} sites or more and "
             f'there are {federation.sites}; with fewer it hides nothing. Add sites, or set protocol.sum = "plain".'
         )
+    if federation and protocol:
+        yield from _adverse(given, federation, protocol)
     sizes = sizes_of(data.split) if data and data.split.startswith(SIZES) else None
     if federation and sizes is not None and len(sizes) != federation.sites:
         yield f"data.split: {len(sizes)} sizes are given for {federation.sites} sites."
+
+
+def _adverse(given: dict[str, Any], federation: FederationSpec, protocol: ProtocolSpec) -> Iterator[str]:
+    """What cannot be of faults, network and collusion."""
+    names = federation.site_names
+    listed = given.get("faults", [])
+    read_faults = [_valid(FaultSpec, fault) for fault in listed] if isinstance(listed, list) else []
+    faults = [fault for fault in read_faults if fault is not None]
+    phases = rounds_at_most(_valid(AlgorithmSpec, given.get("algorithm", {})), _valid(DataSpec, given.get("data", {})))
+    phases = {phase: most * (1 + len(faults)) for phase, most in phases.items()}  # each fault may start it anew
+    for number, fault in enumerate(read_faults, start=1):
+        if fault is not None:
+            yield from (f"faults.{number}: {problem}." for problem in fault.problems(names, phases))
+    yield from (f"{problem}." for problem in contradictions(faults, names, phases))
+    yield from _too_few(federation, protocol, faults)
+    yield from _needs_tcp(federation, faults, given)
+    if (network := _valid(NetworkSpec, given["network"]) if "network" in given else None) is not None:
+        yield from network.problems(names)
+    if (collusion := _valid(CollusionSpec, given["collusion"]) if "collusion" in given else None) is not None:
+        yield from collusion.problems(names)
+
+
+def _too_few(federation: FederationSpec, protocol: ProtocolSpec, faults: list[FaultSpec]) -> Iterator[str]:
+    killed = {
+        site
+        for fault in faults
+        if fault.kind == "kill" and not fault.rejoin
+        for site in fault.sites(federation.site_names)
+    }
+    left = federation.sites - len(killed)
+    fewest = max(federation.min_sites, protocol.fewest_sites(federation.sites))
+    if killed and left < fewest and federation.on_dropout == "continue" and federation.sites >= fewest:
+        yield (
+            f"faults: kills leave {left} of {federation.sites} sites, and {fewest} are needed (federation.min_sites = "
+            f"{federation.min_sites}, and a {_described(protocol)} sum); kill fewer, or set rejoin = true."
+        )
+
+
+def _needs_tcp(federation: FederationSpec, faults: list[FaultSpec], given: dict[str, Any]) -> Iterator[str]:
+    relayed = "network" in given or any(fault.on_links for fault in faults)
+    if relayed and federation.transport != "tcp":
+        yield 'federation.transport: network conditions and faults on links need "tcp".'
+    if relayed and federation.sites > MOST_RELAYED_SITES:
+        yield f"federation.sites: network conditions and faults on links need {MOST_RELAYED_SITES} sites or fewer."
+    if any(fault.kind == "corrupt" for fault in faults) and not federation.encryption:
+        yield "faults: without encryption nothing can tell that a frame was changed; set federation.encryption = true."
+
+
+def rounds_at_most(algorithm: AlgorithmSpec | None, data: DataSpec | None) -> dict[str, int]:
+    """The phases that have rounds, and how many each can have at most, in a run without restarts."""
+    if algorithm is None or data is None:
+        return dict.fromkeys(("setup", "landmarks", "train"), HIGHEST_WHOLE_NUMBER)
+    folds = data.folds or 1
+    landmarks = 5 if algorithm.landmark_method == "local" else HIGHEST_WHOLE_NUMBER
+    return {
+        "setup": 6 + 7 * folds,
+        "landmarks": landmarks * folds,
+        "train": (2 + 201 * algorithm.max_iterations) * folds,
+    }
 
 
 def _described(protocol: ProtocolSpec) -> str:
@@ -362,7 +471,7 @@ def _sentences(error: ValidationError) -> list[str]:
 
 
 def _sentence(problem: Any) -> str:
-    path = [str(part) for part in problem["loc"]]
+    path = [str(part + 1 if isinstance(part, int) else part) for part in problem["loc"]]
     key = ".".join(path) or "the scenario"
     kind, context = problem["type"], problem.get("ctx", {})
     if kind == "extra_forbidden":
@@ -404,10 +513,19 @@ def _got(problem: Any) -> str:
 
 def _keys_beside(path: list[str]) -> list[str]:
     """The keys that are known in the table an unknown key stands in."""
-    model: Any = Scenario
+    model: type[BaseModel] = Scenario
     for part in path[:-1]:
-        annotation = model.model_fields[part].annotation if part in model.model_fields else None
-        if not (isinstance(annotation, type) and issubclass(annotation, BaseModel)):
+        if part.isdigit():  # of a list of tables
+            continue
+        inner = _table_of(model.model_fields[part].annotation) if part in model.model_fields else None
+        if inner is None:
             return []
-        model = annotation
-    return list(model.model_fields)
+        model = inner
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _table_of(annotation: Any) -> type[BaseModel] | None:
+    """The table that an annotation stands for: itself, or within a list or an optional."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((table for inner in get_args(annotation) if (table := _table_of(inner))), None)

@@ -36,7 +36,7 @@ class Rows:
 class Workload:
     """Everything about the data that a run needs.
 
-    rows: all of them. sites: indices of each site's rows. folds: (n,) the fold that holds a row out, -1 for none.
+    rows: all of them. names: of the sites. sites: indices of each site's rows. folds: (n,) the fold that holds a row out, -1 for none.
     tests: indices of the test rows, one array per fold, or a single one. classes: negative, then positive.
     """
 
@@ -44,14 +44,15 @@ class Workload:
     numeric_columns: tuple[str, ...]
     categorical_columns: tuple[str, ...]
     classes: tuple[str, str]
+    names: tuple[str, ...]
     sites: tuple[IntArray, ...]
     folds: IntArray
     tests: tuple[IntArray, ...]
     warnings: tuple[str, ...]
 
-    def training(self, fold: int) -> IntArray:
-        """Indices of the rows that the sites train on while `fold` is held out."""
-        held = np.sort(np.concatenate(self.sites))
+    def training(self, fold: int, names: Sequence[str]) -> IntArray:
+        """Indices of the rows that these sites train on while `fold` is held out."""
+        held = np.sort(np.concatenate([self.sites[self.names.index(name)] for name in names]))
         return held[self.folds[held] != fold] if fold != NO_FOLD else held
 
     def write_partition(self, site: int, path: Path) -> None:
@@ -65,7 +66,7 @@ class Workload:
             "labels": mine.signs[None, :],
             "folds": self.folds[self.sites[site]],
         }
-        Partition(arrays, {"categories": [categories.tolist() for categories, _ in columns]}).write(path)
+        Partition(arrays, {"categories": [categories.tolist() for categories, _ in columns]}).write(str(path))
 
 
 def prepare(scenario: Scenario, base_folder: Path) -> Workload:
@@ -99,6 +100,7 @@ def prepare(scenario: Scenario, base_folder: Path) -> Workload:
         numeric_columns=tuple(feature.name for feature in data.features if not feature.categorical),
         categorical_columns=tuple(feature.name for feature in data.features if feature.categorical),
         classes=classes,
+        names=tuple(names),
         sites=sites,
         folds=folds,
         tests=tests,

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import psutil
@@ -17,6 +19,7 @@ from federation.endpoint import Endpoint
 from federation.forkserver import WORKSPACE_PREFIX
 from federation.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.launcher import LocalLauncher
+from federation.membership import Survival
 from federation.partition import Partition
 from federation.site import Assignment
 from protocols.registry import SUMS
@@ -24,7 +27,7 @@ from protocols.secure_sum import SecureSum
 from scenarios.datasets import FOLDER_VARIABLE
 
 ROOT = Path(__file__).parent.parent
-OPTIONS = {"k-secure": {"segments": 3}, "changing-neighbours": {"rings": 2}}
+OPTIONS = {"k-secure": {"segments": 3}, "changing-neighbours": {"rings": 2}, "masked": {"threshold": 0.6}}
 ROWS = np.arange(12.0).reshape(4, 3)
 
 
@@ -79,10 +82,16 @@ def drill(
     transport: str = "tcp",
     encrypted: bool = True,
     timeout_s: float = 20.0,
+    faults: Mapping[str, list[dict[str, Any]]] | None = None,
+    on_dropout: Literal["continue", "abort"] = "continue",
+    rejoin: bool = False,
     launched: Callable[[LocalLauncher], None] = lambda launcher: None,
     started: Callable[[LocalLauncher, Federation], None] = lambda launcher, federation: None,
 ) -> Iterator[Federation]:
-    """A federation of real site processes that run the drill program; each holds ROWS plus its number."""
+    """A federation of real site processes that run the drill program; each holds ROWS plus its number.
+
+    faults: those that sites do to themselves, by site. rejoin: a site whose process ends is started again.
+    """
     with LocalLauncher("tests.site_process") as launcher:
         workspace = launcher.prepare()
         keys = KeyPair.generate() if encrypted else None
@@ -93,26 +102,34 @@ def drill(
         with Endpoint(COORDINATOR, address(0), keys, sites) as endpoint:
             run = secrets.token_bytes(8)
             me = Party(COORDINATOR, endpoint.address, keys.public if keys else None)
-            assignments = []
-            for number in range(sites):
+
+            def assignment(number: int) -> Assignment:
                 path = workspace / f"{number}.partition"
-                Partition({"rows": ROWS + number}).write(path)
-                assignments.append(
-                    Assignment(
-                        name=f"site-{number + 1}",
-                        run=run,
-                        listen=address(number + 1),
-                        peers=sites,
-                        encrypted=encrypted,
-                        coordinator_address=me.address,
-                        coordinator_key=me.public_key,
-                        program="drill",
-                        partition_path=str(path),
-                        settings={"seed": 1},
-                    )
+                Partition({"rows": ROWS + number}).write(str(path))
+                return Assignment(
+                    name=f"site-{number + 1}",
+                    run=run,
+                    listen=address(number + 1),
+                    peers=sites,
+                    encrypted=encrypted,
+                    coordinator_address=me.address,
+                    coordinator_key=me.public_key,
+                    program="drill",
+                    partition_path=str(path),
+                    settings={"seed": 1},
+                    faults=(faults or {}).get(f"site-{number + 1}", []),
                 )
-            roster = Roster([me, *launcher.start(assignments)])
-            federation = Federation(endpoint, roster, run, launcher, sum_protocol(protocol), timeout_s, lambda _: None)
+
+            def revive(site: str) -> Party | None:
+                again = replace(assignment(int(site.removeprefix("site-")) - 1), faults=[])
+                return launcher.start([again])[0] if rejoin else None
+
+            roster = Roster([me, *launcher.start(assignment(number) for number in range(sites))])
+            chosen = sum_protocol(protocol)
+            survival = Survival(chosen.fewest_sites, on_dropout, revive)
+            federation = Federation(
+                endpoint, roster, run, launcher, chosen, timeout_s, lambda _: None, survival=survival
+            )
             launched(launcher)
             federation.assemble()
             started(launcher, federation)

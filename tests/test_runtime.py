@@ -25,7 +25,7 @@ from federation import wire
 from federation.coordinator import Federation
 from federation.deadline import Deadline
 from federation.endpoint import Endpoint, raise_descriptor_limit
-from federation.errors import DeadlineExpired, EndpointError, LaunchError, RoundTimeout, SiteFailed, SiteLost
+from federation.errors import DeadlineExpired, EndpointError, LaunchError, SiteFailed, SitesLost
 from federation.keys import KeyPair, Party, Roster
 from federation.launcher import LocalLauncher
 from tests.conftest import drill, site_processes, workspaces
@@ -222,7 +222,7 @@ def test_malformed_frames_of_an_admitted_peer_are_refused(
 
 def test_a_site_that_is_bothered_by_strangers_carries_on() -> None:
     def bother(launcher: LocalLauncher, federation: Federation) -> None:
-        for party in federation._roster:
+        for party in federation._endpoint.roster:
             port = int(party.address.rpartition(":")[2])
             with socket.create_connection(("127.0.0.1", port)) as stranger:
                 stranger.sendall(secrets.token_bytes(200))

@@ -33,7 +33,6 @@ MESSAGES = st.builds(
     COUNTS,
     COUNTS,
     COUNTS,
-    COUNTS,
     st.dictionaries(st.text(max_size=8), PLAIN, max_size=4),
     st.dictionaries(st.text(max_size=8), ARRAYS, max_size=4),
 )
@@ -43,9 +42,8 @@ MESSAGES = st.builds(
 def test_a_message_survives_the_wire(message: Message) -> None:
     received = decode([bytes(frame) for frame in encode(message)])
     assert (received.kind, received.run, received.fields) == (message.kind, message.run, message.fields)
-    assert (received.round, received.attempt, received.sequence, received.hop) == (
+    assert (received.round, received.sequence, received.hop) == (
         message.round,
-        message.attempt,
         message.sequence,
         message.hop,
     )
@@ -77,7 +75,7 @@ def test_a_message_with_bytes_changed_is_read_or_refused(message: Message, data:
 
 def header(**changes: Any) -> list[Any]:
     """A valid header for no arrays, with some of its parts replaced."""
-    parts = {"version": 1, "kind": "data", "run": b"12345678", "round": 0, "attempt": 0, "sequence": 0, "hop": 0}
+    parts = {"version": 1, "kind": "data", "run": b"12345678", "round": 0, "sequence": 0, "hop": 0}
     return list((parts | {"fields": {}, "arrays": []} | changes).values())
 
 

@@ -1,0 +1,49 @@
+"""Secrets that two sites share and nobody else knows, and the keystreams that such secrets open.
+
+Every site has an X25519 key pair for one run; the public halves are in the roster. What two sites agree on is never
+used itself: HKDF derives from it, for every purpose and round, a secret of its own (RFC 7748, RFC 5869). So what is
+shown of one round opens no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+from federation.arrays import Residues
+
+SECRET_BYTES = 32
+_NONCE = bytes(16)
+"""Every secret is used for one keystream only, so that its nonce may be constant."""
+
+
+class KeyAgreement:
+    """One party's key pair for one run. The private half lives in memory only."""
+
+    def __init__(self, run: bytes) -> None:
+        self._run = run
+        self._private = X25519PrivateKey.generate()
+        self._agreed: dict[bytes, bytes] = {}
+        self.public = self._private.public_key().public_bytes_raw()
+
+    def secret(self, peer_public: bytes, purpose: str) -> bytes:
+        """256 bits that only this party and the owner of `peer_public` can derive, for one purpose.
+
+        Raises ValueError for a public key that would make the secret known to all.
+        """
+        if peer_public not in self._agreed:
+            self._agreed[peer_public] = self._private.exchange(X25519PublicKey.from_public_bytes(peer_public))
+        return HKDF(SHA256(), SECRET_BYTES, salt=self._run, info=purpose.encode()).derive(self._agreed[peer_public])
+
+
+def keystream(secret: bytes, shape: Sequence[int]) -> Residues:
+    """uint64 array of `shape` from ChaCha20 keyed with all of a 256-bit secret."""
+    zeros = bytes(8 * int(np.prod(shape)))
+    stream = Cipher(ChaCha20(secret, _NONCE), mode=None).encryptor().update(zeros)
+    return np.frombuffer(stream, dtype="<u8").reshape(shape)

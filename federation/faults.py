@@ -1,0 +1,67 @@
+"""Faults that a site does to itself at an exact place in a run: at a round of a phase, before one of its messages.
+
+So a kill or a stall in the middle of a protocol is exact and not luck. What happens to links is the relays' part.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from federation.arrays import Residues
+
+_SIGNALS = {"kill": signal.SIGKILL, "stall": signal.SIGSTOP}
+OWN_KINDS = tuple(_SIGNALS)
+
+
+@dataclass(frozen=True)
+class OwnFault:
+    """A kill, or a stall that whoever started the site ends after `for_s` seconds (None: never).
+
+    number: of the fault in its scenario. message: it strikes before the site's message of this number in the round; 0
+    is when the order arrives.
+    """
+
+    number: int
+    kind: str
+    phase: str
+    round: int
+    message: int = 0
+    for_s: float | None = None
+
+
+class OwnFaults:
+    """The faults that one site does to itself. `report` tells the launcher before each strikes."""
+
+    def __init__(self, faults: Iterable[Mapping[str, Any]], report: Callable[[dict[str, Any]], None]) -> None:
+        self._faults = [OwnFault(**fault) for fault in faults]
+        self._report = report
+
+    def begin_round(self, phase: str, phase_round: int) -> OwnFaults:
+        """Strike what is due as the round begins; the rest waits, as an observer of its channel."""
+        self._due = [fault for fault in self._faults if (fault.phase, fault.round) == (phase, phase_round)]
+        self._sent = 0
+        self._strike()
+        return self
+
+    def sending(self, peer: str, array: NDArray[Any]) -> None:
+        """Strike what is due before this message."""
+        self._sent += 1
+        self._strike()
+
+    def received(self, peer: str, array: NDArray[Any]) -> None:
+        """Nothing waits for a message to come in."""
+
+    def drew(self, residues: Residues) -> None:
+        """Nothing waits for randomness."""
+
+    def _strike(self) -> None:
+        for fault in self._due:
+            if fault.message == self._sent:
+                self._report({"fault": fault.number, "for_s": fault.for_s})
+                os.kill(os.getpid(), _SIGNALS[fault.kind])

@@ -1,0 +1,27 @@
+"""What all tables of a scenario have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+SiteNumber = Annotated[int, Field(ge=1)]
+SiteRef = SiteNumber | str
+"""A site by its number, counted from 1, or by its name."""
+
+
+class Part(BaseModel):
+    """A table: unknown keys are refused, values are not converted, and nothing changes afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+
+
+def resolve(reference: SiteRef, names: list[str]) -> str | None:
+    """The name of the site that is meant, or None if there is none."""
+    if isinstance(reference, int):
+        return names[reference - 1] if reference <= len(names) else None
+    return reference if reference in names else None
