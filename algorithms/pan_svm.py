@@ -6,7 +6,6 @@ train a linear SVM by cutting planes, of which the coordinator only ever sees su
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -48,7 +47,8 @@ class PanSettings:
 class PanModel:
     """A trained model: w (m,), b and the map from scaled rows; prediction needs no site.
 
-    bundles: how many bundles of cuts it took, one more than the changes of membership during training.
+    bundles: how many bundles of cuts it took; each change of membership during training begins a new one. sites: those
+    over whose rows the objective and its bound hold.
     """
 
     kernel: Kernel
@@ -56,6 +56,7 @@ class PanModel:
     mapping: FloatArray
     solution: Solution
     bundles: int
+    sites: tuple[str, ...]
 
     def features(self, rows: FloatArray) -> FloatArray:
         """(n, m) features of scaled rows (n, p)."""
@@ -202,11 +203,13 @@ def train(federation: Federation, settings: PanSettings, features: Features) -> 
         federation.note(iteration=iteration, objective=worst.objective, gap=worst.gap)
 
     with federation.phase("train"):
-        for bundles in itertools.count(1):
+        bundles = 1
+        while True:
             with suppress(MembershipChanged), federation.fixed_membership():
                 solution = _solve(federation, settings, features.mapping.shape[1], note, tuple(latest))
-                return PanModel(settings.kernel, features.landmarks, features.mapping, solution, bundles)
-    raise AssertionError
+                landmarks, mapping = features.landmarks, features.mapping
+                return PanModel(settings.kernel, landmarks, mapping, solution, bundles, federation.sites)
+            bundles += 1 if latest else 0
 
 
 def _solve(

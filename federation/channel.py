@@ -91,6 +91,7 @@ class Mailbox:
         """Begin a round: what older ones left is dropped."""
         self._now = round_number
         self.endpoint.round = round_number
+        self.endpoint.interrupted.clear()
         for key in [key for key in self._waiting if key[0] < round_number]:
             if late := len(self._waiting.pop(key)):
                 self.refused["stale"] += late
@@ -198,8 +199,7 @@ class SocketChannel:
         self.waiting_for = peer
         try:
             while (message := self._next(peer)) is None:
-                if self._losses:
-                    raise EndpointError(f"{self.me} cannot go on without {', '.join(sorted(self._losses))}")
+                self._require_hope()
                 self._mailbox.pump(self._deadline)
         except DeadlineExpired as error:
             raise EndpointError(f"{self.me} waited {self._deadline.seconds:g} s in vain for {peer}") from error
@@ -241,6 +241,14 @@ class SocketChannel:
         for observer in self._observers:
             observer.drew(residues)
         return residues
+
+    def _require_hope(self) -> None:
+        """Raise EndpointError where what is waited for may never come, long before its time is up."""
+        if self._losses:
+            raise EndpointError(f"{self.me} cannot go on without {', '.join(sorted(self._losses))}")
+        interrupted = self._mailbox.endpoint.interrupted
+        if broken := sorted(interrupted if self.me == COORDINATOR else interrupted & self.sent_to.keys()):
+            raise EndpointError(f"the connection of {self.me} to {broken[0]} broke, perhaps with a message on its way")
 
     def _take_each(self, shapes: Mapping[str, Sequence[int]], dtype: Any, found: dict[str, NDArray[Any]]) -> bool:
         """Take what is there of each peer's message; whether nothing is left to wait for."""

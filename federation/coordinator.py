@@ -48,7 +48,7 @@ _GRACE_S = 2.0
 _PATIENCE = 4
 """Sites wait this many times as long as the coordinator, who judges what is late and calls the round off."""
 
-_MOST_REPEATS = 3
+_MOST_REPEATS = 10
 """How often a round is run again although no site was lost: messages can be, with their connection."""
 
 
@@ -147,7 +147,7 @@ class Federation:
         self._phase_rounds: Counter[str] = Counter()
         self._record = LAUNCH
         self.began = time.monotonic()
-        self._fixed = self._calling_off = self._over = False
+        self._fixed = self._calling_off = self._over = self._phase_is_new = False
         endpoint.watch(launcher.fileno(), self._watch)
 
     @property
@@ -204,12 +204,12 @@ class Federation:
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Count the rounds within under `name`. Sites that were lost and came back are let in first."""
+        """Count the rounds within under `name`. Sites that were lost and came back are let in before the first."""
         self.progress.phase = name
+        self._phase_is_new = True
         self._on_progress(self)
         began = time.monotonic()
         try:
-            self._readmit()
             yield
         finally:
             self.phase_seconds[name] += time.monotonic() - began
@@ -267,6 +267,9 @@ class Federation:
         take_part: Callable[[SocketChannel], Any],
     ) -> Any:
         """Carry out a verb, as often as it takes until it is complete with the sites that are there."""
+        if self._phase_is_new:
+            self._phase_is_new = False
+            self._readmit()
         in_vain = 0
         while in_vain < _MOST_REPEATS:
             attempt = self._once(verb, step, protocol, terms, params, take_part)
@@ -329,8 +332,7 @@ class Federation:
         with suppress(DeadlineExpired, EndpointError):
             value, revealed = take_part(channel), True
             deadline = Deadline(self._round_timeout_s)  # the protocol may have used up its own
-            # Where nothing is revealed, a lost site may be what others still wait for.
-            self._await(lambda: (verb == "run" and self._losses) or not self._unanswered(channel.missing), deadline)
+            self._await(lambda: self._in_vain(verb) or not self._unanswered(channel.missing), deadline)
         if self._unanswered(channel.missing):
             self._call_off(deadline, channel.missing)
         self._tell(channel.missing, "abort")
@@ -350,11 +352,19 @@ class Federation:
         Who is only late may still answer within the round's deadline.
         """
         self._calling_off = True
-        self._tell(self.sites, "abort")
-        patience = max(_GRACE_S, deadline.remaining_ms() / 1000)
+        untold = set(self.sites)
+
+        def all_answered() -> bool:
+            untold.difference_update(self._tell(untold, "abort"))  # some can be reached a little later only
+            return not self._unanswered(missing)
+
         with suppress(DeadlineExpired):
-            self._await(lambda: not self._unanswered(missing), Deadline(patience))
+            self._await(all_answered, Deadline(max(_GRACE_S, deadline.remaining_ms() / 1000)))
         self._calling_off = False
+
+    def _in_vain(self, verb: str) -> bool:
+        """Whether sites may wait for one that is lost, or for a message that is. A sum that is revealed is over."""
+        return verb == "run" and bool(self._losses or self._endpoint.interrupted)
 
     def _revealed_nevertheless(self, take_part: Callable[[SocketChannel], Any]) -> tuple[Any, bool]:
         """A sum that a site sent before the round was called off stands; it must not be revealed for others too."""
@@ -455,12 +465,15 @@ class Federation:
             except EndpointError as error:
                 self._losses[site] = str(error).rstrip(".")
 
-    def _tell(self, sites: Iterable[str], kind: str) -> None:
-        """Send word to the sites that can be reached without waiting."""
+    def _tell(self, sites: Iterable[str], kind: str) -> set[str]:
+        """Send word to those of the sites that can be reached without waiting, and say which they are."""
         message = Message(kind, self._run, self._record.round)
-        for site in sites:
+        told = set()
+        for site in sorted(sites):
             with suppress(EndpointError):
                 self._mailbox.send(site, message, Deadline(0), self.membership.ended)
+                told.add(site)
+        return told
 
     def _await(self, condition: Callable[[], object], deadline: Deadline) -> None:
         while not condition():

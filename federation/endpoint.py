@@ -18,7 +18,7 @@ import socket
 import struct
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -46,9 +46,10 @@ _REFUSED_KEY = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
 _UNRECOGNISED = "not a ZeroMQ peer of ours"
 _HANDSHAKE_FAILURES = {
     int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "handshake broken off",
-    int(zmq.EVENT_HANDSHAKE_FAILED_PROTOCOL): _UNRECOGNISED,
     _REFUSED_KEY: "key not in the roster",
 }
+# Never EVENT_HANDSHAKE_FAILED_PROTOCOL: telling a monitor of it, libzmq (4.3.5) forgets the error, and a connection on
+# which bytes were changed stays open and silent instead of being closed.
 _MONITORED = _CONNECTED | _CONNECT_RETRIED | _HANDSHAKE_SUCCEEDED | _DISCONNECTED | sum(_HANDSHAKE_FAILURES)
 _DESCRIPTORS_PER_PEER = 8
 _DESCRIPTORS_TO_SPARE = 128
@@ -64,12 +65,31 @@ class Received(NamedTuple):
 
 @dataclass
 class _Connection:
-    """One stream, seen from this end; `kernel` is None where bytes cannot be measured."""
+    """One stream, seen from this end; `measured` unless its bytes cannot be.
+
+    `descriptor` is libzmq's own, `kernel` our handle on the same stream for its counters.
+    """
 
     opener: str
     peer: str
+    descriptor: int = -1
     kernel: socket.socket | None = None
+    measured: bool = False
     received_bytes: int = 0
+    entered_bytes: int = 0
+
+    def begin(self, descriptor: int) -> None:
+        """From now on count what comes in by this descriptor."""
+        self.descriptor = descriptor
+        self.kernel = kernel_counters.duplicate(descriptor)
+        self.measured = self.kernel is not None
+
+    def end(self) -> None:
+        """Let go of the stream, which our handle would keep open to the other end's harm."""
+        if self.kernel is not None:
+            self._count()
+            self.kernel.close()
+            self.kernel = None
 
     @property
     def control(self) -> bool:
@@ -77,11 +97,13 @@ class _Connection:
 
     def advance(self) -> int:
         """Bytes received since the last call; 0 where they cannot be measured."""
-        received = kernel_counters.bytes_received(self.kernel) if self.kernel is not None else None
-        if received is None:
-            return 0
-        step, self.received_bytes = received - self.received_bytes, received
+        self._count()
+        step, self.entered_bytes = self.received_bytes - self.entered_bytes, self.received_bytes
         return step
+
+    def _count(self) -> None:
+        received = kernel_counters.bytes_received(self.kernel) if self.kernel is not None else None
+        self.received_bytes = self.received_bytes if received is None else received
 
 
 class Endpoint:
@@ -91,6 +113,8 @@ class Endpoint:
     encryption off; `peers` is how many parties it may have to talk to. `round` is the round under way: what is no
     message (a handshake) is entered under it. Raises EndpointError when the address cannot be had or the system
     allows too few open files.
+
+    `interrupted` are the peers whose connection, opened by this party, broke since whoever reads it last cleared it.
     """
 
     def __init__(self, name: str, listen: str, keys: KeyPair | None, peers: int) -> None:
@@ -106,6 +130,7 @@ class Endpoint:
         self._trouble: dict[str, str] = {}
         self._rejected: dict[str, str] = {}
         self._broken: dict[str, float] = {}
+        self.interrupted: set[str] = set()
         self._routing_ids: dict[str, bytes] = {}
         self._descriptors: set[int] = set()
         self._failure = _UNRECOGNISED
@@ -215,8 +240,7 @@ class Endpoint:
             dealer.disable_monitor()
         self._router.disable_monitor()
         for connection in self._connections():
-            if connection.kernel is not None:
-                connection.kernel.close()
+            connection.end()
         self._context.destroy(linger=LINGER_MS)
 
     # Opening sockets.
@@ -326,6 +350,7 @@ class Endpoint:
             self._failure = _HANDSHAKE_FAILURES[event]
         elif event == _DISCONNECTED and value in self._descriptors:
             self._descriptors.remove(value)
+            self._end(self._accepted.values(), value)
         elif event == _DISCONNECTED:
             self.refused[self._failure] += 1
             self._failure = _UNRECOGNISED
@@ -339,7 +364,10 @@ class Endpoint:
             self._established.add(peer)
             self._trouble.pop(peer, None)
         elif event == _DISCONNECTED:
-            self._established.discard(peer)
+            self._end([self._opened[peer]], value)
+            if peer in self._established:
+                self._established.remove(peer)
+                self.interrupted.add(peer)
             self._broken[peer] = time.monotonic()
             self._trouble.setdefault(peer, "it closed the connection")
         elif event == _CONNECT_RETRIED:
@@ -397,10 +425,16 @@ class Endpoint:
             self._descriptors.add(_descriptor(frames))
             self._begin(self._accepted[peer], _Connection(peer, peer), _descriptor(frames), round_number)
 
+    def _end(self, connections: Iterable[list[_Connection]], descriptor: int) -> None:
+        """Let go of the first connection by this descriptor that is still held: the number may be in use again."""
+        held = (one for each in connections for one in each if one.descriptor == descriptor and one.kernel is not None)
+        if (ended := next(held, None)) is not None:
+            ended.end()
+
     def _begin(
         self, connections: list[_Connection], connection: _Connection, descriptor: int, round_number: int
     ) -> None:
-        connection.kernel = kernel_counters.duplicate(descriptor)
+        connection.begin(descriptor)
         connections.append(connection)
         routing_id = b"" if self._keys is not None else connection.opener.encode()
         by_opener = zmtp.opener_handshake_bytes(routing_id, encrypted=self._keys is not None)
@@ -422,7 +456,7 @@ class Endpoint:
 
     def _unmeasured(self, connection: _Connection, link: Link) -> int | None:
         """What counts as measured before the kernel is asked: nothing yet, or None where it never will be."""
-        return 0 if link.receiver == self.name and connection.kernel is not None else None
+        return 0 if link.receiver == self.name and connection.measured else None
 
 
 def raise_descriptor_limit(needed: int) -> None:

@@ -5,6 +5,7 @@ Any `threshold` shares give the secret back; fewer say nothing about it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 
 PRIME = 2**256 - 189
@@ -32,6 +33,7 @@ def _value(coefficients: Sequence[int], x: int) -> int:
     return value
 
 
+@functools.lru_cache(maxsize=1024)
 def _weights_at_zero(holders: tuple[int, ...]) -> list[int]:
     """prod over j != i of x_j / (x_j - x_i), for each holder x_i."""
     weights = []

@@ -75,23 +75,14 @@ class Injector:
     def strike(self, phase: str, phase_round: int) -> None:
         """Begin the faults on links that are due."""
         for number, fault in enumerate(self._faults):
-            if fault.on_links and (fault.phase, fault.round) == (phase, phase_round):
-                self._relay_numbers[number] = self._disturb(fault)
+            if self._relays is not None and fault.on_links and (fault.phase, fault.round) == (phase, phase_round):
+                self._relay_numbers[number] = _disturb(self._relays, fault, fault.links(self._names))
                 self._began[number] = time.monotonic()
 
     def settle(self) -> None:
         """Take in what the relays have to say of the faults on links, while they are there."""
         if self._relays is not None:
             self._outcomes = self._relays.outcomes()
-
-    def _disturb(self, fault: FaultSpec) -> int:
-        assert self._relays is not None
-        links = fault.links(self._names)
-        if fault.kind == "delay":
-            return self._relays.delay(links, extra_ms=fault.delay_ms or 0.0, for_s=fault.for_s)
-        if fault.kind == "corrupt":
-            return self._relays.corrupt(links, count=fault.bytes)
-        return self._relays.cut(links, reset=fault.kind == "disconnect", for_s=fault.for_s)
 
     # What came of it.
 
@@ -140,6 +131,15 @@ class Injector:
         if fault.kind == "kill":
             return any(site in federation.sites for site in fault.sites(self._names))
         return ended is not None
+
+
+def _disturb(relays: Relays, fault: FaultSpec, links: list[tuple[str, str]]) -> int:
+    """Begin a fault on links. The number by which the relays know it."""
+    if fault.kind == "delay":
+        return relays.delay(links, extra_ms=fault.delay_ms or 0.0, for_s=fault.for_s)
+    if fault.kind == "corrupt":
+        return relays.corrupt(links, count=fault.bytes)
+    return relays.cut(links, reset=fault.kind == "disconnect", for_s=fault.for_s)
 
 
 def conditions(network: NetworkSpec, names: list[str]) -> dict[tuple[str, str], Conditions]:

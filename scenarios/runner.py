@@ -203,7 +203,7 @@ def _train_folds(scenario: Scenario, workload: Workload, federation: Federation,
             prepared = _prepare(scenario, workload, federation, fold, prepared)
             model = train(federation, prepared.settings, prepared.features)
         with outcome.timed("evaluate_s"), federation.phase("evaluate"):
-            trained_on = workload.training(fold, federation.sites)
+            trained_on = workload.training(fold, model.sites)
             test, pooled = _evaluate(scenario, workload, fold, trained_on, model, prepared)
         outcome.folds.append(Fold(fold, model, prepared.vocabulary, prepared.scale, test, pooled))
 
@@ -336,6 +336,7 @@ def _model(workload: Workload, fold: Fold) -> dict[str, Any]:
         "converged": solution.converged,
         "iterations": solution.iterations,
         "bundles": fold.model.bundles,
+        "sites": list(fold.model.sites),
         "landmarks": len(fold.model.landmarks.points),
         "records_exposed": fold.model.landmarks.records_exposed,
         "rank": fold.model.mapping.shape[1],

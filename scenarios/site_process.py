@@ -12,6 +12,7 @@ import numpy as np
 
 from algorithms.landmarks import local_centres
 from algorithms.pan_svm import PanSite
+from federation.agreement import KeyAgreement, keystream
 from federation.forkserver import main
 from federation.program import Installation
 from protocols.registry import SUMS
@@ -21,6 +22,8 @@ from protocols.secret_order import secret_order
 def _warm_up() -> None:
     local_centres(np.eye(3), 2, 1, np.random.default_rng(0))
     secret_order(np.zeros((1, 4), dtype=np.uint64), "warm-up", 3)
+    one, other = KeyAgreement(bytes(8)), KeyAgreement(bytes(8))
+    keystream(one.secret(other.public, "warm-up"), (1, 3))
 
 
 INSTALLATION = Installation({"pan-svm": PanSite}, SUMS, _warm_up)

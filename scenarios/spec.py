@@ -104,8 +104,8 @@ class DataSpec(Part):
     source: str
     label: str = "label"
     positive: str | None = None
-    ignore: list[str] = []
-    categories: dict[str, list[str]] = {}
+    ignore: list[str] = Field(default=[])
+    categories: dict[str, list[str]] = Field(default={})
     missing: Literal["refuse", "drop"] = "refuse"
     scale: Literal["standard", "minmax", "none"] = "standard"
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
@@ -218,7 +218,7 @@ class Scenario(Part):
     algorithm: AlgorithmSpec = AlgorithmSpec()
     protocol: ProtocolSpec = ProtocolSpec()
     compare: CompareSpec = CompareSpec()
-    faults: list[FaultSpec] = []
+    faults: list[FaultSpec] = Field(default=[])
     network: NetworkSpec | None = None
     collusion: CollusionSpec | None = None
 

@@ -36,8 +36,9 @@ class Rows:
 class Workload:
     """Everything about the data that a run needs.
 
-    rows: all of them. names: of the sites. sites: indices of each site's rows. folds: (n,) the fold that holds a row out, -1 for none.
-    tests: indices of the test rows, one array per fold, or a single one. classes: negative, then positive.
+    rows: all of them. names: of the sites. sites: indices of each site's rows. folds: (n,) the fold that holds a row
+    out, -1 for none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then
+    positive.
     """
 
     rows: Rows

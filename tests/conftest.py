@@ -27,7 +27,11 @@ from protocols.secure_sum import SecureSum
 from scenarios.datasets import FOLDER_VARIABLE
 
 ROOT = Path(__file__).parent.parent
-OPTIONS = {"k-secure": {"segments": 3}, "changing-neighbours": {"rings": 2}, "masked": {"threshold": 0.6}}
+OPTIONS: dict[str, dict[str, float]] = {
+    "k-secure": {"segments": 3},
+    "changing-neighbours": {"rings": 2},
+    "masked": {"threshold": 0.6},
+}
 ROWS = np.arange(12.0).reshape(4, 3)
 
 

@@ -86,7 +86,7 @@ def test_bytes_are_those_of_the_formula_and_wire_bytes_those_predicted(quickstar
         ("category_tables", (9, 64, RECORD)),
         ("local_landmarks", (landmarks, 28)),
         ("records_exposed", ()),
-        ("squared_norms", ()),
+        ("squared_norms", (2,)),
         ("cuts", (2, groups, rank + 2)),
         ("cuts", (1, groups, rank + 2)),
         ("line", (1, 17, 2)),
@@ -361,13 +361,23 @@ def test_what_is_wrong_is_said_before_anything_is_started(
     assert not site_processes(temporary_folder)
 
 
+def three_free_ports() -> int:
+    """The first of three ports in a row below those that the system hands out."""
+    for port in range(20_000, 30_000, 3):
+        with contextlib.suppress(OSError), contextlib.ExitStack() as sockets:
+            for number in range(3):
+                sockets.enter_context(socket.socket()).bind(("127.0.0.1", port + number))
+            return port
+    raise AssertionError("no ports are free")
+
+
 def test_a_port_in_use_fails_the_run_and_leaves_a_result(tmp_path: Path, temporary_folder: Path) -> None:
+    port = three_free_ports()
     with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
+        taken.bind(("127.0.0.1", port + 2))
         taken.listen()
-        port = taken.getsockname()[1]
         done = fedsvm(
-            "run", "quickstart", "--set", f"federation.port={port - 2}", "--out", tmp_path / "run", folder=tmp_path
+            "run", "quickstart", "--set", f"federation.port={port}", "--out", tmp_path / "run", folder=tmp_path
         )
     assert done.returncode == 3
     assert "the port is in use; choose another federation.port" in done.stderr
@@ -378,9 +388,9 @@ def test_a_port_in_use_fails_the_run_and_leaves_a_result(tmp_path: Path, tempora
 
 
 @contextlib.contextmanager
-def training(folder: Path, temporary_folder: Path) -> Iterator[tuple[subprocess.Popen[str], set[int]]]:
+def training(folder: Path, temporary_folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], set[int]]]:
     """A long run in its training phase, and the processes of its sites and of their server."""
-    changes = ["algorithm.groups=1", "algorithm.tolerance=1e-9"]
+    changes = ["algorithm.groups=1", "algorithm.tolerance=1e-9", *more]
     command = [str(FEDSVM), "run", "quickstart", "--out", str(folder), *(f"--set={change}" for change in changes)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
@@ -410,8 +420,10 @@ def test_an_interrupted_run_says_so_and_leaves_nothing(
     assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == "interrupted"
 
 
-def test_a_site_that_is_killed_fails_the_run_by_name(tmp_path: Path, temporary_folder: Path) -> None:
-    with training(tmp_path / "run", temporary_folder) as (process, ours):
+def test_a_site_that_is_killed_fails_the_run_by_name_where_none_may_drop(
+    tmp_path: Path, temporary_folder: Path
+) -> None:
+    with training(tmp_path / "run", temporary_folder, "federation.on_dropout=abort") as (process, ours):
         victim = max(ours)
         os.kill(victim, signal.SIGKILL)
         _, complaint = process.communicate(timeout=30)
