@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federation.arrays import FloatArray
-from federation.channel import Mailbox, Observer, SocketChannel
+from federation.channel import Mailbox, SocketChannel
 from federation.deadline import Deadline
 from federation.endpoint import Endpoint
 from federation.errors import (
@@ -40,6 +40,7 @@ from federation.keys import Roster
 from federation.ledger import LAUNCH, Accounts, RoundRecord
 from federation.membership import Membership, Survival
 from federation.program import SumProtocol
+from federation.transcript import Transcript
 from federation.wire import Message
 
 _GRACE_S = 2.0
@@ -105,6 +106,7 @@ class Federation:
     `on_round` is called before the order of each round goes out, with the phase and the round's number in it.
     `on_progress` is called after every round and whenever the algorithm has new figures. `log` is all of that in the
     order it happened, as plain values. `views` gives each party the addresses that it reaches the others by.
+    `transcript` is the coordinator's own, if it colludes.
     """
 
     def __init__(
@@ -120,7 +122,7 @@ class Federation:
         survival: Survival | None = None,
         on_round: Callable[[str, int], None] = lambda phase, phase_round: None,
         views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
-        observers: Sequence[Observer] = (),
+        transcript: Transcript | None = None,
     ) -> None:
         sites = tuple(party.name for party in roster if party.name != endpoint.name)
         self.membership = Membership(sites, survival or Survival())
@@ -138,7 +140,7 @@ class Federation:
         self._on_progress = on_progress
         self._on_round = on_round
         self._views = views
-        self._observers = observers
+        self._transcript = transcript
         self._mailbox = Mailbox(endpoint, run, self._control)
         self._disclosures: dict[tuple[str, str, str, tuple[int, ...]], Disclosure] = {}
         self._answers: dict[str, Message] = {}
@@ -336,6 +338,7 @@ class Federation:
         if self._unanswered(channel.missing):
             self._call_off(deadline, channel.missing)
         self._tell(channel.missing, "abort")
+        self._record.missing = {site: channel.taken[site] for site in channel.missing}
         if not revealed and not channel.taken:
             value, revealed = self._revealed_nevertheless(take_part)
         left = self._left(channel.missing, deadline)
@@ -344,7 +347,8 @@ class Federation:
 
     def _channel(self, deadline: Deadline, losses: dict[str, str]) -> SocketChannel:
         order = Message("order", self._run, self._record.round)
-        return SocketChannel(self._mailbox, self.sites, order, deadline, losses=losses, observers=self._observers)
+        observers = [self._transcript.begin_round(order.round)] if self._transcript is not None else []
+        return SocketChannel(self._mailbox, self.sites, order, deadline, losses=losses, observers=observers)
 
     def _call_off(self, deadline: Deadline, missing: Mapping[str, str]) -> None:
         """Somebody waits in vain: a site that waits for another answers, one that hangs does not.

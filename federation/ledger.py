@@ -59,7 +59,8 @@ class Ledger:
 class RoundRecord:
     """One verb of the coordinator, as it was carried out by the live sites. `phase_round` counts within the phase.
 
-    A round that was called off counts too: it was paid for. What runs it again is a round of its own.
+    A round that was called off counts too: it was paid for. What runs it again is a round of its own. `missing` are the
+    sites that it went on without, each with the number of its messages that the coordinator had taken in by then.
     """
 
     round: int
@@ -72,6 +73,7 @@ class RoundRecord:
     hops: int = 0
     seconds: float = 0.0
     called_off: bool = False
+    missing: dict[str, int] = field(default_factory=dict)
 
 
 LAUNCH = RoundRecord(0, "launch", "run", "join", "roster")

@@ -68,6 +68,7 @@ def changing_neighbours(rings: int) -> SecureSum:
         functools.partial(changing_neighbours_contribute, rings),
         ring_reveal,
         functools.partial(changing_neighbours_cost, rings),
+        smallest_coalition=lambda sites: 2 * rings,
         fewest_sites=2 * rings + 1,
         options={"rings": rings},
     )

@@ -69,6 +69,7 @@ def k_secure(segments: int) -> SecureSum:
         functools.partial(k_secure_contribute, segments),
         ring_reveal,
         functools.partial(k_secure_cost, segments),
+        smallest_coalition=lambda sites: len(partners(sites, segments)),
         fewest_sites=max(FEWEST_SITES, segments),
         options={"segments": segments},
     )

@@ -305,6 +305,7 @@ def masked(threshold: float) -> SecureSum:
         functools.partial(masked_contribute, threshold),
         functools.partial(masked_reveal, threshold),
         masked_cost,
+        smallest_coalition=lambda sites: min(sites - 1, MOST_NEIGHBOURS),
         fewest_sites=2,
         options={"threshold": threshold},
     )

@@ -35,4 +35,6 @@ def plain_cost(sites: int, shape: tuple[int, int]) -> Cost:
     return Cost(messages=sites, hops=1, payload_bytes=sites * limbs * length * RESIDUE_BYTES)
 
 
-PLAIN = SecureSum("plain", plain_contribute, plain_reveal, plain_cost, discloses="value")
+PLAIN = SecureSum(
+    "plain", plain_contribute, plain_reveal, plain_cost, smallest_coalition=lambda sites: 0, discloses="value"
+)

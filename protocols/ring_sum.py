@@ -86,4 +86,4 @@ def joined(parts: list[Residues], shape: tuple[int, ...]) -> Residues:
     return np.concatenate(parts, axis=1) if parts else np.zeros(shape, dtype=np.uint64)
 
 
-RING = SecureSum("ring", ring_contribute, ring_reveal, ring_cost, fewest_sites=3)
+RING = SecureSum("ring", ring_contribute, ring_reveal, ring_cost, smallest_coalition=lambda sites: 2, fewest_sites=3)

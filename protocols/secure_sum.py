@@ -32,6 +32,8 @@ class SecureSum:
 
     contribute_residues: the site's part, given residues of shape (limbs, d). reveal_residues: the coordinator's part,
     given that shape; the sum of the residues. cost_of: the formula, of the number of sites and the shape.
+    smallest_coalition: how many of so many sites, with the coordinator, it takes to learn the input of another from a
+    sum that no site dropped from; one less than all always do, from the sum itself.
     fewest_sites: with fewer it would hide nothing, or cannot run. discloses: "sum", or "value" where the coordinator
     sees each site's own. options: what every party must know besides the name.
     """
@@ -40,6 +42,7 @@ class SecureSum:
     contribute_residues: Callable[[Channel, Residues], None]
     reveal_residues: Callable[[Channel, tuple[int, int]], Residues]
     cost_of: Callable[[int, tuple[int, int]], Cost]
+    smallest_coalition: Callable[[int], int]
     fewest_sites: int = 1
     discloses: str = "sum"
     options: Mapping[str, float] = field(default_factory=dict)

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,7 +19,11 @@ from scenarios.live import LiveView, PlainView, SilentView, View
 from scenarios.problems import ScenarioError
 from scenarios.summary import print_summary
 
+if TYPE_CHECKING:
+    from scenarios.audit import Cell
+
 WRONG, FAILED, INTERRUPTED = 2, 3, 130
+MOST_AUDITED_SITES = 10  # there are 2^n coalitions
 
 app = typer.Typer(
     add_completion=False,
@@ -82,6 +87,36 @@ def list_scenarios(context: typer.Context) -> None:
 def show_scenario(name: Annotated[str, typer.Argument(help="A name in the catalogue.")]) -> None:
     """Print a catalogue file, ready to copy and edit."""
     print(spec.catalogue_text(name), end="")
+
+
+@app.command()
+def audit(
+    sites: Annotated[int, typer.Option(min=3, max=MOST_AUDITED_SITES, help="Number of sites.")] = 5,
+    folder: Annotated[Path | None, typer.Option("--out", help="Folder for audit.json and audit.html.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON and nothing else.")] = False,
+) -> None:
+    """Show how coalitions of every size, with and without the coordinator, fare against every secure sum."""
+    from scenarios import audit as auditing  # noqa: PLC0415 - as in run
+    from scenarios import heat_map  # noqa: PLC0415
+
+    cells = list(auditing.sweep(auditing.standard_sums(sites), sites))
+    if folder is not None:
+        _write_audit(folder, cells)
+    if as_json:
+        print(json.dumps([asdict(cell) for cell in cells], indent=1))
+    else:
+        out.print(heat_map.table(cells))
+
+
+def _write_audit(folder: Path, cells: list[Cell]) -> None:
+    from scenarios import heat_map  # noqa: PLC0415 - as in run
+
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise ScenarioError([f"--out: no folder {folder} can be made: {error.strerror}; name another."]) from error
+    (folder / "audit.json").write_text(json.dumps([asdict(cell) for cell in cells], indent=1) + "\n")
+    (folder / "audit.html").write_text(heat_map.page(cells), encoding="utf-8")
 
 
 @app.command()

@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.table import Table
 
 from federation.coordinator import Federation
+from federation.membership import Change
 
 _REFRESH_PER_SECOND = 8
 
@@ -44,24 +45,29 @@ class SilentView:
 
 
 class PlainView(SilentView):
-    """A line when a phase begins, for logs and pipes."""
+    """A line when a phase begins or sites leave or join, for logs and pipes."""
 
     def __init__(self, console: Console, name: str) -> None:
         self._console = console
         self._name = name
         self._phase = ""
+        self._changes = 0
 
     def update(self, federation: Federation) -> None:
-        """Print a line if the phase is a new one."""
+        """Print a line for every change of membership, and if the phase is a new one."""
         progress = federation.progress
+        for change in federation.membership.changes[self._changes :]:
+            self._changes += 1
+            self._print(change_in_words(change))
         if progress.phase != self._phase:
             self._phase = progress.phase
-            self._console.print(
-                f"{self._name}: {progress.phase} after {progress.round} rounds, {len(federation.sites)} sites, "
-                f"{human_bytes(federation.accounts.payload_bytes)} of payload",
-                highlight=False,
-                soft_wrap=True,
+            self._print(
+                f"{progress.phase} after {progress.round} rounds, {len(federation.sites)} sites, "
+                f"{human_bytes(federation.accounts.payload_bytes)} of payload"
             )
+
+    def _print(self, line: str) -> None:
+        self._console.print(f"{self._name}: {line}", highlight=False, soft_wrap=True)
 
 
 class LiveView:
@@ -90,9 +96,11 @@ class LiveView:
         shown = {
             "phase": progress.phase,
             "round": str(progress.round),
-            "live sites": str(len(federation.sites)),
+            "live sites": _live(federation),
             "traffic": f"{human_bytes(payload)} of payload, {human_bytes(payload / seconds)}/s",
         }
+        if federation.membership.changes:
+            shown["last change"] = change_in_words(federation.membership.changes[-1])
         if "gap" in figures:
             shown["iteration"] = f"{figures['iteration']:.0f}"
             shown["certified gap"] = f"{figures['gap']:.1e}"
@@ -106,6 +114,25 @@ class LiveView:
             panel.add_row(name, value)
         panel.add_row("elapsed", f"{time.monotonic() - self._began:.1f} s")
         return panel
+
+
+def _live(federation: Federation) -> str:
+    """How many sites take part, and which do not."""
+    sites = federation.membership.all_sites
+    out = [site for site in sites if site not in federation.sites]
+    if not out:
+        return str(len(sites))
+    named = ", ".join(out[:3]) + (f" and {len(out) - 3} more" if len(out) > 3 else "")
+    return f"{len(federation.sites)} of {len(sites)}, without {named}"
+
+
+def change_in_words(change: Change) -> str:
+    """Who left and why, or joined, and how many sites there are."""
+    left = "; ".join(f"{site} dropped ({why})" for site, why in change.left.items())
+    joined = ", ".join(change.joined)
+    back = f"{joined} {'takes' if len(change.joined) == 1 else 'take'} part again" if joined else ""
+    happened = "; ".join(part for part in (left, back) if part)
+    return f"round {change.round} ({change.phase}): {happened}; {len(change.sites)} sites"
 
 
 def human_bytes(count: float) -> str:

@@ -6,6 +6,7 @@ import os
 import secrets
 import time
 import traceback
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
@@ -26,13 +27,15 @@ from federation.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.launcher import LocalLauncher
 from federation.membership import Survival
 from federation.site import Assignment
+from federation.transcript import Transcript
 from federation.wire import RUN_ID_BYTES
-from scenarios import evaluation, result
+from scenarios import audit, evaluation, result
 from scenarios.injector import Injector
 from scenarios.spec import Scenario, resolved_toml
 from scenarios.workload import NO_FOLD, Workload
 
 SITE_MODULE = "scenarios.site_process"
+TRANSCRIPTS = "transcripts"
 
 OnProgress = Callable[[Federation], None]
 
@@ -60,6 +63,7 @@ class Outcome:
     injector: Injector | None = None
     pids: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
+    collusion: dict[str, Any] | None = None
     folds: list[Fold] = field(default_factory=list)
     timing: dict[str, float] = field(default_factory=dict)
 
@@ -90,7 +94,7 @@ def run(scenario: Scenario, workload: Workload, folder: Path, on_progress: OnPro
     outcome = Outcome()
     with outcome.timed("total_s"):
         try:
-            _carry_out(scenario, workload, outcome, on_progress)
+            _carry_out(scenario, workload, folder, outcome, on_progress)
             outcome.status = "completed"
         except KeyboardInterrupt:
             outcome.status, outcome.error = "interrupted", "The run was interrupted."
@@ -104,7 +108,7 @@ def run(scenario: Scenario, workload: Workload, folder: Path, on_progress: OnPro
     return Finished(written, folder, outcome.traceback)
 
 
-def _carry_out(scenario: Scenario, workload: Workload, outcome: Outcome, on_progress: OnProgress) -> None:
+def _carry_out(scenario: Scenario, workload: Workload, folder: Path, outcome: Outcome, on_progress: OnProgress) -> None:
     with LocalLauncher(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
         outcome.injector = injector
         with outcome.timed("launch_s"):
@@ -112,7 +116,8 @@ def _carry_out(scenario: Scenario, workload: Workload, outcome: Outcome, on_prog
         keys = KeyPair.generate() if scenario.federation.encryption else None
         with Endpoint(COORDINATOR, _address(scenario, workspace, 0), keys, len(workload.sites)) as endpoint:
             me = Party(COORDINATOR, endpoint.address, keys.public if keys else None)
-            staff = _Staff(scenario, workload, launcher, injector, workspace, secrets.token_bytes(RUN_ID_BYTES), me)
+            run_id = secrets.token_bytes(RUN_ID_BYTES)
+            staff = _Staff(scenario, workload, launcher, injector, workspace, folder / TRANSCRIPTS, run_id, me)
             try:
                 with outcome.timed("launch_s"):
                     federation = _assemble(scenario, endpoint, staff, on_progress)
@@ -123,21 +128,48 @@ def _carry_out(scenario: Scenario, workload: Workload, outcome: Outcome, on_prog
                 finally:
                     federation.dismiss()
                     injector.settle()
+                if scenario.collusion is not None:
+                    with federation.phase("audit"):
+                        outcome.collusion = _audit(scenario, workload, federation, staff, outcome.folds[-1])
             finally:
                 outcome.refused = dict(endpoint.refused)
 
 
 @dataclass(frozen=True)
 class _Staff:
-    """Starts the sites of a run, at its beginning or again."""
+    """Starts the sites of a run, at its beginning or again, and knows where parties write their transcripts."""
 
     scenario: Scenario
     workload: Workload
     launcher: LocalLauncher
     injector: Injector
     workspace: Path
+    transcripts_folder: Path
     run: bytes
     coordinator: Party
+    transcripts: dict[str, list[Path]] = field(default_factory=lambda: defaultdict(list))
+
+    def transcript(self, party: str) -> str:
+        """A new file for a party's transcript; none where nobody colludes. The honest ones' do not outlive the run."""
+        collusion = self.scenario.collusion
+        if collusion is None:
+            return ""
+        folder = self.transcripts_folder if self._colludes(party) else self.workspace
+        folder.mkdir(mode=0o700, exist_ok=True)
+        path = folder / f"{party}-{len(self.transcripts[party]) + 1}.transcript"
+        self.transcripts[party].append(path)
+        return str(path)
+
+    def coordinators_transcript(self) -> Transcript | None:
+        """The coordinator's own, if it colludes."""
+        return Transcript(self.transcript(COORDINATOR), colludes=True) if self._colludes(COORDINATOR) else None
+
+    def _colludes(self, party: str) -> bool:
+        collusion = self.scenario.collusion
+        if collusion is None:
+            return False
+        named = collusion.members(self.scenario.federation.site_names)
+        return collusion.coordinator if party == COORDINATOR else party in named
 
     def start(self, names: list[str], *, faults: bool) -> list[Party]:
         """Start these sites and lead the relays to them. `faults`: whether they do to themselves what is planned."""
@@ -167,6 +199,8 @@ class _Staff:
             partition_path=str(path),
             settings={"seed": self.scenario.seed},
             faults=self.injector.own_faults(name) if faults else [],
+            transcript_path=self.transcript(name),
+            colludes=self._colludes(name),
         )
 
 
@@ -183,6 +217,7 @@ def _assemble(scenario: Scenario, endpoint: Endpoint, staff: _Staff, on_progress
         on_progress,
         survival=Survival(scenario.fewest_sites, scenario.federation.on_dropout, staff.revive),
         on_round=staff.injector.strike,
+        transcript=staff.coordinators_transcript(),
         views=staff.injector.view,
     )
 
@@ -206,6 +241,37 @@ def _train_folds(scenario: Scenario, workload: Workload, federation: Federation,
             trained_on = workload.training(fold, model.sites)
             test, pooled = _evaluate(scenario, workload, fold, trained_on, model, prepared)
         outcome.folds.append(Fold(fold, model, prepared.vocabulary, prepared.scale, test, pooled))
+
+
+def _audit(
+    scenario: Scenario, workload: Workload, federation: Federation, staff: _Staff, fold: Fold
+) -> dict[str, Any] | None:
+    """What the colluding parties learnt; the last model's scale is the one their finds are read in."""
+    if scenario.collusion is None:
+        return None
+    members = tuple(scenario.collusion.members(list(workload.names)))
+    coalition = audit.Coalition(members, scenario.collusion.coordinator)
+    rows = {}
+    for name, indices in zip(workload.names, workload.sites, strict=True):
+        held = workload.rows.take(indices)
+        rows[name] = fold.scale(fold.vocabulary.encode(held.numeric, held.categorical))
+    victims = audit.audit_run(coalition, staff.transcripts, federation.accounts.rounds, rows)
+    return {
+        "coalition": list(members),
+        "coordinator": coalition.coordinator,
+        "victims": victims,
+        "remarks": _remarks(scenario, coalition),
+    }
+
+
+def _remarks(scenario: Scenario, coalition: audit.Coalition) -> list[str]:
+    """What the coalition learns beside what the sums give away."""
+    if coalition.coordinator and coalition.sites and scenario.algorithm.landmark_method == "local":
+        return [
+            f"{coalition.sites[0]} knows the order in which sites fill the table of landmarks, and the coordinator the "
+            'table: together they can tell whose each landmark is. algorithm.landmark_method = "global" avoids that.'
+        ]
+    return []
 
 
 @dataclass(frozen=True)
@@ -316,7 +382,7 @@ def _result(scenario: Scenario, workload: Workload, outcome: Outcome) -> dict[st
         "memberships": result.memberships(federation) if federation else [],
         "faults": outcome.injector.reports(federation) if federation and outcome.injector else [],
         "network": result.network(scenario.network, federation.accounts) if federation and scenario.network else None,
-        "collusion": None,
+        "collusion": outcome.collusion,
         "disclosures": result.disclosures(federation.disclosures) if federation else [],
         "refused": outcome.refused,
         "privacy": None,

@@ -20,6 +20,8 @@ def print_summary(console: Console, result: dict[str, Any], folder: Path) -> Non
         table.add_row(name, value)
     table.add_row("results", str(folder))
     console.print(table)
+    for remark in (result["collusion"] or {}).get("remarks", []):
+        console.print(f"[yellow]note[/yellow] {remark}", highlight=False)
     for warning in result["warnings"][:5]:
         console.print(f"[yellow]note[/yellow] {warning}", highlight=False)
     if len(result["warnings"]) > 5:
@@ -34,24 +36,57 @@ def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
     if result["centralised"] is not None:
         lines.append(("pooled rows", _pooled(result["centralised"])))
     lines += [
-        (
-            "objective",
-            f"{model['objective']:.6g}, certified within {model['gap']:.1e} after {model['iterations']} iterations",
-        ),
-        ("rounds", f"{cost['rounds']} ({cost['hops']} hops)"),
+        ("objective", _objective(model)),
+        ("rounds", _rounds(cost)),
         ("payload", f"{human_bytes(cost['payload_bytes'])} in {cost['messages']} messages"),
         ("wire", _wire(cost)),
         ("landmarks", _landmarks(model)),
+        *(("fault", _fault(fault)) for fault in result["faults"]),
+        *([("network", _network(result["network"]))] if result["network"] else []),
+        *([("collusion", _collusion(result["collusion"]))] if result["collusion"] else []),
         ("seconds", _seconds(result["timing"])),
     ]
     return lines
+
+
+def _objective(model: dict[str, Any]) -> str:
+    bundles = f" in {model['bundles']} bundles of cuts" if model["bundles"] > 1 else ""
+    certified = f"certified within {model['gap']:.1e} after {model['iterations']} iterations{bundles}"
+    return f"{model['objective']:.6g}, {certified}, over the rows of {len(model['sites'])} sites"
+
+
+def _rounds(cost: dict[str, Any]) -> str:
+    called_off = f", {cost['called_off']} of them called off" if cost["called_off"] else ""
+    return f"{cost['rounds']} ({cost['hops']} hops){called_off}"
+
+
+def _fault(fault: dict[str, Any]) -> str:
+    return f"{fault['kind']} {fault['site']} in {fault['phase']} round {fault['round']}: {fault['outcome']}"
+
+
+def _network(network: dict[str, Any]) -> str:
+    measured, predicted = network["measured_s_per_round"], network["predicted_s_per_round"]
+    return f"{1000 * measured:.1f} ms a round measured, {1000 * predicted:.1f} ms predicted without computing"
+
+
+def _collusion(collusion: dict[str, Any]) -> str:
+    who = ", ".join([*collusion["coalition"], *(["coordinator"] if collusion["coordinator"] else [])])
+    victims = collusion["victims"]
+    recovered = sorted({victim["site"] for victim in victims if victim["recovered"]})
+    if not recovered:
+        return f"{who} learn no input of another site"
+    share = sum(v["recovered"] for v in victims) / sum(v["values"] for v in victims if v["site"] in recovered)
+    exposed = sum(victim["records_exposed"] for victim in victims)
+    return f"{who} learn {100 * share:.0f} % of the inputs of {', '.join(recovered)}, {exposed} records among them"
 
 
 def _sites(result: dict[str, Any]) -> str:
     rows = [site["rows"] for site in result["sites"]]
     pids = {site["pid"] for site in result["sites"]}
     spread = f"{min(rows)}" if min(rows) == max(rows) else f"{min(rows)} to {max(rows)}"
-    return f"{len(rows)} in {len(pids)} processes, {spread} rows each"
+    dropped = [site["name"] for site in result["sites"] if site["status"] == "dropped"]
+    without = f"; dropped: {', '.join(dropped)}" if dropped else ""
+    return f"{len(rows)} in {len(pids)} processes, {spread} rows each{without}"
 
 
 def _model(model: dict[str, Any]) -> str:
@@ -78,7 +113,10 @@ def _wire(cost: dict[str, Any]) -> str:
     control = human_bytes(cost["control"]["payload_bytes"])
     if cost["wire_bytes"] is None:
         return f"{predicted} predicted (not measured on this transport), and {control} of parameters in orders"
-    agree = "as predicted" if cost["wire_bytes"] == cost["predicted_wire_bytes"] else f"{predicted} predicted"
+    expected = cost["predicted_wire_bytes"] - cost["unmeasured_bytes"]
+    agree = "as predicted" if cost["wire_bytes"] == expected else f"{predicted} predicted"
+    if cost["unmeasured_bytes"]:
+        agree += f", {human_bytes(cost['unmeasured_bytes'])} more to sites that were lost"
     return f"{human_bytes(cost['wire_bytes'])} measured, {agree}; and {control} of parameters in orders"
 
 

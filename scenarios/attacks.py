@@ -1,0 +1,270 @@
+"""What colluding parties learn of the inputs of secure sums: from the protocol's algebra, and from what was seen.
+
+Sums are linear, so a coalition's knowledge is a set of linear forms over the unknown inputs and masks. The forms are
+not written down by hand: the protocol itself is rehearsed on symbols, a unit vector for every input and every random
+vector, and what a party receives is then the coefficients of what it would receive. A victim's input is determined if
+its unit vector is a combination of the forms that the coalition sees, with coefficients modulo 2^64, and the same
+combination of the numbers that were really seen gives the input itself.
+
+The sum counts as known to every coalition: it is what the protocol is there to reveal.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from federation.arrays import Residues
+from federation.channel import uniform_residues
+from federation.keys import COORDINATOR
+from federation.rehearsal import MemoryChannel, Rehearsal
+from protocols.fixed_point import add, subtract
+from protocols.secure_sum import SecureSum
+
+_SIGN_BIT = 1 << 63
+
+
+class Label(NamedTuple):
+    """A vector in a round: what it is, whose, from whom, and its place among those of the same kind.
+
+    `what` is "received", "drew", "input" or "total".
+    """
+
+    what: str
+    party: str
+    peer: str = ""
+    place: int = 0
+
+
+Record = dict[Label, Residues]
+"""All vectors of a round, each of shape (limbs, d)."""
+
+
+# Rehearsals, on symbols and on numbers.
+
+
+@dataclass
+class SymbolicRehearsal(Rehearsal):
+    """A rehearsal in which every random vector of the inputs' shape is the unit vector of an unknown of its own."""
+
+    unknowns: int = 0
+    shape: tuple[int, int] = (1, 0)
+    _of_secret: dict[bytes, int] = field(default_factory=dict)
+
+    def unit(self, secret: bytes | None = None) -> Residues:
+        """The unit vector of a new unknown, or of the one that this secret stands for."""
+        with self._lock:
+            number = self._of_secret.get(secret, self.unknowns) if secret is not None else self.unknowns
+            self.unknowns = max(self.unknowns, number + 1)
+            if secret is not None:
+                self._of_secret[secret] = number
+        return unit_vector(number, self.shape[1])
+
+    def _channel(self, name: str) -> MemoryChannel:
+        return _SymbolicChannel(self, name)
+
+
+class _SymbolicChannel(MemoryChannel):
+    _rehearsal: SymbolicRehearsal
+
+    def random(self, shape: Sequence[int]) -> Residues:
+        """A new unknown, where a vector is drawn; secrets stay what they are."""
+        vector = tuple(shape) == self._rehearsal.shape
+        return self._drawn(self._rehearsal.unit() if vector else uniform_residues(shape))
+
+    def expand(self, secret: bytes, shape: Sequence[int]) -> Residues:
+        """The unknown that the secret stands for."""
+        return self._drawn(self._rehearsal.unit(secret))
+
+
+def unit_vector(number: int, length: int) -> Residues:
+    """(1, length): 1 at `number`."""
+    vector = np.zeros((1, length), dtype=np.uint64)
+    vector[0, number] = 1
+    return vector
+
+
+def forms(protocol: SecureSum, sites: tuple[str, ...], deaths: Mapping[str, int] = MappingProxyType({})) -> Record:
+    """The linear forms of one sum over `sites`; the first unknowns are their inputs, in this order.
+
+    deaths: sites that died, and before which of their messages.
+    """
+    count = len(sites)
+    length = count * (count + 3)  # no protocol draws more than n vectors a site
+    rehearsal = SymbolicRehearsal(sites, deaths=deaths, unknowns=count, shape=(1, length))
+    inputs = {site: unit_vector(number, length) for number, site in enumerate(sites)}
+    return rehearse(protocol, rehearsal, inputs)
+
+
+def rehearse(protocol: SecureSum, rehearsal: Rehearsal, inputs: Mapping[str, Residues]) -> Record:
+    """The record of one sum of `inputs` by site, all of one shape."""
+    shape = next(iter(inputs.values())).shape
+    parts: dict[str, Callable[[MemoryChannel], Residues | None]] = {
+        site: functools.partial(_contribute, protocol, vector) for site, vector in inputs.items()
+    }
+    parts[COORDINATOR] = lambda channel: protocol.reveal_residues(channel, (shape[0], shape[1]))
+    total = rehearsal.play(parts)[COORDINATOR]
+    record = {Label("input", site): vector for site, vector in inputs.items()}
+    if total is not None:
+        record[Label("total", "")] = total
+    received: dict[tuple[str, str], list[Residues]] = defaultdict(list)
+    for message in rehearsal.sent:
+        received[message.receiver, message.sender].append(message.array)
+    for (receiver, sender), arrays in received.items():
+        record |= labelled("received", receiver, sender, arrays, shape)
+    for party, drawn in rehearsal.drawn.items():
+        record |= labelled("drew", party, "", drawn, shape)
+    return record
+
+
+def labelled(what: str, party: str, peer: str, arrays: Iterable[Residues], shape: Sequence[int]) -> Record:
+    """The vectors of this shape among `arrays`; those that went in chunks are put together again."""
+    found: list[Residues] = []
+    parts: list[Residues] = []
+    for array in arrays:
+        if array.dtype != np.uint64 or array.ndim != 2 or array.shape[0] != shape[0]:
+            continue
+        parts.append(array)
+        columns = sum(part.shape[1] for part in parts)
+        if columns == shape[1]:
+            found.append(np.concatenate(parts, axis=1))
+        if columns >= shape[1]:
+            parts = []
+    return {Label(what, party, peer, place): vector for place, vector in enumerate(found)}
+
+
+def _contribute(protocol: SecureSum, vector: Residues, channel: MemoryChannel) -> None:
+    protocol.contribute_residues(channel, vector)
+
+
+# Linear algebra modulo 2^64.
+
+
+class Span:
+    """All combinations of some vectors with coefficients modulo 2^64. Pivots are odd, for these have an inverse."""
+
+    def __init__(self, rows: NDArray[np.uint64]) -> None:
+        count = len(rows)
+        work = np.hstack([rows, np.eye(count, dtype=np.uint64)])
+        self._pivots: list[tuple[int, NDArray[np.uint64]]] = []
+        self._width = rows.shape[1]
+        for _ in range(count):
+            odd = np.argwhere(work[:, : self._width] & np.uint64(1))
+            if not len(odd):
+                break
+            row, column = odd[0]
+            pivot = work[row] * _inverse(work[row, column])
+            work = np.delete(work, row, axis=0)
+            work = work - work[:, column, None] * pivot
+            self._pivots.append((int(column), pivot))
+
+    def combination(self, target: NDArray[np.uint64]) -> NDArray[np.uint64] | None:
+        """Coefficients whose combination of the rows is `target`, or None if there is none."""
+        rest = target.copy()
+        coefficients = np.zeros(self._pivots[0][1].size - self._width if self._pivots else 0, dtype=np.uint64)
+        for column, pivot in self._pivots:
+            factor = rest[column]
+            rest = rest - factor * pivot[: self._width]
+            coefficients = coefficients + factor * pivot[self._width :]
+        return None if rest.any() else coefficients
+
+
+def _inverse(odd: np.uint64) -> np.uint64:
+    return np.uint64(pow(int(odd), -1, 1 << 64))
+
+
+def combined(coefficients: Mapping[Label, int], record: Record) -> Residues:
+    """The combination of vectors of a record; coefficients are signed and small."""
+    vectors = [record[label] for label in coefficients]
+    total = np.zeros_like(vectors[0])
+    for coefficient, vector in zip(coefficients.values(), vectors, strict=True):
+        for _ in range(abs(coefficient)):
+            total = add(total, vector) if coefficient > 0 else subtract(total, vector)
+    return total
+
+
+# The attack.
+
+
+def seen_by(record: Record, coalition: Iterable[str], *, coordinator: bool) -> list[Label]:
+    """What of a record the coalition knows: all its members receive, draw and put in, and the sum."""
+    members = {*coalition, *([COORDINATOR] if coordinator else [])}
+    return [label for label in record if label.what == "total" or label.party in members]
+
+
+def recipes(
+    symbols: Record, seen: Sequence[Label], sites: Sequence[str], victims: Iterable[str]
+) -> dict[str, dict[Label, int]]:
+    """How to compute the victims' inputs from what is seen: coefficients by label, for those that are determined."""
+    span = Span(np.vstack([symbols[label] for label in seen]))
+    length = symbols[seen[0]].shape[1]
+    found = {}
+    for victim in victims:
+        coefficients = span.combination(unit_vector(list(sites).index(victim), length)[0])
+        if coefficients is not None:
+            signed = {label: _signed(int(c)) for label, c in zip(seen, coefficients, strict=True)}
+            found[victim] = {label: c for label, c in signed.items() if c}
+    return found
+
+
+def is_found(truth: NDArray[np.uint64], numbers: NDArray[np.uint64]) -> bool:
+    """Whether a vector is a combination of others (k, d), looking at columns enough to rule out a coincidence.
+
+    False where there are too few, and for a vector of zeros, which is a combination of any.
+    """
+    enough = len(numbers) + 64
+    if len(truth) < enough or not truth.any():
+        return False
+    telling = np.flatnonzero(truth)[:enough]
+    others = np.linspace(0, len(truth) - 1, enough).astype(np.int64)
+    columns = np.union1d(telling, others)
+    return Span(numbers[:, columns]).combination(truth[columns]) is not None
+
+
+def _signed(residue: int) -> int:
+    return residue - (1 << 64) if residue >= _SIGN_BIT else residue
+
+
+# Rehearsals to attack.
+
+
+@dataclass(frozen=True)
+class Rehearsed:
+    """One sum rehearsed twice, on symbols and on numbers that are long enough to tell a coincidence from a leak."""
+
+    protocol: SecureSum
+    sites: tuple[str, ...]
+    symbols: Record
+    numbers: Record
+
+    @classmethod
+    def of(cls, protocol: SecureSum, count: int) -> Rehearsed:
+        """A sum over `count` sites of random inputs."""
+        sites = tuple(f"site-{number + 1}" for number in range(count))
+        symbols = forms(protocol, sites)
+        length = len(symbols) + 64
+        inputs = {site: uniform_residues((1, length)) for site in sites}
+        return cls(protocol, sites, symbols, rehearse(protocol, Rehearsal(sites), inputs))
+
+    def leaks(self, coalition: Sequence[str], *, coordinator: bool) -> set[str]:
+        """The victims whose inputs the coalition learns. Raises AssertionError if algebra and numbers disagree."""
+        victims = [site for site in self.sites if site not in coalition]
+        seen = seen_by(self.symbols, coalition, coordinator=coordinator)
+        determined = recipes(self.symbols, seen, self.sites, victims)
+        numbers = np.vstack([self.numbers[label] for label in seen])
+        for victim in victims:
+            truth = self.numbers[Label("input", victim)]
+            if victim in determined:
+                agree = np.array_equal(combined(determined[victim], self.numbers), truth)
+            else:
+                agree = not is_found(truth[0], numbers)
+            if not agree:
+                raise AssertionError(f"{self.protocol.name}: algebra and numbers disagree on {victim}")
+        return set(determined)

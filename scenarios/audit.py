@@ -1,0 +1,241 @@
+"""The audit: what the colluding parties of a run reconstruct, and how coalitions fare against every sum."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from federation.arrays import FloatArray, Residues
+from federation.errors import Malformed
+from federation.keys import COORDINATOR
+from federation.ledger import RoundRecord
+from federation.transcript import DREW, INPUT, RECEIVED, Entry, read_transcript
+from protocols.fixed_point import FixedPoint
+from protocols.registry import SUMS
+from protocols.secure_sum import SecureSum
+from scenarios import attacks
+from scenarios.attacks import Label, Record, Rehearsed
+
+_SAME_ROW = 2.0**-15
+"""Rows that differ by less in every column are one: rows of the global method lie on a grid of 2^-16."""
+_ROWS_IN = {"local_landmarks", "cluster_sums"}
+
+
+@dataclass(frozen=True)
+class Coalition:
+    """Who pools what it saw."""
+
+    sites: tuple[str, ...]
+    coordinator: bool
+
+
+@dataclass
+class Finding:
+    """What the coalition learnt of one victim's inputs to one step, over all rounds.
+
+    values: numbers that the victim put in; recovered: those that were reconstructed; max_error: of these, None if there
+    are none; records_exposed: rows of the victim among them.
+    """
+
+    site: str
+    protocol: str
+    step: str
+    rounds: int = 0
+    values: int = 0
+    recovered: int = 0
+    max_error: float | None = None
+    records_exposed: int = 0
+    exposed: set[int] = field(default_factory=set, repr=False)
+
+    def to_fields(self) -> dict[str, Any]:
+        """Plain values for result.json."""
+        fields = {name: value for name, value in vars(self).items() if name != "exposed"}
+        return fields | {"records_exposed": len(self.exposed)}
+
+
+@dataclass(frozen=True)
+class SummedRound:
+    """One secure sum as the transcripts have it: its terms, what each site put in, and what the coalition saw."""
+
+    terms: Mapping[str, Any]
+    truth: Mapping[str, FloatArray]
+    seen: Sequence[tuple[str, Entry]]
+    record: RoundRecord
+
+
+def audit_run(
+    coalition: Coalition,
+    transcripts: Mapping[str, Sequence[Path]],
+    rounds: Mapping[int, RoundRecord],
+    rows: Mapping[str, FloatArray],
+) -> list[dict[str, Any]]:
+    """What the coalition reconstructs of every honest site's input to every secure sum of a run.
+
+    transcripts: files of each party; of honest ones they hold the truth alone. rows: each site's scaled rows (n, p).
+    Raises AssertionError where algebra and numbers disagree.
+    """
+    findings: dict[tuple[str, str, str], Finding] = {}
+    for summed in _sums(coalition, transcripts, rounds):
+        sites = summed.terms["sites"]
+        encoding = FixedPoint.for_bound(summed.terms["bound"], len(sites))
+        reconstructed = _reconstruct(coalition, summed, encoding)
+        for victim in (site for site in sites if site not in coalition.sites and site in summed.truth):
+            key = (victim, summed.terms["protocol"], summed.terms["step"])
+            truth = encoding.decode(encoding.encode(summed.truth[victim])).reshape(summed.truth[victim].shape)
+            _judge(findings.setdefault(key, Finding(*key)), truth, reconstructed.get(victim), rows[victim])
+    return [finding.to_fields() for finding in findings.values()]
+
+
+def _sums(
+    coalition: Coalition, transcripts: Mapping[str, Sequence[Path]], rounds: Mapping[int, RoundRecord]
+) -> Iterator[SummedRound]:
+    truth: dict[int, dict[str, FloatArray]] = defaultdict(dict)
+    terms: dict[int, Mapping[str, Any]] = {}
+    seen: dict[int, list[tuple[str, Entry]]] = defaultdict(list)
+    members = {*coalition.sites, *([COORDINATOR] if coalition.coordinator else [])}
+    for party, paths in transcripts.items():
+        for entry in (entry for path in paths for entry in _entries(path)):
+            if entry.what == INPUT:
+                truth[entry.round][party], terms[entry.round] = entry.array, entry.terms
+            elif party in members:
+                seen[entry.round].append((party, entry))
+    for number in sorted(terms):
+        yield SummedRound(terms[number], truth[number], seen[number], rounds[number])
+
+
+def _entries(path: Path) -> Iterator[Entry]:
+    """The entries of a transcript, as far as its writer came before it was killed."""
+    with suppress(Malformed):
+        yield from read_transcript(str(path))
+
+
+def _reconstruct(coalition: Coalition, summed: SummedRound, encoding: FixedPoint) -> dict[str, FloatArray]:
+    """The inputs of honest sites that the round's transcripts determine.
+
+    Raises AssertionError where an input is found among the numbers that the algebra says is not determined.
+    """
+    sites = tuple(summed.terms["sites"])
+    protocol = SUMS[summed.terms["protocol"]](**summed.terms["options"])
+    deaths = {} if summed.record.called_off else {site: 1 + taken for site, taken in summed.record.missing.items()}
+    symbols = attacks.forms(protocol, sites, deaths)
+    numbers = _numbers(coalition, summed, encoding, symbols, sites)
+    in_sight = attacks.seen_by(symbols, coalition.sites, coordinator=coalition.coordinator)
+    seen = [label for label in in_sight if label in numbers]
+    victims = [site for site in sites if site not in coalition.sites]
+    if not seen:
+        return {}
+    recipes = attacks.recipes(symbols, seen, sites, victims)
+    for victim in (site for site in victims if site in summed.truth and site not in recipes):
+        truth = encoding.encode(summed.truth[victim])
+        if attacks.is_found(truth[0], np.vstack([numbers[label][0] for label in seen])):
+            raise AssertionError(f"{protocol.name}: what {victim} put in is among the numbers, against the algebra")
+    return {victim: encoding.decode(attacks.combined(recipe, numbers)) for victim, recipe in recipes.items()}
+
+
+def _numbers(
+    coalition: Coalition, summed: SummedRound, encoding: FixedPoint, symbols: Record, sites: Sequence[str]
+) -> Record:
+    """What the coalition has in hand, labelled as the symbols are."""
+    shape = (encoding.limbs, next(iter(summed.truth.values())).size)
+    arrays: dict[tuple[str, str, str], list[Residues]] = defaultdict(list)
+    for party, entry in summed.seen:
+        if entry.what in (RECEIVED, DREW):
+            arrays[entry.what, party, entry.peer].append(entry.array)
+    numbers: Record = {}
+    for (what, party, peer), found in arrays.items():
+        numbers |= attacks.labelled(what, party, peer, found, shape)
+    for site in coalition.sites:
+        if site in summed.truth:
+            numbers[Label("input", site)] = encoding.encode(summed.truth[site])
+    if not summed.record.called_off and Label("total", "") in symbols:
+        numbers[Label("total", "")] = _total(summed, encoding, symbols, sites)
+    return numbers
+
+
+def _total(summed: SummedRound, encoding: FixedPoint, symbols: Record, sites: Sequence[str]) -> Residues:
+    """The revealed sum: of the inputs of those sites that are in it."""
+    among = symbols[Label("total", "")][0]
+    inputs = {Label("input", site): encoding.encode(truth) for site, truth in summed.truth.items()}
+    recipe = {Label("input", site): 1 for number, site in enumerate(sites) if among[number]}
+    return attacks.combined(recipe, inputs)
+
+
+def _judge(finding: Finding, truth: FloatArray, found: FloatArray | None, rows: FloatArray) -> None:
+    """Compare a reconstruction with the truth, which only a simulation knows."""
+    finding.rounds += 1
+    finding.values += truth.size
+    if found is None:
+        return
+    error = float(np.abs(found - truth.ravel()).max(initial=0.0))
+    if error > 0:
+        raise AssertionError(
+            f"{finding.protocol}: the algebra's recipe gives {finding.site}'s input with error {error}"
+        )
+    finding.recovered += truth.size
+    finding.max_error = max(finding.max_error or 0.0, error)
+    if finding.step in _ROWS_IN:
+        finding.exposed |= _rows_shown(finding.step, found.reshape(truth.shape), rows)
+
+
+def _rows_shown(step: str, table: FloatArray, rows: FloatArray) -> set[int]:
+    """Indices of the rows that a table of centres, or of sums over clusters, shows as they are."""
+    single = table[np.abs(table[:, -1] - 1.0) < _SAME_ROW]
+    points = single[:, :-1] if step == "local_landmarks" else single[:, :-2]
+    if not len(points):
+        return set()
+    apart = np.abs(rows[:, None, :] - points[None, :, :]).max(axis=2).min(axis=1)
+    return set(np.flatnonzero(apart < _SAME_ROW).tolist())
+
+
+# The sweep.
+
+
+def standard_sums(sites: int) -> list[SecureSum]:
+    """Every sum that so many sites can run, with few and with most of its options."""
+    wanted = [
+        *[SUMS["plain"](), SUMS["ring"]()],
+        *(SUMS["k-secure"](segments=segments) for segments in sorted({2, 3, sites})),
+        *(SUMS["changing-neighbours"](rings=rings) for rings in sorted({1, max(1, (sites - 1) // 2)})),
+        SUMS["masked"](threshold=0.66),
+    ]
+    return [protocol for protocol in wanted if protocol.fewest_sites <= sites]
+
+
+def sweep(protocols: Sequence[SecureSum], sites: int) -> Iterator[Cell]:
+    """Every coalition of every size, with and without the coordinator, against each sum over so many sites."""
+    for protocol in protocols:
+        rehearsed = Rehearsed.of(protocol, sites)
+        for size, coordinator in itertools.product(range(1, sites), (False, True)):
+            coalitions = list(itertools.combinations(rehearsed.sites, size))
+            leaks = sum(len(rehearsed.leaks(coalition, coordinator=coordinator)) for coalition in coalitions)
+            pairs = len(coalitions) * (sites - size)
+            yield Cell(described(protocol), sites, size, coordinator, pairs, leaks)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Coalitions of one size against one sum: how many (coalition, victim) pairs there are, and how many leak."""
+
+    sum: str
+    sites: int
+    size: int
+    coordinator: bool
+    pairs: int
+    leaks: int
+
+    @property
+    def share(self) -> float:
+        return self.leaks / self.pairs
+
+
+def described(protocol: SecureSum) -> str:
+    """The name of a sum with its options."""
+    options = ", ".join(f"{name} = {value}" for name, value in protocol.options.items())
+    return f"{protocol.name} ({options})" if options else protocol.name
