@@ -71,9 +71,9 @@ def _total(traffic: Iterable[Traffic]) -> dict[str, int | None]:
 
     `wire_bytes` is None where nothing was measured at all.
     """
-    total = Traffic()
-    measured, unmeasured = None, 0
-    for part in traffic:
+    total, parts = Traffic(), list(traffic)
+    measured, unmeasured = None if parts else 0, 0
+    for part in parts:
         total.add(part)
         if part.wire_bytes is None:
             unmeasured += part.predicted_wire_bytes

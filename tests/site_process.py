@@ -62,6 +62,14 @@ class Drill(SiteHalf):
         return (self.seed >> np.uint64(32)).astype(np.float64)
 
     @step
+    def keep(self, number: float) -> None:
+        self.number = number
+
+    @step
+    def kept(self) -> FloatArray:
+        return np.array(self.number)
+
+    @step
     def modules(self) -> FloatArray:
         heavy = {"sklearn", "pydantic", "typer", "rich", "clarabel", "pyarrow"}
         return np.array(float(len(heavy & sys.modules.keys())))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+import secrets
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -13,13 +16,23 @@ from hypothesis import strategies as st
 
 from federation.arrays import Residues
 from federation.channel import Channel, uniform_residues
-from federation.errors import BoundExceeded, EndpointError, RoundAborted
+from federation.errors import BoundExceeded, EndpointError, RoundAborted, StepRefused
 from federation.keys import COORDINATOR
 from federation.rehearsal import MemoryChannel, Rehearsal
+from protocols import shamir
 from protocols.changing_neighbours_sum import changing_neighbours, edge_disjoint_rings
 from protocols.common_seed import common_seed
 from protocols.fixed_point import add, subtract
 from protocols.k_secure_sum import distances, k_secure, partners
+from protocols.masked_sum import (
+    MISSING,
+    MOST_NEIGHBOURS,
+    OPEN,
+    Consent,
+    masked,
+    neighbourhoods,
+    threshold_of,
+)
 from protocols.plain_sum import PLAIN
 from protocols.ring_sum import CHUNK, RING
 from protocols.secret_order import secret_order
@@ -34,6 +47,7 @@ PROTOCOLS = [
     k_secure(5),
     changing_neighbours(1),
     changing_neighbours(2),
+    masked(0.6),
 ]
 ALL = pytest.mark.parametrize(
     "protocol", PROTOCOLS, ids=lambda protocol: "-".join(map(str, (protocol.name, *protocol.options.values())))
@@ -45,9 +59,11 @@ def sites(count: int) -> tuple[str, ...]:
     return tuple(f"site-{i + 1}" for i in range(count))
 
 
-def rehearse(protocol: SecureSum, inputs: list[Residues]) -> tuple[Residues, Rehearsal]:
+def rehearse(
+    protocol: SecureSum, inputs: list[Residues], rehearsal: Rehearsal | None = None
+) -> tuple[Residues, Rehearsal]:
     """The residues that the coordinator learns, and the record of the round."""
-    rehearsal = Rehearsal(sites(len(inputs)))
+    rehearsal = rehearsal or Rehearsal(sites(len(inputs)))
     parts: dict[str, Callable[[MemoryChannel], Residues | None]] = {
         name: functools.partial(_contribute, protocol, vector)
         for name, vector in zip(rehearsal.sites, inputs, strict=True)
@@ -113,6 +129,25 @@ def test_a_value_beyond_the_bound_is_refused_before_anything_is_sent(protocol: S
     assert rehearsal.sent == []
 
 
+RECOVERING = [PLAIN, masked(0.6)]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS, ids=lambda protocol: protocol.name)
+@pytest.mark.parametrize("message", range(1, 9))
+def test_a_site_that_dies_before_any_of_its_messages(protocol: SecureSum, message: int) -> None:
+    """The sum is that of the others or of all, or there is none and nobody is left waiting."""
+    inputs = [uniform_residues((1, 3)) for _ in range(5)]
+    everyone = functools.reduce(add, inputs)
+    for number, site in enumerate(sites(5)):
+        others = functools.reduce(add, [vector for place, vector in enumerate(inputs) if place != number])
+        try:
+            total, _ = rehearse(protocol, inputs, Rehearsal(sites(5), deaths={site: message}))
+        except RoundAborted:
+            assert protocol.name not in {recovering.name for recovering in RECOVERING}
+        else:
+            assert np.array_equal(total, everyone) or np.array_equal(total, others)
+
+
 @ALL
 @pytest.mark.parametrize("failing", [*sites(5), COORDINATOR])
 def test_a_party_that_fails_ends_the_round_for_all(protocol: SecureSum, failing: str) -> None:
@@ -167,8 +202,37 @@ def test_what_one_site_of_a_ring_sees_is_uniform_whatever_the_inputs_are() -> No
     assert is_uniform(views_of_a_ring())
 
 
-def test_the_uniformity_test_sees_a_mask_of_63_bits() -> None:
-    assert not is_uniform([uniform_residues((1, 4000)) >> np.uint64(1)])
+@dataclass
+class WeakRehearsal(Rehearsal):
+    """A rehearsal whose parties draw fewer bits than they should: the test double of a careless implementation."""
+
+    bits: int = 64
+
+    def _channel(self, name: str) -> MemoryChannel:
+        return _WeakChannel(self, name)
+
+
+class _WeakChannel(MemoryChannel):
+    _rehearsal: WeakRehearsal
+
+    def random(self, shape: Sequence[int]) -> Residues:
+        return super().random(shape) >> np.uint64(64 - self._rehearsal.bits)
+
+
+@pytest.mark.parametrize("bits", [64, 63, 40])
+def test_the_uniformity_test_sees_a_mask_of_63_bits(bits: int) -> None:
+    zero = np.zeros((1, 4000), dtype=np.uint64)
+    _, rehearsal = rehearse(RING, [zero] * 4, WeakRehearsal(sites(4), bits=bits))
+    view = [message.array for message in rehearsal.sent if message.receiver == "site-2"]
+    assert is_uniform(view) == (bits == 64)
+
+
+@pytest.mark.parametrize("bits", [64, 63, 40])
+def test_the_uniformity_test_sees_segments_that_are_not_residues(bits: int) -> None:
+    zero = np.zeros((1, 4000), dtype=np.uint64)
+    _, rehearsal = rehearse(k_secure(3), [zero] * 5, WeakRehearsal(sites(5), bits=bits))
+    view = [message.array for message in rehearsal.sent if message.sender == "site-2" and message.receiver == "site-4"]
+    assert is_uniform(view) == (bits == 64)
 
 
 def test_the_two_neighbours_of_a_site_learn_its_vector_and_one_does_not() -> None:
@@ -240,6 +304,102 @@ def test_what_one_site_sees_of_the_others_is_uniform(protocol: SecureSum) -> Non
     assert is_uniform([message.array for message in rehearsal.sent if message.receiver == "site-2"])
 
 
+# The masked sum.
+
+
+@settings(max_examples=25, deadline=None)
+@given(count=st.integers(4, 12), data=st.data())
+def test_a_masked_sum_is_that_of_the_sites_that_stay(count: int, data: st.DataObject) -> None:
+    """Sites die before any of their messages, as many as the threshold allows."""
+    protocol = masked(0.6)
+    most = count - threshold_of(0.6, count)
+    dying = data.draw(st.lists(st.sampled_from(sites(count)), unique=True, max_size=most))
+    deaths = {site: data.draw(st.integers(1, 4)) for site in dying}
+    inputs = [uniform_residues((2, 5)) for _ in range(count)]
+    total, rehearsal = rehearse(protocol, inputs, Rehearsal(sites(count), deaths=deaths))
+    sent = Counter(message.sender for message in rehearsal.sent)
+    seeds_asked = any(sent[site] < 2 for site in dying)
+    in_the_sum = {site for site in sites(count) if deaths.get(site, 9) > (3 if seeds_asked else 2)}
+    expected = [vector for site, vector in zip(sites(count), inputs, strict=True) if site in in_the_sum]
+    np.testing.assert_array_equal(total, functools.reduce(add, expected))
+
+
+def test_a_masked_sum_with_too_few_sites_left_reveals_nothing() -> None:
+    deaths = {"site-1": 1, "site-2": 2, "site-3": 1}
+    with pytest.raises(
+        EndpointError, match=r"2 sites around .* are left and a masked sum needs 3; nothing was revealed"
+    ):
+        rehearse(masked(0.6), [uniform_residues((1, 3))] * 5, Rehearsal(sites(5), deaths=deaths))
+
+
+def test_what_the_coordinator_sees_of_a_masked_site_is_uniform() -> None:
+    zero = np.zeros((1, 4000), dtype=np.uint64)
+    _, rehearsal = rehearse(masked(0.6), [zero] * 3)
+    assert is_uniform([message.array for message in rehearsal.sent if message.array.shape == (1, 4000)])
+
+
+@given(st.integers(2, 130))
+def test_neighbourhoods_are_mutual_and_of_one_size(count: int) -> None:
+    groups = neighbourhoods(sites(count))
+    assert {len(group) for group in groups.values()} == {min(count, MOST_NEIGHBOURS + 1)}
+    assert all(site in groups[peer] for site, group in groups.items() for peer in group)
+
+
+@pytest.mark.parametrize("count", [52, 70])
+def test_a_sparse_masked_sum_survives_dropouts(count: int) -> None:
+    inputs = [uniform_residues((1, 4)) for _ in range(count)]
+    total, _ = rehearse(masked(0.6), inputs, Rehearsal(sites(count), deaths={"site-7": 1, "site-30": 2}))
+    expected = [vector for number, vector in enumerate(inputs, start=1) if number not in (7, 30)]
+    np.testing.assert_array_equal(total, functools.reduce(add, expected))
+
+
+GROUP = frozenset(sites(5))
+
+
+@pytest.mark.parametrize(
+    ("requests", "refusal"),
+    [
+        ([(MISSING, GROUP - {"site-3"}), (OPEN, GROUP)], "both halves of site-3"),
+        ([(OPEN, GROUP), (MISSING, GROUP - {"site-3"})], "opened already; it opens no second set"),
+        ([(OPEN, GROUP), (OPEN, GROUP - {"site-3"})], "opened already"),
+        ([(MISSING, GROUP - {"site-3"}), (MISSING, GROUP - {"site-4"})], "both halves of site-3"),
+        ([(OPEN, GROUP - {"site-1"})], "a sum that it is not in"),
+        ([(OPEN, GROUP - {"site-3", "site-4"})], "3 of 5 sites are in the sum and 4 must be"),
+    ],
+)
+def test_a_site_refuses_what_would_open_both_halves(requests: list[tuple[int, frozenset[str]]], refusal: str) -> None:
+    consent = Consent("site-1", sites(5), threshold=4)
+    *allowed, (stage, present) = requests
+    for request in allowed:
+        consent.agree(*request)
+    with pytest.raises(StepRefused, match=refusal):
+        consent.agree(stage, present)
+
+
+def test_a_site_helps_with_a_list_of_the_missing_that_grows() -> None:
+    consent = Consent("site-1", sites(5), threshold=3)
+    for stage, present in [(MISSING, GROUP - {"site-3"}), (MISSING, GROUP - {"site-3", "site-4"})]:
+        consent.agree(stage, present)
+    consent.agree(OPEN, GROUP - {"site-3", "site-4"})
+    assert consent.opened
+
+
+def uniform_secret() -> int:
+    return secrets.randbelow(shamir.PRIME)
+
+
+@given(st.integers(1, 20), st.data())
+def test_any_threshold_of_shares_gives_the_secret_and_fewer_do_not(holders: int, data: st.DataObject) -> None:
+    threshold = data.draw(st.integers(1, holders))
+    secret = uniform_secret()
+    shares = shamir.split(secret, threshold, holders, uniform_secret)
+    chosen = data.draw(st.permutations(range(1, holders + 1)))
+    known = {number: shares[number - 1] for number in chosen[:threshold]}
+    assert shamir.combine(known) == secret
+    if threshold > 1:
+        assert shamir.combine(dict(list(known.items())[:-1])) != secret
+
+
 # Seeds and orders that only the sites know.
 
 
@@ -275,6 +435,9 @@ def test_a_secret_order_is_a_permutation_that_seed_and_purpose_decide(count: int
         ("plain", "tcp", True),
         ("k-secure", "tcp", True),
         ("changing-neighbours", "tcp", True),
+        ("masked", "tcp", True),
+        ("masked", "tcp", False),
+        ("masked", "ipc", False),
         ("plain", "ipc", False),
     ],
 )

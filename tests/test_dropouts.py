@@ -1,0 +1,218 @@
+"""Sites that are lost: killed, stalled, started again, in the middle of real rounds over real sockets."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from federation.arrays import FloatArray, Residues
+from federation.channel import Channel
+from federation.coordinator import Federation
+from federation.errors import MembershipChanged, RoundFailed, SiteFailed, SitesLost
+from federation.launcher import LocalLauncher
+from federation.membership import Membership, Survival
+from protocols.masked_sum import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS
+from tests.conftest import ROWS, drill, sum_protocol
+
+SUMS = ["plain", "ring", "k-secure", "changing-neighbours", "masked"]
+
+
+def fault(kind: str, round_number: int, message: int = 0, for_s: float | None = None) -> list[dict[str, Any]]:
+    """A fault that a site does to itself in phase train."""
+    place = {"phase": "train", "round": round_number, "message": message}
+    return [{"number": 0, "kind": kind, "for_s": for_s, **place}]
+
+
+def total_of(sites: Iterable[str]) -> FloatArray:
+    """What the drill's step `total` adds up to over these sites."""
+    return np.asarray(np.sum([(ROWS + int(site.removeprefix("site-")) - 1).sum(axis=0) for site in sites], axis=0))
+
+
+def total(federation: Federation) -> FloatArray:
+    return federation.sum("total", shape=(3,), bound=1e3)
+
+
+def is_total_of(value: FloatArray, sites: Iterable[str]) -> bool:
+    return bool(np.allclose(value, total_of(sites), rtol=0, atol=1e-9))
+
+
+@pytest.mark.parametrize("protocol", SUMS)
+@pytest.mark.parametrize("site", ["site-1", "site-3", "site-5"])
+@pytest.mark.parametrize("message", [0, 1, 2, 3])
+def test_a_site_is_killed_before_any_of_its_messages(protocol: str, site: str, message: int) -> None:
+    """The sum is that of all or of the survivors, the next one that of the survivors, and nobody waits in vain."""
+    with drill(6, protocol=protocol, faults={site: fault("kill", 2, message)}) as federation:
+        everyone = federation.sites
+        survivors = tuple(name for name in everyone if name != site)
+        with federation.phase("train"):
+            assert is_total_of(total(federation), everyone)
+            second, after = total(federation), federation.sites
+            assert is_total_of(second, everyone) or is_total_of(second, survivors)
+            third = total(federation)
+    if after == survivors:
+        assert is_total_of(third, survivors)
+        (change,) = federation.membership.changes
+        assert change.left == {site: "its process was killed by signal 9"}
+    else:  # the site does not send so many messages in a round
+        assert after == everyone
+    assert set(federation.farewells) == set(federation.sites)
+    off = [record.round for record in federation.accounts.rounds.values() if record.called_off]
+    assert off == ([2] if len(federation.accounts.rounds) == 4 else [])
+    assert not (off and protocol in {"plain", "masked"})
+
+
+@pytest.mark.parametrize("protocol", ["ring", "masked"])
+def test_a_killed_site_is_started_again_and_takes_part_from_the_next_round(protocol: str) -> None:
+    with drill(4, protocol=protocol, faults={"site-2": fault("kill", 2, 1)}, rejoin=True) as federation:
+        with federation.phase("train"):
+            values = [total(federation) for _ in range(3)]
+        sites = federation.sites
+    assert sites == federation.membership.all_sites
+    assert is_total_of(values[1], [site for site in sites if protocol == "ring" or site != "site-2"])
+    assert is_total_of(values[2], sites)
+    (change,) = federation.membership.changes
+    assert (set(change.left), change.joined) == ({"site-2"}, ("site-2",))
+    assert set(federation.farewells) == set(sites)
+
+
+def test_a_site_that_joins_later_is_told_the_public_state_first() -> None:
+    with drill(4, faults={"site-2": fault("kill", 3)}, rejoin=True) as federation, federation.phase("train"):
+        federation.run("keep", remember=True, number=5.0)
+        federation.run("keep", remember=True, number=7.0)
+        total(federation)
+        kept = federation.gather("kept", shape=())
+    assert {site: float(number) for site, number in kept.items()} == dict.fromkeys(federation.sites, 7.0)
+
+
+@pytest.mark.parametrize("protocol", ["ring", "k-secure", "masked"])
+def test_a_stall_that_is_over_in_time_costs_nothing_but_time(protocol: str) -> None:
+    with drill(4, protocol=protocol, faults={"site-2": fault("stall", 1, 1, for_s=0.3)}) as federation:
+        with federation.phase("train"):
+            assert is_total_of(total(federation), federation.sites)
+        assert federation.sites == federation.membership.all_sites
+    assert [record.called_off for record in federation.accounts.rounds.values()] == [False]
+
+
+@pytest.mark.parametrize("protocol", ["ring", "masked"])
+def test_a_site_that_stalls_for_too_long_is_out_until_the_next_phase(protocol: str) -> None:
+    def continue_it(launcher: LocalLauncher, federation: Federation) -> None:
+        continued.append(launcher.pids["site-2"])
+
+    continued: list[int] = []
+    stall = fault("stall", 1, 1)
+    with drill(4, protocol=protocol, timeout_s=0.5, faults={"site-2": stall}, started=continue_it) as federation:
+        with federation.phase("train"):
+            assert is_total_of(total(federation), ["site-1", "site-3", "site-4"])
+            os.kill(continued[0], signal.SIGCONT)
+            while not federation.membership.returned:  # it answers while others work
+                assert is_total_of(total(federation), ["site-1", "site-3", "site-4"])
+        with federation.phase("evaluate"):
+            assert is_total_of(total(federation), federation.membership.all_sites)
+    out, back = federation.membership.changes
+    assert (set(out.left), back.joined, back.phase) == ({"site-2"}, ("site-2",), "evaluate")
+
+
+def test_a_local_step_that_all_others_finished_is_not_run_again() -> None:
+    with drill(4, faults={"site-2": fault("kill", 1)}) as federation, federation.phase("train"):
+        federation.run("keep", number=1.0)
+    assert [record.called_off for record in federation.accounts.rounds.values()] == [False]
+    assert federation.sites == ("site-1", "site-3", "site-4")
+
+
+def test_a_protocol_among_the_sites_is_run_again_by_the_others() -> None:
+    with drill(5, faults={"site-3": fault("kill", 1)}) as federation, federation.phase("train"):
+        federation.run("agree")
+        seeds = federation.gather("agreed", shape=(1, 4))
+    assert len({seed.tobytes() for seed in seeds.values()}) == 1
+    assert len(seeds) == 4
+    assert [record.called_off for record in federation.accounts.rounds.values()] == [True, False, False]
+
+
+def test_rounds_that_build_on_each_other_are_told_of_a_change() -> None:
+    with drill(4, faults={"site-2": fault("kill", 2)}) as federation, federation.phase("train"):
+        with pytest.raises(MembershipChanged), federation.fixed_membership():
+            assert is_total_of(total(federation), federation.sites)
+            total(federation)
+        assert is_total_of(total(federation), ["site-1", "site-3", "site-4"])
+
+
+def test_too_few_sites_end_the_run_by_name() -> None:
+    lost = pytest.raises(
+        SitesLost, match=r"site-2 was lost in round 1 \(train, step total\): .* 2 sites are left, and 3"
+    )
+    with drill(3, faults={"site-2": fault("kill", 1)}) as federation, federation.phase("train"), lost as caught:
+        total(federation)
+    assert caught.value.lost == {"site-2": "its process was killed by signal 9"}
+
+
+def test_a_membership_that_shrinks_below_the_fewest_says_so_and_keeps_its_history() -> None:
+    membership = Membership(("a", "b", "c"), Survival(fewest=2))
+    membership.change(4, "train", {"a": "it slept"}, (), "round 4")
+    with pytest.raises(SitesLost, match=r"b was lost in round 5: it slept. 1 site is left, and 2 are needed."):
+        membership.change(5, "train", {"b": "it slept"}, (), "round 5")
+    assert [change.sites for change in membership.changes] == [("b", "c"), ("c",)]
+
+
+# Twenty sites, two of them killed in the middle of a round.
+
+
+def test_a_masked_round_goes_on_without_two_of_twenty_and_a_ring_is_run_again() -> None:
+    victims = ("site-4", "site-13")
+    spent = {}
+    for protocol, message in (("masked", 2), ("masked", 0), ("ring", 0)):
+        faults = dict.fromkeys(victims, fault("kill", 2, message))
+        with drill(20, protocol=protocol, timeout_s=30, faults=faults) as federation:
+            survivors = [site for site in federation.sites if site not in victims]
+            with federation.phase("train"):
+                total(federation)
+                assert is_total_of(total(federation), survivors)
+            assert federation.sites == tuple(survivors)
+        records = list(federation.accounts.rounds.values())[1:]
+        links = [traffic for link, traffic in federation.accounts.select(control=False) if link.round > 1]
+        spent[protocol] = (len(records), sum(traffic.payload_bytes for traffic in links))
+        assert [record.called_off for record in records] == ([False] if protocol == "masked" else [True, False])
+    assert spent["masked"][0] == 1
+    assert spent["ring"][0] == 2
+    assert spent["masked"][1] > spent["ring"][1]  # three numbers do not make up for the shares
+
+
+# A coordinator that does not keep the protocol.
+
+
+def ask_for_both_halves(channel: Channel, shape: tuple[int, int]) -> Residues:
+    """What a curious coordinator would do: call site-3 missing, and then have its own mask opened too."""
+    sites = channel.sites
+    masked = channel.collect(dict.fromkeys(sites, shape))
+    channel.collect(dict.fromkeys(sites, (len(sites) - 1, SEALED_WORDS)))
+    helper = sites[0]
+    channel.send(helper, np.array([MISSING, *(site != "site-3" for site in sites)], dtype=np.uint8))
+    channel.receive(helper, (1, SECRET_WORDS))
+    channel.send(helper, np.array([OPEN, *(True for _ in sites)], dtype=np.uint8))
+    channel.receive(helper, (len(sites), SECRET_WORDS))
+    return masked[helper]
+
+
+def test_a_site_refuses_a_coordinator_that_asks_for_both_halves() -> None:
+    refused = pytest.raises(SiteFailed, match=r"site-1 failed in round 1 .*: it is asked for both halves of site-3")
+    with drill(5, protocol="masked") as federation, refused:
+        federation._protocol = replace(sum_protocol("masked"), reveal_residues=ask_for_both_halves)
+        total(federation)
+
+
+def never_enough(channel: Channel, shape: tuple[int, int]) -> Residues:
+    """Wait for a second message of a site that sends one."""
+    channel.receive("site-1", shape)
+    return np.asarray(channel.receive("site-1", shape))
+
+
+def test_a_round_that_fails_again_and_again_with_all_sites_there_ends_the_run() -> None:
+    failed = pytest.raises(RoundFailed, match=r"called off, and 10 times in a row, though every site answers")
+    with drill(3, timeout_s=0.1) as federation, failed:
+        federation._protocol = replace(sum_protocol("ring"), reveal_residues=never_enough)
+        total(federation)
