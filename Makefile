@@ -1,4 +1,4 @@
-# Everything here works on a fresh machine with Python 3.11 or newer; `demo`, `test`, `lint` and `bench` make .venv.
+# Everything here works on a fresh machine with Python 3.11 or newer; `demo`, `test`, `chaos`, `lint` and `bench` make .venv.
 
 PYTHON ?= python3
 VENV := .venv
@@ -6,13 +6,16 @@ READY := $(VENV)/.ready
 FEDSVM_DATA ?= $(wildcard $(abspath ../shared/data))
 export FEDSVM_DATA
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test chaos lint bench clean
 
 demo: $(READY)
 	$(VENV)/bin/fedsvm run quickstart
 
 test: $(READY)
 	$(VENV)/bin/python -m pytest
+
+chaos: $(READY)
+	FEDSVM_CHAOS=all $(VENV)/bin/python -m pytest tests/test_faults.py --capture=tee-sys -rA --durations=10
 
 lint: $(READY)
 	$(VENV)/bin/ruff check .

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import select
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,6 +16,7 @@ import psutil
 import pytest
 
 from federation.coordinator import Federation
+from federation.deadline import Deadline
 from federation.endpoint import Endpoint
 from federation.forkserver import WORKSPACE_PREFIX
 from federation.keys import COORDINATOR, KeyPair, Party, Roster
@@ -56,6 +58,14 @@ def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
     return folder
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 15.0) -> None:
+    """Wait for a state that must come; polls, since no event tells of a process that is not ours."""
+    deadline = Deadline(seconds)
+    while not condition():
+        assert not deadline.expired, "it did not come to pass"
+        select.select([], [], [], 0.02)
 
 
 def site_processes(folder: Path) -> set[int]:

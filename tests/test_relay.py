@@ -1,9 +1,12 @@
-"""Relays: what goes in comes out, later or never, and what they do to ZeroMQ connections is noticed and mended."""
+"""The relays: bytes arrive whole, in order and when the conditions say, and faults do what they say and no more."""
 
 from __future__ import annotations
 
 import contextlib
 import os
+import random
+import resource
+import select
 import signal
 import socket
 import statistics
@@ -12,279 +15,510 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 
-import numpy as np
 import psutil
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from federation import wire
-from federation.deadline import Deadline
-from federation.endpoint import Endpoint
-from federation.errors import DeadlineExpired, LaunchError
-from federation.keys import KeyPair, Party, Roster
+from federation.errors import LaunchError
 from federation.relay import Conditions, Relays
-from tests.test_runtime import ANY_PORT, wait_until
+from tests.conftest import ROOT, wait_until
 
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of other processes are Linux's")
+FREE = Conditions()
 THERE, BACK = ("a", "b"), ("b", "a")
+LONG_S = 10.0
+
+
+def listening() -> socket.socket:
+    server = socket.create_server(("127.0.0.1", 0))
+    server.settimeout(LONG_S)
+    return server
+
+
+def address_of(server: socket.socket) -> str:
+    return f"tcp://127.0.0.1:{server.getsockname()[1]}"
+
+
+def prepared(end: socket.socket) -> socket.socket:
+    end.settimeout(LONG_S)
+    end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return end
+
+
+def dial(address: str) -> socket.socket:
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    return prepared(socket.create_connection((host, int(port)), LONG_S))
+
+
+def received(end: socket.socket, count: int) -> bytes:
+    """The next `count` bytes, or fewer where the stream ends."""
+    parts = bytearray()
+    while len(parts) < count and (part := end.recv(min(1 << 16, count - len(parts)))):
+        parts += part
+    return bytes(parts)
+
+
+def is_reset(end: socket.socket) -> bool:
+    """Whether the stream ends with a reset, and not with an end."""
+    try:
+        return end.recv(1) == b"never"
+    except ConnectionResetError:
+        return True
+
+
+def refuses(address: str) -> bool:
+    """Whether a new connection is reset, be it before its opener has noticed that it stands."""
+    try:
+        with dial(address) as end:
+            return is_reset(end)
+    except ConnectionResetError:
+        return True
 
 
 @dataclass
-class Pair:
-    """Two ends of a connection that a opened to b through a relay, and the relays."""
+class Link:
+    """A party a that opens connections to a party b through relays."""
 
     relays: Relays
     server: socket.socket
-    port: int
-    near: socket.socket
-    far: socket.socket
+    address: str
+    ends: list[socket.socket] = field(default_factory=list)
 
-    def again(self) -> socket.socket:
-        """Another connection of a's to the same relay."""
-        found = socket.create_connection(("127.0.0.1", self.port), timeout=10)
-        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return found
+    def dial(self) -> socket.socket:
+        """a's end of a new connection."""
+        self.ends.append(dial(self.address))
+        return self.ends[-1]
+
+    def accept(self) -> socket.socket:
+        """b's end of a new connection."""
+        self.ends.append(prepared(self.server.accept()[0]))
+        return self.ends[-1]
+
+    def connect(self) -> tuple[socket.socket, socket.socket]:
+        """Both ends of a new connection."""
+        near = self.dial()
+        return near, self.accept()
+
+    def healed(self, number: int) -> bool:
+        return bool(self.relays.outcomes()[number]["healed"])
 
 
 @contextlib.contextmanager
-def relayed(there: Conditions | None = None, back: Conditions | None = None) -> Iterator[Pair]:
-    """A connection from a to b under these conditions."""
-    with Relays(1) as relays, socket.create_server(("127.0.0.1", 0)) as server:
-        addresses = relays.open({THERE: there or Conditions(), BACK: back or Conditions()})
-        relays.point("b", f"tcp://127.0.0.1:{server.getsockname()[1]}")
-        port = int(addresses[THERE].rpartition(":")[2])
-        with socket.create_connection(("127.0.0.1", port), timeout=10) as near:
-            near.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            server.settimeout(10)
-            far, _ = server.accept()
-            with far:
-                far.settimeout(10)
-                far.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                yield Pair(relays, server, port, near, far)
+def linked(there: Conditions = FREE, back: Conditions = FREE, seed: int = 7) -> Iterator[Link]:
+    with Relays(seed) as relays, listening() as server:
+        address = relays.open({THERE: there, BACK: back})[THERE]
+        relays.point("b", address_of(server))
+        link = Link(relays, server, address)
+        try:
+            yield link
+        finally:
+            for end in link.ends:
+                end.close()
 
 
-def take(end: socket.socket, count: int) -> bytes:
-    """Exactly so many bytes."""
-    parts = []
-    while count:
-        part = end.recv(min(count, 1 << 16))
-        assert part, "the connection ended"
-        parts.append(part)
-        count -= len(part)
-    return b"".join(parts)
+@pytest.fixture
+def link() -> Iterator[Link]:
+    with linked() as opened:
+        yield opened
 
 
-def seconds_for(sender: socket.socket, receiver: socket.socket, size: int = 1) -> float:
-    """From the first byte that leaves until the last that arrives; larger messages in one go."""
-    began = time.monotonic()
-    sender.sendall(bytes(size))
-    take(receiver, size)
-    return time.monotonic() - began
+@contextlib.contextmanager
+def sending(end: socket.socket, data: bytes) -> Iterator[None]:
+    """Meanwhile a thread sends all of this."""
+    thread = threading.Thread(target=end.sendall, args=(data,))
+    thread.start()
+    yield
+    thread.join(LONG_S)
+    assert not thread.is_alive()
 
 
-@pytest.fixture(scope="module")
-def plain() -> Iterator[Pair]:
-    with relayed() as pair:
-        yield pair
+def one_way_ms(sender: socket.socket, receiver: socket.socket, times: int = 7, size: int = 1) -> list[float]:
+    """How long messages take, one at a time."""
+    found = []
+    for _ in range(times):
+        began = time.monotonic()
+        sender.sendall(bytes(size))
+        assert len(received(receiver, size)) == size
+        found.append((time.monotonic() - began) * 1000)
+    return found
+
+
+def relay_process() -> psutil.Process:
+    (found,) = [child for child in psutil.Process().children() if "federation.relay" in child.cmdline()]
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return bool(psutil.Process(pid).status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+# Bytes.
+
+
+def test_bytes_pass_both_ways_unchanged(link: Link) -> None:
+    near, far = link.connect()
+    for sender, receiver, message in [(near, far, b"question"), (far, near, b"answer"), (near, far, bytes(range(256)))]:
+        sender.sendall(message)
+        assert received(receiver, len(message)) == message
+
+
+def test_megabytes_pass_both_ways_at_once() -> None:
+    data, other = random.Random(1).randbytes(12 << 20), random.Random(2).randbytes(3 << 20)
+    with linked(Conditions(latency_ms=3), Conditions(latency_ms=1)) as link:
+        near, far = link.connect()
+        with sending(near, data), sending(far, other):
+            assert received(far, len(data)) == data
+            assert received(near, len(other)) == other
+
+
+def test_a_receiver_that_does_not_read_stops_the_sender_and_loses_nothing(link: Link) -> None:
+    near, far = link.connect()
+    near.setblocking(False)
+    sent, data = 0, random.Random(3).randbytes(1 << 16)
+    while select.select([], [near], [], 0.3)[1]:
+        sent += near.send(data)
+        assert sent < 48 << 20, "nothing stops the sender"
+    assert relay_process().memory_info().rss < 64 << 20
+    near.close()
+    assert len(received(far, sent + 1)) == sent
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(sizes=st.lists(st.integers(1, 200_000), max_size=6), seed=st.integers(0, 2**32))
-def test_bytes_arrive_unchanged_and_in_order(plain: Pair, sizes: list[int], seed: int) -> None:
-    random = np.random.default_rng(seed)
-    for size in sizes:
-        data = random.bytes(size)
-        assert passed(plain.near, plain.far, data) == data
-        assert passed(plain.far, plain.near, data) == data
+@given(sizes=st.lists(st.integers(1, 200_000), max_size=8), seed=st.integers(0, 1000))
+def test_any_chunks_arrive_unchanged_and_in_order(jittery: Link, sizes: list[int], seed: int) -> None:
+    chunks = [random.Random(seed + place).randbytes(size) for place, size in enumerate(sizes)]
+    near, far = jittery.connect()
+    with near, far:
+        with sending(far, b"".join(reversed(chunks))):
+            for chunk in chunks:
+                with sending(near, chunk):
+                    assert received(far, len(chunk)) == chunk
+            near.shutdown(socket.SHUT_WR)
+            assert received(near, sum(sizes)) == b"".join(reversed(chunks))
+        assert far.recv(1) == b""
 
 
-def passed(sender: socket.socket, receiver: socket.socket, data: bytes) -> bytes:
-    """What comes out when `data` goes in, from a thread of its own since it may have to wait."""
-    feeder = threading.Thread(target=sender.sendall, args=(data,))
-    feeder.start()
-    received = take(receiver, len(data))
-    feeder.join(10)
-    return received
+@pytest.fixture
+def jittery() -> Iterator[Link]:
+    with linked(Conditions(latency_ms=1, jitter_ms=2, bandwidth_mbit=2000), Conditions(jitter_ms=2)) as opened:
+        yield opened
 
 
-def test_a_slow_reader_holds_the_sender_back_and_loses_nothing(plain: Pair) -> None:
-    data = np.random.default_rng(0).bytes(20_000_000)
-    assert passed(plain.near, plain.far, data) == data
-
-
-def test_latency_is_that_of_the_direction() -> None:
-    with relayed(Conditions(latency_ms=50), Conditions(latency_ms=10)) as pair:
-        there = statistics.median(seconds_for(pair.near, pair.far) for _ in range(5))
-        back = statistics.median(seconds_for(pair.far, pair.near) for _ in range(5))
-    assert 0.050 <= there < 0.060
-    assert 0.010 <= back < 0.020
-
-
-def test_bandwidth_is_what_is_left_of_the_line() -> None:
-    with relayed(Conditions(bandwidth_mbit=8.0)) as pair:
-        feeder = threading.Thread(target=pair.near.sendall, args=(bytes(500_000),))
+def test_the_end_of_one_direction_leaves_the_other_open() -> None:
+    with linked(Conditions(latency_ms=30)) as link:
+        near, far = link.connect()
+        near.sendall(b"last words")
         began = time.monotonic()
-        feeder.start()
-        take(pair.far, 500_000)
-        assert 0.48 <= time.monotonic() - began < 0.6
-        feeder.join(10)
+        near.shutdown(socket.SHUT_WR)
+        assert received(far, 100) == b"last words"
+        assert time.monotonic() - began >= 0.029
+        far.sendall(b"and yet")
+        assert received(near, 7) == b"and yet"
+        far.close()
+        assert near.recv(1) == b""
 
 
-def test_jitter_never_reorders() -> None:
-    with relayed(Conditions(latency_ms=5, jitter_ms=5)) as pair:
+def test_a_reset_at_one_end_resets_the_other(link: Link) -> None:
+    near, far = link.connect()
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+    near.close()
+    assert is_reset(far)
+
+
+def test_connections_that_end_at_both_ends_at_once_do_no_harm(link: Link) -> None:
+    pairs = [link.connect() for _ in range(40)]
+    process = relay_process()
+    process.suspend()
+    for near, far in pairs:
+        for end in (near, far):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
+            end.close()
+    process.resume()
+    near, far = link.connect()
+    assert max(one_way_ms(near, far)) < 1000
+
+
+# Conditions.
+
+
+def test_latency_is_what_was_asked_for() -> None:
+    with linked(Conditions(latency_ms=50)) as link:
+        taken = one_way_ms(*link.connect())
+    assert min(taken) >= 50
+    assert statistics.median(taken) < 90
+
+
+def test_latency_is_not_rounded_to_milliseconds() -> None:
+    with linked(Conditions(latency_ms=20.2)) as link:
+        taken = one_way_ms(*link.connect(), times=15)
+    assert 20.2 <= min(taken) < 23
+
+
+def test_the_two_directions_have_conditions_of_their_own() -> None:
+    with linked(Conditions(latency_ms=5), Conditions(latency_ms=40)) as link:
+        near, far = link.connect()
+        assert 5 <= min(one_way_ms(near, far)) < 25
+        assert 40 <= min(one_way_ms(far, near)) < 60
+
+
+def test_a_way_back_that_was_not_opened_is_free_of_conditions() -> None:
+    with Relays(1) as relays, listening() as server:
+        relays.point("b", address_of(server))
+        with dial(relays.open({THERE: Conditions(latency_ms=20)})[THERE]) as near, prepared(server.accept()[0]) as far:
+            assert min(one_way_ms(near, far)) >= 20
+            assert min(one_way_ms(far, near)) < 10
+
+
+def test_bandwidth_limits_what_all_connections_of_a_link_share() -> None:
+    data = bytes(500_000)
+    with linked(Conditions(bandwidth_mbit=20)) as link:
+        (near, far), (other_near, other_far) = link.connect(), link.connect()
+        began = time.monotonic()
+        with sending(near, data), sending(other_near, data):
+            assert received(far, len(data)) + received(other_far, len(data)) == 2 * data
+        taken = time.monotonic() - began
+    assert 0.8 < taken / (2 * len(data) * 8e-6 / 20) < 2.5
+
+
+def test_jitter_varies_the_latency_and_never_reorders() -> None:
+    with linked(Conditions(latency_ms=10, jitter_ms=10)) as link:
+        near, far = link.connect()
+        taken = one_way_ms(near, far, times=20)
         for number in range(200):
-            pair.near.sendall(bytes([number]))
-        assert take(pair.far, 200) == bytes(range(200))
+            near.sendall(bytes([number]))
+            select.select([], [], [], 0.0002)
+        assert received(far, 200) == bytes(range(200))
+    assert max(taken) - min(taken) > 5
+    assert min(taken) < 10
 
 
-def test_what_a_partition_holds_back_goes_on_when_it_heals() -> None:
-    with relayed() as pair:
-        number = pair.relays.cut([THERE], reset=False, for_s=0.3)
+def test_the_same_seed_gives_the_same_jitter() -> None:
+    def taken(seed: int) -> list[float]:
+        with linked(Conditions(latency_ms=20, jitter_ms=20), seed=seed) as link:
+            return one_way_ms(*link.connect(), times=12)
+
+    first, second, other = taken(1), taken(1), taken(2)
+    assert statistics.median(abs(a - b) for a, b in zip(first, second, strict=True)) < 2
+    assert statistics.median(abs(a - b) for a, b in zip(first, other, strict=True)) > 2
+
+
+# Faults.
+
+
+def test_a_silent_cut_holds_one_direction_until_it_heals(link: Link) -> None:
+    near, far = link.connect()
+    number = link.relays.cut([THERE], reset=False, for_s=0.3)
+    began = time.monotonic()
+    near.sendall(b"held")
+    far.sendall(b"not held")
+    assert received(near, 8) == b"not held"
+    assert time.monotonic() - began < 0.29
+    assert received(far, 4) == b"held"
+    assert time.monotonic() - began >= 0.29
+    assert link.relays.outcomes()[number] == {
+        "held_bytes": 4,
+        "resets": 0,
+        "delayed_bytes": 0,
+        "corrupted_bytes": 0,
+        "healed": True,
+    }
+
+
+def test_what_a_cut_held_goes_on_in_order_with_the_latency() -> None:
+    data = random.Random(4).randbytes(9 << 20)
+    with linked(Conditions(latency_ms=60)) as link:
+        near, far = link.connect()
+        near.sendall(b"on its way")
+        link.relays.cut([THERE], reset=False, for_s=0.2)
         began = time.monotonic()
-        pair.near.sendall(b"held")
-        pair.far.sendall(b"free")
-        assert take(pair.near, 4) == b"free"
-        assert time.monotonic() - began < 0.2
-        assert take(pair.far, 4) == b"held"
-        assert time.monotonic() - began >= 0.3
-        outcome = pair.relays.outcomes()[number]
-    assert (outcome["held_bytes"], outcome["healed"]) == (4, True)
+        with sending(near, data):
+            assert received(far, 10) == b"on its way"
+            assert time.monotonic() - began >= 0.259
+            assert received(far, len(data)) == data
 
 
-def test_a_link_is_cut_as_long_as_any_cut_lasts() -> None:
-    with relayed() as pair:
-        began = time.monotonic()
-        pair.relays.cut([THERE], reset=False, for_s=0.1)
-        pair.relays.cut([THERE, BACK], reset=False, for_s=0.4)
-        assert seconds_for(pair.near, pair.far) > 0.2
-        assert time.monotonic() - began >= 0.4
+def test_a_cut_without_end_holds_for_ever(link: Link) -> None:
+    near, far = link.connect()
+    number = link.relays.cut([THERE, BACK], reset=False, for_s=None)
+    near.sendall(bytes(1000))
+    far.sendall(bytes(500))
+    wait_until(lambda: link.relays.outcomes()[number]["held_bytes"] == 1500)
+    assert not link.healed(number)
+    assert not select.select([near, far], [], [], 0)[0]
 
 
-def test_a_disconnected_party_is_reset_and_refused_until_it_heals() -> None:
-    with relayed() as pair:
-        number = pair.relays.cut([BACK], reset=True, for_s=0.5)
-        with pytest.raises(ConnectionResetError):
-            pair.near.recv(1)
-        with pytest.raises(ConnectionError), pair.again() as refused:
-            refused.sendall(b"x")
-            refused.recv(1)
-            raise ConnectionResetError  # an end of file is a refusal too
-        wait_until(lambda: bool(pair.relays.outcomes()[number]["healed"]))
-        with pair.again() as near:
-            far, _ = pair.server.accept()
-            with far:
-                near.sendall(b"back")
-                assert take(far, 4) == b"back"
-        assert pair.relays.outcomes()[number]["resets"] >= 2
+def test_a_link_is_cut_as_long_as_any_cut_lasts(link: Link) -> None:
+    near, far = link.connect()
+    short = link.relays.cut([THERE], reset=False, for_s=0.05)
+    link.relays.cut([THERE], reset=False, for_s=0.3)
+    began = time.monotonic()
+    near.sendall(b"x")
+    wait_until(lambda: link.healed(short))
+    assert received(far, 1) == b"x"
+    assert time.monotonic() - began >= 0.29
 
 
-def test_delay_is_added_while_it_lasts() -> None:
-    with relayed() as pair:
-        number = pair.relays.delay([THERE], extra_ms=60, for_s=0.5)
-        assert 0.06 <= seconds_for(pair.near, pair.far) < 0.2
-        wait_until(lambda: bool(pair.relays.outcomes()[number]["healed"]))
-        assert seconds_for(pair.near, pair.far) < 0.05
+@pytest.mark.parametrize("direction", [THERE, BACK])
+def test_a_new_connection_is_held_by_a_cut_of_either_direction(link: Link, direction: tuple[str, str]) -> None:
+    link.relays.cut([direction], reset=False, for_s=0.2)
+    began = time.monotonic()
+    near = link.dial()
+    near.sendall(b"hello")
+    far = link.accept()
+    assert time.monotonic() - began >= 0.19
+    assert received(far, 5) == b"hello"
 
 
-def test_corruption_changes_just_so_many_bytes() -> None:
-    with relayed() as pair:
-        number = pair.relays.corrupt([THERE], count=3)
-        data = bytes(1000)
-        assert passed(pair.near, pair.far, bytes(10)) == bytes(10)  # too short to be a frame
-        changed = passed(pair.near, pair.far, data)
-        assert sum(one != other for one, other in zip(changed, data, strict=True)) == 3
-        assert passed(pair.near, pair.far, data) == data
-        assert pair.relays.outcomes()[number]["corrupted_bytes"] == 3
+def test_a_reset_cut_resets_and_refuses_until_it_heals(link: Link) -> None:
+    near, far = link.connect()
+    number = link.relays.cut([BACK], reset=True, for_s=0.3)
+    assert is_reset(near)
+    assert is_reset(far)
+    assert refuses(link.address)
+    assert link.relays.outcomes()[number]["resets"] == 2
+    wait_until(lambda: link.healed(number))
+    assert max(one_way_ms(*link.connect())) < 1000
 
 
-def test_the_end_of_a_connection_is_passed_on() -> None:
-    with relayed(Conditions(latency_ms=20)) as pair:
-        pair.near.sendall(b"last")
-        pair.near.shutdown(socket.SHUT_WR)
-        assert take(pair.far, 4) == b"last"
-        assert pair.far.recv(1) == b""
-        pair.far.sendall(b"answer")
-        assert take(pair.near, 6) == b"answer"
+def test_a_delay_adds_to_the_latency_while_it_lasts() -> None:
+    with linked(Conditions(latency_ms=10)) as link:
+        near, far = link.connect()
+        number = link.relays.delay([THERE], extra_ms=50, for_s=0.2)
+        assert 60 <= one_way_ms(near, far, times=1, size=30)[0] < 200
+        wait_until(lambda: link.healed(number))
+        assert min(one_way_ms(near, far)) < 50
+        assert link.relays.outcomes()[number]["delayed_bytes"] == 30
 
 
-def test_a_party_that_was_started_again_is_reached_at_its_new_address() -> None:
-    with relayed() as pair, socket.create_server(("127.0.0.1", 0)) as other:
-        other.settimeout(10)
-        pair.relays.point("b", f"tcp://127.0.0.1:{other.getsockname()[1]}")
-        with pair.again(), other.accept()[0]:
-            pass
+def test_a_corruption_changes_exactly_so_many_bytes_of_long_chunks(link: Link) -> None:
+    near, far = link.connect()
+    number = link.relays.corrupt([THERE, BACK], count=40)
+    changed = []
+    for size in (63, 64, 64, 64, 1000):
+        near.sendall(bytes(size))
+        changed.append([place for place, byte in enumerate(received(far, size)) if byte == 0xFF])
+    assert [len(places) for places in changed] == [0, 32, 8, 0, 0]
+    assert all(place >= 32 for places in changed for place in places)
+    assert not link.healed(number)
+    far.sendall(bytes(5000))
+    assert sum(byte == 0xFF for byte in received(near, 5000)) == 40
+    assert link.relays.outcomes()[number]["corrupted_bytes"] == 80
+    assert link.healed(number)
 
 
-def test_nothing_is_left_of_the_relays_when_they_are_closed_or_their_owner_dies(tmp_path: Path) -> None:
-    with Relays(0) as relays:
-        pid = relays._process.pid
+def test_new_connections_go_where_the_listener_is_now(link: Link) -> None:
+    near, far = link.connect()
+    with listening() as again:
+        link.relays.point("b", address_of(again))
+        with link.dial(), prepared(again.accept()[0]) as elsewhere:
+            elsewhere.sendall(b"new")
+            assert received(link.ends[-1], 3) == b"new"
+    assert max(one_way_ms(near, far)) < 1000
+
+
+def test_a_connection_to_a_listener_that_is_not_there_is_reset(link: Link) -> None:
+    link.server.close()
+    assert refuses(link.address)
+    with Relays(1) as relays:
+        assert refuses(relays.open({THERE: FREE})[THERE])
+
+
+# The process.
+
+
+def test_close_leaves_no_process(link: Link) -> None:
+    near, far = link.connect()
+    pid = relay_process().pid
+    link.relays.close()
+    link.relays.close()
     assert not psutil.pid_exists(pid)
-    script = (
-        "import time; from federation.relay import Relays; print(Relays(0)._process.pid, flush=True); time.sleep(60)"
+    for end in (near, far):
+        with contextlib.suppress(ConnectionResetError):
+            assert end.recv(1) == b""
+
+
+def test_the_process_ends_with_that_of_its_handle() -> None:
+    code = (
+        "import psutil; from federation.relay import Relays; relays = Relays(1); relays.outcomes(); "
+        "print(psutil.Process().children()[0].pid, flush=True); input()"
     )
-    owner = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
-    with owner:
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT
+    ) as owner:
         assert owner.stdout is not None
-        orphan = int(owner.stdout.readline())
+        pid = int(owner.stdout.readline())
+        assert not is_gone(pid)
         owner.kill()
-    wait_until(lambda: not psutil.pid_exists(orphan))
+    wait_until(lambda: is_gone(pid))
 
 
-def test_relays_that_are_gone_are_named() -> None:
-    with Relays(0) as relays:
-        os.kill(relays._process.pid, signal.SIGKILL)
-        with pytest.raises(LaunchError, match="carries the links between the parties, is gone"):
-            relays.open({THERE: Conditions()})
+def test_the_process_imports_nothing_heavy() -> None:
+    code = "import sys, federation.relay; print(*{name.partition('.')[0] for name in sys.modules})"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert "msgpack" in printed.split()
+    assert not {"numpy", "zmq", "cryptography", "scipy"} & set(printed.split())
 
 
-# What it does to an endpoint.
+def test_an_interrupt_is_not_for_the_relays(link: Link) -> None:
+    os.kill(relay_process().pid, signal.SIGINT)
+    assert max(one_way_ms(*link.connect())) < 1000
 
 
-def test_a_connection_on_which_bytes_were_changed_is_closed_and_opened_again() -> None:
-    """In either direction; what was sent next comes in."""
-    keys, other_keys = KeyPair.generate(), KeyPair.generate()
-    with Relays(0) as relays, Endpoint("a", ANY_PORT, keys, 1) as a, Endpoint("b", ANY_PORT, other_keys, 1) as b:
-        addresses = relays.open({THERE: Conditions(), BACK: Conditions()})
-        relays.point("b", b.address)
-        a.admit(Roster([Party("b", addresses[THERE], other_keys.public)]))
-        b.admit(Roster([Party("a", addresses[BACK], keys.public)]))
-        message = wire.Message("data", b"12345678", arrays={"value": np.arange(3000.0)})
-        exchange(a, b, message)
-        for direction in (THERE, BACK):
-            relays.corrupt([direction], count=2)
-            send_until_it_arrives(a, b, message)
-            exchange(a, b, message)
+def test_a_process_that_is_gone_is_named_with_its_status(link: Link) -> None:
+    relay_process().kill()
+    for _ in range(2):
+        with pytest.raises(LaunchError, match=r"^The relay process ended with status -9\.$"):
+            link.relays.point("b", "tcp://127.0.0.1:1")
 
 
-def exchange(a: Endpoint, b: Endpoint, message: wire.Message) -> None:
-    """A message there, and an answer back."""
-    send_until_it_arrives(a, b, message)
-    b.reply("a", message)
-    with contextlib.suppress(DeadlineExpired):  # the answer's bytes may be those that are changed
-        a.receive(Deadline(1))
+def test_a_fault_on_a_link_that_is_not_there_is_refused(link: Link) -> None:
+    with pytest.raises(LaunchError, match=r"^No relay carries what a sends to c; open that link first\.$"):
+        link.relays.cut([THERE, ("a", "c")], reset=False, for_s=None)
+    assert link.relays.outcomes() == {}
 
 
-def send_until_it_arrives(a: Endpoint, b: Endpoint, message: wire.Message) -> None:
-    """Both ends have to be served, since b must answer the handshakes of new connections."""
-    stop = threading.Event()
+@LINUX
+def test_too_many_open_files_are_answered_with_what_to_change(link: Link) -> None:
+    near, far = link.connect()
+    limit_files(16)
+    refused = pytest.raises(LaunchError, match=r"Too many open files; raise the hard limit .* or run fewer sites\.$")
+    with refused:
+        link.relays.open({(f"site-{number}", "b"): FREE for number in range(20)})
+    assert max(one_way_ms(near, far)) < 1000
 
-    def listen() -> None:
-        while not stop.is_set():
-            with contextlib.suppress(DeadlineExpired):
-                arrived.append(b.receive(Deadline(0.05)))
-                stop.set()
 
-    arrived: list[object] = []
-    listener = threading.Thread(target=listen)
-    listener.start()
-    deadline = Deadline(10)
-    while not stop.is_set():
-        assert not deadline.expired
-        a.send("b", message, deadline)
-        with contextlib.suppress(DeadlineExpired):
-            a.wait(Deadline(0.2))
-    listener.join(10)
-    assert arrived
+@LINUX
+def test_more_connections_than_files_do_no_harm(link: Link) -> None:
+    near, far = link.connect()
+    process = relay_process()
+    before = process.num_fds()
+    limit_files(24)
+    with contextlib.ExitStack() as strangers:
+        for _ in range(40):
+            with contextlib.suppress(ConnectionResetError):
+                strangers.enter_context(dial(link.address))
+        assert max(one_way_ms(near, far)) < 1000
+    wait_until(lambda: turned_away(link.server) == 0 and process.num_fds() == before)
+    link.dial().sendall(b"friend")
+    while received(link.accept(), 6) != b"friend":
+        link.ends.pop().close()
+
+
+def limit_files(count: int) -> None:
+    """Let the relay process open so many files; it is up, since it answered."""
+    resource.prlimit(relay_process().pid, resource.RLIMIT_NOFILE, (count, count))
+
+
+def turned_away(server: socket.socket) -> int:
+    """How many connections waited here; they are closed."""
+    count = 0
+    while select.select([server], [], [], 0)[0]:
+        server.accept()[0].close()
+        count += 1
+    return count

@@ -24,8 +24,7 @@ from federation.arrays import FloatArray
 from protocols.ring_sum import RING
 from scenarios import runner, spec, workload
 from scenarios.runner import Finished
-from tests.conftest import site_processes, workspaces
-from tests.test_runtime import wait_until
+from tests.conftest import site_processes, wait_until, workspaces
 
 FEDSVM = Path(sys.executable).with_name("fedsvm")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -28,17 +28,10 @@ from federation.endpoint import Endpoint, raise_descriptor_limit
 from federation.errors import DeadlineExpired, EndpointError, LaunchError, SiteFailed, SitesLost
 from federation.keys import KeyPair, Party, Roster
 from federation.launcher import LocalLauncher
-from tests.conftest import drill, site_processes, workspaces
+from federation.relay import Conditions, Relays
+from tests.conftest import drill, site_processes, wait_until, workspaces
 
 ANY_PORT = "tcp://127.0.0.1:*"
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 15.0) -> None:
-    """Wait for a state that must come; polls, since no event tells of a process that is not ours."""
-    deadline = Deadline(seconds)
-    while not condition():
-        assert not deadline.expired, "it did not come to pass"
-        select.select([], [], [], 0.02)
 
 
 # What a site raises, and what happens to it, reaches the coordinator.
@@ -280,6 +273,57 @@ def test_no_folder_for_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ['PYTHONPATH']}")
     with LocalLauncher("no_folder_site_process") as launcher, pytest.raises(LaunchError, match="set TMPDIR"):
         launcher.prepare()
+
+
+# Connections that break.
+
+
+def test_a_connection_on_which_bytes_were_changed_is_closed_and_opened_again() -> None:
+    """In either direction; what was sent next comes in."""
+    keys, other_keys = KeyPair.generate(), KeyPair.generate()
+    with Relays(0) as relays, Endpoint("a", ANY_PORT, keys, 1) as a, Endpoint("b", ANY_PORT, other_keys, 1) as b:
+        there, back = ("a", "b"), ("b", "a")
+        addresses = relays.open({there: Conditions(), back: Conditions()})
+        relays.point("b", b.address)
+        a.admit(Roster([Party("b", addresses[there], other_keys.public)]))
+        b.admit(Roster([Party("a", addresses[back], keys.public)]))
+        message = wire.Message("data", b"12345678", arrays={"value": np.arange(3000.0)})
+        exchange(a, b, message)
+        for direction in (there, back):
+            relays.corrupt([direction], count=2)
+            send_until_it_arrives(a, b, message)
+            exchange(a, b, message)
+
+
+def exchange(a: Endpoint, b: Endpoint, message: wire.Message) -> None:
+    """A message there, and an answer back."""
+    send_until_it_arrives(a, b, message)
+    b.reply("a", message)
+    with contextlib.suppress(DeadlineExpired):  # the answer's bytes may be those that are changed
+        a.receive(Deadline(1))
+
+
+def send_until_it_arrives(a: Endpoint, b: Endpoint, message: wire.Message) -> None:
+    """Both ends have to be served, since b must answer the handshakes of new connections."""
+    stop = threading.Event()
+
+    def listen() -> None:
+        while not stop.is_set():
+            with contextlib.suppress(DeadlineExpired):
+                arrived.append(b.receive(Deadline(0.05)))
+                stop.set()
+
+    arrived: list[object] = []
+    listener = threading.Thread(target=listen)
+    listener.start()
+    deadline = Deadline(10)
+    while not stop.is_set():
+        assert not deadline.expired
+        a.send("b", message, deadline)
+        with contextlib.suppress(DeadlineExpired):
+            a.wait(Deadline(0.2))
+    listener.join(10)
+    assert arrived
 
 
 # Nothing outlives a run.

@@ -1,0 +1,177 @@
+"""Whole runs under faults: the certified optimum of the survivors, or a clear reason; never a hang, never a wrong sum.
+
+`make test` runs a batch of each; `make chaos` (FEDSVM_CHAOS set) all of them, and prints what came of it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from federation.keys import COORDINATOR
+from protocols.registry import SUMS
+from scenarios import runner, spec, workload
+from scenarios.problems import ScenarioError
+from scenarios.runner import Finished
+from tests.conftest import site_processes, workspaces
+
+EVERYTHING = "FEDSVM_CHAOS" in os.environ
+TOLERANCE = 1e-6
+SMALL = [
+    "data.source=wine",
+    "data.positive=class_0",
+    "data.scale=standard",
+    "algorithm.landmarks=20",
+    "algorithm.groups=4",
+    f"algorithm.tolerance={TOLERANCE}",
+    "protocol.rings=1",
+]
+
+
+def run(folder: Path, changes: list[str], faults: list[str], *, without: str = "") -> Finished:
+    """A run of a small scenario; `without` a site, that is, as if it had never been there."""
+    scenario, base = spec.read("quickstart", overrides=[*SMALL, *changes], faults=faults)
+    rows = workload.prepare(scenario, base)
+    if without:
+        kept = [(name, part) for name, part in zip(rows.names, rows.sites, strict=True) if name != without]
+        names = [name for name, _ in kept]
+        rows = replace(rows, names=tuple(names), sites=tuple(part for _, part in kept))
+        federation = scenario.federation.model_copy(update={"names": names, "sites": len(names)})
+        scenario = scenario.model_copy(update={"federation": federation})
+    folder.mkdir(parents=True)
+    return runner.run(scenario, rows, folder, lambda federation: None)
+
+
+def check_optimum(result: dict[str, Any]) -> None:
+    """The optimum over the rows of the sites that were there in the end, certified and as LIBSVM has it."""
+    assert result["model"]["gap"] <= TOLERANCE
+    assert result["model"]["objective"] == pytest.approx(result["centralised"]["objective"], rel=2e-5)
+
+
+# Each site killed in each phase under each sum.
+
+LAST_ROUND = {"setup": 5, "landmarks": 5, "train": 37}
+PLACES = [(phase, number) for phase, last in LAST_ROUND.items() for number in (1, (last + 1) // 2, last)]
+
+
+@functools.cache
+def optimum_without(site: str, folder: Path) -> float:
+    """The objective of a run that never had this site."""
+    result = run(folder / f"without-{site}", ["protocol.sum=plain"], [], without=site).result
+    assert result["error"] is None
+    return float(result["model"]["objective"])
+
+
+@pytest.fixture(scope="module")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("references")
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("protocol", SUMS)
+def test_a_killed_site_leaves_the_optimum_of_the_others(
+    protocol: str, tmp_path: Path, shared_folder: Path, temporary_folder: Path
+) -> None:
+    outcomes: Counter[tuple[str, str]] = Counter()
+    for turn, (phase, number) in enumerate(PLACES):
+        for site in range(1, 6) if EVERYTHING else (1 + turn % 5,):
+            fault = f"kill:site={site},phase={phase},round={number}"
+            name = f"{phase}-{number}-{site}"
+            result = run(tmp_path / name, [f"protocol.sum={protocol}"], [fault]).result
+            assert result["error"] is None, (name, result["error"])
+            check_optimum(result)
+            assert f"site-{site} dropped in round" in result["faults"][0]["outcome"]
+            assert [each["status"] for each in result["sites"]].count("dropped") == 1
+            if phase != "train":
+                expected = optimum_without(f"site-{site}", shared_folder)
+                assert result["model"]["objective"] == pytest.approx(expected, rel=2 * TOLERANCE)
+            again = result["cost"]["called_off"]
+            assert again <= (0 if protocol in {"plain", "masked"} and phase == "train" else 1)
+            outcomes[phase, "run again" if again else "went on in the same round"] += 1
+    assert not site_processes(temporary_folder)
+    assert not workspaces(temporary_folder)
+    print(f"\n{protocol}: {sum(outcomes.values())} kills, all completed", dict(outcomes))
+
+
+def test_a_sum_that_cannot_go_on_with_fewer_sites_says_so(tmp_path: Path) -> None:
+    changes = ["protocol.sum=changing-neighbours", "protocol.rings=2"]
+    scenario, base = spec.read("quickstart", overrides=[*SMALL, *changes])
+    rows = workload.prepare(scenario, base)
+    faults, _ = spec.read("quickstart", faults=["kill:site=2,phase=train,round=3"])
+    scenario = scenario.model_copy(update={"faults": faults.faults})  # as if the site had died by itself
+    (tmp_path / "run").mkdir()
+    result = runner.run(scenario, rows, tmp_path / "run", lambda federation: None).result
+    assert result["status"] == "failed"
+    assert "site-2 was lost in round" in result["error"]
+    assert "4 sites are left, and 5 are needed" in result["error"]
+    assert result["progress"]["phase"] == "train"
+    assert result["cost"]["rounds"] > 10
+    assert result["memberships"][-1]["left"].keys() == {"site-2"}
+
+
+# Random schedules of several faults.
+
+
+def random_fault(random: np.random.Generator, sites: int) -> str:
+    """Any kind of fault, anywhere."""
+    kind = random.choice(["kill", "stall", "disconnect", "partition", "delay", "corrupt"])
+    phase = random.choice(["setup", "landmarks", "train"])
+    terms = {"phase": phase, "round": random.integers(1, {"setup": 6, "landmarks": 6, "train": 30}[str(phase)])}
+    seconds = round(float(random.choice([0.1, 0.4, 1.5])), 1)
+    if kind != "partition":
+        terms["site"] = random.integers(1, sites + 1)
+    if kind in {"kill", "stall"}:
+        terms["message"] = random.integers(0, 4)
+    if kind == "kill":
+        terms["rejoin"] = random.choice(["true", "false"])
+    if kind in {"stall", "disconnect", "partition", "delay"}:
+        terms["for_s"] = seconds
+    if kind == "partition":
+        terms["groups"] = random.choice(["bisect", "[[1,2]]", "[[2],[4]]"])
+    if kind == "delay":
+        terms["delay_ms"] = random.integers(1, 200)
+    if kind in {"disconnect", "corrupt"}:
+        terms["direction"] = random.choice(["in", "out", "both"])
+    return f"{kind}:" + ",".join(f"{key}={value}" for key, value in terms.items())
+
+
+def random_schedule(seed: int) -> tuple[list[str], list[str]]:
+    """Changes and faults that go together."""
+    random = np.random.default_rng([seed, 7])
+    while True:
+        sites = int(random.integers(4, 8))
+        changes = [f"federation.sites={sites}", f"protocol.sum={random.choice(list(SUMS))}"]
+        changes += ["federation.round_timeout_s=1.0"]
+        faults = [random_fault(random, sites) for _ in range(random.integers(2, 5))]
+        try:
+            spec.read("quickstart", overrides=[*SMALL, *changes], faults=faults)
+        except ScenarioError:
+            continue
+        return changes, faults
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("seed", range(200 if EVERYTHING else 12))
+def test_random_faults_end_in_the_optimum_or_in_a_reason(seed: int, tmp_path: Path, temporary_folder: Path) -> None:
+    changes, faults = random_schedule(seed)
+    result = run(tmp_path / "run", changes, faults).result
+    if result["status"] == "completed":
+        check_optimum(result)
+    else:
+        assert "was lost in" in result["error"] or "was called off" in result["error"], (faults, result["error"])
+        assert "internal" not in result["error"]
+    assert COORDINATOR not in result["memberships"][-1]["sites"]
+    assert not site_processes(temporary_folder)
+    assert not workspaces(temporary_folder)
+    print(
+        f"\n{seed}: {result['status']} {result['error'] or ''}",
+        *(fault["outcome"] for fault in result["faults"]),
+        sep="; ",
+    )
