@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from federation.faults import OWN_KINDS, OwnFault
 from federation.keys import COORDINATOR
@@ -21,6 +21,16 @@ _OF_KIND = {
     "corrupt": {"site", "direction", "bytes"},
 }
 _OF_ALL = {"kind", "phase", "round"}
+
+
+def _require_groups(value: Any) -> Any:
+    listed = isinstance(value, list) and value and all(isinstance(group, list) and group for group in value)
+    if not listed and value not in ("split-one", "bisect"):
+        raise ValueError(f'{value!r} will not do; it must be "split-one", "bisect" or lists of sites: [[1, 2], [3]]')
+    return value
+
+
+Groups = Annotated[str | list[list[SiteRef]], BeforeValidator(_require_groups)]
 
 
 class FaultSpec(Part):
@@ -42,14 +52,15 @@ class FaultSpec(Part):
     for_s: Positive | None = None
     rejoin: bool = False
     direction: Literal["both", "in", "out"] = "both"
-    groups: Literal["split-one", "bisect"] | list[list[SiteRef]] | None = None
+    groups: Groups | None = None
     delay_ms: Positive | None = None
     bytes: Count = 1
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if foreign := sorted(self.model_fields_set - _OF_KIND[self.kind] - _OF_ALL):
-            raise ValueError(f"{foreign[0]} is no part of a {self.kind} fault; leave it out")
+        foreign = self.model_fields_set - _OF_KIND[self.kind] - _OF_ALL
+        if changed := sorted(name for name in foreign if getattr(self, name) != type(self).model_fields[name].default):
+            raise ValueError(f"{changed[0]} is no part of a {self.kind} fault; leave it out")
         if self.kind == "delay" and self.delay_ms is None:
             raise ValueError("a delay fault needs delay_ms, the extra milliseconds")
         if self.kind == "partition" and self.groups is None:
@@ -195,5 +206,8 @@ class CollusionSpec(Part):
         for site in self.sites:
             if resolve(site, names) is None:
                 yield f"collusion.sites: there is no site {site!r}; there are {', '.join(names)}."
-        if len(set(self.members(names))) == len(names):
+        members = self.members(names)
+        if twice := sorted({name for name in members if members.count(name) > 1}):
+            yield f"collusion.sites: {twice[0]} is listed twice, by number and by name."
+        if len(set(members)) == len(names):
             yield "collusion.sites: all sites are in the coalition and nobody is left to learn about; leave one out."

@@ -148,36 +148,53 @@ def _contribute(protocol: SecureSum, vector: Residues, channel: MemoryChannel) -
 
 
 class Span:
-    """All combinations of some vectors with coefficients modulo 2^64. Pivots are odd, for these have an inverse."""
+    """All combinations of some vectors with coefficients modulo 2^64.
+
+    Rows are reduced by the entry with the fewest factors of 2, by which every other in its column can be divided.
+    """
 
     def __init__(self, rows: NDArray[np.uint64]) -> None:
-        count = len(rows)
+        count, self._width = rows.shape
         work = np.hstack([rows, np.eye(count, dtype=np.uint64)])
-        self._pivots: list[tuple[int, NDArray[np.uint64]]] = []
-        self._width = rows.shape[1]
-        for _ in range(count):
-            odd = np.argwhere(work[:, : self._width] & np.uint64(1))
-            if not len(odd):
-                break
-            row, column = odd[0]
-            pivot = work[row] * _inverse(work[row, column])
-            work = np.delete(work, row, axis=0)
-            work = work - work[:, column, None] * pivot
-            self._pivots.append((int(column), pivot))
+        self._pivots: list[_Pivot] = []
+        while (place := _least_even(work[:, : self._width])) is not None:
+            pivot = _Pivot.of(work[place[0]], place[1])
+            work = np.delete(work, place[0], axis=0)
+            work = work - (work[:, pivot.column] >> pivot.shift)[:, None] * pivot.row
+            self._pivots.append(pivot)
+        self._count = count
 
     def combination(self, target: NDArray[np.uint64]) -> NDArray[np.uint64] | None:
         """Coefficients whose combination of the rows is `target`, or None if there is none."""
-        rest = target.copy()
-        coefficients = np.zeros(self._pivots[0][1].size - self._width if self._pivots else 0, dtype=np.uint64)
-        for column, pivot in self._pivots:
-            factor = rest[column]
-            rest = rest - factor * pivot[: self._width]
-            coefficients = coefficients + factor * pivot[self._width :]
-        return None if rest.any() else coefficients
+        rest = np.concatenate([target, np.zeros(self._count, dtype=np.uint64)])
+        for pivot in self._pivots:
+            rest = rest - (rest[pivot.column] >> pivot.shift) * pivot.row
+        return None if rest[: self._width].any() else np.negative(rest[self._width :])
 
 
-def _inverse(odd: np.uint64) -> np.uint64:
-    return np.uint64(pow(int(odd), -1, 1 << 64))
+@dataclass(frozen=True)
+class _Pivot:
+    """A row whose entry in `column` is 2^shift, and how it is made of the original rows."""
+
+    row: NDArray[np.uint64]
+    column: int
+    shift: np.uint64
+
+    @classmethod
+    def of(cls, row: NDArray[np.uint64], column: int) -> _Pivot:
+        """The row, scaled so that its entry is a power of 2."""
+        entry = int(row[column])
+        shift = (entry & -entry).bit_length() - 1
+        return cls(row * np.uint64(pow(entry >> shift, -1, 1 << 64)), column, np.uint64(shift))
+
+
+def _least_even(rows: NDArray[np.uint64]) -> tuple[int, int] | None:
+    """Where the entry with the fewest factors of 2 is; None if all are 0."""
+    lowest_bits = rows & (~rows + np.uint64(1))
+    if not lowest_bits.any():
+        return None
+    row, column = np.unravel_index(np.argmin(lowest_bits - np.uint64(1)), rows.shape)
+    return int(row), int(column)
 
 
 def combined(coefficients: Mapping[Label, int], record: Record) -> Residues:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 Count = Annotated[int, Field(ge=1)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-SiteNumber = Annotated[int, Field(ge=1)]
-SiteRef = SiteNumber | str
+
+
+def _require_site(value: Any) -> Any:
+    if not (isinstance(value, str) or (type(value) is int and value >= 1)):
+        raise ValueError(f"{value!r} will not do; it must be the number of a site, counted from 1, or its name")
+    return value
+
+
+SiteRef = Annotated[int | str, BeforeValidator(_require_site)]
 """A site by its number, counted from 1, or by its name."""
 
 

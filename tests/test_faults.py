@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
+import statistics
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -175,3 +177,33 @@ def test_random_faults_end_in_the_optimum_or_in_a_reason(seed: int, tmp_path: Pa
         *(fault["outcome"] for fault in result["faults"]),
         sep="; ",
     )
+
+
+# Network conditions.
+
+
+def seconds_a_ring_round(result: dict[str, Any], folder: Path) -> float:
+    """The median over the training rounds after the first, for which connections may still be opened."""
+    events = [json.loads(line) for line in (folder / "log.jsonl").read_text().splitlines()]
+    seconds = [event["seconds"] for event in events if event["event"] == "round" and event["phase"] == "train"]
+    assert {event["hops"] for event in events if event["event"] == "round" and event["phase"] == "train"} == {6}
+    return float(statistics.median(seconds[1:]))
+
+
+def test_a_ring_round_takes_the_latency_of_its_hops_and_what_it_computes(tmp_path: Path) -> None:
+    """An order, five hops round the ring and one to the coordinator: seven times the latency."""
+    changes = ["compare.centralised=false", "algorithm.max_iterations=6"]
+    local = run(tmp_path / "local", changes, [])
+    slow = run(tmp_path / "slow", [*changes, "network.latency_ms=20"], [])
+    here, there = (seconds_a_ring_round(each.result, each.folder) for each in (local, slow))
+    assert there == pytest.approx(7 * 0.020 + here, rel=0.1)
+    network = slow.result["network"]
+    assert network["predicted_s_per_round"] <= network["measured_s_per_round"]
+    assert slow.result["cost"]["wire_bytes"] == slow.result["cost"]["predicted_wire_bytes"]
+
+
+def test_links_may_have_conditions_of_their_own(tmp_path: Path) -> None:
+    changes = ["compare.centralised=false", "algorithm.max_iterations=4"]
+    links = "network.links=[{from=1,to=2,latency_ms=60},{from='coordinator',to='site-3',latency_ms=0,jitter_ms=0}]"
+    result = run(tmp_path / "run", [*changes, links], [])
+    assert 0.060 <= seconds_a_ring_round(result.result, result.folder) < 0.2

@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scenarios import spec, workload
+from scenarios.adversity import FaultSpec
 from scenarios.problems import ScenarioError
 
 LEAST: dict[str, Any] = {"name": "x", "data": {"source": "iris"}}
@@ -100,6 +101,102 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
 def test_a_mistake_is_reported_with_its_key_and_what_is_allowed(given: dict[str, Any], sentence: str) -> None:
     (problem,) = problems(given)
     assert problem.startswith(sentence)
+
+
+KILL = {"kind": "kill", "site": 3, "phase": "train", "round": 5}
+PARTITION = {"kind": "partition", "phase": "train", "round": 2}
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        ({"faults": [KILL | {"site": 9}]}, "faults.1: there is no site 9; there are site-1, site-2"),
+        ({"faults": [KILL | {"site": "north"}]}, "faults.1: there is no site 'north'; there are site-1"),
+        ({"faults": [KILL | {"site": [1]}]}, "faults.1.site: [1] will not do; it must be the number of a site"),
+        ({"faults": [KILL | {"phase": "trian"}]}, "faults.1: there is no phase 'trian' with rounds; there are setup"),
+        ({"faults": [KILL | {"phase": "evaluate"}]}, "faults.1: there is no phase 'evaluate' with rounds"),
+        (
+            {"faults": [KILL | {"phase": "landmarks", "round": 60}]},
+            "faults.1: phase 'landmarks' cannot have a round 60; it has 10 at most.",
+        ),
+        (
+            {"faults": [KILL | {"kind": "explode"}]},
+            'faults.1.kind: \'explode\' will not do; it must be "kill", "stall"',
+        ),
+        ({"faults": [KILL | {"rond": 5}]}, "faults.1.rond: unknown key. Did you mean 'round'?"),
+        ({"faults": [KILL | {"for_s": 1.0}]}, "faults.1: for_s is no part of a kill fault; leave it out."),
+        ({"faults": [KILL | {"kind": "delay"}]}, "faults.1: a delay fault needs delay_ms, the extra milliseconds."),
+        ({"faults": [PARTITION]}, "faults.1: a partition fault needs groups"),
+        ({"faults": [PARTITION | {"groups": "halves"}]}, "faults.1.groups: 'halves' will not do; it must be"),
+        ({"faults": [PARTITION | {"groups": [[1, 2], [2, 3]]}]}, "faults.1: a site is in two of the groups"),
+        ({"faults": [PARTITION | {"groups": [[1, "site-1"]]}]}, "faults.1: a site is in two of the groups"),
+        ({"faults": [PARTITION | {"groups": [[1], [9]]}]}, "faults.1: there is no site 9"),
+        ({"faults": [PARTITION | {"groups": "split-one"}]}, "faults.1: a partition fault needs a site"),
+        (
+            {"faults": [KILL, KILL | {"round": 9}]},
+            "faults.2: fault 1 kills its site for good before; set rejoin = true",
+        ),
+        ({"faults": [KILL, KILL | {"kind": "stall"}]}, "faults.2: fault 1 strikes the same site at the same message"),
+        (
+            {"faults": [PARTITION | {"groups": "bisect"}, PARTITION | {"groups": [[1, 2]]}]},
+            "faults.2: fault 1 is a partition in the same round; list all groups in one.",
+        ),
+        (
+            {"faults": [KILL, KILL | {"site": 1}], "protocol": {"sum": "masked"}},
+            "faults: kills leave 3 of 5 sites, and 4 are needed (federation.min_sites = 1, and a masked (threshold",
+        ),
+        ({"faults": [KILL], "federation": {"min_sites": 5}}, "faults: kills leave 4 of 5 sites, and 5 are needed"),
+        ({"federation": {"min_sites": 6}}, "federation: min_sites is 6 and there are 5 sites; lower it."),
+        (
+            {"faults": [KILL | {"kind": "corrupt"}], "federation": {"encryption": False}},
+            "faults: without encryption nothing can tell that a frame was changed",
+        ),
+        ({"network": {}, "federation": {"transport": "ipc"}}, "federation.transport: network conditions and faults on"),
+        (
+            {"network": {}, "federation": {"sites": 200}},
+            "federation.sites: network conditions and faults on links need",
+        ),
+        ({"network": {"latency_ms": 5.0, "jitter_ms": 9.0}}, "network: jitter_ms is more than latency_ms"),
+        ({"network": {"links": [{"from": 1, "to": 9}]}}, "network.links.1: there is no party 9; there are coordinator"),
+        ({"network": {"links": [{"from": 1}]}}, "network.links.1.to: is missing; the scenario must say it."),
+        ({"collusion": {"sites": [1, 2, 3, 4, 5]}}, "collusion.sites: all sites are in the coalition"),
+        ({"collusion": {"sites": [1, "site-1"]}}, "collusion.sites: site-1 is listed twice, by number and by name."),
+        ({"collusion": {"sites": [1, 9]}}, "collusion.sites: there is no site 9"),
+        ({"collusion": {}}, "collusion: nobody colludes; list sites, set coordinator = true"),
+        ({"protocol": {"threshold": 0.4}}, "protocol.threshold: 0.4 will not do; it must be above 0.5."),
+    ],
+)
+def test_a_mistake_in_what_a_run_is_to_suffer_is_reported_too(given: dict[str, Any], sentence: str) -> None:
+    (problem,) = problems(LEAST | given)
+    assert problem.startswith(sentence)
+
+
+def test_faults_can_be_added_on_the_command_line() -> None:
+    faults = [
+        "kill:site=3,phase=train,round=5,rejoin=true",
+        "partition:groups=[[1,2],[3,4]],phase=train,round=2,for_s=1.5",
+    ]
+    scenario, _ = spec.read("quickstart", faults=faults)
+    assert [fault.kind for fault in scenario.faults] == ["kill", "partition"]
+    assert scenario.faults[0].rejoin
+    assert scenario.faults[1].groups == [[1, 2], [3, 4]]
+    with pytest.raises(ScenarioError, match="write it as kind:key=value"):
+        spec.read("quickstart", faults=["kill:site"])
+
+
+def test_a_partition_is_a_function_of_the_sites() -> None:
+    names = ["a", "b", "c", "d", "e"]
+
+    def groups(**terms: Any) -> list[set[str]]:
+        return FaultSpec.model_validate(PARTITION | terms).parties(names)
+
+    assert groups(groups="bisect") == [{"a", "b", "c", "coordinator"}, {"d", "e"}]
+    assert groups(groups="split-one", site=2) == [{"a", "c", "d", "e", "coordinator"}, {"b"}]
+    assert groups(groups=[["a"], [3, "d"]]) == [{"a"}, {"c", "d", "coordinator"}, {"b", "e"}]
+    links = FaultSpec.model_validate(PARTITION | {"groups": "bisect"}).links(names)
+    assert len(links) == 2 * 4 * 2
+    inward = FaultSpec.model_validate(KILL | {"kind": "disconnect", "direction": "in"}).links(names)
+    assert set(inward) == {(other, "c") for other in ["coordinator", "a", "b", "d", "e"]}
 
 
 def test_all_mistakes_are_reported_together() -> None:

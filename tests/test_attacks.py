@@ -1,0 +1,238 @@
+"""What coalitions learn: by the algebra of the protocols, and from the transcripts of real runs; the two must agree."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from federation.arrays import Residues
+from federation.channel import Channel, uniform_residues
+from federation.keys import COORDINATOR
+from federation.rehearsal import Rehearsal
+from federation.transcript import read_transcript
+from protocols.changing_neighbours_sum import changing_neighbours
+from protocols.k_secure_sum import k_secure
+from protocols.masked_sum import masked
+from protocols.plain_sum import PLAIN
+from protocols.ring_sum import CHUNK, RING
+from protocols.secure_sum import SecureSum
+from scenarios import attacks, audit
+from scenarios.attacks import Label, Rehearsed, Span
+from tests.test_faults import SMALL
+from tests.test_runs import fedsvm, run
+
+PROTOCOLS = [
+    PLAIN,
+    RING,
+    *(k_secure(segments) for segments in range(2, 9)),
+    *(changing_neighbours(rings) for rings in (1, 2, 3)),
+    masked(0.66),
+]
+
+
+def smallest_breaking(protocol: SecureSum, count: int) -> int:
+    """The fewest sites that, with the coordinator, learn another's input."""
+    rehearsed = Rehearsed.of(protocol, count)
+    return next(
+        size
+        for size in range(count)
+        if any(rehearsed.leaks(each, coordinator=True) for each in itertools.combinations(rehearsed.sites, size))
+    )
+
+
+@pytest.mark.parametrize(
+    ("protocol", "count"),
+    [(protocol, count) for protocol in PROTOCOLS for count in range(4, 9) if count >= protocol.fewest_sites],
+    ids=lambda value: audit.described(value) if isinstance(value, SecureSum) else str(value),
+)
+def test_the_smallest_breaking_coalition_is_the_stated_one(protocol: SecureSum, count: int) -> None:
+    assert smallest_breaking(protocol, count) == min(protocol.smallest_coalition(count), count - 1)
+
+
+def test_a_protocol_that_leaks_more_than_it_says_is_found_out() -> None:
+    """A ring whose initiator forgets its mask: what its successor receives is its vector."""
+
+    class Forgetful:
+        def __init__(self, channel: Channel) -> None:
+            self._channel = channel
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._channel, name)
+
+        def random(self, shape: Sequence[int]) -> Residues:
+            return np.zeros(shape, dtype=np.uint64)
+
+    careless = replace(
+        RING, contribute_residues=lambda channel, vector: RING.contribute_residues(Forgetful(channel), vector)
+    )
+    assert smallest_breaking(careless, 5) == 1
+    assert Rehearsed.of(careless, 5).leaks(("site-2",), coordinator=False) == {"site-1"}
+
+
+def test_all_but_one_learn_the_last_input_from_the_sum() -> None:
+    for protocol in PROTOCOLS:
+        if protocol.fewest_sites <= 5:
+            assert Rehearsed.of(protocol, 5).leaks(("site-1", "site-2", "site-4", "site-5"), coordinator=False) == {
+                "site-3"
+            }
+
+
+@settings(max_examples=50)
+@given(st.integers(1, 8), st.integers(1, 12), st.data())
+def test_a_combination_is_found_if_there_is_one(rows: int, columns: int, data: st.DataObject) -> None:
+    generator = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    shifts = generator.integers(0, 5, size=(rows, columns), dtype=np.uint64)
+    vectors = generator.integers(0, 2**64, size=(rows, columns), dtype=np.uint64) << shifts
+    coefficients = generator.integers(0, 2**64, size=rows, dtype=np.uint64)
+    target = (coefficients[:, None] * vectors).sum(axis=0)
+    found = Span(vectors).combination(target)
+    assert found is not None
+    np.testing.assert_array_equal((found[:, None] * vectors).sum(axis=0), target)
+
+
+def test_what_is_not_a_combination_is_not_found() -> None:
+    vectors = uniform_residues((6, 40))
+    assert Span(vectors).combination(uniform_residues((1, 40))[0]) is None
+    assert attacks.is_found(vectors[2], np.vstack([vectors[2], uniform_residues((3, 40))])) is False  # too few columns
+    long = uniform_residues((4, 200))
+    assert attacks.is_found(long[1], long)
+    assert not attacks.is_found(uniform_residues((1, 200))[0], long)
+    assert not attacks.is_found(np.zeros(200, dtype=np.uint64), long)
+
+
+def test_the_forms_of_a_protocol_show_that_it_adds_all_inputs_once() -> None:
+    for protocol in PROTOCOLS:
+        sites = tuple(f"site-{number}" for number in range(1, 9))
+        total = attacks.forms(protocol, sites)[Label("total", "")]
+        np.testing.assert_array_equal(total[0], [1] * 8 + [0] * (total.size - 8))
+
+
+def test_a_vector_that_went_round_in_chunks_is_put_together() -> None:
+    sites = ("site-1", "site-2", "site-3", "site-4")
+    inputs = {site: uniform_residues((1, CHUNK + 10)) for site in sites}
+    record = attacks.rehearse(RING, Rehearsal(sites), inputs)
+    seen = attacks.seen_by(record, ["site-1", "site-3"], coordinator=False)
+    recipes = attacks.recipes(attacks.forms(RING, sites), seen, sites, ["site-2", "site-4"])
+    for victim, recipe in recipes.items():
+        np.testing.assert_array_equal(attacks.combined(recipe, record), inputs[victim])
+    assert set(recipes) == {"site-2", "site-4"}
+
+
+def test_of_a_site_that_was_given_up_late_the_own_mask_protects_the_input() -> None:
+    """Its masked vector came in and its pairwise masks were opened; its own was not, and nobody learns it."""
+    sites = tuple(f"site-{number}" for number in range(1, 6))
+    symbols = attacks.forms(masked(0.6), sites, {"site-3": 2})
+    seen = attacks.seen_by(symbols, ["site-1"], coordinator=True)
+    assert Label("received", COORDINATOR, "site-3") in seen
+    assert attacks.recipes(symbols, seen, sites, ["site-2", "site-3", "site-4", "site-5"]) == {}
+
+
+# Real runs.
+
+
+def collude(folder: Path, sites: list[int], *changes: str, coordinator: bool = False) -> dict[str, Any]:
+    """What the coalition learnt in a run of the quickstart."""
+    declared = [f"collusion.sites={sites}", f"collusion.coordinator={str(coordinator).lower()}"]
+    result = run("quickstart", folder, *declared, *changes).result["collusion"]
+    assert isinstance(result, dict)
+    return result
+
+
+def learnt(collusion: dict[str, Any]) -> set[str]:
+    """The victims of whom anything was recovered."""
+    return {victim["site"] for victim in collusion["victims"] if victim["recovered"]}
+
+
+def test_two_neighbours_on_the_ring_recover_everything_exactly(tmp_path: Path) -> None:
+    collusion = collude(tmp_path / "run", [1, 3])
+    victims = [victim for victim in collusion["victims"] if victim["site"] == "site-2"]
+    assert {victim["step"] for victim in victims} >= {"category_tables", "local_landmarks", "cuts", "line"}
+    assert all(victim["recovered"] == victim["values"] > 0 for victim in victims)
+    assert all(victim["max_error"] == 0.0 for victim in victims)
+    assert learnt(collusion) == {"site-2"}
+    (landmarks,) = [victim for victim in victims if victim["step"] == "local_landmarks"]
+    assert landmarks["records_exposed"] > 0
+    files = sorted((tmp_path / "run" / "transcripts").iterdir())
+    assert [file.name for file in files] == ["site-1-1.transcript", "site-3-1.transcript"]
+    assert {file.stat().st_mode & 0o777 for file in files} == {0o600}
+    assert {entry.what for entry in read_transcript(str(files[0]))} == {"sent", "received", "drew", "input"}
+
+
+@pytest.mark.parametrize(
+    ("sites", "changes", "coordinator"),
+    [
+        ([1, 3], ["protocol.sum=k-secure", "protocol.segments=5"], False),
+        ([1, 3, 4], ["protocol.sum=k-secure", "protocol.segments=5"], False),
+        ([1, 3, 4], ["protocol.sum=masked"], False),
+        ([1, 3, 5], ["protocol.sum=masked"], True),
+        ([2], ["algorithm.landmark_method=global"], True),
+    ],
+    ids=["k-secure 2", "k-secure 3", "masked", "masked and coordinator", "ring and coordinator"],
+)
+def test_a_coalition_that_is_too_small_recovers_nothing(
+    sites: list[int], changes: list[str], coordinator: bool, tmp_path: Path
+) -> None:
+    collusion = collude(tmp_path / "run", sites, *changes, coordinator=coordinator)
+    assert len(collusion["victims"]) >= (5 - len(sites)) * 4
+    assert learnt(collusion) == set()
+    assert {victim["max_error"] for victim in collusion["victims"]} == {None}
+    assert all(victim["records_exposed"] == 0 for victim in collusion["victims"])
+    linked = coordinator and not any("global" in change for change in changes)
+    assert bool(collusion["remarks"]) == linked
+
+
+def test_the_plain_sum_shows_the_coordinator_everything(tmp_path: Path) -> None:
+    collusion = collude(tmp_path / "run", [], "protocol.sum=plain", coordinator=True)
+    assert learnt(collusion) == {f"site-{number}" for number in range(1, 6)}
+    assert {victim["max_error"] for victim in collusion["victims"]} == {0.0}
+
+
+@pytest.mark.parametrize("protocol", ["ring", "masked", "plain"])
+def test_the_audit_holds_when_sites_drop(protocol: str, tmp_path: Path) -> None:
+    """Of rounds that were called off the coalition keeps what it saw; the algebra follows what was really sent."""
+    command = ["run", "quickstart", "--json", "--out", str(tmp_path / "run"), *(f"--set={change}" for change in SMALL)]
+    command += [f"--set=protocol.sum={protocol}", "--set=collusion.sites=[1,3]", "--set=collusion.coordinator=true"]
+    command += [
+        "--fault=kill:site=5,phase=train,round=4,message=2",
+        "--fault=kill:site=3,phase=landmarks,round=3,rejoin=true",
+    ]
+    command += ["--set=federation.sites=6"]
+    done = fedsvm(*command, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    everyone = {"site-2", "site-4", "site-5", "site-6"}
+    expected = {"ring": {"site-2"}, "masked": set(), "plain": everyone}
+    if result["memberships"][-1]["sites"] == ["site-1", "site-2", "site-3", "site-4", "site-6"]:
+        expected["ring"] = {"site-2"}
+    assert learnt(result["collusion"]) == expected[protocol]
+
+
+def test_the_sweep_is_a_table_and_a_page(tmp_path: Path) -> None:
+    done = fedsvm("audit", "--sites", "4", "--out", tmp_path / "sweep", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "ring" in done.stdout
+    assert "33 %" in done.stdout
+    cells = json.loads((tmp_path / "sweep" / "audit.json").read_text())
+    page = (tmp_path / "sweep" / "audit.html").read_text()
+    assert {cell["size"] for cell in cells} == {1, 2, 3}
+    assert {cell["sum"].partition(" ")[0] for cell in cells} == {
+        "plain",
+        "ring",
+        "k-secure",
+        "changing-neighbours",
+        "masked",
+    }
+    assert all(cell["leaks"] == 0 for cell in cells if cell["sum"].startswith("masked") and cell["size"] < 3)
+    assert page.count("<tr>") == 1 + len(cells) // 3
+    again = fedsvm("audit", "--sites", "4", "--out", tmp_path / "sweep", folder=tmp_path)
+    assert again.returncode == 2
+    assert "File exists; name another" in again.stderr
