@@ -126,12 +126,16 @@ def _unfinished(bundles: list[_Bundle], stopping: Stopping) -> list[int]:
 
 
 def _start(oracle: Oracle, bundles: list[_Bundle], resume: Sequence[Solution]) -> None:
-    """The two cuts that bound the first masters, and those at the points to resume from, all in one round."""
+    """The two cuts that bound the first masters, and those at the points to resume from; a round for each."""
     count = len(bundles)
-    zeros = np.zeros((2 * count, bundles[0].w.size))
-    w = np.vstack([zeros, *(solution.w for solution in resume)])
-    b = np.array([*np.repeat([-1.0, 1.0], count), *(solution.b for solution in resume)])
-    problems = np.arange(len(b)) % count
+    _take(oracle, bundles, np.zeros((2 * count, bundles[0].w.size)), np.repeat([-1.0, 1.0], count))
+    if resume:
+        _take(oracle, bundles, np.array([each.w for each in resume]), np.array([each.b for each in resume]))
+
+
+def _take(oracle: Oracle, bundles: list[_Bundle], w: FloatArray, b: FloatArray) -> None:
+    """Take cuts at points (w, b), which belong to the problems in turn."""
+    problems = np.arange(len(b)) % len(bundles)
     for problem, cuts, at_w, at_b in zip(problems, oracle.cuts(problems, w, b), w, b, strict=True):
         bundles[problem].add(cuts, at_w, float(at_b))
 

@@ -216,7 +216,7 @@ class SocketChannel:
             while not self._take_each(shapes, dtype, found):
                 self._mailbox.pump(deadline)
         except DeadlineExpired:
-            late = f"was silent for {deadline.seconds:g} s"
+            late = f"it was silent for {deadline.seconds:g} s"
             self.missing |= {peer: late for peer in shapes if peer not in found and peer not in self._losses}
         self.missing |= {peer: why for peer, why in self._losses.items() if peer in shapes and peer not in found}
         return {peer: found[peer] for peer in shapes if peer in found}

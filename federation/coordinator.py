@@ -14,6 +14,7 @@ sets of sites. Rounds that build on each other stand in `with federation.fixed_m
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -146,6 +147,8 @@ class Federation:
         self._answers: dict[str, Message] = {}
         self._losses: dict[str, str] = {}
         self._remembered: dict[str, dict[str, Any]] = {}
+        self._summed: dict[tuple[str, bytes], set[frozenset[str]]] = defaultdict(set)
+        self._asked: tuple[str, ...] = ()
         self._phase_rounds: Counter[str] = Counter()
         self._record = LAUNCH
         self.began = time.monotonic()
@@ -172,6 +175,7 @@ class Federation:
             return self._protocol.reveal(channel, shape, bound)
 
         total: FloatArray = self._round("sum", step, self._protocol.name, terms, params, reveal)
+        self._disclose_differences(step, shape, params)
         return total
 
     def gather(self, step: str, *, shape: Sequence[int], **params: Any) -> dict[str, FloatArray]:
@@ -198,6 +202,15 @@ class Federation:
         """Write down something that a party learns."""
         key = (to, step, form, tuple(shape))
         self._disclosures.setdefault(key, Disclosure(*key)).times += 1
+
+    def _disclose_differences(self, step: str, shape: Sequence[int], params: Mapping[str, Any]) -> None:
+        """The same sum over other sites gives away, by subtraction, what those put in that are in one of them only."""
+        contributed = frozenset(self._asked).difference(self._record.missing)
+        earlier = self._summed[step, _digest(params)]
+        for others in earlier - {contributed}:
+            named = ", ".join(site for site in self.membership.all_sites if site in others ^ contributed)
+            self.disclose("coordinator", step, f"the difference of two sums, which is that of {named}", shape)
+        earlier.add(contributed)
 
     @property
     def disclosures(self) -> list[Disclosure]:
@@ -312,6 +325,7 @@ class Federation:
         number, phase_round = self.progress.round, self._phase_rounds[phase]
         self._record = RoundRecord(number, phase, verb, step, protocol, phase_round, len(self.sites))
         self.accounts.rounds[number] = self._record
+        self._asked = self.sites
         self._mailbox.enter(number)
         self._losses.clear()
         self._on_round(phase, phase_round)
@@ -534,3 +548,12 @@ class Federation:
     def _label(self) -> str:
         record = self._record
         return f"round {record.round} ({record.phase}, step {record.step})"
+
+
+def _digest(params: Mapping[str, Any]) -> bytes:
+    """What tells the parameters of two rounds apart."""
+    found = hashlib.sha256()
+    for name, value in sorted(params.items()):
+        content = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
+        found.update(f"{name} {len(content)} ".encode() + content)
+    return found.digest()

@@ -6,14 +6,16 @@ the orders of the round go out.
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Mapping
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from federation.coordinator import Federation
 from federation.keys import COORDINATOR, Party, Roster
 from federation.launcher import LocalLauncher
+from federation.membership import Change
 from federation.relay import Conditions, Relays
 from scenarios.adversity import FaultSpec, LinkSpec, NetworkSpec
 from scenarios.parts import resolve
@@ -45,16 +47,17 @@ class Injector:
             self._relays.close()
 
     def own_faults(self, site: str) -> list[dict[str, Any]]:
-        """The faults that this site does to itself."""
+        """The faults that this site does to itself and has not done yet."""
         return [
             vars(fault.own(number))
             for number, fault in enumerate(self._faults)
-            if not fault.on_links and fault.sites(self._names) == [site]
+            if not fault.on_links and fault.sites(self._names) == [site] and number not in self._launcher.struck
         ]
 
     def rejoins(self, site: str) -> bool:
-        """Whether the site is to be started again when its process was killed."""
-        return any(fault.rejoin and fault.sites(self._names) == [site] for fault in self._faults)
+        """Whether the fault that killed the site says that it is started again."""
+        struck = [number for number in self._launcher.struck if self._faults[number].sites(self._names) == [site]]
+        return bool(struck) and self._faults[max(struck, key=self._launcher.struck.__getitem__)].rejoin
 
     def reach(self, party: Party) -> None:
         """Have the relays lead to where this party listens."""
@@ -96,19 +99,27 @@ class Injector:
         if began is None:
             nothing = {"at_round": None, "start_s": None, "end_s": None, "healed": False}
             return place | nothing | {"outcome": "not reached"}
-        at_round = next(
-            record.round
-            for record in federation.accounts.rounds.values()
-            if (record.phase, record.phase_round) == (fault.phase, fault.round)
-        )
+        at_round = _round_of(fault, federation)
         ended = self._ended(number, fault, began)
+        changes = self._changes(fault, at_round, federation)
         return place | {
             "at_round": at_round,
             "start_s": round(began - federation.began, 6),
             "end_s": None if ended is None else round(ended - federation.began, 6),
-            "healed": self._healed(number, fault, ended, federation),
-            "outcome": _outcome(set(self._struck(fault)), at_round, federation),
+            "healed": ended is not None if fault.kind != "kill" else any(back for _, back, _ in changes),
+            "outcome": _outcome(changes, at_round, federation),
         }
+
+    def _changes(self, fault: FaultSpec, at_round: int, federation: Federation) -> list[_Change]:
+        """Which of the sites that a fault struck left and came back, until another fault struck any of them."""
+        struck = set(self._struck(fault))
+        others = [_round_of(other, federation) for other in self._faults if struck & set(self._struck(other))]
+        until = min((number for number in others if number > at_round), default=sys.maxsize)
+        return [
+            _Change(sorted(struck & change.left.keys()), sorted(struck & set(change.joined)), change)
+            for change in federation.membership.changes
+            if at_round <= change.round < until
+        ]
 
     def _struck(self, fault: FaultSpec) -> list[str]:
         """The sites that it cuts off from the coordinator, or that it is done to."""
@@ -127,10 +138,13 @@ class Injector:
             return None
         return began + (fault.for_s or 0.0)
 
-    def _healed(self, number: int, fault: FaultSpec, ended: float | None, federation: Federation) -> bool:
-        if fault.kind == "kill":
-            return any(site in federation.sites for site in fault.sites(self._names))
-        return ended is not None
+
+def _round_of(fault: FaultSpec, federation: Federation) -> int:
+    """The round of the run that a fault is placed at; 0 if the run did not come to it."""
+    for record in federation.accounts.rounds.values():
+        if (record.phase, record.phase_round) == (fault.phase, fault.round):
+            return record.round
+    return 0
 
 
 def _disturb(relays: Relays, fault: FaultSpec, links: list[tuple[str, str]]) -> int:
@@ -140,6 +154,24 @@ def _disturb(relays: Relays, fault: FaultSpec, links: list[tuple[str, str]]) -> 
     if fault.kind == "corrupt":
         return relays.corrupt(links, count=fault.bytes)
     return relays.cut(links, reset=fault.kind == "disconnect", for_s=fault.for_s)
+
+
+class _Change(NamedTuple):
+    left: list[str]
+    back: list[str]
+    change: Change
+
+
+def _outcome(changes: list[_Change], at_round: int, federation: Federation) -> str:
+    parts = []
+    for left, back, change in changes:
+        parts += [f"{', '.join(left)} dropped in round {change.round} ({change.phase})"] if left else []
+        parts += [f"{', '.join(back)} back after round {change.round}"] if back else []
+    if parts:
+        return "; ".join(parts)
+    if federation.accounts.rounds[at_round].called_off:
+        return f"round {at_round} was called off and run again, and all went on"
+    return "all went on"
 
 
 def conditions(network: NetworkSpec, names: list[str]) -> dict[tuple[str, str], Conditions]:
@@ -159,18 +191,3 @@ def _own_conditions(link: LinkSpec, network: NetworkSpec) -> Conditions:
         return own if own is not None else getattr(network, name)
 
     return Conditions(chosen("latency_ms"), chosen("jitter_ms"), chosen("bandwidth_mbit"))
-
-
-def _outcome(struck: set[str], at_round: int, federation: Federation) -> str:
-    """What became of the sites that a fault struck, from what the federation wrote down."""
-    parts = []
-    for change in federation.membership.changes:
-        if change.round >= at_round:
-            left, back = sorted(struck & change.left.keys()), sorted(struck & set(change.joined))
-            parts += [f"{', '.join(left)} dropped in round {change.round} ({change.phase})"] if left else []
-            parts += [f"{', '.join(back)} back after round {change.round}"] if back else []
-    if parts:
-        return "; ".join(parts)
-    if federation.accounts.rounds[at_round].called_off:
-        return f"round {at_round} was called off and run again, and all went on"
-    return "all went on"
