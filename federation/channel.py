@@ -247,7 +247,7 @@ class SocketChannel:
         if self._losses:
             raise EndpointError(f"{self.me} cannot go on without {', '.join(sorted(self._losses))}")
         interrupted = self._mailbox.endpoint.interrupted
-        if broken := sorted(interrupted if self.me == COORDINATOR else interrupted & self.sent_to.keys()):
+        if broken := sorted(interrupted & (set(self.sites) if self.me == COORDINATOR else self.sent_to.keys())):
             raise EndpointError(f"the connection of {self.me} to {broken[0]} broke, perhaps with a message on its way")
 
     def _take_each(self, shapes: Mapping[str, Sequence[int]], dtype: Any, found: dict[str, NDArray[Any]]) -> bool:

@@ -207,7 +207,7 @@ class Federation:
         """The same sum over other sites gives away, by subtraction, what those put in that are in one of them only."""
         contributed = frozenset(self._asked).difference(self._record.missing)
         earlier = self._summed[step, _digest(params)]
-        for others in earlier - {contributed}:
+        for others in earlier if contributed not in earlier else ():
             named = ", ".join(site for site in self.membership.all_sites if site in others ^ contributed)
             self.disclose("coordinator", step, f"the difference of two sums, which is that of {named}", shape)
         earlier.add(contributed)
@@ -382,7 +382,7 @@ class Federation:
 
     def _in_vain(self, verb: str) -> bool:
         """Whether sites may wait for one that is lost, or for a message that is. A sum that is revealed is over."""
-        return verb == "run" and bool(self._losses or self._endpoint.interrupted)
+        return verb == "run" and bool(self._losses or self._endpoint.interrupted & set(self.sites))
 
     def _revealed_nevertheless(self, take_part: Callable[[SocketChannel], Any]) -> tuple[Any, bool]:
         """A sum that a site sent before the round was called off stands; it must not be revealed for others too."""

@@ -144,7 +144,12 @@ class Site:
             self._orders.append(message)
 
     def _call_off(self, abort: Message) -> None:
-        """Leave the round that is called off, or one before it whose end this site missed."""
+        """Leave the round that is called off, or one before it whose end this site missed.
+
+        Its order may have come in just before: then this site begins and ends it now, so that it is not a round too far
+        behind for what faster peers send it in the next.
+        """
+        self._mailbox.enter(abort.round)
         self._orders = [order for order in self._orders if order.round > abort.round]
         if self._current is not None and self._current.round <= abort.round:
             raise RoundAborted(abort.round)

@@ -143,18 +143,24 @@ def _audit(
         "coalition": list(members),
         "coordinator": coalition.coordinator,
         "victims": victims,
-        "remarks": _remarks(scenario, coalition),
+        "remarks": _remarks(scenario, coalition, federation),
     }
 
 
-def _remarks(scenario: Scenario, coalition: audit.Coalition) -> list[str]:
-    """What the coalition learns beside what the sums give away."""
+def _remarks(scenario: Scenario, coalition: audit.Coalition, federation: Federation) -> list[str]:
+    """What the coalition learns beside what each sum gives away."""
+    remarks = []
+    if coalition.coordinator and any("difference" in each.form for each in federation.disclosures):
+        remarks.append(
+            "The coordinator saw the same sums over different sites, and subtracts them: see the differences among the "
+            'disclosures. federation.on_dropout = "abort" avoids that.'
+        )
     if coalition.coordinator and coalition.sites and scenario.algorithm.landmark_method == "local":
-        return [
+        remarks.append(
             f"{coalition.sites[0]} knows the order in which sites fill the table of landmarks, and the coordinator the "
             'table: together they can tell whose each landmark is. algorithm.landmark_method = "global" avoids that.'
-        ]
-    return []
+        )
+    return remarks
 
 
 @dataclass(frozen=True)

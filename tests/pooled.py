@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,7 +52,12 @@ class PooledOracle:
 
 
 def solve_pooled(
-    oracle: PooledOracle, C: float, tolerance: float, search: LineSearch = grid_search, most: int = 500
+    oracle: PooledOracle,
+    C: float,
+    tolerance: float,
+    search: LineSearch = grid_search,
+    most: int = 500,
+    resume: Sequence[Solution] = (),
 ) -> list[Solution]:
     """Solve all problems of an oracle."""
     return solve(
@@ -63,4 +69,5 @@ def solve_pooled(
         stopping=Stopping(tolerance, most),
         search=search,
         on_iteration=lambda iteration, solutions: None,
+        resume=resume,
     )

@@ -76,6 +76,19 @@ def test_grouped_cuts_need_few_rounds(boards: tuple[FloatArray, FloatArray]) -> 
     assert oracle.rounds <= 1 + 2 * found.iterations, "one round for the starting cuts, then two at most"
 
 
+def test_a_new_bundle_over_fewer_rows_starts_where_the_old_one_stood(boards: tuple[FloatArray, FloatArray]) -> None:
+    """Nothing of the old bundle but its point counts: objective and bound are those of the rows that are left."""
+    features, labels = boards
+    old = solve_pooled(PooledOracle(features, labels[None], 32), C=10.0, tolerance=1e-2)
+    left = PooledOracle(features[200:], labels[None, 200:], 32)
+    (afresh,) = solve_pooled(PooledOracle(features[200:], labels[None, 200:], 32), C=10.0, tolerance=1e-6)
+    (found,) = solve_pooled(left, C=10.0, tolerance=1e-6, resume=old)
+    assert found.objective == pytest.approx(afresh.objective, rel=1e-5)
+    assert found.objective < old[0].objective
+    assert found.lower_bound <= afresh.objective * (1 + 1e-9)
+    assert found.iterations > old[0].iterations
+
+
 def test_the_bound_never_falls_and_never_passes_the_optimum(tumours: tuple[FloatArray, FloatArray]) -> None:
     features, labels = tumours
     (exact,) = solve_pooled(PooledOracle(features, labels[None], 8), C=10.0, tolerance=1e-9)

@@ -11,12 +11,19 @@ from typing import Any
 import numpy as np
 import pytest
 
+from federation.agreement import KeyAgreement
 from federation.arrays import FloatArray, Residues
 from federation.channel import Channel
 from federation.coordinator import Federation
+from federation.endpoint import Endpoint, Received
 from federation.errors import MembershipChanged, RoundFailed, SiteFailed, SitesLost
+from federation.faults import OwnFaults
+from federation.keys import COORDINATOR, KeyPair
 from federation.launcher import LocalLauncher
 from federation.membership import Membership, Survival
+from federation.program import Installation
+from federation.site import Assignment, Site
+from federation.wire import Message
 from protocols.masked_sum import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS
 from tests.conftest import ROWS, drill, sum_protocol
 
@@ -142,6 +149,16 @@ def test_rounds_that_build_on_each_other_are_told_of_a_change() -> None:
         assert is_total_of(total(federation), ["site-1", "site-3", "site-4"])
 
 
+def test_what_the_difference_of_two_sums_gives_away_is_written_down() -> None:
+    with drill(4, faults={"site-2": fault("kill", 2)}) as federation, federation.phase("train"):
+        for _ in range(3):
+            total(federation)
+        federation.sum("total", shape=(3,), bound=1e4, factor=2.0)
+    (found,) = [each for each in federation.disclosures if "difference" in each.form]
+    assert (found.to, found.step, found.times) == ("coordinator", "total", 1)
+    assert found.form == "the difference of two sums, which is that of site-2"
+
+
 def test_too_few_sites_end_the_run_by_name() -> None:
     lost = pytest.raises(
         SitesLost, match=r"site-2 was lost in round 1 \(train, step total\): .* 2 sites are left, and 3"
@@ -157,6 +174,23 @@ def test_a_membership_that_shrinks_below_the_fewest_says_so_and_keeps_its_histor
     with pytest.raises(SitesLost, match=r"b was lost in round 5: it slept. 1 site is left, and 2 are needed."):
         membership.change(5, "train", {"b": "it slept"}, (), "round 5")
     assert [change.sites for change in membership.changes] == [("b", "c"), ("c",)]
+
+
+def test_a_site_whose_round_is_called_off_before_it_begins_takes_what_comes_for_the_next() -> None:
+    """Order and abort may come in together; a faster peer's message of the next round must not be too far ahead."""
+    keys = KeyPair.generate()
+    with Endpoint("site-1", "tcp://127.0.0.1:*", keys, 2) as endpoint:
+        run = bytes(8)
+        assignment = Assignment("site-1", run, "", 2, True, "tcp://127.0.0.1:1", keys.public, "drill", "")
+        agreement, faults = KeyAgreement(run), OwnFaults([], lambda fields: None)
+        site = Site(assignment, Installation({}, {}), endpoint, agreement, faults)
+        for kind in ("order", "abort"):
+            site._control(COORDINATOR, Message(kind, run, 7), False)
+        site._mailbox._take_in(Received("site-2", Message("data", run, 8), False))
+        assert endpoint.refused["stale"] == 0
+        site._mailbox.enter(8)
+        assert site._mailbox.take("site-2") is not None
+        assert site._orders == []
 
 
 # Twenty sites, two of them killed in the middle of a round.
