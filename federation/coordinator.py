@@ -93,6 +93,17 @@ class Progress:
     figures: dict[str, float] = field(default_factory=dict)
 
 
+class _Verb(NamedTuple):
+    """One call of a verb: what every site is asked to do, on which terms, and the coordinator's own part."""
+
+    name: str
+    step: str
+    protocol: str
+    terms: dict[str, Any]
+    params: Mapping[str, Any]
+    take_part: Callable[[SocketChannel], Any]
+
+
 class _Attempt(NamedTuple):
     """How a round ended: what it revealed, if it is `complete`, and the sites that were lost in it."""
 
@@ -146,7 +157,7 @@ class Federation:
         self._disclosures: dict[tuple[str, str, str, tuple[int, ...]], Disclosure] = {}
         self._answers: dict[str, Message] = {}
         self._losses: dict[str, str] = {}
-        self._remembered: dict[str, dict[str, Any]] = {}
+        self._remembered: dict[str, _Verb] = {}
         self._summed: dict[tuple[str, bytes], set[frozenset[str]]] = defaultdict(set)
         self._asked: tuple[str, ...] = ()
         self._phase_rounds: Counter[str] = Counter()
@@ -174,8 +185,7 @@ class Federation:
         def reveal(channel: SocketChannel) -> FloatArray:
             return self._protocol.reveal(channel, shape, bound)
 
-        total: FloatArray = self._round("sum", step, self._protocol.name, terms, params, reveal)
-        self._disclose_differences(step, shape, params)
+        total: FloatArray = self._round(_Verb("sum", step, self._protocol.name, terms, params, reveal))
         return total
 
     def gather(self, step: str, *, shape: Sequence[int], **params: Any) -> dict[str, FloatArray]:
@@ -185,7 +195,8 @@ class Federation:
         def collect(channel: SocketChannel) -> dict[str, FloatArray]:
             return channel.collect(dict.fromkeys(channel.sites, shape), np.float64)
 
-        values: dict[str, FloatArray] = self._round("gather", step, "gather", {"shape": list(shape)}, params, collect)
+        terms = {"shape": list(shape)}
+        values: dict[str, FloatArray] = self._round(_Verb("gather", step, "gather", terms, params, collect))
         return values
 
     def run(self, step: str, *, remember: bool = False, **params: Any) -> None:
@@ -193,24 +204,16 @@ class Federation:
 
         remember: it is part of the public state, which a site that joins later is told first; of each step the last.
         """
-        self._round("run", step, step, {}, params, lambda channel: None)
+        verb = _Verb("run", step, step, {}, params, lambda channel: None)
+        self._round(verb)
         if remember:
             self._remembered.pop(step, None)
-            self._remembered[step] = params
+            self._remembered[step] = verb
 
     def disclose(self, to: str, step: str, form: str, shape: Sequence[int]) -> None:
         """Write down something that a party learns."""
         key = (to, step, form, tuple(shape))
         self._disclosures.setdefault(key, Disclosure(*key)).times += 1
-
-    def _disclose_differences(self, step: str, shape: Sequence[int], params: Mapping[str, Any]) -> None:
-        """The same sum over other sites gives away, by subtraction, what those put in that are in one of them only."""
-        contributed = frozenset(self._asked).difference(self._record.missing)
-        earlier = self._summed[step, _digest(params)]
-        for others in earlier if contributed not in earlier else ():
-            named = ", ".join(site for site in self.membership.all_sites if site in others ^ contributed)
-            self.disclose("coordinator", step, f"the difference of two sums, which is that of {named}", shape)
-        earlier.add(contributed)
 
     @property
     def disclosures(self) -> list[Disclosure]:
@@ -272,22 +275,14 @@ class Federation:
 
     # How a round is carried out.
 
-    def _round(
-        self,
-        verb: str,
-        step: str,
-        protocol: str,
-        terms: dict[str, Any],
-        params: Mapping[str, Any],
-        take_part: Callable[[SocketChannel], Any],
-    ) -> Any:
+    def _round(self, verb: _Verb) -> Any:
         """Carry out a verb, as often as it takes until it is complete with the sites that are there."""
         if self._phase_is_new:
             self._phase_is_new = False
             self._readmit()
         in_vain = 0
         while in_vain < _MOST_REPEATS:
-            attempt = self._once(verb, step, protocol, terms, params, take_part)
+            attempt = self._once(verb)
             if attempt.left:
                 self._go_on_without(attempt.left)
             if attempt.complete:
@@ -296,21 +291,13 @@ class Federation:
         waiting = {site: str(answer.fields.get("waiting", "")) for site, answer in self._answers.items()}
         raise RoundFailed(self._label, _MOST_REPEATS, waiting)
 
-    def _once(
-        self,
-        verb: str,
-        step: str,
-        protocol: str,
-        terms: dict[str, Any],
-        params: Mapping[str, Any],
-        take_part: Callable[[SocketChannel], Any],
-    ) -> _Attempt:
+    def _once(self, verb: _Verb) -> _Attempt:
         began = time.monotonic()
-        self._open_round(verb, step, protocol)
-        place = {"phase": self._record.phase, "phase_round": self._record.phase_round}
-        self._order(self.sites, params, verb=verb, step=step, protocol=protocol, **place, **terms)
-        attempt, hop = self._see_through(verb, take_part)
-        record = self._record
+        record = self._open_round(verb)
+        self._order(self.sites, verb, record.phase, record.phase_round)
+        attempt, hop = self._see_through(verb)
+        if attempt.complete and verb.name == "sum":
+            self._disclose_differences(verb)
         record.hops = max([hop, *(int(answer.fields.get("hop", 0)) for answer in self._answers.values())])
         record.seconds, record.called_off = time.monotonic() - began, not attempt.complete
         self._close_books()
@@ -318,46 +305,55 @@ class Federation:
         self._on_progress(self)
         return attempt
 
-    def _open_round(self, verb: str, step: str, protocol: str) -> None:
+    def _open_round(self, verb: _Verb) -> RoundRecord:
         phase = self.progress.phase
         self.progress.round += 1
         self._phase_rounds[phase] += 1
         number, phase_round = self.progress.round, self._phase_rounds[phase]
-        self._record = RoundRecord(number, phase, verb, step, protocol, phase_round, len(self.sites))
+        self._record = RoundRecord(number, phase, verb.name, verb.step, verb.protocol, phase_round, len(self.sites))
         self.accounts.rounds[number] = self._record
         self._asked = self.sites
         self._mailbox.enter(number)
         self._losses.clear()
         self._on_round(phase, phase_round)
+        return self._record
 
-    def _order(self, sites: Sequence[str], params: Mapping[str, Any], **terms: Any) -> None:
-        """Tell `sites` what to do together: verb, step, protocol and its terms, and where in the run this is."""
-        arrays = {name: value for name, value in params.items() if isinstance(value, np.ndarray)}
+    def _order(self, sites: Sequence[str], verb: _Verb, phase: str, phase_round: int) -> None:
+        """Tell `sites` what to do together, and where in the run this is."""
+        arrays = {name: value for name, value in verb.params.items() if isinstance(value, np.ndarray)}
         for name, array in arrays.items():
-            self.disclose("sites", terms["step"], f"parameter {name}", array.shape)
-        scalars = {name: value for name, value in params.items() if name not in arrays}
-        fields = terms | {"sites": list(sites), "parameters": scalars, "timeout_s": _PATIENCE * self._round_timeout_s}
+            self.disclose("sites", verb.step, f"parameter {name}", array.shape)
+        fields = verb.terms | {
+            "verb": verb.name,
+            "step": verb.step,
+            "protocol": verb.protocol,
+            "phase": phase,
+            "phase_round": phase_round,
+            "sites": list(sites),
+            "parameters": {name: value for name, value in verb.params.items() if name not in arrays},
+            "timeout_s": _PATIENCE * self._round_timeout_s,
+        }
         self._answers = {}
         self._send_all(sites, "order", fields, arrays)
 
-    def _see_through(self, verb: str, take_part: Callable[[SocketChannel], Any]) -> tuple[_Attempt, int]:
+    def _see_through(self, verb: _Verb) -> tuple[_Attempt, int]:
         """The coordinator's own part in the protocol, then everybody's answer."""
         deadline = Deadline(self._round_timeout_s)
         channel = self._channel(deadline, self._losses)
         value, revealed = None, False
         with suppress(DeadlineExpired, EndpointError):
-            value, revealed = take_part(channel), True
+            value, revealed = verb.take_part(channel), True
             deadline = Deadline(self._round_timeout_s)  # the protocol may have used up its own
-            self._await(lambda: self._in_vain(verb) or not self._unanswered(channel.missing), deadline)
+            self._await(lambda: self._in_vain(verb.name) or not self._unanswered(channel.missing), deadline)
         if self._unanswered(channel.missing):
             self._call_off(deadline, channel.missing)
         self._tell(channel.missing, "abort")
         self._record.missing = {site: channel.taken[site] for site in channel.missing}
         if not revealed and not channel.taken:
-            value, revealed = self._revealed_nevertheless(take_part)
+            value, revealed = self._revealed_nevertheless(verb)
         left = self._left(channel.missing, deadline)
         done = all(answer.kind == "done" for site, answer in self._answers.items() if site not in left)
-        return _Attempt(revealed and (verb != "run" or done), value, left), channel.hop
+        return _Attempt(revealed and (verb.name != "run" or done), value, left), channel.hop
 
     def _channel(self, deadline: Deadline, losses: dict[str, str]) -> SocketChannel:
         order = Message("order", self._run, self._record.round)
@@ -384,12 +380,22 @@ class Federation:
         """Whether sites may wait for one that is lost, or for a message that is. A sum that is revealed is over."""
         return verb == "run" and bool(self._losses or self._endpoint.interrupted & set(self.sites))
 
-    def _revealed_nevertheless(self, take_part: Callable[[SocketChannel], Any]) -> tuple[Any, bool]:
+    def _revealed_nevertheless(self, verb: _Verb) -> tuple[Any, bool]:
         """A sum that a site sent before the round was called off stands; it must not be revealed for others too."""
         if any(int(answer.fields.get("sent_to_coordinator", 0)) for answer in self._answers.values()):
             with suppress(DeadlineExpired, EndpointError):
-                return take_part(self._channel(Deadline(_GRACE_S), {})), True
+                return verb.take_part(self._channel(Deadline(_GRACE_S), {})), True
         return None, False
+
+    def _disclose_differences(self, verb: _Verb) -> None:
+        """The same sum over other sites gives away, by subtraction, what those put in that are in one of them only."""
+        contributed = frozenset(self._asked).difference(self._record.missing)
+        earlier = self._summed[verb.step, _digest(verb.params)]
+        for others in earlier if contributed not in earlier else ():
+            named = ", ".join(site for site in self.membership.all_sites if site in others ^ contributed)
+            form = f"the difference of two sums, which is that of {named}"
+            self.disclose("coordinator", verb.step, form, verb.terms["shape"])
+        earlier.add(contributed)
 
     def _unanswered(self, missing: Mapping[str, str]) -> set[str]:
         """Sites whose answer is still to come."""
@@ -444,8 +450,8 @@ class Federation:
         try:
             self._send_roster((site,), deadline)
             self._await_done(site, deadline)
-            for step, params in self._remembered.items():
-                self._order((site,), params, verb="run", step=step, protocol=step, phase="", phase_round=0)
+            for verb in self._remembered.values():
+                self._order((site,), verb, phase="", phase_round=0)
                 self._await_done(site, deadline)
         except (DeadlineExpired, EndpointError):
             return False
