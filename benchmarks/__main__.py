@@ -1,4 +1,4 @@
-"""Compare groupings, sums and transports on the quickstart, and the federation with LIBSVM on pooled rows.
+"""Compare groupings, sums, transports and networks on the quickstart, and what sums pay for sites that are lost.
 
 Every line is a ratio against the first of its table, measured in this run on this machine.
 """
@@ -17,6 +17,8 @@ from federation.coordinator import Federation
 from scenarios import runner, spec, workload
 
 HARD = ["algorithm.C=100", "algorithm.gamma=0.05", "algorithm.tolerance=1e-5", "compare.centralised=false"]
+EASY = ["compare.centralised=false"]
+TWO_KILLED = "faults=[" + ",".join(f"{{kind='kill',site={site},phase='train',round=4}}" for site in (4, 13)) + "]"
 COMPARISONS: dict[str, dict[str, list[str]]] = {
     "groups of cuts, to a certified gap of 1e-5": {
         "groups = 32": HARD,
@@ -31,6 +33,20 @@ COMPARISONS: dict[str, dict[str, list[str]]] = {
     "secure sum": {
         "plain": [*HARD, "protocol.sum=plain"],
         "ring": HARD,
+        "k-secure, 3 segments": [*HARD, "protocol.sum=k-secure"],
+        "changing neighbours, 2 rings": [*HARD, "protocol.sum=changing-neighbours"],
+        "masked": [*HARD, "protocol.sum=masked"],
+    },
+    "links 20 ms long, to a certified gap of 1e-4": {
+        "groups = 32": [*EASY, "network.latency_ms=20"],
+        "groups = 1 (the paper)": [*EASY, "network.latency_ms=20", "algorithm.groups=1"],
+        "groups = 32, masked": [*EASY, "network.latency_ms=20", "protocol.sum=masked"],
+    },
+    "twenty sites, two killed in training round 4": {
+        "ring, nobody killed": [*EASY, "federation.sites=20"],
+        "ring": [*EASY, "federation.sites=20", TWO_KILLED],
+        "masked, nobody killed": [*EASY, "federation.sites=20", "protocol.sum=masked"],
+        "masked": [*EASY, "federation.sites=20", "protocol.sum=masked", TWO_KILLED],
     },
     "transport": {
         "tcp, encrypted": HARD,
@@ -40,6 +56,7 @@ COMPARISONS: dict[str, dict[str, list[str]]] = {
 }
 MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
     "rounds": lambda result: result["cost"]["rounds"],
+    "called off": lambda result: result["cost"]["called_off"],
     "hops": lambda result: result["cost"]["hops"],
     "payload": lambda result: result["cost"]["payload_bytes"],
     "wire (predicted)": lambda result: result["cost"]["predicted_wire_bytes"],
@@ -56,6 +73,10 @@ def measure(changes: list[str]) -> dict[str, float]:
     return {name: of(finished.result) for name, of in MEASURES.items()}
 
 
+def _beside(figure: float, first: float) -> str:
+    return f"{figure:.4g} ({figure / first:.2f})" if first else f"{figure:.4g}"
+
+
 def _ignore(federation: Federation) -> None:
     pass
 
@@ -67,8 +88,8 @@ def main() -> None:
         table = Table("", *MEASURES, title=title, title_justify="left")
         measured = {name: measure(changes) for name, changes in ways.items()}
         first = next(iter(measured.values()))
-        for name, figures in measured.items():
-            table.add_row(name, *(f"{figures[m]:.4g} ({figures[m] / first[m]:.2f})" for m in MEASURES))
+        for way, figures in measured.items():
+            table.add_row(way, *(_beside(figures[name], first[name]) for name in MEASURES))
         console.print(table)
 
 

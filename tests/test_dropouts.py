@@ -15,8 +15,9 @@ from federation.agreement import KeyAgreement
 from federation.arrays import FloatArray, Residues
 from federation.channel import Channel
 from federation.coordinator import Federation
+from federation.deadline import Deadline
 from federation.endpoint import Endpoint, Received
-from federation.errors import MembershipChanged, RoundFailed, SiteFailed, SitesLost
+from federation.errors import EndpointError, MembershipChanged, RoundFailed, SiteFailed, SitesLost
 from federation.faults import OwnFaults
 from federation.keys import COORDINATOR, KeyPair
 from federation.launcher import LocalLauncher
@@ -25,6 +26,7 @@ from federation.program import Installation
 from federation.site import Assignment, Site
 from federation.wire import Message
 from protocols.masked_sum import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS
+from protocols.ring_sum import ring_reveal
 from tests.conftest import ROWS, drill, sum_protocol
 
 SUMS = ["plain", "ring", "k-secure", "changing-neighbours", "masked"]
@@ -113,7 +115,7 @@ def test_a_site_that_stalls_for_too_long_is_out_until_the_next_phase(protocol: s
 
     continued: list[int] = []
     stall = fault("stall", 1, 1)
-    with drill(4, protocol=protocol, timeout_s=0.5, faults={"site-2": stall}, started=continue_it) as federation:
+    with drill(4, protocol=protocol, timeout_s=1.5, faults={"site-2": stall}, started=continue_it) as federation:
         with federation.phase("train"):
             assert is_total_of(total(federation), ["site-1", "site-3", "site-4"])
             os.kill(continued[0], signal.SIGCONT)
@@ -123,6 +125,31 @@ def test_a_site_that_stalls_for_too_long_is_out_until_the_next_phase(protocol: s
             assert is_total_of(total(federation), federation.membership.all_sites)
     out, back = federation.membership.changes
     assert (set(out.left), back.joined, back.phase) == ({"site-2"}, ("site-2",), "evaluate")
+
+
+def test_a_sum_that_was_revealed_before_a_loss_was_noticed_stands() -> None:
+    """It is taken from what has come in, and not revealed again for the others."""
+    pids: dict[str, int] = {}
+
+    def remember(launcher: LocalLauncher, federation: Federation) -> None:
+        pids.update(launcher.pids)
+
+    def reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
+        """The ring's, but the first time it looks only when all sites are done and one of them is lost."""
+        if pids:
+            federation._await(lambda: len(federation._answers) == 5, Deadline(20))
+            os.kill(pids.pop("site-3"), signal.SIGKILL)
+            pids.clear()
+            federation._await(lambda: federation._losses, Deadline(20))
+            raise EndpointError("site-3 is lost")
+        return ring_reveal(channel, shape)
+
+    with drill(5, started=remember) as federation:
+        federation._protocol = replace(sum_protocol("ring"), reveal_residues=reveal)
+        value = total(federation)
+        assert is_total_of(value, federation.membership.all_sites)
+        assert federation.sites == ("site-1", "site-2", "site-4", "site-5")
+    assert [record.called_off for record in federation.accounts.rounds.values()] == [False]
 
 
 def test_a_local_step_that_all_others_finished_is_not_run_again() -> None:
