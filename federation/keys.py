@@ -31,7 +31,7 @@ class Party:
     """One member of a federation.
 
     Its name, where it listens, its public key for sockets (None without encryption), and the one with which sites
-    agree on secrets (None for the coordinator, which shares none).
+    agree on secrets (None for the coordinator, and where no protocol needs any).
     """
 
     name: str

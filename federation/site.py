@@ -46,7 +46,7 @@ class Assignment:
     """What a launcher tells a site process. Plain values only: it crosses a process boundary.
 
     faults: those that this site does to itself, see `faults`. transcript_path: where it writes its transcript, see
-    `transcript`; empty in a run that nobody audits.
+    `transcript`; empty in a run that nobody audits. agrees: whether it makes a key pair to agree on secrets with.
     """
 
     name: str
@@ -62,6 +62,7 @@ class Assignment:
     faults: list[dict[str, Any]] = field(default_factory=list)
     transcript_path: str = ""
     colludes: bool = False
+    agrees: bool = False
 
     def to_fields(self) -> dict[str, Any]:
         """Plain values for the launcher's pipe."""
@@ -84,8 +85,9 @@ def run_site(
     with Endpoint(assignment.name, assignment.listen, keys, assignment.peers) as endpoint:
         endpoint.watch(lifeline, _orphaned)
         endpoint.admit(Roster([assignment.coordinator]))
-        agreement = KeyAgreement(assignment.run)
-        me = Party(assignment.name, endpoint.address, keys.public if keys else None, agreement.public)
+        agreement = KeyAgreement(assignment.run) if assignment.agrees else None
+        public = agreement.public if agreement is not None else None
+        me = Party(assignment.name, endpoint.address, keys.public if keys else None, public)
         report({"party": astuple(me), "pid": os.getpid()})
         Site(assignment, installation, endpoint, agreement, OwnFaults(assignment.faults, report)).serve()
 
@@ -102,7 +104,7 @@ class Site:
         assignment: Assignment,
         installation: Installation,
         endpoint: Endpoint,
-        agreement: KeyAgreement,
+        agreement: KeyAgreement | None,
         faults: OwnFaults,
     ) -> None:
         self._assignment = assignment

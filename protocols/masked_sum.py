@@ -307,5 +307,6 @@ def masked(threshold: float) -> SecureSum:
         masked_cost,
         smallest_coalition=lambda sites: min(sites - 1, MOST_NEIGHBOURS),
         fewest_sites=2,
+        agrees=True,
         options={"threshold": threshold},
     )

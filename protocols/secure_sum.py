@@ -35,7 +35,7 @@ class SecureSum:
     smallest_coalition: how many of so many sites, with the coordinator, it takes to learn the input of another from a
     sum that no site dropped from; one less than all always do, from the sum itself.
     fewest_sites: with fewer it would hide nothing, or cannot run. discloses: "sum", or "value" where the coordinator
-    sees each site's own. options: what every party must know besides the name.
+    sees each site's own. agrees: sites share secrets two by two. options: what every party must know besides the name.
     """
 
     name: str
@@ -45,6 +45,7 @@ class SecureSum:
     smallest_coalition: Callable[[int], int]
     fewest_sites: int = 1
     discloses: str = "sum"
+    agrees: bool = False
     options: Mapping[str, float] = field(default_factory=dict)
 
     def contribute(self, channel: Channel, value: FloatArray, bound: float) -> None:

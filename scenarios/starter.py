@@ -81,6 +81,7 @@ class Starter:
             faults=self.injector.own_faults(name),
             transcript_path=self.transcript(name),
             colludes=self._colludes(name),
+            agrees=self.scenario.protocol.secure_sum.agrees,
         )
 
 

@@ -132,6 +132,7 @@ def drill(
                     partition_path=str(path),
                     settings={"seed": 1},
                     faults=(faults or {}).get(f"site-{number + 1}", []),
+                    agrees=sum_protocol(protocol).agrees,
                 )
 
             def revive(site: str) -> Party | None:
