@@ -24,7 +24,7 @@ from federation.site import Assignment
 _START_S = 60.0
 _FAREWELL_S = 5.0
 _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM")}
-_GIVE_MEMORY_BACK = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(1 << 14)}
+_GIVE_MEMORY_BACK = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(1 << 15)}
 """Without these the C library of Linux keeps what large vectors took, in every site."""
 
 
