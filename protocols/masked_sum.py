@@ -22,9 +22,10 @@ Cost without dropouts, with m - 1 neighbours each: 5 n messages and 3 hops; n d 
 Security. Against semi-honest parties, coordinator included. For one peer and round a *site* gives either the pairwise
 seed or its share of the own mask, never both; it refuses a coordinator that names itself or a peer in both lists, takes
 a missing site back, asks after the shares were opened, or leaves fewer than the threshold in the sum. So whatever a
-coordinator says, one honest neighbour that opened a share of b_u keeps its pairwise mask closed. To learn the vector of
-a site in the sum takes the coordinator and all its neighbours; of a site whose y_u came late, the coordinator and
-`threshold` of them.
+coordinator asks, with fewer colluders than the threshold at least one honest neighbour opened a share of b_u, and keeps
+its pairwise mask closed. To learn the vector of a site in the sum takes the coordinator and all its neighbours; of a
+site whose y_u came late, the coordinator and `threshold` of them. Public keys come with the roster: a coordinator that
+lies about these is not semi-honest.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ import functools
 import hashlib
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -88,7 +89,7 @@ class Consent:
     group: tuple[str, ...]
     threshold: int
     missing: frozenset[str] = frozenset()
-    opened: bool = field(default=False)
+    opened: bool = False
 
     def agree(self, stage: int, present: frozenset[str]) -> None:
         """Agree to a request in which `present` of the group are in the sum. Raises StepRefused."""
