@@ -37,6 +37,14 @@ OPTIONS: dict[str, dict[str, float]] = {
 ROWS = np.arange(12.0).reshape(4, 3)
 
 
+SLOWEST_LAST = ["test_relay", "test_runtime", "test_dropouts", "test_attacks", "test_faults", "test_runs"]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first."""
+    items.sort(key=lambda item: SLOWEST_LAST.index(item.path.stem) if item.path.stem in SLOWEST_LAST else -1)
+
+
 @pytest.fixture(autouse=True)
 def _site_processes_find_the_tests(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
