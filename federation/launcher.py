@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import select
 import shutil
-import socket
-import subprocess
-import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from federation import pipe
+from federation.child import Child
 from federation.coordinator import Ended
 from federation.deadline import Deadline
 from federation.errors import LaunchError
@@ -22,7 +20,6 @@ from federation.keys import Party
 from federation.site import Assignment
 
 _START_S = 60.0
-_FAREWELL_S = 5.0
 _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM")}
 _GIVE_MEMORY_BACK = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(1 << 15)}
 """Without these the C library of Linux keeps what large vectors took, in every site."""
@@ -42,16 +39,8 @@ class LocalLauncher:
         self.struck: dict[int, float] = {}
         self.continued: list[tuple[str, float]] = []
         self._ended: list[Ended] = []
-        self._stream, theirs = socket.socketpair()
-        with theirs:
-            self._server = subprocess.Popen(
-                [sys.executable, "-P", "-m", module, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                env=os.environ | _ONE_THREAD | _GIVE_MEMORY_BACK,
-                start_new_session=True,
-            )
+        self._server = Child(module, os.environ | _ONE_THREAD | _GIVE_MEMORY_BACK)
+        self._stream = self._server.stream
         self.workspace: Path | None = None
 
     def __enter__(self) -> LocalLauncher:
@@ -98,12 +87,7 @@ class LocalLauncher:
 
     def close(self) -> None:
         """End every process that is left, and remove the workspace."""
-        self._stream.close()
-        try:
-            self._server.wait(_FAREWELL_S)
-        except subprocess.TimeoutExpired:
-            self._server.kill()
-            self._server.wait()
+        self._server.close()
         if self.workspace is not None:
             shutil.rmtree(self.workspace, ignore_errors=True)
 
@@ -135,6 +119,6 @@ class LocalLauncher:
             )
         message = pipe.read(self._stream)
         if message is None:
-            status = self._server.wait(_FAREWELL_S)
+            status = self._server.status()
             raise LaunchError(f"The process that the sites are forked from ended with status {status} at its start.")
         return message

@@ -25,7 +25,6 @@ import selectors
 import signal
 import socket
 import struct
-import subprocess
 import sys
 import time
 from collections import deque
@@ -35,13 +34,13 @@ from types import TracebackType
 from typing import Any
 
 from federation import pipe
+from federation.child import Child
 from federation.errors import LaunchError
 
 DirectedLink = tuple[str, str]
 """Sender and receiver."""
 
 _ANSWER_S = 20.0
-_FAREWELL_S = 5.0
 _LARGEST_CHUNK = 1 << 16
 _MOST_QUEUED_BYTES = 1 << 22
 _CHUNK_OVERHEAD_BYTES = 256
@@ -79,16 +78,9 @@ class Relays:
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
-        self._stream, theirs = socket.socketpair()
+        self._child = Child(__name__)
+        self._stream = self._child.stream
         self._stream.settimeout(_ANSWER_S)
-        with theirs:
-            self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", __name__, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                start_new_session=True,
-            )
 
     def __enter__(self) -> Relays:
         return self
@@ -136,12 +128,7 @@ class Relays:
 
     def close(self) -> None:
         """End the process, and with it every relayed connection."""
-        self._stream.close()
-        try:
-            self._process.wait(_FAREWELL_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+        self._child.close()
 
     def _disturb(self, kind: str, links: Collection[DirectedLink], for_s: float | None, **terms: float) -> int:
         answer = self._ask("disturb", kind=kind, links=[list(link) for link in links], for_s=for_s, terms=terms)
@@ -166,10 +153,10 @@ class Relays:
         return answer
 
     def _how_it_ended(self) -> str:
-        try:
-            return f"The relay process ended with status {self._process.wait(_FAREWELL_S)}."
-        except subprocess.TimeoutExpired:
+        status = self._child.status()
+        if status is None:
             return "The relay process closed its stream to this process."
+        return f"The relay process ended with status {status}."
 
 
 # From here on: in the relay process.

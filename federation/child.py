@@ -1,0 +1,41 @@
+"""A process of ours at the other end of a stream: it ends when the stream does, or is made to."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from collections.abc import Mapping
+
+FAREWELL_S = 5.0
+"""How long a process has to end by itself."""
+
+
+class Child:
+    """Runs `python -m module DESCRIPTOR`, the descriptor being its end of `stream`."""
+
+    def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
+        self.stream, theirs = socket.socketpair()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-P", "-m", module, str(theirs.fileno())],
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                env=environment,
+                start_new_session=True,
+            )
+
+    def status(self) -> int | None:
+        """The status with which it ended, None if it did not."""
+        try:
+            return self.process.wait(FAREWELL_S)
+        except subprocess.TimeoutExpired:
+            return None
+
+    def close(self) -> None:
+        """End the stream, and with it the process."""
+        self.stream.close()
+        if self.status() is None:
+            self.process.kill()
+            self.process.wait()
