@@ -1,0 +1,147 @@
+"""Set intersection, cardinality and union: right, at the promised cost, and without showing what they must not."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from federation.keys import COORDINATOR
+from federation.rehearsal import MemoryChannel, Rehearsal
+from protocols.commutative import P256, P521, Cipher, Group, contents_of
+from protocols.set_intersection import (
+    cardinality_cost,
+    count_common,
+    intersect,
+    intersection_cost,
+    set_cardinality,
+    set_intersection,
+)
+from protocols.set_union import LONGEST_ITEM_BYTES, reveal_union, set_union, union_cost
+from tests.test_sums import sites
+
+SETS = st.lists(
+    st.lists(st.integers(0, 12).map(lambda n: f"patient {n}"), unique=True, max_size=8), min_size=2, max_size=5
+)
+SALT = b"a salt that sites share"
+
+
+def play(
+    sets: Sequence[Sequence[object]],
+    site_part: Callable[..., object],
+    coordinator_part: Callable[..., object],
+) -> tuple[dict[str, object], Rehearsal]:
+    """Both parts with every site's own set, and the sizes of all."""
+    rehearsal = Rehearsal(sites(len(sets)))
+    counts = {site: len(each) for site, each in zip(rehearsal.sites, sets, strict=True)}
+    parts: dict[str, Callable[[MemoryChannel], object]] = {
+        site: functools.partial(lambda own, channel: site_part(channel, own, counts), own)
+        for site, own in zip(rehearsal.sites, sets, strict=True)
+    }
+    parts[COORDINATOR] = lambda channel: coordinator_part(channel, counts)
+    return rehearsal.play(parts), rehearsal
+
+
+def spent(rehearsal: Rehearsal) -> tuple[int, int, int]:
+    return len(rehearsal.sent), rehearsal.hops, rehearsal.payload_bytes
+
+
+def intersection_site(channel: MemoryChannel, own: Sequence[str], counts: dict[str, int]) -> object:
+    return set_intersection(channel, own, counts, SALT)
+
+
+def cardinality_site(channel: MemoryChannel, own: Sequence[str], counts: dict[str, int]) -> None:
+    set_cardinality(channel, own, counts, SALT)
+
+
+@settings(max_examples=30, deadline=None)
+@given(SETS)
+def test_every_site_learns_which_of_its_rows_all_have_in_one_order(sets: list[list[str]]) -> None:
+    found, rehearsal = play(sets, intersection_site, intersect)
+    common = set.intersection(*map(set, sets))
+    assert found[COORDINATOR] == len(common)
+    aligned = [
+        [own[place] for place in np.asarray(found[site])] for site, own in zip(rehearsal.sites, sets, strict=True)
+    ]
+    assert all(names == aligned[0] for names in aligned)
+    assert set(aligned[0]) == common
+    assert len(aligned[0]) == len(common)
+    cost = intersection_cost([len(own) for own in sets], len(common))
+    assert spent(rehearsal) == (cost.messages, cost.hops, cost.payload_bytes)
+
+
+@settings(max_examples=20, deadline=None)
+@given(SETS)
+def test_the_cardinality_is_that_of_the_intersection(sets: list[list[str]]) -> None:
+    found, rehearsal = play(sets, cardinality_site, count_common)
+    assert found[COORDINATOR] == len(set.intersection(*map(set, sets)))
+    cost = cardinality_cost([len(own) for own in sets])
+    assert spent(rehearsal) == (cost.messages, cost.hops, cost.payload_bytes)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.lists(st.lists(st.binary(max_size=LONGEST_ITEM_BYTES), unique=True, max_size=5), min_size=2, max_size=4))
+def test_the_union_has_every_item_once(sets: list[list[bytes]]) -> None:
+    found, rehearsal = play(sets, set_union, lambda channel, counts: reveal_union(channel))
+    union = sorted(set().union(*sets))
+    assert found[COORDINATOR] == union
+    cost = union_cost([len(own) for own in sets], len(union))
+    assert spent(rehearsal) == (cost.messages, cost.hops, cost.payload_bytes)
+
+
+def test_no_identifier_and_no_hash_of_one_leaves_its_site() -> None:
+    sets = [["Ada", "Grace", "Emmy"], ["Grace", "Ada"], ["Ada", "Sofja", "Grace"]]
+    _, rehearsal = play(sets, intersection_site, intersect)
+    sent = b"".join(message.array.tobytes() for message in rehearsal.sent)
+    for name in {name for own in sets for name in own}:
+        plain_hashes = [
+            hashlib.new(kind, part).digest()
+            for kind in ("sha256", "sha1")
+            for part in (name.encode(), SALT + name.encode())
+        ]
+        for secret in [name.encode(), P256.hashed([name], SALT).tobytes(), *plain_hashes]:
+            assert secret not in sent
+
+
+def test_what_others_see_of_a_set_is_not_in_the_order_of_its_rows() -> None:
+    """A site's rows may be sorted by something that tells; what it sends is not."""
+    names = [f"patient {number}" for number in range(40)]
+    found, rehearsal = play([names, names], intersection_site, intersect)
+    sent = next(m.array for m in rehearsal.sent if (m.sender, m.receiver) == ("site-1", COORDINATOR))
+    rank = np.argsort(np.lexsort(sent.T[::-1]))
+    rows = np.asarray(found["site-1"])[rank]
+    assert sorted(rows.tolist()) == list(range(40))
+    assert rows.tolist() != list(range(40))
+
+
+def test_an_item_that_does_not_fit_is_refused_before_anything_is_sent() -> None:
+    rehearsal = Rehearsal(sites(2))
+    counts = dict.fromkeys(rehearsal.sites, 1)
+    with pytest.raises(ValueError, match="64 bytes do not fit a point; at most 63 do"):
+        rehearsal.play(dict.fromkeys(rehearsal.sites, lambda channel: set_union(channel, [b"x" * 64], counts)))
+    assert rehearsal.sent == []
+
+
+@pytest.mark.parametrize("group", [P256, P521], ids=["P-256", "P-521"])
+def test_encryption_commutes_and_can_be_undone(group: Group) -> None:
+    points = group.embedded([b"Ulm", b"", b"x" * group.longest_content_bytes])
+    one, other = Cipher(group), Cipher(group)
+    both = one.encrypt(other.encrypt(points))
+    np.testing.assert_array_equal(both, other.encrypt(one.encrypt(points)))
+    np.testing.assert_array_equal(one.decrypt(other.decrypt(both)), points)
+    assert contents_of(points) == [b"Ulm", b"", b"x" * group.longest_content_bytes]
+    assert not np.array_equal(both, points)
+
+
+@pytest.mark.parametrize("group", [P256, P521], ids=["P-256", "P-521"])
+def test_the_order_of_the_group_is_the_curves(group: Group) -> None:
+    """A number and its negative give the same x-coordinates, which with a wrong order they would not."""
+    points = group.hashed(["a", "b"], SALT)
+    there, back = (ec.derive_private_key(number, group.curve) for number in (12345, group.order - 12345))
+    np.testing.assert_array_equal(group.multiplied(points, there), group.multiplied(points, back))
