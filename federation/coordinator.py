@@ -51,7 +51,8 @@ _PATIENCE = 4
 """Sites wait this many times as long as the coordinator, who judges what is late and calls the round off."""
 
 _MOST_REPEATS = 10
-"""How often a round is run again although no site was lost: messages can be, with their connection."""
+"""How often a round is run again, within the sites' patience, though no site was lost: messages can be, with their
+connection."""
 
 
 @dataclass(frozen=True)
@@ -280,16 +281,17 @@ class Federation:
         if self._phase_is_new:
             self._phase_is_new = False
             self._readmit()
-        in_vain = 0
-        while in_vain < _MOST_REPEATS:
+        in_vain, hope = 0, Deadline(_PATIENCE * self._round_timeout_s)
+        while not in_vain or not (hope.expired or in_vain == _MOST_REPEATS):
             attempt = self._once(verb)
             if attempt.left:
                 self._go_on_without(attempt.left)
+                in_vain, hope = 0, Deadline(_PATIENCE * self._round_timeout_s)
             if attempt.complete:
                 return attempt.value
             in_vain += 0 if attempt.left else 1
         waiting = {site: str(answer.fields.get("waiting", "")) for site, answer in self._answers.items()}
-        raise RoundFailed(self._label, _MOST_REPEATS, waiting)
+        raise RoundFailed(self._label, in_vain, waiting)
 
     def _once(self, verb: _Verb) -> _Attempt:
         began = time.monotonic()

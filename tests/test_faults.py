@@ -19,6 +19,7 @@ import pytest
 from federation.keys import COORDINATOR
 from protocols.registry import SUMS
 from scenarios import runner, spec, workload
+from scenarios.adversity import FaultSpec
 from scenarios.problems import ScenarioError
 from scenarios.runner import Finished
 from tests.conftest import site_processes, workspaces
@@ -176,6 +177,19 @@ def test_random_faults_end_in_the_optimum_or_in_a_reason(seed: int, tmp_path: Pa
         *(fault["outcome"] for fault in result["faults"]),
         sep="; ",
     )
+
+
+def test_a_broken_link_between_two_sites_is_named_when_both_reach_the_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody is silent, so nobody is dropped; the run says who waits for whom."""
+    monkeypatch.setattr(FaultSpec, "links", lambda self, names: [("site-1", "site-2")])
+    faults = ["partition:groups=bisect,phase=train,round=3"]
+    result = run(tmp_path / "run", ["federation.round_timeout_s=1.0"], faults).result
+    assert result["status"] == "failed"
+    assert "though every site answers the coordinator" in result["error"]
+    assert "site-2 for site-1" in result["error"]
+    assert {site["status"] for site in result["sites"]} == {"finished"}
 
 
 # Network conditions.
