@@ -80,10 +80,14 @@ class FaultSpec(Part):
         """A kill or a stall as the site that does it to itself is told."""
         return OwnFault(number, self.kind, self.phase, self.round, self.message, self.for_s)
 
+    @property
+    def _grouped(self) -> list[SiteRef]:
+        """The sites that a partition's groups list."""
+        return [site for group in self.groups for site in group] if isinstance(self.groups, list) else []
+
     def sites(self, names: list[str]) -> list[str]:
         """The sites that are named in it."""
-        listed = [site for group in self.groups for site in group] if isinstance(self.groups, list) else []
-        return [name for site in [self.site, *listed] if site is not None and (name := resolve(site, names))]
+        return [name for site in [self.site, *self._grouped] if site is not None and (name := resolve(site, names))]
 
     def parties(self, names: list[str]) -> list[set[str]]:
         """The groups of a partition, the coordinator in the largest, the first of equals."""
@@ -111,11 +115,10 @@ class FaultSpec(Part):
 
     def problems(self, names: list[str], phases: dict[str, int]) -> Iterator[str]:
         """What in it does not exist."""
-        listed = [site for group in self.groups for site in group] if isinstance(self.groups, list) else []
-        for site in [self.site, *listed]:
+        for site in [self.site, *self._grouped]:
             if site is not None and resolve(site, names) is None:
                 yield f"there is no site {site!r}; there are {', '.join(names)}"
-        known = [resolve(site, names) for site in listed]
+        known = [resolve(site, names) for site in self._grouped]
         if len(set(known)) < len(known):
             yield "a site is in two of the groups; each may be in one"
         if self.phase not in phases:
