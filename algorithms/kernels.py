@@ -23,12 +23,20 @@ class Kernel:
 
     def __call__(self, x: FloatArray, y: FloatArray) -> FloatArray:
         """The (n, l) kernel matrix of rows x (n, p) and y (l, p)."""
+        return self.of_sums(squared_distances(x, y) if self.of_distances else x @ y.T)
+
+    @property
+    def of_distances(self) -> bool:
+        """Whether it is a function of squared distances, and not of inner products. Both are sums over columns."""
+        return self.name == "rbf"
+
+    def of_sums(self, sums: FloatArray) -> FloatArray:
+        """The kernel where squared distances, or inner products, are known."""
         if self.name == "rbf":
-            return np.asarray(np.exp(-self.gamma * squared_distances(x, y)))
-        inner = x @ y.T
+            return np.asarray(np.exp(-self.gamma * sums))
         if self.name == "linear":
-            return np.asarray(inner)
-        scaled = self.gamma * inner + self.coef0
+            return sums
+        scaled = self.gamma * sums + self.coef0
         return np.asarray(scaled**self.degree if self.name == "poly" else np.tanh(scaled))
 
     def to_fields(self) -> dict[str, Any]:

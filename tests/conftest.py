@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import select
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -101,6 +101,8 @@ def drill(
     sites: int,
     *,
     protocol: str = "ring",
+    program: str = "drill",
+    partitions: Sequence[Partition] | None = None,
     transport: str = "tcp",
     encrypted: bool = True,
     timeout_s: float = 20.0,
@@ -112,7 +114,8 @@ def drill(
 ) -> Iterator[Federation]:
     """A federation of real site processes that run the drill program; each holds ROWS plus its number.
 
-    faults: those that sites do to themselves, by site. rejoin: a site whose process ends is started again.
+    program, partitions: another program of the tests' installation, and what its sites hold. faults: those that sites
+    do to themselves, by site. rejoin: a site whose process ends is started again.
     """
     with LocalLauncher("tests.site_process") as launcher:
         workspace = launcher.prepare()
@@ -127,7 +130,8 @@ def drill(
 
             def assignment(number: int) -> Assignment:
                 path = workspace / f"{number}.partition"
-                Partition({"rows": ROWS + number}).write(str(path))
+                held = partitions[number] if partitions is not None else Partition({"rows": ROWS + number})
+                held.write(str(path))
                 return Assignment(
                     name=f"site-{number + 1}",
                     run=run,
@@ -136,7 +140,7 @@ def drill(
                     encrypted=encrypted,
                     coordinator_address=me.address,
                     coordinator_key=me.public_key,
-                    program="drill",
+                    program=program,
                     partition_path=str(path),
                     settings={"seed": 1},
                     faults=(faults or {}).get(f"site-{number + 1}", []),
