@@ -1,6 +1,7 @@
 """The coordinator: drives the rounds of an algorithm with three verbs, and holds no data.
 
     total  = federation.sum(step, shape=…, bound=…, **params)      # secure sum of what `step` returns at every site
+             federation.sum_at(site, step, shape=…, …)             # the same, for that site's eyes only
     values = federation.gather(step, shape=…, **params)            # every site's value, written down as a disclosure
              federation.run(step, **params)                        # a local step everywhere, nothing comes back
 
@@ -9,7 +10,8 @@ beyond the bound. `params` are arrays and scalars that every site receives.
 
 When a site is lost, a round that cannot do without it is called off everywhere and run again by the others with fresh
 randomness; what a round revealed before stands, so that a sum is revealed once or never, and never for two different
-sets of sites. Rounds that build on each other stand in `with federation.fixed_membership()`.
+sets of sites. Rounds that build on each other stand in `with federation.fixed_membership()`. Where no site can be done
+without, `federation.need_every_site()` has lost ones waited for.
 """
 
 from __future__ import annotations
@@ -104,6 +106,11 @@ class _Verb(NamedTuple):
     params: Mapping[str, Any]
     take_part: Callable[[SocketChannel], Any]
 
+    @property
+    def ends_at_sites(self) -> bool:
+        """Whether it is complete when every site has done its part, and not when the coordinator has a value."""
+        return self.name in ("run", "sum-at")
+
 
 class _Attempt(NamedTuple):
     """How a round ended: what it revealed, if it is `complete`, and the sites that were lost in it."""
@@ -161,6 +168,7 @@ class Federation:
         self._remembered: dict[str, _Verb] = {}
         self._summed: dict[tuple[str, bytes], set[frozenset[str]]] = defaultdict(set)
         self._asked: tuple[str, ...] = ()
+        self._why_needed = ""
         self._phase_rounds: Counter[str] = Counter()
         self._record = LAUNCH
         self.began = time.monotonic()
@@ -181,13 +189,30 @@ class Federation:
         Raises FederationError, naming the site and the round, when a site fails or too few are left.
         """
         self.disclose("coordinator", step, self._protocol.discloses, shape)
-        terms = {"shape": list(shape), "bound": float(bound), "options": dict(self._protocol.options)}
 
         def reveal(channel: SocketChannel) -> FloatArray:
             return self._protocol.reveal(channel, shape, bound)
 
+        terms = self._terms_of_sum(shape, bound, opened_by=self._endpoint.name)
         total: FloatArray = self._round(_Verb("sum", step, self._protocol.name, terms, params, reveal))
         return total
+
+    def sum_at(self, site: str, step: str, *, shape: Sequence[int], bound: float, **params: Any) -> None:
+        """The sum, opened by `site`, where it is `opened` in later steps. The coordinator learns nothing of it.
+
+        The site blinds its own input, and the coordinator forwards it a sum that is uniform to everyone else.
+        """
+        self.disclose(site, step, self._protocol.discloses, shape)
+
+        def forward(channel: SocketChannel) -> None:
+            self._protocol.forward(channel, site, shape, bound)
+
+        terms = self._terms_of_sum(shape, bound, opened_by=site)
+        self._round(_Verb("sum-at", step, self._protocol.name, terms, params, forward))
+
+    def _terms_of_sum(self, shape: Sequence[int], bound: float, opened_by: str) -> dict[str, Any]:
+        options = dict(self._protocol.options)
+        return {"shape": list(shape), "bound": float(bound), "options": options, "opened_by": opened_by}
 
     def gather(self, step: str, *, shape: Sequence[int], **params: Any) -> dict[str, FloatArray]:
         """Every live site's value in the clear."""
@@ -200,16 +225,25 @@ class Federation:
         values: dict[str, FloatArray] = self._round(_Verb("gather", step, "gather", terms, params, collect))
         return values
 
-    def run(self, step: str, *, remember: bool = False, **params: Any) -> None:
-        """Run a local step everywhere; nothing comes back. `step` may run a protocol among the sites.
+    def run(
+        self,
+        step: str,
+        *,
+        remember: bool = False,
+        take_part: Callable[[SocketChannel], Any] = lambda channel: None,
+        **params: Any,
+    ) -> Any:
+        """Run a local step everywhere. `step` may run a protocol among the sites.
 
         remember: it is part of the public state, which a site that joins later is told first; of each step the last.
+        take_part: the coordinator's own part in the step's protocol, whose value is returned.
         """
-        verb = _Verb("run", step, step, {}, params, lambda channel: None)
-        self._round(verb)
+        verb = _Verb("run", step, step, {}, params, take_part)
+        value = self._round(verb)
         if remember:
             self._remembered.pop(step, None)
             self._remembered[step] = verb
+        return value
 
     def disclose(self, to: str, step: str, form: str, shape: Sequence[int]) -> None:
         """Write down something that a party learns."""
@@ -241,6 +275,13 @@ class Federation:
             yield
         finally:
             self._fixed = False
+
+    def need_every_site(self, why: str) -> None:
+        """From now on a site that is lost is waited for, as long as for a round; without it the run ends.
+
+        why: a sentence that says what the others cannot do without.
+        """
+        self._why_needed = why
 
     def note(self, **figures: float) -> None:
         """Let spectators know the algorithm's latest figures."""
@@ -346,7 +387,7 @@ class Federation:
         with suppress(DeadlineExpired, EndpointError):
             value, revealed = verb.take_part(channel), True
             deadline = Deadline(self._round_timeout_s)  # the protocol may have used up its own
-            self._await(lambda: self._in_vain(verb.name) or not self._unanswered(channel.missing), deadline)
+            self._await(lambda: self._in_vain(verb) or not self._unanswered(channel.missing), deadline)
         if self._unanswered(channel.missing):
             self._call_off(deadline, channel.missing)
         self._tell(channel.missing, "abort")
@@ -355,7 +396,7 @@ class Federation:
             value, revealed = self._revealed_nevertheless(verb)
         left = self._left(channel.missing, deadline)
         done = all(answer.kind == "done" for site, answer in self._answers.items() if site not in left)
-        return _Attempt(revealed and (verb.name != "run" or done), value, left), channel.hop
+        return _Attempt(revealed and (done or not verb.ends_at_sites), value, left), channel.hop
 
     def _channel(self, deadline: Deadline, losses: dict[str, str]) -> SocketChannel:
         order = Message("order", self._run, self._record.round)
@@ -378,9 +419,9 @@ class Federation:
             self._await(all_answered, Deadline(max(_GRACE_S, deadline.remaining_ms() / 1000)))
         self._calling_off = False
 
-    def _in_vain(self, verb: str) -> bool:
+    def _in_vain(self, verb: _Verb) -> bool:
         """Whether sites may wait for one that is lost, or for a message that is. A sum that is revealed is over."""
-        return verb == "run" and bool(self._losses or self._endpoint.interrupted & set(self.sites))
+        return verb.ends_at_sites and bool(self._losses or self._endpoint.interrupted & set(self.sites))
 
     def _revealed_nevertheless(self, verb: _Verb) -> tuple[Any, bool]:
         """A sum that a site sent before the round was called off stands; it must not be revealed for others too."""
@@ -414,7 +455,24 @@ class Federation:
     def _go_on_without(self, left: Mapping[str, str]) -> None:
         """Raises SitesLost if the others cannot or must not, MembershipChanged if rounds build on each other."""
         joined = tuple(site for site in left if site in self.membership.ended and self._revive(site))
+        if self._why_needed and self.membership.survival.on_dropout == "continue":
+            late = [site for site in left if site not in self.membership.ended and site not in joined]
+            joined += self._wait_for(late)
+            if gone := {site: why for site, why in left.items() if site not in joined}:
+                raise SitesLost(gone, self._label, self._why_needed)
         self._change_membership(left, joined)
+
+    def _wait_for(self, late: Sequence[str]) -> tuple[str, ...]:
+        """The sites that answer within the time of a round after all, and took in the public state."""
+        untold = set(late)
+
+        def all_answered() -> bool:
+            untold.difference_update(self._tell(untold, "abort"))
+            return all(site in self._answers or site in self.membership.ended for site in late)
+
+        with suppress(DeadlineExpired):
+            self._await(all_answered, Deadline(self._round_timeout_s))
+        return tuple(site for site in late if site in self._answers and self._catch_up(site))
 
     def _revive(self, site: str) -> bool:
         """Start a lost site again, as a new process with new keys. Whether it is ready to take part."""

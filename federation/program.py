@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 import numpy as np
 
-from federation.arrays import FloatArray
+from federation.arrays import FloatArray, Residues
 from federation.channel import Channel
 from federation.partition import Partition
 
@@ -30,10 +30,12 @@ class SiteHalf:
     """The half of an algorithm that runs where the data is.
 
     `partition` is what the site holds, `settings` the scenario's plain values, `site` the name of this site.
-    `channel` is the round's, for steps that run a protocol among the sites.
+    `channel` is the round's, for steps that run a protocol among the sites. `opened` is the last sum that was for this
+    site's eyes.
     """
 
     channel: Channel
+    opened: FloatArray
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         self.site = site
@@ -70,11 +72,23 @@ class SumProtocol(Protocol):
     def discloses(self) -> str:
         """What the coordinator sees, in a word: "sum", or "value" where it sees each site's own."""
 
-    def contribute(self, channel: Channel, value: FloatArray, bound: float) -> None:
-        """The site's part. Raises BoundExceeded for values that are not finite or beyond the bound."""
+    def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
+        """What the site's part is given. Raises BoundExceeded for values that are not finite or beyond the bound."""
+
+    def contribute(self, channel: Channel, residues: Residues) -> None:
+        """The site's part."""
 
     def reveal(self, channel: Channel, shape: Sequence[int], bound: float) -> FloatArray:
         """The coordinator's part: the sum of what the sites contribute."""
+
+    def forward(self, channel: Channel, site: str, shape: Sequence[int], bound: float) -> None:
+        """The coordinator's part where `site` opens the sum, which is blinded."""
+
+    def blinded(self, residues: Residues) -> tuple[Residues, Residues]:
+        """Residues that are uniform over the whole modulus, and what makes them so."""
+
+    def unblinded(self, channel: Channel, blind: Residues, shape: Sequence[int], bound: float) -> FloatArray:
+        """The part of the site that opens the sum, after its contribution: the sum of `shape`."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ LONGEST_SILENCE_S = 3600.0
 """A coordinator that gave no order for this long is taken for dead."""
 
 _LONGEST_TRACEBACK = 16_000
-_TERMS = ("step", "protocol", "options", "sites", "bound")
+_TERMS = ("step", "protocol", "options", "sites", "bound", "shape", "opened_by")
 """What of an order says how a secure sum was made."""
 
 
@@ -193,16 +193,21 @@ class Site:
             raise FederationError("An order came before the roster.")
         channel = self._open_channel(order)
         value = self._half.find_step(fields["step"])(**fields["parameters"], **order.arrays)
-        if fields["verb"] == "sum":
+        if fields["verb"] in ("sum", "sum-at"):
             self._contribute(channel, fields, _shaped(value, fields["shape"], fields["step"]))
         elif fields["verb"] == "gather":
             channel.send(COORDINATOR, _shaped(value, fields["shape"], fields["step"]))
 
     def _contribute(self, channel: SocketChannel, terms: dict[str, Any], value: FloatArray) -> None:
-        if self._transcript is not None:
-            self._transcript.put_in(value, {name: terms[name] for name in _TERMS})
         protocol = self._installation.sums[terms["protocol"]](**terms["options"])
-        protocol.contribute(channel, value, terms["bound"])
+        residues = protocol.encoded(value, terms["bound"], len(channel.sites))
+        opens = terms["opened_by"] == channel.me
+        residues, blind = protocol.blinded(residues) if opens else (residues, residues)
+        if self._transcript is not None:
+            self._transcript.put_in(residues, {name: terms[name] for name in _TERMS})
+        protocol.contribute(channel, residues)
+        if opens and self._half is not None:
+            self._half.opened = protocol.unblinded(channel, blind, terms["shape"], terms["bound"])
 
     def _open_channel(self, order: Message) -> SocketChannel:
         """The round's channel, for the protocol and for steps that run one."""

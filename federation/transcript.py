@@ -14,7 +14,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from federation import framefile
-from federation.arrays import FloatArray, Residues
+from federation.arrays import Residues
 from federation.wire import DATA_KIND, RUN_ID_BYTES, Message
 
 SENT, RECEIVED, DREW, INPUT = "sent", "received", "drew", "input"
@@ -48,9 +48,9 @@ class Transcript:
         self._counts.clear()
         return self
 
-    def put_in(self, value: FloatArray, terms: dict[str, Any]) -> None:
-        """The input to a secure sum, and its terms: step, protocol, options, sites, bound."""
-        self._write(INPUT, "", value, terms)
+    def put_in(self, residues: Residues, terms: dict[str, Any]) -> None:
+        """The encoded input to a secure sum, and its terms: step, protocol, options, sites, bound, shape, opened_by."""
+        self._write(INPUT, "", residues, terms)
 
     def sending(self, peer: str, array: NDArray[Any]) -> None:
         """An array that leaves."""

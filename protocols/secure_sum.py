@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from federation.arrays import FloatArray, Residues
-from federation.channel import Channel
-from protocols.fixed_point import FixedPoint
+from federation.channel import Channel, uniform_residues
+from federation.keys import COORDINATOR
+from protocols.fixed_point import FixedPoint, add, subtract
 
 RESIDUE_BYTES = 8
 
@@ -48,16 +49,42 @@ class SecureSum:
     agrees: bool = False
     options: Mapping[str, float] = field(default_factory=dict)
 
-    def contribute(self, channel: Channel, value: FloatArray, bound: float) -> None:
-        """The site's part. Raises BoundExceeded, before anything is sent, for a value that does not fit."""
-        encoding = FixedPoint.for_bound(bound, len(channel.sites))
-        self.contribute_residues(channel, encoding.encode(value))
+    def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
+        """A value as residues, for a sum over so many sites. Raises BoundExceeded for one that does not fit."""
+        return FixedPoint.for_bound(bound, sites).encode(value)
+
+    def contribute(self, channel: Channel, residues: Residues) -> None:
+        """The site's part."""
+        self.contribute_residues(channel, residues)
 
     def reveal(self, channel: Channel, shape: Sequence[int], bound: float) -> FloatArray:
         """The coordinator's part: the sum over the sites, float64 of `shape`."""
         encoding = FixedPoint.for_bound(bound, len(channel.sites))
         residues = self.reveal_residues(channel, (encoding.limbs, math.prod(shape)))
         return encoding.decode(residues).reshape(shape)
+
+    # A sum for the eyes of one site: its input is blinded, so that what the coordinator forwards says nothing.
+
+    def blinded(self, residues: Residues) -> tuple[Residues, Residues]:
+        """The residues plus a blind that is uniform over the whole modulus, and the blind."""
+        blind = uniform_residues(residues.shape)
+        return add(residues, blind), blind
+
+    def forward(self, channel: Channel, site: str, shape: Sequence[int], bound: float) -> None:
+        """The coordinator's part: send the blinded sum to the site that opens it."""
+        limbs = FixedPoint.for_bound(bound, len(channel.sites)).limbs
+        channel.send(site, self.reveal_residues(channel, (limbs, math.prod(shape))))
+
+    def unblinded(self, channel: Channel, blind: Residues, shape: Sequence[int], bound: float) -> FloatArray:
+        """The part of the site that opens the sum, after its contribution: float64 of `shape`."""
+        total = subtract(channel.receive(COORDINATOR, blind.shape), blind)
+        return FixedPoint.for_bound(bound, len(channel.sites)).decode(total).reshape(shape)
+
+    def cost_at_site(self, sites: int, shape: Sequence[int], bound: float) -> Cost:
+        """What a sum costs that a site opens: one more message, with the sum."""
+        cost, limbs = self.cost(sites, shape, bound), FixedPoint.for_bound(bound, sites).limbs
+        payload = cost.payload_bytes + limbs * math.prod(shape) * RESIDUE_BYTES
+        return Cost(cost.messages + 1, cost.hops + 1, payload)
 
     def cost(self, sites: int, shape: Sequence[int], bound: float) -> Cost:
         """What a sum of values of `shape` and `bound` over `sites` sites costs, by the protocol's formula."""

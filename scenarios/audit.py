@@ -62,12 +62,20 @@ class Finding:
 
 @dataclass(frozen=True)
 class SummedRound:
-    """One secure sum as the transcripts have it: its terms, what each site put in, and what the coalition saw."""
+    """One secure sum as the transcripts have it: its terms, what each site put in, and what the coalition saw.
+
+    Where a site opens the sum, its input is what it put in, which is blinded.
+    """
 
     terms: Mapping[str, Any]
-    truth: Mapping[str, FloatArray]
+    truth: Mapping[str, Residues]
     seen: Sequence[tuple[str, Entry]]
     record: RoundRecord
+
+    def decoded(self, residues: Residues) -> FloatArray:
+        """The value that residues stand for, of the shape of the sum."""
+        encoding = FixedPoint.for_bound(self.terms["bound"], len(self.terms["sites"]))
+        return encoding.decode(residues).reshape(self.terms["shape"])
 
 
 def audit_run(
@@ -83,20 +91,24 @@ def audit_run(
     """
     findings: dict[tuple[str, str, str], Finding] = {}
     for summed in _sums(coalition, transcripts, rounds):
-        sites = summed.terms["sites"]
-        encoding = FixedPoint.for_bound(summed.terms["bound"], len(sites))
-        reconstructed = _reconstruct(coalition, summed, encoding)
-        for victim in (site for site in sites if site not in coalition.sites and site in summed.truth):
+        reconstructed = _reconstruct(coalition, summed)
+        for victim in _victims(coalition, summed):
             key = (victim, summed.terms["protocol"], summed.terms["step"])
-            truth = encoding.decode(encoding.encode(summed.truth[victim])).reshape(summed.truth[victim].shape)
-            _judge(findings.setdefault(key, Finding(*key)), truth, reconstructed.get(victim), rows[victim])
+            finding = findings.setdefault(key, Finding(*key))
+            _judge(finding, summed.decoded(summed.truth[victim]), reconstructed.get(victim), rows[victim])
     return [finding.to_fields() for finding in findings.values()]
+
+
+def _victims(coalition: Coalition, summed: SummedRound) -> list[str]:
+    """Who put something in. The input of the site that opens the sum is blinded, and nobody's aim."""
+    spared = {*coalition.sites, summed.terms["opened_by"]}
+    return [site for site in summed.terms["sites"] if site in summed.truth and site not in spared]
 
 
 def _sums(
     coalition: Coalition, transcripts: Mapping[str, Sequence[Path]], rounds: Mapping[int, RoundRecord]
 ) -> Iterator[SummedRound]:
-    truth: dict[int, dict[str, FloatArray]] = defaultdict(dict)
+    truth: dict[int, dict[str, Residues]] = defaultdict(dict)
     terms: dict[int, Mapping[str, Any]] = {}
     seen: dict[int, list[tuple[str, Entry]]] = defaultdict(list)
     members = {*coalition.sites, *([COORDINATOR] if coalition.coordinator else [])}
@@ -116,46 +128,43 @@ def _entries(path: Path) -> Iterator[Entry]:
         yield from read_transcript(str(path))
 
 
-def _reconstruct(coalition: Coalition, summed: SummedRound, encoding: FixedPoint) -> dict[str, FloatArray]:
+def _reconstruct(coalition: Coalition, summed: SummedRound) -> dict[str, FloatArray]:
     """The inputs of honest sites that the round's transcripts determine, reconstructed from these."""
     sites = tuple(summed.terms["sites"])
     protocol = SUMS[summed.terms["protocol"]](**summed.terms["options"])
     deaths = {} if summed.record.called_off else {site: 1 + taken for site, taken in summed.record.missing.items()}
     symbols = attacks.forms(protocol, sites, deaths)
-    numbers = _numbers(coalition, summed, encoding, symbols, sites)
+    numbers = _numbers(coalition, summed, symbols, sites)
     in_sight = attacks.seen_by(symbols, coalition.sites, coordinator=coalition.coordinator)
     seen = [label for label in in_sight if label in numbers]
-    victims = [site for site in sites if site not in coalition.sites]
     if not seen:
         return {}
-    recipes = attacks.recipes(symbols, seen, sites, victims)
-    return {victim: encoding.decode(attacks.combined(recipe, numbers)) for victim, recipe in recipes.items()}
+    recipes = attacks.recipes(symbols, seen, sites, _victims(coalition, summed))
+    return {victim: summed.decoded(attacks.combined(recipe, numbers)) for victim, recipe in recipes.items()}
 
 
-def _numbers(
-    coalition: Coalition, summed: SummedRound, encoding: FixedPoint, symbols: Record, sites: Sequence[str]
-) -> Record:
+def _numbers(coalition: Coalition, summed: SummedRound, symbols: Record, sites: Sequence[str]) -> Record:
     """What the coalition has in hand, labelled as the symbols are."""
-    shape = (encoding.limbs, next(iter(summed.truth.values())).size)
+    limbs, length = next(iter(summed.truth.values())).shape
     arrays: dict[tuple[str, str, str], list[Residues]] = defaultdict(list)
     for party, entry in summed.seen:
         if entry.what in (RECEIVED, DREW):
             arrays[entry.what, party, entry.peer].append(entry.array)
     numbers: Record = {}
     for (what, party, peer), found in arrays.items():
-        numbers |= attacks.labelled(what, party, peer, found, shape)
+        numbers |= attacks.labelled(what, party, peer, found, (limbs, length))
     for site in coalition.sites:
         if site in summed.truth:
-            numbers[Label("input", site)] = encoding.encode(summed.truth[site])
+            numbers[Label("input", site)] = summed.truth[site]
     if not summed.record.called_off and Label("total", "") in symbols:
-        numbers[Label("total", "")] = _total(summed, encoding, symbols, sites)
+        numbers[Label("total", "")] = _total(summed, symbols, sites)
     return numbers
 
 
-def _total(summed: SummedRound, encoding: FixedPoint, symbols: Record, sites: Sequence[str]) -> Residues:
+def _total(summed: SummedRound, symbols: Record, sites: Sequence[str]) -> Residues:
     """The revealed sum: of the inputs of those sites that are in it."""
     among = symbols[Label("total", "")][0]
-    inputs = {Label("input", site): encoding.encode(truth) for site, truth in summed.truth.items()}
+    inputs = {Label("input", site): truth for site, truth in summed.truth.items()}
     recipe = {Label("input", site): 1 for number, site in enumerate(sites) if among[number]}
     return attacks.combined(recipe, inputs)
 
@@ -166,7 +175,7 @@ def _judge(finding: Finding, truth: FloatArray, found: FloatArray | None, rows: 
     finding.values += truth.size
     if found is None:
         return
-    error = float(np.abs(found - truth.ravel()).max(initial=0.0))
+    error = float(np.abs(found - truth).max(initial=0.0))
     if error > 0:
         raise AssertionError(
             f"{finding.protocol}: the algebra's recipe gives {finding.site}'s input with error {error}"
@@ -174,7 +183,7 @@ def _judge(finding: Finding, truth: FloatArray, found: FloatArray | None, rows: 
     finding.recovered += truth.size
     finding.max_error = max(finding.max_error or 0.0, error)
     if finding.step in _ROWS_IN:
-        finding.exposed |= _rows_shown(finding.step, found.reshape(truth.shape), rows)
+        finding.exposed |= _rows_shown(finding.step, found, rows)
 
 
 def _rows_shown(step: str, table: FloatArray, rows: FloatArray) -> set[int]:

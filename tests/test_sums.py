@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federation.arrays import Residues
+from federation.arrays import FloatArray, Residues
 from federation.channel import Channel, uniform_residues
 from federation.errors import BoundExceeded, EndpointError, RoundAborted, StepRefused
 from federation.keys import COORDINATOR
@@ -109,8 +109,8 @@ def test_a_float_sum_equals_the_sum_of_what_was_encoded(protocol: SecureSum) -> 
     values = [np.array([[0.1, -2.5, 1e-9]]) * (i + 1) for i in range(5)]
     rehearsal = Rehearsal(sites(5))
     parts: dict[str, Callable[[MemoryChannel], object]] = {
-        name: functools.partial(lambda value, channel: protocol.contribute(channel, value, 100.0), value)
-        for name, value in zip(rehearsal.sites, values, strict=True)
+        name: functools.partial(lambda value, channel: protocol.contribute(channel, value), encoded)
+        for name, encoded in zip(rehearsal.sites, [protocol.encoded(value, 100.0, 5) for value in values], strict=True)
     }
     parts[COORDINATOR] = lambda channel: protocol.reveal(channel, (1, 3), 100.0)
     np.testing.assert_allclose(rehearsal.play(parts)[COORDINATOR], sum(values), rtol=0, atol=1e-14)  # type: ignore[call-overload]
@@ -118,14 +118,40 @@ def test_a_float_sum_equals_the_sum_of_what_was_encoded(protocol: SecureSum) -> 
 
 @ALL
 def test_a_value_beyond_the_bound_is_refused_before_anything_is_sent(protocol: SecureSum) -> None:
+    for value in (math.nan, math.inf, 1.1):
+        with pytest.raises(BoundExceeded):
+            protocol.encoded(np.array([value]), 1.0, 5)
+
+
+@ALL
+def test_a_sum_for_one_site_is_that_sites_alone(protocol: SecureSum) -> None:
+    """The coordinator forwards what is uniform to it, at the promised cost."""
+    values = [np.arange(6.0).reshape(2, 3) * (i + 1) for i in range(5)]
     rehearsal = Rehearsal(sites(5))
 
-    def contribute(channel: MemoryChannel) -> None:
-        protocol.contribute(channel, np.array([math.nan]), 1.0)
+    def contribute(value: FloatArray, channel: MemoryChannel) -> object:
+        residues = protocol.encoded(value, 100.0, 5)
+        if channel.me != "site-2":
+            protocol.contribute(channel, residues)
+            return None
+        blinded, blind = protocol.blinded(residues)
+        protocol.contribute(channel, blinded)
+        return protocol.unblinded(channel, blind, (2, 3), 100.0)
 
-    with pytest.raises(BoundExceeded):
-        rehearsal.play(dict.fromkeys(rehearsal.sites, contribute))
-    assert rehearsal.sent == []
+    parts: dict[str, Callable[[MemoryChannel], object]] = {
+        name: functools.partial(contribute, value) for name, value in zip(rehearsal.sites, values, strict=True)
+    }
+    parts[COORDINATOR] = lambda channel: protocol.forward(channel, "site-2", (2, 3), 100.0)
+    found = rehearsal.play(parts)
+    np.testing.assert_allclose(found["site-2"], sum(values), rtol=0, atol=1e-14)  # type: ignore[call-overload]
+    forwarded = next(m.array for m in reversed(rehearsal.sent) if (m.sender, m.receiver) == (COORDINATOR, "site-2"))
+    assert not np.array_equal(forwarded, protocol.encoded(sum(values), 500.0, 1))  # type: ignore[arg-type]
+    cost = protocol.cost_at_site(5, (2, 3), 100.0)
+    assert (len(rehearsal.sent), rehearsal.hops, rehearsal.payload_bytes) == (
+        cost.messages,
+        cost.hops,
+        cost.payload_bytes,
+    )
 
 
 RECOVERING = [PLAIN, masked(0.6)]
