@@ -30,6 +30,11 @@ class Kernel:
         """Whether it is a function of squared distances, and not of inner products. Both are sums over columns."""
         return self.name == "rbf"
 
+    @property
+    def positive_semidefinite(self) -> bool:
+        """Whether it is so whatever the rows are, so that the dual bounds the primal."""
+        return self.name in ("linear", "rbf") or (self.name == "poly" and self.coef0 >= 0)
+
     def of_sums(self, sums: FloatArray) -> FloatArray:
         """The kernel where squared distances, or inner products, are known."""
         if self.name == "rbf":

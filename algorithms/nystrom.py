@@ -8,13 +8,13 @@ from algorithms.kernels import Kernel
 from federation.arrays import FloatArray
 
 
-def nystrom_map(kernel: Kernel, landmarks: FloatArray, rank_tolerance: float) -> FloatArray:
-    """The (l, m) map U Lambda^(-1/2) of A = k(L, L) = U Lambda U^T.
+def nystrom_map(among_landmarks: FloatArray, rank_tolerance: float) -> FloatArray:
+    """The (l, m) map U Lambda^(-1/2) of A = k(L, L) = U Lambda U^T, shape (l, l).
 
     The paper divides by every eigenvalue; A is often rank-deficient, so those below `rank_tolerance` of the largest
     are dropped, and with them the negative ones of a kernel that is not positive semidefinite.
     """
-    eigenvalues, eigenvectors = np.linalg.eigh(kernel(landmarks, landmarks))
+    eigenvalues, eigenvectors = np.linalg.eigh(among_landmarks)
     kept = eigenvalues > rank_tolerance * eigenvalues[-1]
     return np.asarray(eigenvectors[:, kept] / np.sqrt(eigenvalues[kept]))
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from algorithms.cutting_plane import Solution, Stopping, solve
+from algorithms.hinge_sums import HingeSums
 from algorithms.kernels import Kernel
 from algorithms.landmarks import Landmarks, LandmarkSite, choose_landmarks
 from algorithms.nystrom import nystrom_features, nystrom_map
@@ -73,29 +74,18 @@ class PanSite(LandmarkSite):
     @step
     def receive_map(self, kernel: dict[str, Any], landmarks: FloatArray, mapping: FloatArray, groups: int) -> None:
         """Map this site's rows, and assign them at random to the groups of the grouped cuts."""
-        self.features = nystrom_features(Kernel(**kernel), self.rows, landmarks, mapping)
-        rows = len(self.features)
-        random = self.random("groups")
-        self.groups = (random.permutation(rows) + random.integers(groups)) % groups
-        self.group_members = np.eye(groups)[:, self.groups]
+        features = nystrom_features(Kernel(**kernel), self.rows, landmarks, mapping)
+        self.sums = HingeSums.dealt(features, self.labels, groups, self.random("groups"))
 
     @step
     def squared_norms(self) -> FloatArray:
         """(2,): the sum of the features' squared lengths, from which bounds on later sums follow, and their number."""
-        return np.array([float((self.features**2).sum()), float(len(self.features))])
+        return np.array([float((self.sums.features**2).sum()), float(len(self.sums.features))])
 
     @step
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
-        """(k, g, m + 2) per problem and group: a = sum c y f, d = sum c y, m = sum c (algorithm 2, lines 4 to 7)."""
-        y = self.labels[problems]
-        c = y * (w @ self.features.T + b[:, None]) < 1
-        cy = c * y
-        rows = np.empty((len(problems), self.group_members.shape[0], self.features.shape[1] + 2))
-        for k in range(len(problems)):
-            rows[k, :, :-2] = (self.group_members * cy[k]) @ self.features
-            rows[k, :, -2] = self.group_members @ cy[k]
-            rows[k, :, -1] = self.group_members @ c[k]
-        return rows
+        """This site's part of the grouped cuts."""
+        return self.sums.cuts(problems, w, b)
 
     @step
     def line(
@@ -107,13 +97,8 @@ class PanSite(LandmarkSite):
         db: FloatArray,
         steps: FloatArray,
     ) -> FloatArray:
-        """(k, s, 2): the loss and its derivative along (dw, db) at each step (algorithm 3, lines 4 to 10)."""
-        y = self.labels[problems]
-        start = y * (w @ self.features.T + b[:, None])
-        slope = y * (dw @ self.features.T + db[:, None])
-        slack = 1 - start[:, None, :] - steps[:, :, None] * slope[:, None, :]
-        violated = slack > 0
-        return np.stack([(slack * violated).sum(axis=2), -(violated * slope[:, None, :]).sum(axis=2)], axis=2)
+        """This site's part of the losses along a line."""
+        return self.sums.line(problems, w, b, dw, db, steps)
 
 
 @dataclass(frozen=True)
@@ -126,7 +111,7 @@ class FederatedOracle:
     reach: float
 
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
-        """One secure sum of grouped cuts; see `PanSite.cuts`."""
+        """One secure sum of grouped cuts; see `HingeSums.cuts`."""
         shape = (len(problems), self.groups, w.shape[1] + 2)
         return self.federation.sum("cuts", shape=shape, bound=max(self.rows, self.reach), problems=problems, w=w, b=b)
 
@@ -139,7 +124,7 @@ class FederatedOracle:
         db: FloatArray,
         steps: FloatArray,
     ) -> FloatArray:
-        """One secure sum of losses and derivatives at every step; see `PanSite.line`."""
+        """One secure sum of losses and derivatives at every step; see `HingeSums.line`."""
         margins = self._margin_bound(w, b) + float(np.abs(steps).max()) * self._margin_bound(dw, db)
         bound = max(self.rows + margins, self._margin_bound(dw, db))
         shape = (*steps.shape, 2)
@@ -175,7 +160,7 @@ def choose_features(federation: Federation, settings: PanSettings, rows: dict[st
             columns,
             settings.seed,
         )
-        mapping = nystrom_map(settings.kernel, landmarks.points, settings.rank_tolerance)
+        mapping = nystrom_map(settings.kernel(landmarks.points, landmarks.points), settings.rank_tolerance)
         # Every site could compute the map from the landmarks, but eigenvectors of repeated eigenvalues differ
         # between linear algebra libraries, and sites with different maps would train nonsense.
         federation.run(

@@ -34,22 +34,22 @@ def test_kernels_are_those_of_scikit_learn(kernel: Kernel, parameters: dict[str,
 
 def test_with_every_row_a_landmark_the_features_give_the_kernel_back() -> None:
     kernel = Kernel("rbf", gamma=0.2)
-    features = nystrom_features(kernel, X, X, nystrom_map(kernel, X, 1e-12))
+    features = nystrom_features(kernel, X, X, nystrom_map(kernel(X, X), 1e-12))
     np.testing.assert_allclose(features @ features.T, kernel(X, X), atol=1e-8)
 
 
 def test_repeated_landmarks_lose_their_rank_and_nothing_else() -> None:
     kernel = Kernel("rbf", gamma=0.2)
     twice = np.vstack([Y, Y])
-    once = nystrom_features(kernel, X, Y, nystrom_map(kernel, Y, 1e-10))
-    mapping = nystrom_map(kernel, twice, 1e-10)
+    once = nystrom_features(kernel, X, Y, nystrom_map(kernel(Y, Y), 1e-10))
+    mapping = nystrom_map(kernel(twice, twice), 1e-10)
     features = nystrom_features(kernel, X, twice, mapping)
     assert mapping.shape == (40, 20)
     np.testing.assert_allclose(features @ features.T, once @ once.T, atol=1e-7)
 
 
 def test_a_kernel_that_is_not_positive_keeps_its_positive_part() -> None:
-    mapping = nystrom_map(Kernel("sigmoid", gamma=1.0, coef0=-1.0), X, 1e-10)
+    mapping = nystrom_map(Kernel("sigmoid", gamma=1.0, coef0=-1.0)(X, X), 1e-10)
     assert np.isfinite(mapping).all()
     assert 0 < mapping.shape[1] < len(X)
 

@@ -27,7 +27,7 @@ from tests.tables import tic_tac_toe
 def features_of(rows: FloatArray, gamma: float, count: int) -> FloatArray:
     kernel = Kernel("rbf", gamma)
     landmarks, _ = local_centres(rows, count, 1, np.random.default_rng(0))
-    return nystrom_features(kernel, rows, landmarks, nystrom_map(kernel, landmarks, 1e-10))
+    return nystrom_features(kernel, rows, landmarks, nystrom_map(kernel(landmarks, landmarks), 1e-10))
 
 
 @pytest.fixture(scope="module")

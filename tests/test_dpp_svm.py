@@ -12,8 +12,17 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
-from algorithms.dpp_svm import LIBSVM_TOLERANCE, DppModel, decision_values, exchange_kernel, reach_of, train
+from algorithms.dpp_svm import (
+    LIBSVM_TOLERANCE,
+    DppModel,
+    DppSettings,
+    KernelExchange,
+    decision_values,
+    exchange_kernel,
+    train,
+)
 from algorithms.kernels import Kernel
+from algorithms.vertical import hold_out, reach_of
 from federation.arrays import FloatArray, IntArray
 from federation.coordinator import Federation
 from federation.partition import Partition
@@ -33,9 +42,16 @@ FOLDS = 10
 def dealt(rows: FloatArray, labels: FloatArray, folds: IntArray, sites: int) -> list[Partition]:
     """Columns dealt evenly; the first site has the labels."""
     columns = np.array_split(np.arange(rows.shape[1]), sites)
-    nothing = np.zeros(0)
     return [
-        Partition({"numeric": np.ascontiguousarray(rows[:, part]), "labels": nothing if i else labels, "folds": folds})
+        Partition(
+            {
+                "numeric": np.ascontiguousarray(rows[:, part]),
+                "codes": np.zeros((len(rows), 0), dtype=np.int64),
+                "labels": labels[None, :] if i == 0 else np.zeros((0, len(rows))),
+                "folds": folds,
+            },
+            {"categories": []},
+        )
         for i, part in enumerate(columns)
     ]
 
@@ -60,12 +76,10 @@ def tumours() -> tuple[FloatArray, FloatArray]:
     return (rows - rows.mean(axis=0)) / rows.std(axis=0), 2.0 * target - 1.0
 
 
-def federated(
-    federation: Federation, kernel: Kernel, C: float, folds: IntArray, fold: int
-) -> tuple[DppModel, FloatArray]:
-    federation.run("prepare_fold", remember=True, fold=fold, scale="none")
-    model = train(federation, kernel, C, int((folds != fold).sum()))
-    return model, decision_values(federation, model, int((folds == fold).sum()))
+def federated(federation: Federation, kernel: Kernel, C: float, fold: int) -> tuple[DppModel, FloatArray]:
+    records = hold_out(federation, fold, "none")
+    model = train(federation, DppSettings(kernel, C), records.labels)
+    return model, decision_values(federation, model, records.held_out)
 
 
 @pytest.mark.parametrize("sites", [2, 3, 4])
@@ -75,7 +89,7 @@ def test_ten_folds_of_the_papers_experiment_equal_pooled_libsvm(sites: int) -> N
     partitions = dealt(rows, labels, folds, sites)
     with drill(sites, protocol="masked", program="dpp-svm", partitions=partitions) as federation:
         for fold in range(FOLDS):
-            _, found = federated(federation, Kernel("linear"), 0.2, folds, fold)
+            _, found = federated(federation, Kernel("linear"), 0.2, fold)
             expected = pooled(rows, labels, Kernel("linear"), 0.2, folds == fold)
             np.testing.assert_allclose(found, expected, rtol=0, atol=1e-8)
             # Boards of equal score are told apart by rounding alone, here and there: rank what is above it.
@@ -89,7 +103,7 @@ def test_any_kernel_gives_the_pooled_model(data: Callable[[], tuple[FloatArray, 
     rows, labels = data()
     folds = folds_of(len(rows))
     with drill(3, program="dpp-svm", partitions=dealt(rows, labels, folds, 3)) as federation:
-        _, found = federated(federation, kernel, 1.0, folds, 0)
+        _, found = federated(federation, kernel, 1.0, 0)
     np.testing.assert_allclose(found, pooled(rows, labels, kernel, 1.0, folds == 0), rtol=0, atol=1e-8)
 
 
@@ -99,8 +113,9 @@ def test_every_sum_gives_the_same_kernel_to_the_last_bit() -> None:
     found = []
     for protocol in ("plain", "ring", "k-secure", "masked"):
         with drill(4, protocol=protocol, program="dpp-svm", partitions=dealt(rows, labels, folds, 4)) as federation:
-            federation.run("prepare_fold", fold=0, scale="none")
-            found.append(exchange_kernel(federation, Kernel("rbf", 0.05), len(rows), reach_of(federation)))
+            hold_out(federation, 0, "none")
+            exchange = KernelExchange(federation, DppSettings(Kernel("rbf", 0.05), 1.0), reach_of(federation))
+            found.append(exchange_kernel(exchange, len(rows)))
         payload = sum(
             traffic.payload_bytes
             for link, traffic in federation.accounts.select(control=False)

@@ -1,0 +1,57 @@
+"""The sums over rows that the cutting plane asks for: what each site computes of its rows, or anyone of all rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from federation.arrays import FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class HingeSums:
+    """Rows with features (n, m) and labels (K, n) of +1 and -1, dealt to g groups: members (g, n) of 0 and 1.
+
+    It is an `Oracle` of the cutting plane where these are all rows, and a site's part of one where they are its own.
+    """
+
+    features: FloatArray
+    labels: FloatArray
+    members: FloatArray
+
+    @classmethod
+    def dealt(cls, features: FloatArray, labels: FloatArray, groups: int, random: np.random.Generator) -> HingeSums:
+        """Rows dealt at random to groups of equal size, give or take one."""
+        rows = len(features)
+        group = (random.permutation(rows) + random.integers(groups)) % groups
+        return cls(features, labels, np.eye(groups)[:, group])
+
+    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
+        """(k, g, m + 2) per problem and group: a = sum c y f, d = sum c y, m = sum c (Lu 2016, algorithm 2)."""
+        y = self.labels[problems]
+        c = y * (w @ self.features.T + b[:, None]) < 1
+        cy = c * y
+        sums = np.empty((len(problems), len(self.members), self.features.shape[1] + 2))
+        for k in range(len(problems)):
+            sums[k, :, :-2] = (self.members * cy[k]) @ self.features
+            sums[k, :, -2] = self.members @ cy[k]
+            sums[k, :, -1] = self.members @ c[k]
+        return sums
+
+    def line(
+        self,
+        problems: IntArray,
+        w: FloatArray,
+        b: FloatArray,
+        dw: FloatArray,
+        db: FloatArray,
+        steps: FloatArray,
+    ) -> FloatArray:
+        """(k, s, 2): the loss and its derivative along (dw, db) at each step (Lu 2016, algorithm 3)."""
+        y = self.labels[problems]
+        start = y * (w @ self.features.T + b[:, None])
+        slope = y * (dw @ self.features.T + db[:, None])
+        slack = 1 - start[:, None, :] - steps[:, :, None] * slope[:, None, :]
+        violated = slack > 0
+        return np.stack([(slack * violated).sum(axis=2), -(violated * slope[:, None, :]).sum(axis=2)], axis=2)
