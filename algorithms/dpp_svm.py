@@ -20,11 +20,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from algorithms.cutting_plane import Stopping, solve
+from algorithms.cutting_plane import Stopping, relative_gap, solve
 from algorithms.hinge_sums import HingeSums
 from algorithms.kernels import Kernel, squared_distances
 from algorithms.nystrom import nystrom_map
-from algorithms.vertical import VerticalSite, reach_of
+from algorithms.vertical import VerticalSite, column_names, reach_of
 from federation.arrays import FloatArray, IntArray
 from federation.coordinator import Federation
 from federation.errors import FederationError
@@ -89,6 +89,11 @@ class DppModel:
     converged: bool
     rank: int | None = None
 
+    @property
+    def gap(self) -> float | None:
+        """(objective - lower bound) / objective, where there is a bound."""
+        return None if self.lower_bound is None else relative_gap(self.objective, self.lower_bound)
+
 
 class DppSite(VerticalSite):
     """The site half."""
@@ -116,6 +121,8 @@ class DppSite(VerticalSite):
 
     def _write(self, path: str) -> None:
         """Everything of the model that is this site's, in place of what an earlier fold left."""
+        values = self.partition.values
+        columns = column_names(values["numeric"], values["categorical"], values["categories"])
         partial = f"{path}.partial"
         descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
@@ -126,7 +133,7 @@ class DppSite(VerticalSite):
                 weights=self.weights,
                 offset=self.offset,
                 scale=self.spread,
-                columns=np.array(self.partition.values.get("columns", []), dtype=np.str_),
+                columns=np.array(columns, dtype=np.str_),
                 order=self.order,
                 training=self.training,
             )

@@ -31,8 +31,8 @@ class VerticalSite(SiteHalf):
 
     The partition's arrays are `numeric` (n, p), `codes` (n, q) of the q categorical columns, `labels` (1, n) of +1 and
     -1, or (0, n) where other sites hold them, and `folds` (n,): the fold in which a record is held out, -1 for none.
-    Its value `categories` lists the values of each categorical column that the codes count, `identifiers` those of the
-    records, and it is missing where their positions tell which are the same.
+    Its values `numeric` and `categorical` are the names of the columns, `categories` the values of each categorical
+    column that the codes count, and `identifiers` those of the records, where positions do not tell which are the same.
     """
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
@@ -93,6 +93,12 @@ def encoded(numeric: FloatArray, codes: IntArray, categories: Sequence[Sequence[
     """(n, p + 0/1 columns): categorical columns (n, q) become one column per category, behind the numeric ones."""
     blocks = [np.equal.outer(column, np.arange(len(names))) for column, names in zip(codes.T, categories, strict=True)]
     return np.hstack([numeric, *blocks]).astype(np.float64)
+
+
+def column_names(numeric: Sequence[str], categorical: Sequence[str], categories: Sequence[Sequence[str]]) -> list[str]:
+    """Names of the columns that `encoded` makes."""
+    pairs = zip(categorical, categories, strict=True)
+    return [*numeric, *(f"{column}={name}" for column, names in pairs for name in names)]
 
 
 def scale_of(columns: FloatArray, method: str) -> tuple[FloatArray, FloatArray]:

@@ -277,9 +277,9 @@ class Federation:
             self._fixed = False
 
     def need_every_site(self, why: str) -> None:
-        """From now on a site that is lost is waited for, as long as for a round; without it the run ends.
+        """From now on a site that is lost is waited for, as long as for a round, and no other joins.
 
-        why: a sentence that says what the others cannot do without.
+        Without it the run ends. why: a sentence that says what the others cannot do without.
         """
         self._why_needed = why
 
@@ -490,6 +490,8 @@ class Federation:
 
     def _readmit(self) -> None:
         """Let in the sites that answer again, and ask those that do not."""
+        if self._why_needed:
+            return
         back = tuple(site for site in self.membership.out if site in self.membership.returned and self._catch_up(site))
         self._tell(self.membership.out, "abort")
         if back:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -44,12 +44,16 @@ class Feature:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A table. labels (n,) are text, also where the source has numbers. dropped: rows left out for missing values."""
+    """A table. labels (n,) are text, also where the source has numbers. dropped: rows left out for missing values.
+
+    identifiers (n,): text that tells which rows of different tables are the same; empty where none were asked for.
+    """
 
     name: str
     features: tuple[Feature, ...]
     labels: NDArray[np.str_]
     dropped: int = 0
+    identifiers: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
 
     @property
     def rows(self) -> int:
@@ -63,7 +67,8 @@ class Dataset:
     def take(self, indices: IntArray | NDArray[np.bool_]) -> Dataset:
         """The table with these rows only."""
         features = tuple(Feature(feature.name, feature.values[indices]) for feature in self.features)
-        return Dataset(self.name, features, self.labels[indices], self.dropped)
+        identifiers = self.identifiers[indices] if len(self.identifiers) else self.identifiers
+        return replace(self, features=features, labels=self.labels[indices], identifiers=identifiers)
 
 
 @dataclass(frozen=True)
@@ -89,23 +94,33 @@ class Available:
     place: str
 
 
-def load(source: str, *, label: str, ignore: Sequence[str] = (), missing: str = "refuse", base_folder: Path) -> Dataset:
+def load(
+    source: str,
+    *,
+    label: str,
+    identifier: str | None = None,
+    ignore: Sequence[str] = (),
+    missing: str = "refuse",
+    base_folder: Path,
+) -> Dataset:
     """The table that `source` names: a built-in, a path (from `base_folder`, or here), or a name under FEDSVM_DATA.
 
-    label: its label column. ignore: columns to leave out. missing: "refuse" or "drop" rows with missing values.
-    Raises ScenarioError, saying what to change.
+    label: its label column. identifier: the column that tells its rows apart, no two the same. ignore: columns to leave
+    out. missing: "refuse" or "drop" rows with missing values. Raises ScenarioError, saying what to change.
     """
     table = _find(source, base_folder)
-    _require_columns(table, label, ignore)
+    _require_columns(table, label, identifier, ignore)
     columns = {name: values for name, values in table.columns.items() if name not in ignore}
     keep = _complete_rows(table.name, columns, missing)
     _refuse_infinite(table.name, columns)
     if not keep.any():
         raise ScenarioError([f"data.missing: {table.name} has a missing value in every row; ignore such columns."])
-    features = tuple(Feature(name, values[keep]) for name, values in columns.items() if name != label)
+    features = tuple(Feature(name, values[keep]) for name, values in columns.items() if name not in (label, identifier))
     if not features:
         raise ScenarioError([f"data.source: {table.name} has no column besides the label {label!r}."])
     dataset = Dataset(table.name, features, _as_text(columns[label][keep]), int((~keep).sum()))
+    if identifier is not None:
+        dataset = replace(dataset, identifiers=_distinct(table.name, identifier, _as_text(columns[identifier][keep])))
     if len(dataset.classes) < 2:
         found = ", ".join(dataset.classes) or "none"
         raise ScenarioError(
@@ -259,9 +274,25 @@ def _read_svm(path: Path) -> dict[str, NDArray[Any]]:
 # Checking what was read.
 
 
-def _require_columns(table: _Table, label: str, ignore: Sequence[str]) -> None:
+def _distinct(source: str, column: str, identifiers: NDArray[np.str_]) -> NDArray[np.str_]:
+    """The identifiers, if no two are the same."""
+    names, counts = np.unique(identifiers, return_counts=True)
+    if len(names) < len(identifiers):
+        name = names[counts > 1][0]
+        rows = np.flatnonzero(identifiers == name)[:2] + 1
+        raise ScenarioError(
+            [
+                f"data.identifier: column {column!r} of {source} has {str(name)!r} in rows {rows[0]} and {rows[1]} "
+                f"({len(identifiers) - len(names)} such in all); keep one row of each, or name another column."
+            ]
+        )
+    return identifiers
+
+
+def _require_columns(table: _Table, label: str, identifier: str | None, ignore: Sequence[str]) -> None:
     problems = []
-    for key, name in [("data.label", label), *(("data.ignore", name) for name in ignore)]:
+    wanted = [("data.label", label), *([("data.identifier", identifier)] if identifier is not None else [])]
+    for key, name in [*wanted, *(("data.ignore", name) for name in ignore)]:
         if name not in table.columns:
             listed = ", ".join(itertools.islice(table.columns, 40))
             problems.append(
@@ -269,6 +300,8 @@ def _require_columns(table: _Table, label: str, ignore: Sequence[str]) -> None:
             )
     if label in ignore:
         problems.append(f"data.ignore: {label!r} is the label and cannot be ignored.")
+    if identifier is not None and identifier in (label, *ignore):
+        problems.append(f"data.identifier: {identifier!r} is the label, or ignored; name another column.")
     if problems:
         raise ScenarioError(problems)
 

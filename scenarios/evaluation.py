@@ -6,15 +6,20 @@ Only a simulation can ask the second question: here, and nowhere else, all rows 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from algorithms.dpp_svm import LIBSVM_TOLERANCE, DppModel, DppSettings
 from algorithms.kernels import Kernel
+from algorithms.nystrom import nystrom_features, nystrom_map
 from algorithms.pan_svm import PanModel
 from federation.arrays import FloatArray
 
 _LIBSVM_TOLERANCE = 1e-6
+_RANKED_DECIMALS = 9
+"""Rows of equal score, as identical ones have, differ in the last digits by the order of summation. They are ties."""
+
 _LIBSVM_CACHE_MB = 500
 
 
@@ -32,7 +37,7 @@ def quality(decisions: FloatArray, labels: FloatArray) -> Quality:
 
     right = float(np.mean(np.where(decisions >= 0, 1.0, -1.0) == labels))
     both = len(np.unique(labels)) == 2
-    return Quality(right, float(roc_auc_score(labels, decisions)) if both else None)
+    return Quality(right, float(roc_auc_score(labels, np.round(decisions, _RANKED_DECIMALS))) if both else None)
 
 
 def objective(features: FloatArray, labels: FloatArray, w: FloatArray, b: float, C: float) -> float:
@@ -63,6 +68,74 @@ def compare_with_pooled(
         "max_decision_difference": float(np.abs(pooled - model.decision_values(test[0])).max()),
         "exact_kernel": vars(quality(exact.decision_function(test[0]), test[1])),
     }
+
+
+def compare_with_pooled_columns(
+    model: DppModel,
+    settings: DppSettings,
+    train: tuple[FloatArray, FloatArray],
+    test: tuple[FloatArray, FloatArray],
+    scores: FloatArray,
+) -> dict[str, Any]:
+    """LIBSVM on all columns together: the same problem, by the exact kernel or in the same low-rank features.
+
+    train, test: scaled rows (n, p) and labels (n,), in the order of the model's records and of `scores`.
+    """
+    found = (
+        _pooled_exactly(settings, train, test) if model.rank is None else _pooled_low_rank(model, settings, train, test)
+    )
+    hinge = float(np.maximum(0.0, 1.0 - train[1] * found.fitted).sum())
+    return {
+        **vars(quality(found.scores, test[1])),
+        "objective": 0.5 * found.squared_norm + settings.C * hinge,
+        "max_decision_difference": float(np.abs(found.scores - scores).max()),
+        "exact_kernel": vars(quality(found.exact, test[1])),
+    }
+
+
+class _Pooled(NamedTuple):
+    """Decision values of the rows trained on and of the others, the latter with the exact kernel too, and |w|^2."""
+
+    fitted: FloatArray
+    scores: FloatArray
+    exact: FloatArray
+    squared_norm: float
+
+
+def _pooled_exactly(
+    settings: DppSettings, train: tuple[FloatArray, FloatArray], test: tuple[FloatArray, FloatArray]
+) -> _Pooled:
+    from sklearn.svm import SVC  # noqa: PLC0415 - as above
+
+    among = settings.kernel(train[0], train[0])
+    libsvm = SVC(kernel="precomputed", C=settings.C, tol=LIBSVM_TOLERANCE, cache_size=_LIBSVM_CACHE_MB)
+    libsvm.fit(among, train[1])
+    support, weights = libsvm.support_, libsvm.dual_coef_[0]
+    scores = libsvm.decision_function(settings.kernel(test[0], train[0]))
+    return _Pooled(libsvm.decision_function(among), scores, scores, weights @ among[np.ix_(support, support)] @ weights)
+
+
+def _pooled_low_rank(
+    model: DppModel,
+    settings: DppSettings,
+    train: tuple[FloatArray, FloatArray],
+    test: tuple[FloatArray, FloatArray],
+) -> _Pooled:
+    from sklearn.svm import SVC  # noqa: PLC0415 - as above
+
+    landmarks = train[0][model.weighed]
+    mapping = nystrom_map(settings.kernel(landmarks, landmarks), settings.rank_tolerance)
+    features = [nystrom_features(settings.kernel, rows, landmarks, mapping) for rows in (train[0], test[0])]
+    libsvm = SVC(kernel="linear", C=settings.C, tol=_LIBSVM_TOLERANCE, cache_size=_LIBSVM_CACHE_MB)
+    fitted, scores = map(libsvm.fit(features[0], train[1]).decision_function, features)
+    exact = SVC(C=settings.C, cache_size=_LIBSVM_CACHE_MB, **_libsvm_kernel(settings.kernel)).fit(*train)
+    return _Pooled(fitted, scores, exact.decision_function(test[0]), float(libsvm.coef_[0] @ libsvm.coef_[0]))
+
+
+def kernel_arrays(kernel: Kernel) -> dict[str, Any]:
+    """The kernel as a model's file holds it."""
+    fields = kernel.to_fields()
+    return {"kernel": np.array(fields.pop("name")), **{name: np.array(value) for name, value in fields.items()}}
 
 
 def _libsvm_kernel(kernel: Kernel) -> dict[str, Any]:

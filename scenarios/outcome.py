@@ -11,26 +11,31 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.horizontal import Scale
-from algorithms.pan_svm import PanModel
-from algorithms.vocabulary import Vocabulary
+from federation.arrays import FloatArray
 from federation.coordinator import Federation
 from scenarios import evaluation, result
 from scenarios.injector import Injector
 from scenarios.spec import Scenario, resolved_toml
 from scenarios.workload import NO_FOLD, Workload
 
+PARTS = "sites"
+"""The folder of a run in which each site keeps its own part of a vertical model."""
+
 
 @dataclass
 class Fold:
-    """One model, trained and tested. `fold` is NO_FOLD when there is only one."""
+    """One model, trained and tested. `fold` is NO_FOLD when there is only one.
+
+    model: what result.json says of it. arrays: its file. pooled: what all data together would have given. rows: of each
+    site, (n, p), as it trained on them, where the audit looks for them.
+    """
 
     fold: int
-    model: PanModel
-    vocabulary: Vocabulary
-    scale: Scale
+    model: dict[str, Any]
+    arrays: dict[str, Any]
     test: evaluation.Quality | None
     pooled: dict[str, Any] | None
+    rows: dict[str, FloatArray]
 
 
 @dataclass
@@ -44,6 +49,8 @@ class Outcome:
     injector: Injector | None = None
     pids: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
+    alignment: dict[str, Any] | None = None
+    warnings: list[str] = field(default_factory=list)
     collusion: dict[str, Any] | None = None
     folds: list[Fold] = field(default_factory=list)
     timing: dict[str, float] = field(default_factory=dict)
@@ -66,7 +73,7 @@ def write(scenario: Scenario, workload: Workload, outcome: Outcome, folder: Path
         result.write_ledger(folder / "ledger.parquet", outcome.federation.accounts)
         result.write_log(folder / "log.jsonl", outcome.federation.log)
     if outcome.folds:
-        _write_model(workload, outcome.folds[-1], folder / "model.npz")
+        np.savez(folder / "model.npz", **outcome.folds[-1].arrays, classes=np.array(workload.classes))
     result.write_json(folder / "result.json", written)
     return written
 
@@ -77,13 +84,14 @@ def _result(scenario: Scenario, workload: Workload, outcome: Outcome) -> dict[st
         "schema": result.SCHEMA,
         "status": outcome.status,
         "error": outcome.error,
-        "warnings": list(workload.warnings),
+        "warnings": [*workload.warnings, *outcome.warnings],
         "scenario": scenario.model_dump(mode="json", by_alias=True),
-        "model": _model(workload, outcome.folds[-1]) if outcome.folds else None,
+        "alignment": outcome.alignment,
+        "model": _model(scenario, workload, outcome.folds[-1]) if outcome.folds else None,
         "metrics": _metrics(outcome.folds),
         "centralised": _centralised(outcome.folds),
         "cost": result.cost(federation.accounts, dict(federation.phase_seconds)) if federation else None,
-        "sites": _sites(scenario, workload, outcome),
+        "sites": _sites(workload, outcome),
         "progress": result.progress(federation) if federation else None,
         "memberships": result.memberships(federation) if federation else [],
         "faults": outcome.injector.reports(federation) if federation and outcome.injector else [],
@@ -97,21 +105,11 @@ def _result(scenario: Scenario, workload: Workload, outcome: Outcome) -> dict[st
     }
 
 
-def _model(workload: Workload, fold: Fold) -> dict[str, Any]:
-    solution = fold.model.solution
+def _model(scenario: Scenario, workload: Workload, fold: Fold) -> dict[str, Any]:
     return {
-        "algorithm": "pan-svm",
+        "algorithm": scenario.algorithm.name,
         "fold": None if fold.fold == NO_FOLD else fold.fold,
-        "objective": solution.objective,
-        "lower_bound": solution.lower_bound,
-        "gap": solution.gap,
-        "converged": solution.converged,
-        "iterations": solution.iterations,
-        "bundles": fold.model.bundles,
-        "sites": list(fold.model.sites),
-        "landmarks": len(fold.model.landmarks.points),
-        "records_exposed": fold.model.landmarks.records_exposed,
-        "rank": fold.model.mapping.shape[1],
+        **fold.model,
         "classes": list(workload.classes),
     }
 
@@ -134,6 +132,7 @@ def _centralised(folds: list[Fold]) -> dict[str, Any] | None:
         "objective": pooled[-1]["objective"],
         "max_decision_difference": max(fold["max_decision_difference"] for fold in pooled),
         "exact_kernel": {"accuracy": _mean(exact, "accuracy"), "auc": _mean(exact, "auc")},
+        "folds": pooled,
     }
 
 
@@ -142,18 +141,17 @@ def _mean(folds: list[dict[str, Any]], name: str) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def _sites(scenario: Scenario, workload: Workload, outcome: Outcome) -> list[dict[str, Any]]:
-    columns = len(workload.numeric_columns) + len(workload.categorical_columns)
+def _sites(workload: Workload, outcome: Outcome) -> list[dict[str, Any]]:
     farewells = outcome.federation.farewells if outcome.federation else {}
     sites = []
-    for name, rows in zip(scenario.federation.site_names, workload.sites, strict=True):
+    for name, held in zip(workload.names, workload.holdings, strict=True):
         farewell = farewells.get(name)
         sites.append(
             {
                 "name": name,
                 "pid": outcome.pids.get(name),
-                "rows": len(rows),
-                "columns": columns,
+                "rows": len(held.rows),
+                "columns": len(held.columns),
                 "status": _status(name, outcome.federation) if farewell else "dropped",
                 "unique_memory_bytes": farewell["unique_memory_bytes"] if farewell else None,
                 "cpu_s": farewell["cpu_s"] if farewell else None,
@@ -168,22 +166,3 @@ def _status(site: str, federation: Federation | None) -> str:
     if federation is None or site not in federation.sites:
         return "dropped"
     return "rejoined" if any(site in change.joined for change in federation.membership.changes) else "finished"
-
-
-def _write_model(workload: Workload, fold: Fold, path: Path) -> None:
-    model = fold.model
-    np.savez(
-        path,
-        landmarks=model.landmarks.points,
-        map=model.mapping,
-        w=model.solution.w,
-        b=np.array(model.solution.b),
-        offset=fold.scale.offset,
-        scale=fold.scale.scale,
-        classes=np.array(workload.classes),
-        columns=np.array([*workload.numeric_columns, *fold.vocabulary.columns]),
-        kernel=np.array(model.kernel.name),
-        gamma=np.array(model.kernel.gamma),
-        degree=np.array(model.kernel.degree),
-        coef0=np.array(model.kernel.coef0),
-    )

@@ -1,10 +1,10 @@
-"""Which site holds which rows, which rows are kept for the test, and which fold holds each out."""
+"""Which site holds which rows and columns, which rows are kept for the test, and which fold holds each out."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,12 @@ from scenarios.problems import ScenarioError, nearest
 
 BY_FEATURE = "by-feature:"
 SIZES = "sizes:"
+COLUMNS = "columns:"
 _SIZES_FORM = re.compile(r"sizes:\s*\[\s*([1-9]\d{0,9}(?:\s*,\s*[1-9]\d{0,9})*)\s*\]")
+_ONE = r"(?:\"[^\"]+\"|'[^']+'|[^\[\],\"']+)"
+_COLUMN = re.compile(_ONE)
+_LIST = re.compile(rf"\[(\s*{_ONE}\s*(?:,\s*{_ONE}\s*)*)\]")
+_COLUMNS_FORM = re.compile(rf"columns:\s*\[\s*{_LIST.pattern}\s*(?:,\s*{_LIST.pattern}\s*)*\]")
 _SEEDS = 2**32
 
 
@@ -93,6 +98,63 @@ def _by_size(sizes: Sequence[int], rows: int, sites: int, random: np.random.Gene
     if sum(sizes) != rows:
         raise ScenarioError([f"data.split: the sizes add up to {sum(sizes)}, but there are {rows} training rows."])
     return [np.sort(part) for part in np.split(random.permutation(rows), np.cumsum(sizes)[:-1])]
+
+
+def vertical(split: str, data: Dataset, sites: Sequence[str]) -> list[tuple[str, ...]]:
+    """Names of the columns of each site: disjoint, and all columns together.
+
+    even: as they come, in equal numbers. columns:[[a, b], [c]]: as listed. Raises ScenarioError.
+    """
+    names = [feature.name for feature in data.features]
+    if not split.startswith(COLUMNS):
+        if len(names) < len(sites):
+            raise ScenarioError(
+                [f"federation.sites: {len(sites)} sites cannot share {len(names)} columns; use fewer sites."]
+            )
+        return [tuple(str(name) for name in part) for part in np.array_split(np.array(names), len(sites))]
+    lists = columns_of(split)
+    if problems := [*_misdealt(lists, names, data.name)]:
+        raise ScenarioError(problems)
+    return lists
+
+
+def _misdealt(lists: list[tuple[str, ...]], names: list[str], source: str) -> Iterator[str]:
+    given = [name for listed in lists for name in listed]
+    for name in dict.fromkeys(given):
+        if name not in names:
+            yield f"data.split: {source} has no column {name!r}.{nearest(name, names)}"
+        elif given.count(name) > 1:
+            claims = [f"{number}" for number, listed in enumerate(lists, start=1) if name in listed]
+            where = f"sites {' and '.join(claims)}" if len(claims) > 1 else f"site {claims[0]} twice"
+            yield f"data.split: column {name!r} is claimed by {where}; give it to one of them."
+    if left := [name for name in names if name not in given]:
+        unclaimed = ", ".join(map(repr, left[:8]))
+        yield f"data.split: no site is given {unclaimed}; add it to one's columns, or to data.ignore."
+
+
+def columns_of(split: str) -> list[tuple[str, ...]]:
+    """The lists in "columns:[[a, "b c"], [d]]"; a name that holds a comma or a bracket stands in quotes.
+
+    Raises ValueError for anything else.
+    """
+    if _COLUMNS_FORM.fullmatch(split) is None:
+        raise ValueError(f"split = {split!r} will not do; columns are written columns:[[age, sex], [weight]]")
+    lists = [group[1] for group in _LIST.finditer(split.removeprefix(COLUMNS).strip()[1:-1])]
+    return [tuple(_unquoted(name[0].strip()) for name in _COLUMN.finditer(listed)) for listed in lists]
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1] if name[0] in "\"'" else name
+
+
+def overlapping(rows: int, sites: int, overlap: float, random: np.random.Generator) -> NDArray[np.bool_]:
+    """(sites, rows) which site holds which row: a share of `overlap` of them is everywhere, the others are not."""
+    holds = random.random((sites, rows)) < 0.5
+    everywhere = random.permutation(rows) < round(overlap * rows)
+    lucky, unlucky = random.integers(sites, size=rows), random.integers(1, sites, size=rows)
+    holds[lucky, np.arange(rows)] = True
+    holds[(lucky + unlucky) % sites, np.arange(rows)] = False
+    return np.asarray(holds | everywhere)
 
 
 def sites_without_a_class(

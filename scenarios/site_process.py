@@ -10,11 +10,13 @@ import sys
 
 import numpy as np
 
+from algorithms.dpp_svm import DppSite
 from algorithms.landmarks import local_centres
 from algorithms.pan_svm import PanSite
 from federation.agreement import KeyAgreement, keystream
 from federation.forkserver import main
 from federation.program import Installation
+from protocols.commutative import P256, Cipher
 from protocols.registry import SUMS
 from protocols.secret_order import secret_order
 
@@ -24,9 +26,10 @@ def _warm_up() -> None:
     secret_order(np.zeros((1, 4), dtype=np.uint64), "warm-up", 3)
     one, other = KeyAgreement(bytes(8)), KeyAgreement(bytes(8))
     keystream(one.secret(other.public, "warm-up"), (1, 3))
+    Cipher(P256).encrypt(P256.hashed(["warm-up"], b""))
 
 
-INSTALLATION = Installation({"pan-svm": PanSite}, SUMS, _warm_up)
+INSTALLATION = Installation({"pan-svm": PanSite, "dpp-svm": DppSite}, SUMS, _warm_up)
 
 if __name__ == "__main__":
     main(INSTALLATION, int(sys.argv[1]))

@@ -11,8 +11,11 @@ from federation.launcher import LocalLauncher
 from federation.site import Assignment
 from federation.transcript import Transcript
 from scenarios.injector import Injector
+from scenarios.outcome import PARTS
 from scenarios.spec import Scenario
 from scenarios.workload import Workload
+
+TRANSCRIPTS = "transcripts"
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class Starter:
     launcher: LocalLauncher
     injector: Injector
     workspace: Path
-    transcripts_folder: Path
+    folder: Path
     run: bytes
     coordinator: Party
     transcripts: dict[str, list[Path]] = field(default_factory=lambda: defaultdict(list))
@@ -34,7 +37,7 @@ class Starter:
         collusion = self.scenario.collusion
         if collusion is None:
             return ""
-        folder = self.transcripts_folder if self._colludes(party) else self.workspace
+        folder = self.folder / TRANSCRIPTS if self._colludes(party) else self.workspace
         folder.mkdir(mode=0o700, exist_ok=True)
         path = folder / f"{party}-{len(self.transcripts[party]) + 1}.transcript"
         self.transcripts[party].append(path)
@@ -71,13 +74,13 @@ class Starter:
             name=name,
             run=self.run,
             listen=address(self.scenario, self.workspace, number + 1),
-            peers=len(self.workload.sites),
+            peers=len(self.workload.names),
             encrypted=self.scenario.federation.encryption,
             coordinator_address=self.coordinator.address,
             coordinator_key=self.coordinator.public_key,
             program=self.scenario.algorithm.name,
             partition_path=str(path),
-            settings={"seed": self.scenario.seed},
+            settings={"seed": self.scenario.seed, "model_path": str((self.folder / PARTS / f"{name}.npz").resolve())},
             faults=self.injector.own_faults(name),
             transcript_path=self.transcript(name),
             colludes=self._colludes(name),

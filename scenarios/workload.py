@@ -1,4 +1,4 @@
-"""The rows of a scenario, cut into what each site holds and what is kept for the test."""
+"""The data of a scenario, cut into what each site holds and what is kept for the test."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from federation.arrays import FloatArray, IntArray
 from federation.partition import Partition
 from scenarios import datasets, partition
 from scenarios.datasets import Dataset
+from scenarios.parts import resolve
 from scenarios.problems import ScenarioError
 from scenarios.spec import Scenario
+from scenarios.tables import ALL
 
 NO_FOLD = -1
 
@@ -33,12 +35,21 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Holding:
+    """What one site holds: indices of rows, in its own order, names of columns, and whether it has the labels."""
+
+    rows: IntArray
+    columns: tuple[str, ...]
+    labelled: bool = True
+
+
+@dataclass(frozen=True)
 class Workload:
     """Everything about the data that a run needs.
 
-    rows: all of them. names: of the sites. sites: indices of each site's rows. folds: (n,) the fold that holds a row
-    out, -1 for none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then
-    positive.
+    rows: all of them. names: of the sites. holdings: of each site. folds: (n,) the fold that holds a row out, -1 for
+    none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then positive.
+    identifiers (n,): of the rows, where sites align them by these; empty otherwise.
     """
 
     rows: Rows
@@ -46,28 +57,39 @@ class Workload:
     categorical_columns: tuple[str, ...]
     classes: tuple[str, str]
     names: tuple[str, ...]
-    sites: tuple[IntArray, ...]
+    holdings: tuple[Holding, ...]
     folds: IntArray
     tests: tuple[IntArray, ...]
+    identifiers: NDArray[np.str_]
     warnings: tuple[str, ...]
 
     def training(self, fold: int, names: Sequence[str]) -> IntArray:
         """Indices of the rows that these sites train on while `fold` is held out."""
-        held = np.sort(np.concatenate([self.sites[self.names.index(name)] for name in names]))
+        held = np.sort(np.concatenate([self.holdings[self.names.index(name)].rows for name in names]))
         return held[self.folds[held] != fold] if fold != NO_FOLD else held
 
     def write_partition(self, site: int, path: Path) -> None:
-        """Write the rows of one site to a file that only its owner may read."""
-        mine = self.rows.take(self.sites[site])
-        columns = [np.unique(column, return_inverse=True) for column in mine.categorical.T]
+        """Write what one site holds to a file that only its owner may read."""
+        held = self.holdings[site]
+        mine = self.rows.take(held.rows)
+        numeric = [place for place, name in enumerate(self.numeric_columns) if name in held.columns]
+        categorical = [place for place, name in enumerate(self.categorical_columns) if name in held.columns]
+        columns = [np.unique(mine.categorical[:, place], return_inverse=True) for place in categorical]
         codes = np.column_stack([codes for _, codes in columns]) if columns else np.zeros((len(mine.signs), 0))
         arrays = {
-            "numeric": mine.numeric,
+            "numeric": np.ascontiguousarray(mine.numeric[:, numeric]),
             "codes": codes.astype(np.int64),
-            "labels": mine.signs[None, :],
-            "folds": self.folds[self.sites[site]],
+            "labels": mine.signs[None, :][: int(held.labelled)],
+            "folds": self.folds[held.rows],
         }
-        Partition(arrays, {"categories": [categories.tolist() for categories, _ in columns]}).write(str(path))
+        values = {
+            "numeric": [self.numeric_columns[place] for place in numeric],
+            "categorical": [self.categorical_columns[place] for place in categorical],
+            "categories": [categories.tolist() for categories, _ in columns],
+        }
+        if len(self.identifiers):
+            values["identifiers"] = self.identifiers[held.rows].tolist()
+        Partition(arrays, values).write(str(path))
 
 
 def prepare(scenario: Scenario, base_folder: Path) -> Workload:
@@ -79,22 +101,17 @@ def prepare(scenario: Scenario, base_folder: Path) -> Workload:
     data = datasets.load(
         settings.source,
         label=settings.label,
+        identifier=settings.identifier,
         ignore=settings.ignore,
         missing=settings.missing,
         base_folder=base_folder,
     )
     classes = _classes(data, settings.positive)
     signs = np.where(data.labels == classes[1], 1.0, -1.0)
-    folds = np.full(data.rows, NO_FOLD)
-    if settings.folds is not None:
-        folds = partition.folds(data.labels, settings.folds, scenario.seed)
-        tests = tuple(np.flatnonzero(folds == fold) for fold in range(settings.folds))
-        dealt = np.arange(data.rows)
-    else:
-        dealt, test = partition.test_split(data.labels, settings.test_fraction, scenario.seed)
-        tests = (test,)
+    folds, tests = _held_out(scenario, data)
     _check_declared(data, settings.categories)
-    sites = _deal(scenario, data, dealt)
+    vertical = settings.partition == "vertical"
+    holdings = _deal_columns(scenario, data) if vertical else _deal_rows(scenario, data, tests)
     names = scenario.federation.site_names
     return Workload(
         rows=_rows(data, signs),
@@ -102,21 +119,63 @@ def prepare(scenario: Scenario, base_folder: Path) -> Workload:
         categorical_columns=tuple(feature.name for feature in data.features if feature.categorical),
         classes=classes,
         names=tuple(names),
-        sites=sites,
+        holdings=holdings,
         folds=folds,
         tests=tests,
+        identifiers=_identifiers(scenario, data),
         warnings=(
             *([f"{data.dropped} rows with missing values were left out."] if data.dropped else []),
-            *partition.sites_without_a_class(names, [signs[site] for site in sites], classes),
+            *partition.sites_without_a_class(names, [signs[held.rows] for held in holdings], classes),
         ),
     )
 
 
-def _deal(scenario: Scenario, data: Dataset, dealt: IntArray) -> tuple[IntArray, ...]:
+def _held_out(scenario: Scenario, data: Dataset) -> tuple[IntArray, tuple[IntArray, ...]]:
+    """(n,) the fold that holds a row out, -1 for none, and the test rows of each.
+
+    Without folds, test rows are dealt to nobody; where their columns are what sites hold, they are held out as fold 0.
+    """
+    settings = scenario.data
+    folds = np.full(data.rows, NO_FOLD)
+    if settings.folds is not None:
+        folds = partition.folds(data.labels, settings.folds, scenario.seed)
+        return folds, tuple(np.flatnonzero(folds == fold) for fold in range(settings.folds))
+    _, test = partition.test_split(data.labels, settings.test_fraction, scenario.seed)
+    if settings.partition == "vertical":
+        folds[test] = 0
+    return folds, (test,)
+
+
+def _deal_rows(scenario: Scenario, data: Dataset, tests: tuple[IntArray, ...]) -> tuple[Holding, ...]:
+    """Disjoint rows with all columns."""
     random = np.random.default_rng([scenario.seed, 1])
     names = scenario.federation.site_names
+    dealt = np.arange(data.rows)
+    if scenario.data.folds is None:
+        dealt = np.setdiff1d(dealt, tests[0])
     parts = partition.horizontal(scenario.data.split, data.take(dealt), len(names), random)
-    return tuple(dealt[part] for part in parts)
+    columns = tuple(feature.name for feature in data.features)
+    return tuple(Holding(dealt[part], columns) for part in parts)
+
+
+def _deal_columns(scenario: Scenario, data: Dataset) -> tuple[Holding, ...]:
+    """Disjoint columns, of all rows or of most of them; by identifiers every site has an order of its own."""
+    settings, names = scenario.data, scenario.federation.site_names
+    random = np.random.default_rng([scenario.seed, 2])
+    holds = partition.overlapping(data.rows, len(names), settings.overlap, random)
+    label_site = None if settings.label_site == ALL else resolve(settings.label_site, names)
+    holdings = []
+    for name, columns, held in zip(names, partition.vertical(settings.split, data, names), holds, strict=True):
+        rows = np.flatnonzero(held)
+        shuffled = random.permutation(rows) if settings.align == "identifier" else rows
+        holdings.append(Holding(shuffled, columns, label_site in (None, name)))
+    return tuple(holdings)
+
+
+def _identifiers(scenario: Scenario, data: Dataset) -> NDArray[np.str_]:
+    """Those of the source; where it has none and sites are to align by them, rows are numbered."""
+    wanted = scenario.data.align == "identifier" and scenario.data.identifier is None
+    return np.array([f"record-{row + 1}" for row in range(data.rows)]) if wanted else data.identifiers
 
 
 def _classes(data: Dataset, positive: str | None) -> tuple[str, str]:

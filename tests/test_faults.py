@@ -42,9 +42,9 @@ def run(folder: Path, changes: list[str], faults: list[str], *, without: str = "
     scenario, base = spec.read("quickstart", overrides=[*SMALL, *changes], faults=faults)
     rows = workload.prepare(scenario, base)
     if without:
-        kept = [(name, part) for name, part in zip(rows.names, rows.sites, strict=True) if name != without]
+        kept = [(name, held) for name, held in zip(rows.names, rows.holdings, strict=True) if name != without]
         names = [name for name, _ in kept]
-        rows = replace(rows, names=tuple(names), sites=tuple(part for _, part in kept))
+        rows = replace(rows, names=tuple(names), holdings=tuple(held for _, held in kept))
         federation = scenario.federation.model_copy(update={"names": names, "sites": len(names)})
         scenario = scenario.model_copy(update={"federation": federation})
     folder.mkdir(parents=True)

@@ -226,7 +226,7 @@ def test_the_catalogue_fits_its_data(name: str, data_folder: Path) -> None:
     scenario, folder = spec.read(name)
     prepared = workload.prepare(scenario, folder)
     assert prepared.classes[1] == scenario.data.positive
-    assert len(prepared.sites) == scenario.federation.sites
+    assert len(prepared.holdings) == scenario.federation.sites
 
 
 @given(
