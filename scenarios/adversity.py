@@ -182,10 +182,15 @@ class NetworkSpec(Part):
 
 
 class CollusionSpec(Part):
-    """Who pools what it sees: some sites, and the coordinator if so declared."""
+    """Who pools what it sees: some sites, and the coordinator if so declared.
+
+    `known_records`, of vertical partitions: of how many records they know a victim's columns before; without it, of one
+    more than it has columns.
+    """
 
     sites: list[SiteRef] = Field(default=[])
     coordinator: bool = False
+    known_records: Count | None = None
 
     @field_validator("sites")
     @classmethod

@@ -25,6 +25,9 @@ from scenarios.attacks import Label, Record, Rehearsed
 
 _SAME_ROW = 2.0**-15
 """Rows that differ by less in every column are one: rows of the global method lie on a grid of 2^-16."""
+_SUMMED_ELSE = {"kernel_rows", "reference_kernel"}
+"""Steps whose values are summed, unless the scenario has them sent as they are. Counts of rows are public."""
+
 _ROWS_IN = {"local_landmarks", "cluster_sums"}
 
 
@@ -84,7 +87,7 @@ def audit_run(
     rounds: Mapping[int, RoundRecord],
     rows: Mapping[str, FloatArray],
 ) -> list[dict[str, Any]]:
-    """What the coalition reconstructs of every honest site's input to every secure sum of a run.
+    """What the coalition reconstructs of every honest site's input to every secure sum, or was given in the clear.
 
     transcripts: files of each party; of honest ones they hold the truth alone. rows: each site's scaled rows (n, p).
     Raises AssertionError where algebra and numbers disagree.
@@ -96,7 +99,51 @@ def audit_run(
             key = (victim, summed.terms["protocol"], summed.terms["step"])
             finding = findings.setdefault(key, Finding(*key))
             _judge(finding, summed.decoded(summed.truth[victim]), reconstructed.get(victim), rows[victim])
+    for record, entry in _given(coalition, transcripts, rounds):
+        finding = findings.setdefault((entry.peer, "gather", record.step), Finding(entry.peer, "gather", record.step))
+        finding.rounds += 1
+        finding.values += entry.array.size
+        finding.recovered += entry.array.size
+        finding.max_error = 0.0
     return [finding.to_fields() for finding in findings.values()]
+
+
+def parts_seen(
+    coalition: Coalition, transcripts: Mapping[str, Sequence[Path]], rounds: Mapping[int, RoundRecord], step: str
+) -> dict[tuple[str, ...], list[FloatArray]]:
+    """What the coalition has of what sites computed in `step`: the sum of the parts of some sites, round by round.
+
+    Keys are these sites: one, where the coalition has its part alone, or all honest ones, whose sum is what is left
+    when the members of the coalition take their own parts off the total.
+    """
+    seen: dict[tuple[str, ...], list[FloatArray]] = defaultdict(list)
+    for summed in _sums(coalition, transcripts, rounds):
+        if summed.record.step == step and not summed.record.called_off:
+            for victim, part in _reconstruct(coalition, summed).items():
+                seen[victim,].append(part)
+            honest = tuple(_victims(coalition, summed))
+            if coalition.coordinator and len(honest) > 1:
+                rest = attacks.combined(dict.fromkeys((Label("input", site) for site in honest), 1), _inputs(summed))
+                seen[honest].append(summed.decoded(rest))
+    for record, entry in _given(coalition, transcripts, rounds):
+        if record.step == step and not record.called_off:
+            seen[entry.peer,].append(entry.array)
+    return seen
+
+
+def _given(
+    coalition: Coalition, transcripts: Mapping[str, Sequence[Path]], rounds: Mapping[int, RoundRecord]
+) -> Iterator[tuple[RoundRecord, Entry]]:
+    """What honest sites sent the coordinator in the clear, of what a secure sum hides otherwise."""
+    for entry in (entry for path in transcripts.get(COORDINATOR, ()) for entry in _entries(path)):
+        record = rounds.get(entry.round)
+        given = record is not None and record.verb == "gather" and entry.what == RECEIVED
+        if record is not None and given and record.step in _SUMMED_ELSE and entry.peer not in coalition.sites:
+            yield record, entry
+
+
+def _inputs(summed: SummedRound) -> Record:
+    return {Label("input", site): truth for site, truth in summed.truth.items()}
 
 
 def _victims(coalition: Coalition, summed: SummedRound) -> list[str]:
@@ -164,9 +211,8 @@ def _numbers(coalition: Coalition, summed: SummedRound, symbols: Record, sites: 
 def _total(summed: SummedRound, symbols: Record, sites: Sequence[str]) -> Residues:
     """The revealed sum: of the inputs of those sites that are in it."""
     among = symbols[Label("total", "")][0]
-    inputs = {Label("input", site): truth for site, truth in summed.truth.items()}
     recipe = {Label("input", site): 1 for number, site in enumerate(sites) if among[number]}
-    return attacks.combined(recipe, inputs)
+    return attacks.combined(recipe, _inputs(summed))
 
 
 def _judge(finding: Finding, truth: FloatArray, found: FloatArray | None, rows: FloatArray) -> None:

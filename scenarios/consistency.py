@@ -36,6 +36,9 @@ def impossible(given: dict[str, Any]) -> Iterator[str]:
         yield from _dealt(federation, data)
     if (algorithm := _valid(AlgorithmSpec, given.get("algorithm", {}))) and data:
         yield from _partitioned(algorithm, data)
+    collusion = _valid(CollusionSpec, given["collusion"]) if "collusion" in given else None
+    if collusion and collusion.known_records is not None and data and data.partition != "vertical":
+        yield "collusion.known_records: is of vertical partitions, whose kernel matrices are attacked; leave it out."
     if algorithm and protocol and algorithm.name != "dpp-svm" and protocol.kernel_exchange != "summed":
         yield f"protocol.kernel_exchange: {algorithm.name} exchanges no kernel; leave it out."
 

@@ -135,13 +135,24 @@ def _audit(scenario: Scenario, course: Course, federation: Federation, starter: 
     if (colluding := scenario.collusion) is None:
         raise AssertionError("nobody colludes")
     coalition = audit.Coalition(tuple(colluding.members(scenario.federation.site_names)), colluding.coordinator)
+    victims = audit.audit_run(coalition, starter.transcripts, federation.accounts.rounds, fold.rows)
+    reconstructions = course.reconstructions(coalition, starter.transcripts, federation, fold)
+    _expose(victims, reconstructions)
     return {
         "coalition": list(coalition.sites),
         "coordinator": coalition.coordinator,
-        "victims": audit.audit_run(coalition, starter.transcripts, federation.accounts.rounds, fold.rows),
-        "reconstructions": course.reconstructions(coalition, starter.transcripts, federation, fold),
+        "victims": victims,
+        "reconstructions": reconstructions,
         "remarks": [*_differences(coalition, federation), *course.remarks(coalition)],
     }
+
+
+def _expose(victims: list[dict[str, Any]], reconstructions: list[dict[str, Any]]) -> None:
+    """Count the records that were rebuilt from a site's own part among what the coalition has of it."""
+    for rebuilt in reconstructions:
+        for victim in victims:
+            if [victim["site"]] == rebuilt["sites"] and victim["step"] == rebuilt["step"]:
+                victim["records_exposed"] = rebuilt["recovered"]
 
 
 def _differences(coalition: audit.Coalition, federation: Federation) -> list[str]:

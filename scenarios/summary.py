@@ -30,29 +30,42 @@ def print_summary(console: Console, result: dict[str, Any], folder: Path) -> Non
 
 def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
     model, cost = result["model"], result["cost"]
-    lines = [("sites", _sites(result)), ("model", _model(model))]
+    lines = [("sites", _sites(result))]
+    if result["alignment"] is not None:
+        lines.append(("records", _records(result["alignment"])))
+    lines.append(("model", _model(model)))
     if result["metrics"] is not None:
         lines.append(("accuracy", _quality(result["metrics"])))
     if result["centralised"] is not None:
-        lines.append(("pooled rows", _pooled(result["centralised"])))
+        lines.append(("pooled rows", _pooled(result["centralised"], model)))
     lines += [
         ("objective", _objective(model)),
         ("rounds", _rounds(cost)),
         ("payload", f"{human_bytes(cost['payload_bytes'])} in {cost['messages']} messages"),
         ("wire", _wire(cost)),
-        ("landmarks", _landmarks(model)),
+        *([("landmarks", _landmarks(model))] if model["records_exposed"] is not None else []),
         *(("fault", _fault(fault)) for fault in result["faults"]),
         *([("network", _network(result["network"]))] if result["network"] else []),
         *([("collusion", _collusion(result["collusion"]))] if result["collusion"] else []),
+        *(("rebuilt", _reconstruction(rebuilt)) for rebuilt in (result["collusion"] or {}).get("reconstructions", [])),
         ("seconds", _seconds(result["timing"])),
     ]
     return lines
 
 
 def _objective(model: dict[str, Any]) -> str:
-    bundles = f" in {model['bundles']} bundles of cuts" if model["bundles"] > 1 else ""
-    certified = f"certified within {model['gap']:.1e} after {model['iterations']} iterations{bundles}"
-    return f"{model['objective']:.6g}, {certified}, over the rows of {len(model['sites'])} sites"
+    bundles = f" in {model['bundles']} bundles of cuts" if (model["bundles"] or 1) > 1 else ""
+    indefinite = "uncertified, since the kernel may be indefinite,"
+    gap = f"certified within {model['gap']:.1e}" if model["gap"] is not None else indefinite
+    what = "rows" if model["bundles"] is not None else "columns"
+    return (
+        f"{model['objective']:.6g}, {gap} after {model['iterations']} iterations{bundles}, over the {what} of "
+        f"{len(model['sites'])} sites"
+    )
+
+
+def _records(alignment: dict[str, Any]) -> str:
+    return f"{alignment['records']} that all sites hold, aligned by {alignment['by']}"
 
 
 def _rounds(cost: dict[str, Any]) -> str:
@@ -80,16 +93,30 @@ def _collusion(collusion: dict[str, Any]) -> str:
     return f"{who} learn {100 * share:.0f} % of the inputs of {', '.join(recovered)}, {exposed} records among them"
 
 
+def _reconstruction(rebuilt: dict[str, Any]) -> str:
+    together = " together" if len(rebuilt["sites"]) > 1 else ""
+    whose, wanted = ", ".join(rebuilt["sites"]), ", ".join(rebuilt["columns_of"])
+    error = f", with errors up to {rebuilt['max_error']:.1e}" if rebuilt["max_error"] is not None else ""
+    return (
+        f"{rebuilt['recovered']} of {rebuilt['held_back']} records of {wanted}, from the kernel of {whose}{together} and "
+        f"{rebuilt['known_records']} known ones{error}"
+    )
+
+
 def _sites(result: dict[str, Any]) -> str:
     rows = [site["rows"] for site in result["sites"]]
     pids = {site["pid"] for site in result["sites"]}
     spread = f"{min(rows)}" if min(rows) == max(rows) else f"{min(rows)} to {max(rows)}"
     dropped = [site["name"] for site in result["sites"] if site["status"] == "dropped"]
     without = f"; dropped: {', '.join(dropped)}" if dropped else ""
-    return f"{len(rows)} in {len(pids)} processes, {spread} rows each{without}"
+    columns = [site["columns"] for site in result["sites"]]
+    among = f" of {sum(columns)} columns in all" if result["alignment"] is not None else ""
+    return f"{len(rows)} in {len(pids)} processes, {spread} rows each{among}{without}"
 
 
 def _model(model: dict[str, Any]) -> str:
+    if model["rank"] is None:
+        return f"{model['algorithm']}, exact, {model['support']} support records"
     return f"{model['algorithm']}, {model['landmarks']} landmarks, rank {model['rank']}"
 
 
@@ -100,12 +127,11 @@ def _quality(quality: dict[str, Any]) -> str:
     return f"{100 * quality['accuracy']:.2f} % {where}{auc}"
 
 
-def _pooled(pooled: dict[str, Any]) -> str:
-    exact = pooled["exact_kernel"]["accuracy"]
-    return (
-        f"{100 * pooled['accuracy']:.2f} % with the same landmarks, {100 * exact:.2f} % with the exact kernel; "
-        f"decision values differ by {pooled['max_decision_difference']:.1e} at most"
-    )
+def _pooled(pooled: dict[str, Any], model: dict[str, Any]) -> str:
+    accuracy, exact = 100 * pooled["accuracy"], 100 * pooled["exact_kernel"]["accuracy"]
+    approximate = f"{accuracy:.2f} % with the same landmarks, {exact:.2f} % with the exact kernel"
+    found = approximate if model["rank"] is not None else f"{exact:.2f} % with all columns together"
+    return f"{found}; decision values differ by {pooled['max_decision_difference']:.1e} at most"
 
 
 def _wire(cost: dict[str, Any]) -> str:

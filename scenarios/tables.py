@@ -168,7 +168,7 @@ class DataSpec(Part):
         return self
 
 
-ADDITIVE = "linear", "rbf", "poly", "sigmoid"
+ADDITIVE = ("linear", "rbf", "poly", "sigmoid")
 _PAN_LANDMARKS = 0.25
 
 
@@ -222,8 +222,8 @@ class AlgorithmSpec(Part):
     def _check_kernel(cls, kernel: Any) -> Any:
         if kernel not in ADDITIVE:
             raise ValueError(
-                f"{kernel!r} will not do; it must be {', '.join(ADDITIVE[:-1])} or {ADDITIVE[-1]}, which follow from "
-                "inner products or squared distances, so that sites can add up their columns' parts"
+                f'{kernel!r} will not do; it must be "linear", "rbf", "poly" or "sigmoid", which follow from inner '
+                "products or squared distances, so that sites can add up their columns' parts"
             )
         return kernel
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,8 +16,10 @@ from algorithms.vertical import Records, align, encoded, hold_out, labels_of, sc
 from federation.arrays import FloatArray, IntArray
 from federation.coordinator import Federation
 from federation.errors import MembershipChanged
-from scenarios import evaluation
+from protocols.kernel_exchange import exchanged_elements, unpack
+from scenarios import audit, evaluation
 from scenarios.audit import Coalition
+from scenarios.kernel_attack import STEP, attack
 from scenarios.outcome import PARTS, Fold, Outcome
 from scenarios.spec import Scenario
 from scenarios.workload import NO_FOLD, Workload
@@ -48,12 +50,34 @@ class VerticalRun:
     def reconstructions(
         self, coalition: Coalition, transcripts: Mapping[str, list[Path]], federation: Federation, fold: Fold
     ) -> list[dict[str, Any]]:
-        """What known records make of the kernel matrices that the coalition saw."""
-        return []
+        """What some known records make of the kernel matrices that the coalition has in the end."""
+        chosen, colluding = self.scenario.algorithm, self.scenario.collusion
+        seen = audit.parts_seen(coalition, transcripts, federation.accounts.rounds, STEP)
+        found = []
+        for sites, parts in seen.items():
+            matrix = _last_matrix(parts, len(fold.rows[sites[0]]))
+            for columns_of in dict.fromkeys([sites, *((site,) for site in sites)]):
+                reconstruction = attack(
+                    sites,
+                    matrix,
+                    fold.rows,
+                    columns_of,
+                    colluding.known_records if colluding else None,
+                    distances=Kernel(chosen.kernel).of_distances,
+                    random=np.random.default_rng([self.scenario.seed, 3]),
+                )
+                found.append(reconstruction.to_fields())
+        return found
 
     def remarks(self, coalition: Coalition) -> list[str]:
         """What a coalition learns beside what each sum gives away."""
-        return []
+        linear = self.scenario.algorithm.kernel == "linear"
+        if linear or not coalition.sites:
+            return []
+        return [
+            "The first site opens the sums from which new records are scored: if it colludes, the coalition has the "
+            "kernel values between these and the records that are weighed, of all columns together."
+        ]
 
     def _missing(self, federation: Federation) -> list[str]:
         """A sentence for each site that the model does without."""
@@ -76,14 +100,14 @@ class VerticalRun:
 
     def _tested(self, federation: Federation, fold: int, model: DppModel, records: Records) -> Fold:
         """Scored by the sites; what all columns together would have given, only a simulation knows."""
-        test, scores = None, model.fitted
+        test, scores, audited = None, model.fitted, self.scenario.collusion is not None
         if records.held_out:
             labels = labels_of(federation, records.held_out, records.label_sites, held_out=True)
             scores = decision_values(federation, model, records.held_out)
             test = evaluation.quality(scores, labels)
         pooled = None
         if self.scenario.compare.centralised:
-            columns = _Columns.together(self.workload, federation.sites, self.folder / PARTS, self.scenario.data.scale)
+            columns = self._columns(federation.sites, federation.sites)
             pooled = evaluation.compare_with_pooled_columns(
                 model, _settings(self.scenario, len(columns.train[1])), columns.train, columns.test, scores
             )
@@ -93,29 +117,38 @@ class VerticalRun:
             arrays=_arrays(model),
             test=test,
             pooled=pooled,
-            rows={},
+            rows={site: self._columns((site,), federation.sites).train[0] for site in federation.sites if audited},
         )
 
+    def _columns(self, of: Sequence[str], sites: Sequence[str]) -> _Columns:
+        """The columns `of` some of the sites that take part.
 
-@dataclass(frozen=True)
-class _Columns:
-    """All columns of the records that all sites hold, in their order: rows (n, p) and labels (n,)."""
+        The order of the records is what the first of these has in its file; all else comes from the source of the data.
+        """
+        workload, parts = self.workload, self.folder / PARTS
+        held = dict(zip(workload.names, workload.holdings, strict=True))
+        with np.load(parts / f"{sites[0]}.npz") as part:
+            indices, training = held[sites[0]].rows[part["order"]], part["training"]
+        rows = _encoded(workload, indices, {column for site in of for column in held[site].columns})
+        offset, spread = scale_of(rows[training], self.scenario.data.scale)
+        rows, labels = (rows - offset) / spread, workload.rows.signs[indices]
+        train = rows[training], labels[training]
+        return _Columns(train, (rows[~training], labels[~training]) if not training.all() else train)
+
+
+class _Columns(NamedTuple):
+    """Scaled rows (n, p) of the records that all sites hold, in their order, and labels (n,)."""
 
     train: tuple[FloatArray, FloatArray]
     test: tuple[FloatArray, FloatArray]
 
-    @classmethod
-    def together(cls, workload: Workload, sites: Sequence[str], parts: Path, scale: str) -> _Columns:
-        """The order is what the first site has in its file; everything else comes from the source of the data."""
-        first = workload.holdings[workload.names.index(sites[0])]
-        with np.load(parts / f"{sites[0]}.npz") as part:
-            indices, training = first.rows[part["order"]], part["training"]
-        held = {name for site in sites for name in workload.holdings[workload.names.index(site)].columns}
-        rows = _encoded(workload, indices, held)
-        offset, spread = scale_of(rows[training], scale)
-        rows, labels = (rows - offset) / spread, workload.rows.signs[indices]
-        train = rows[training], labels[training]
-        return cls(train, (rows[~training], labels[~training]) if not training.all() else train)
+
+def _last_matrix(parts: Sequence[FloatArray], rows: int) -> FloatArray:
+    """The (n, n) matrix that was exchanged last, from the blocks of all exchanges."""
+    packed = np.concatenate(parts)[-exchanged_elements(rows) :]
+    matrix = np.empty((rows, rows))
+    unpack(packed, 0, rows, matrix)
+    return matrix
 
 
 def _encoded(workload: Workload, indices: IntArray, columns: set[str]) -> FloatArray:
