@@ -13,10 +13,11 @@ form, with the l records in place of the support.
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -32,7 +33,13 @@ from federation.program import step
 from protocols.kernel_exchange import BLOCK_ELEMENTS, packed_size, partial_kernel, row_blocks, unpack
 from protocols.line_search import grid_search
 
+if TYPE_CHECKING:
+    from sklearn.svm import SVC
+
 LIBSVM_TOLERANCE = 1e-10
+LIBSVM_ITERATIONS = 1_000_000
+"""At least. LIBSVM keeps the kernel in 24 bits, and of a singular matrix that may never reach its tolerance."""
+
 FEWEST_TO_OPEN = 3
 """With fewer sites, the one that opened a sum would learn the other's part by taking off its own."""
 
@@ -204,11 +211,9 @@ def exchange_kernel(exchange: KernelExchange, rows: int) -> FloatArray:
 
 def _train_exactly(exchange: KernelExchange, labels: FloatArray) -> DppModel:
     """The dual, by LIBSVM."""
-    from sklearn.svm import SVC  # noqa: PLC0415 - sites share this module and have no use for it
-
     federation, settings = exchange.federation, exchange.settings
     matrix = exchange_kernel(exchange, len(labels))
-    solver = SVC(C=settings.C, kernel="precomputed", tol=LIBSVM_TOLERANCE, cache_size=_CACHE_MB).fit(matrix, labels)
+    solver = solve_dual(matrix, labels, settings.C)
     support, coefficients = solver.support_.astype(np.int64), solver.dual_coef_[0]
     fitted = matrix[:, support] @ coefficients
     squared_norm = float(coefficients @ fitted[support])
@@ -228,6 +233,18 @@ def _train_exactly(exchange: KernelExchange, labels: FloatArray) -> DppModel:
         iterations=int(np.max(solver.n_iter_)),
         converged=solver.fit_status_ == 0,
     )
+
+
+def solve_dual(matrix: FloatArray, labels: FloatArray, C: float) -> SVC:
+    """The dual of the kernel matrix (n, n) and labels (n,), by LIBSVM; `fit_status_` is 0 where it converged."""
+    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - sites share this module, and need none of it
+    from sklearn.svm import SVC  # noqa: PLC0415
+
+    most = max(LIBSVM_ITERATIONS, 100 * len(labels))
+    solver = SVC(C=C, kernel="precomputed", tol=LIBSVM_TOLERANCE, cache_size=_CACHE_MB, max_iter=most)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the model says so
+        return solver.fit(matrix, labels)
 
 
 def _values(

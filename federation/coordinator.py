@@ -168,7 +168,7 @@ class Federation:
         self._remembered: dict[str, _Verb] = {}
         self._summed: dict[tuple[str, bytes], set[frozenset[str]]] = defaultdict(set)
         self._asked: tuple[str, ...] = ()
-        self._why_needed = ""
+        self._told: dict[tuple[str, int], set[str]] = defaultdict(set)
         self._phase_rounds: Counter[str] = Counter()
         self._record = LAUNCH
         self.began = time.monotonic()
@@ -281,7 +281,7 @@ class Federation:
 
         Without it the run ends. why: a sentence that says what the others cannot do without.
         """
-        self._why_needed = why
+        self.membership.why_needed = why
 
     def note(self, **figures: float) -> None:
         """Let spectators know the algorithm's latest figures."""
@@ -455,11 +455,8 @@ class Federation:
     def _go_on_without(self, left: Mapping[str, str]) -> None:
         """Raises SitesLost if the others cannot or must not, MembershipChanged if rounds build on each other."""
         joined = tuple(site for site in left if site in self.membership.ended and self._revive(site))
-        if self._why_needed and self.membership.survival.on_dropout == "continue":
-            late = [site for site in left if site not in self.membership.ended and site not in joined]
-            joined += self._wait_for(late)
-            if gone := {site: why for site, why in left.items() if site not in joined}:
-                raise SitesLost(gone, self._label, self._why_needed)
+        if self.membership.why_needed and self.membership.survival.on_dropout == "continue":
+            joined += self._wait_for([site for site in left if site not in {*joined, *self.membership.ended}])
         self._change_membership(left, joined)
 
     def _wait_for(self, late: Sequence[str]) -> tuple[str, ...]:
@@ -490,7 +487,7 @@ class Federation:
 
     def _readmit(self) -> None:
         """Let in the sites that answer again, and ask those that do not."""
-        if self._why_needed:
+        if self.membership.why_needed:
             return
         back = tuple(site for site in self.membership.out if site in self.membership.returned and self._catch_up(site))
         self._tell(self.membership.out, "abort")
@@ -552,14 +549,14 @@ class Federation:
                 self._losses[site] = str(error).rstrip(".")
 
     def _tell(self, sites: Iterable[str], kind: str) -> set[str]:
-        """Send word to those of the sites that can be reached without waiting, and say which they are."""
+        """Send word to those of the sites that can be reached without waiting, once; those that were sent it."""
         message = Message(kind, self._run, self._record.round)
-        told = set()
-        for site in sorted(sites):
+        told = self._told[kind, self._record.round]
+        for site in sorted(set(sites) - told):
             with suppress(EndpointError):
                 self._mailbox.send(site, message, Deadline(0), self.membership.ended)
                 told.add(site)
-        return told
+        return told & set(sites)
 
     def _await(self, condition: Callable[[], object], deadline: Deadline) -> None:
         while not condition():

@@ -50,6 +50,8 @@ class Membership:
     returned: set[str] = field(default_factory=set)
     """Sites that are out and answered again."""
     changes: list[Change] = field(default_factory=list)
+    why_needed: str = ""
+    """What the others cannot do without, in a sentence, once no site can be spared."""
 
     def __post_init__(self) -> None:
         self.sites = self.all_sites
@@ -79,6 +81,8 @@ class Membership:
         self.changes.append(Change(round_number, phase, dict(left), joined, self.sites))
         if left and self.survival.on_dropout == "abort":
             raise SitesLost(left, label, 'federation.on_dropout is "abort".')
+        if self.why_needed and (gone := {site: why for site, why in left.items() if site not in joined}):
+            raise SitesLost(gone, label, self.why_needed)
         if len(self.sites) < self.survival.fewest:
             raise SitesLost(left, label, f"{_counted(len(self.sites))} left, and {self.survival.fewest} are needed.")
 

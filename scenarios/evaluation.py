@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from algorithms.dpp_svm import LIBSVM_TOLERANCE, DppModel, DppSettings
+from algorithms.dpp_svm import DppModel, DppSettings, solve_dual
 from algorithms.kernels import Kernel
 from algorithms.nystrom import nystrom_features, nystrom_map
 from algorithms.pan_svm import PanModel
@@ -105,11 +105,8 @@ class _Pooled(NamedTuple):
 def _pooled_exactly(
     settings: DppSettings, train: tuple[FloatArray, FloatArray], test: tuple[FloatArray, FloatArray]
 ) -> _Pooled:
-    from sklearn.svm import SVC  # noqa: PLC0415 - as above
-
     among = settings.kernel(train[0], train[0])
-    libsvm = SVC(kernel="precomputed", C=settings.C, tol=LIBSVM_TOLERANCE, cache_size=_LIBSVM_CACHE_MB)
-    libsvm.fit(among, train[1])
+    libsvm = solve_dual(among, train[1], settings.C)
     support, weights = libsvm.support_, libsvm.dual_coef_[0]
     scores = libsvm.decision_function(settings.kernel(test[0], train[0]))
     return _Pooled(libsvm.decision_function(among), scores, scores, weights @ among[np.ix_(support, support)] @ weights)

@@ -98,8 +98,8 @@ def _reconstruction(rebuilt: dict[str, Any]) -> str:
     whose, wanted = ", ".join(rebuilt["sites"]), ", ".join(rebuilt["columns_of"])
     error = f", with errors up to {rebuilt['max_error']:.1e}" if rebuilt["max_error"] is not None else ""
     return (
-        f"{rebuilt['recovered']} of {rebuilt['held_back']} records of {wanted}, from the kernel of {whose}{together} and "
-        f"{rebuilt['known_records']} known ones{error}"
+        f"{rebuilt['recovered']} of {rebuilt['held_back']} records of {wanted}, from the kernel of {whose}{together} "
+        f"and {rebuilt['known_records']} known ones{error}"
     )
 
 

@@ -95,6 +95,7 @@ class VerticalRun:
                 records = hold_out(federation, fold, self.scenario.data.scale)
             with federation.phase("train"):
                 model = train(federation, _settings(self.scenario, len(records.labels)), records.labels)
+        outcome.warnings += _shortfall(model, fold)
         with outcome.timed("evaluate_s"), federation.phase("evaluate"):
             return self._tested(federation, fold, model, records)
 
@@ -158,6 +159,16 @@ def _encoded(workload: Workload, indices: IntArray, columns: set[str]) -> FloatA
     values = [np.unique(rows.categorical[:, place], return_inverse=True) for place in categorical]
     codes = np.column_stack([codes for _, codes in values]) if values else np.zeros((len(indices), 0))
     return encoded(rows.numeric[:, numeric], codes.astype(np.int64), [names.tolist() for names, _ in values])
+
+
+def _shortfall(model: DppModel, fold: int) -> list[str]:
+    if model.converged:
+        return []
+    gap = f", {model.gap:.1e} short of a bound," if model.gap is not None else ""
+    return [
+        f"Training of fold {fold} stopped{gap} after {model.iterations} iterations. Where columns follow from others, "
+        "scale them otherwise or leave them out; else lower algorithm.C."
+    ]
 
 
 def _settings(scenario: Scenario, rows: int) -> DppSettings:
