@@ -17,7 +17,7 @@ BY_FEATURE = "by-feature:"
 SIZES = "sizes:"
 COLUMNS = "columns:"
 _SIZES_FORM = re.compile(r"sizes:\s*\[\s*([1-9]\d{0,9}(?:\s*,\s*[1-9]\d{0,9})*)\s*\]")
-_ONE = r"(?:\"[^\"]+\"|'[^']+'|[^\[\],\"']+)"
+_ONE = r"(?:\"[^\"]+\"|'[^']+'|[^\[\],\"'\s][^\[\],\"']*)"
 _COLUMN = re.compile(_ONE)
 _LIST = re.compile(rf"\[(\s*{_ONE}\s*(?:,\s*{_ONE}\s*)*)\]")
 _COLUMNS_FORM = re.compile(rf"columns:\s*\[\s*{_LIST.pattern}\s*(?:,\s*{_LIST.pattern}\s*)*\]")
@@ -138,7 +138,7 @@ def columns_of(split: str) -> list[tuple[str, ...]]:
     Raises ValueError for anything else.
     """
     if _COLUMNS_FORM.fullmatch(split) is None:
-        raise ValueError(f"split = {split!r} will not do; columns are written columns:[[age, sex], [weight]]")
+        raise ValueError(f"{split!r} will not do; columns are written columns:[[age, sex], [weight]]")
     lists = [group[1] for group in _LIST.finditer(split.removeprefix(COLUMNS).strip()[1:-1])]
     return [tuple(_unquoted(name[0].strip()) for name in _COLUMN.finditer(listed)) for listed in lists]
 

@@ -175,3 +175,26 @@ def test_several_wrong_columns_are_reported_together(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError) as caught:
         load("a.csv", tmp_path, label="lable", ignore=("agee",))
     assert [problem.split(":")[0] for problem in caught.value.problems] == ["data.label", "data.ignore"]
+
+
+def test_an_identifier_tells_rows_apart_and_is_no_feature(tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text("id,age,label\n7,50,a\n8,60,b\n9.5,70,a\n")
+    data = datasets.load("p.csv", label="label", identifier="id", base_folder=tmp_path)
+    assert data.identifiers.tolist() == ["7", "8", "9.5"]
+    assert [feature.name for feature in data.features] == ["age"]
+    assert data.take(np.array([2, 0])).identifiers.tolist() == ["9.5", "7"]
+
+
+@pytest.mark.parametrize(
+    ("text", "identifier", "sentence"),
+    [
+        ("id,age,label\np1,50,a\np2,60,b\np1,70,a\n", "id", r"column 'id' of p.csv has 'p1' in rows 1 and 3 \(1 such"),
+        ("id,age,label\np1,50,a\np2,60,b\n", "ident", r"data.identifier: p.csv has no column 'ident'"),
+        ("id,age,label\np1,50,a\np2,60,b\n", "label", r"data.identifier: 'label' is the label, or ignored"),
+        ("id,age,label\np1,50,a\n,60,b\n", "id", r"data.missing: p.csv has no value in row 2, column 'id'"),
+    ],
+)
+def test_identifiers_that_will_not_do(text: str, identifier: str, sentence: str, tmp_path: Path) -> None:
+    (tmp_path / "p.csv").write_text(text)
+    with pytest.raises(ScenarioError, match=sentence):
+        datasets.load("p.csv", label="label", identifier=identifier, base_folder=tmp_path)

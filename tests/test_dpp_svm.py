@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -22,9 +22,10 @@ from algorithms.dpp_svm import (
     train,
 )
 from algorithms.kernels import Kernel
-from algorithms.vertical import hold_out, reach_of
+from algorithms.vertical import Align, align, hold_out, reach_of
 from federation.arrays import FloatArray, IntArray
 from federation.coordinator import Federation
+from federation.errors import FederationError
 from federation.partition import Partition
 from protocols.kernel_exchange import exchanged_elements, packed_size, partial_kernel, row_blocks, unpack
 from tests.conftest import drill, sum_protocol
@@ -141,3 +142,96 @@ def test_blocks_of_the_upper_triangle_are_small_and_make_the_whole(rows: int, mo
     expected = ((columns[:, None] - columns[None]) ** 2).sum(axis=2) if far else columns @ columns.T
     np.testing.assert_allclose(matrix, expected, atol=1e-12)
     assert sum(packed_size(rows, *block) for block in blocks) == exchanged_elements(rows)
+
+
+# Sites that do not fit together: found before any kernel is exchanged.
+
+
+def patients(names: Sequence[str], labels: Sequence[float] = (), seed: int = 0) -> Partition:
+    """A site with two columns, and labels where there are any."""
+    return Partition(
+        {
+            "numeric": np.random.default_rng(seed).normal(size=(len(names), 2)),
+            "codes": np.zeros((len(names), 0), dtype=np.int64),
+            "labels": np.array([labels]) if labels else np.zeros((0, len(names))),
+            "folds": np.full(len(names), -1),
+        },
+        {"categories": [], "numeric": ["a", "b"], "categorical": [], "identifiers": list(names)},
+    )
+
+
+NAMES = ["Ada", "Grace", "Emmy", "Sofja"]
+SIGNS = [1.0, -1.0, 1.0, -1.0]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "by", "sentence"),
+    [
+        (
+            [patients(NAMES, SIGNS), patients([*NAMES, "Ada"]), patients(NAMES)],
+            "identifier",
+            r"site-2 failed in round 1 .*: 1 of its 5 records have the identifier of another; keep one record of each",
+        ),
+        (
+            [patients(NAMES, SIGNS), patients(["Hedy", "Mary"]), patients(NAMES)],
+            "identifier",
+            r"The sites have no record in common; see that data\.identifier names the same kind of identifier",
+        ),
+        (
+            [patients(NAMES, SIGNS), patients(NAMES[:3]), patients(NAMES)],
+            "position",
+            r"different numbers of records \(site-1 4, site-2 3, site-3 4\).* set data\.align = \"identifier\"",
+        ),
+        (
+            [patients(NAMES, SIGNS), patients(NAMES[::-1], SIGNS), patients(NAMES)],
+            "identifier",
+            r"The labels of 4 of 4 records disagree between site-1, site-2; correct them, or set data\.label_site",
+        ),
+        (
+            [patients(NAMES), patients(NAMES)],
+            "identifier",
+            r"None of site-1, site-2 holds the labels; data\.label_site",
+        ),
+        (
+            [patients(NAMES, SIGNS), patients(["Ada", "Emmy"])],
+            "identifier",
+            r"The 2 records to train on are of one class; two are needed",
+        ),
+    ],
+)
+def test_sites_that_do_not_fit_together_are_told_so(partitions: list[Partition], by: Align, sentence: str) -> None:
+    with drill(len(partitions), protocol="masked", program="dpp-svm", partitions=partitions) as federation:
+        with pytest.raises(FederationError, match=sentence) as caught:
+            align(federation, by)
+            hold_out(federation, 0, "none")
+        assert not any(name in str(caught.value) for name in NAMES), "an identifier is the site's own"
+
+
+def test_sites_that_hold_out_different_records_are_told_so() -> None:
+    odd = patients(NAMES)
+    odd.arrays["folds"][0] = 0
+    with drill(2, protocol="masked", program="dpp-svm", partitions=[patients(NAMES, SIGNS), odd]) as federation:
+        align(federation, "identifier")
+        with pytest.raises(FederationError, match="The sites hold out different records in fold 0"):
+            hold_out(federation, 0, "none")
+
+
+# Sums for one site.
+
+
+@pytest.mark.parametrize("protocol", ["plain", "ring", "k-secure", "masked"])
+def test_a_sum_for_one_site_costs_its_formula_and_reaches_nobody_else(protocol: str) -> None:
+    rows, labels = tumours()
+    folds = folds_of(len(rows))
+    with drill(4, protocol=protocol, program="dpp-svm", partitions=dealt(rows, labels, folds, 4)) as federation:
+        _, found = federated(federation, KERNELS[1], 1.0, 0)
+        accounts = federation.accounts
+        numbers = [number for number, record in accounts.rounds.items() if record.verb == "sum-at"]
+        (number,) = numbers
+        (shape,) = {d.shape for d in federation.disclosures if d.step == "reference_kernel" and d.to == "site-1"}
+        cost = sum_protocol(protocol).cost_at_site(4, shape, 100.0)
+        spent = [traffic for link, traffic in accounts.select(control=False) if link.round == number]
+        assert sum(traffic.payload_bytes for traffic in spent) == cost.payload_bytes
+        assert sum(traffic.messages for traffic in spent) == cost.messages
+        assert accounts.rounds[number].hops == cost.hops
+    assert len(found) == (folds == 0).sum()

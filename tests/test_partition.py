@@ -81,6 +81,51 @@ def test_what_cannot_be_split_is_refused(split: str, sentence: str) -> None:
         partition.horizontal(split, table(100), 3, np.random.default_rng(0))
 
 
+def columns(*names: str) -> Dataset:
+    return Dataset("table", tuple(Feature(name, np.zeros(4)) for name in names), np.array(["a", "b", "a", "b"]))
+
+
+@given(st.integers(1, 30), st.integers(1, 10))
+def test_columns_are_dealt_once_and_evenly(count: int, sites: int) -> None:
+    names = [f"c{number}" for number in range(count)]
+    if count < sites:
+        with pytest.raises(ScenarioError, match=f"{sites} sites cannot share {count} columns; use fewer sites"):
+            partition.vertical("even", columns(*names), [f"s{i}" for i in range(sites)])
+        return
+    parts = partition.vertical("even", columns(*names), [f"s{i}" for i in range(sites)])
+    assert [name for part in parts for name in part] == names
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+
+
+def test_columns_are_given_as_listed_with_names_of_any_kind() -> None:
+    data = columns("age", "body mass", "a,b", "x[1]", "it's")
+    split = """columns:[[ body mass , 'a,b'], ["it's"],[age,"x[1]"]]"""
+    assert partition.vertical(split, data, ["s", "t", "u"]) == [("body mass", "a,b"), ("it's",), ("age", "x[1]")]
+
+
+def test_columns_that_are_claimed_twice_or_by_nobody_are_named_together() -> None:
+    with pytest.raises(ScenarioError) as caught:
+        partition.vertical(
+            "columns:[[age, sex],[age, wieght],[age]]", columns("age", "sex", "weight", "hair"), ["s"] * 3
+        )
+    assert caught.value.problems == (
+        "data.split: column 'age' is claimed by sites 1 and 2 and 3; give it to one of them.",
+        "data.split: table has no column 'wieght'. Did you mean 'weight'?",
+        "data.split: no site is given 'weight', 'hair'; add it to one's columns, or to data.ignore.",
+    )
+    with pytest.raises(ScenarioError, match="column 'age' is claimed by site 1 twice"):
+        partition.vertical("columns:[[age, age],[sex]]", columns("age", "sex"), ["s", "t"])
+
+
+@given(st.integers(1, 100), st.integers(2, 6), st.floats(0.01, 1.0), st.integers(0, 99))
+def test_rows_overlap_as_much_as_was_asked_for_and_each_is_somewhere(
+    rows: int, sites: int, overlap: float, seed: int
+) -> None:
+    holds = partition.overlapping(rows, sites, overlap, np.random.default_rng(seed))
+    assert holds.all(axis=0).sum() == round(overlap * rows)
+    assert holds.any(axis=0).all()
+
+
 def test_test_rows_and_folds_keep_the_classes_and_the_seed_decides() -> None:
     labels = table(200).labels
     train, test = partition.test_split(labels, 0.25, 7)

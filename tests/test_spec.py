@@ -103,6 +103,99 @@ def test_a_mistake_is_reported_with_its_key_and_what_is_allowed(given: dict[str,
     assert problem.startswith(sentence)
 
 
+DPP = LEAST | {"data": {"source": "wdbc", "partition": "vertical"}, "algorithm": {"name": "dpp-svm"}}
+
+
+def vertical(part: str, **keys: Any) -> dict[str, Any]:
+    return DPP | {part: DPP.get(part, {}) | keys}
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [
+        (
+            DPP | {"algorithm": {}},
+            'data.partition: pan-svm needs "horizontal"; set it to that, or set algorithm.name = "dp',
+        ),
+        (
+            LEAST | {"algorithm": {"name": "dpp-svm"}},
+            'data.partition: dpp-svm needs "vertical"; set it to that, or set',
+        ),
+        (vertical("data", split="random"), "data.split: 'random' will not do; it must be even or columns:[[age, sex]"),
+        (
+            vertical("data", split="columns:[a,b]"),
+            "data.split: 'columns:[a,b]' will not do; columns are written columns",
+        ),
+        (vertical("data", split="columns:[[a],[]]"), "data.split: 'columns:[[a],[]]' will not do; columns are written"),
+        (vertical("data", split="columns:[[a],[b]]"), "data.split: 2 lists of columns are given for 5 sites."),
+        (
+            vertical("data", label_site=6),
+            "data.label_site: there is no site 6; there are site-1, site-2, site-3, site-4",
+        ),
+        (vertical("data", label_site="clinic"), "data.label_site: there is no site 'clinic'; there are site-1"),
+        (
+            vertical("data", overlap=0.5, align="position"),
+            'data: overlap below 1 needs align = "identifier"; by position',
+        ),
+        (vertical("data", overlap=0.0), "data.overlap: 0.0 will not do; it must be above 0."),
+        (vertical("data", align="hash"), 'data.align: \'hash\' will not do; it must be "identifier" or "position".'),
+        (
+            vertical("data", identifier="id", align="position"),
+            "data: identifier is there to align by; leave it out, or",
+        ),
+        (
+            vertical("data", categories={"a": ["b"]}),
+            "data.categories: is of horizontal partitions; leave it out, or set",
+        ),
+        (with_part("data", identifier="id"), "data.identifier: is of vertical partitions; leave it out, or set"),
+        (
+            with_part("data", overlap=0.5),
+            "data.overlap: is of vertical partitions; leave it out, or set data.partition",
+        ),
+        (
+            vertical("algorithm", groups=8),
+            "algorithm.groups: is of training with landmarks, and dpp-svm without them is",
+        ),
+        (
+            vertical("algorithm", landmarks=9, min_cluster_size=3),
+            "algorithm.min_cluster_size: is of pan-svm, whose land",
+        ),
+        (
+            vertical("algorithm", kernel="laplacian"),
+            "algorithm.kernel: 'laplacian' will not do; it must be \"linear\", ",
+        ),
+        (
+            vertical("protocol", kernel_exchange="none"),
+            "protocol.kernel_exchange: 'none' will not do; it must be \"summed",
+        ),
+        (
+            with_part("protocol", kernel_exchange="plain"),
+            "protocol.kernel_exchange: pan-svm exchanges no kernel; leave it",
+        ),
+        (
+            vertical("federation", sites=1) | {"protocol": {"sum": "plain"}},
+            "federation.sites: a vertical partition needs",
+        ),
+        (
+            LEAST | {"collusion": {"sites": [1], "known_records": 5}},
+            "collusion.known_records: is of vertical partitions",
+        ),
+    ],
+)
+def test_a_mistake_of_a_vertical_scenario_is_reported(given: dict[str, Any], sentence: str) -> None:
+    (problem,) = problems(given)
+    assert problem.startswith(sentence)
+
+
+def test_a_vertical_scenario_with_every_default_spelt_out_reads_back_the_same() -> None:
+    for written in (DPP, vertical("data", overlap=0.5), vertical("algorithm", landmarks=50, groups=4)):
+        scenario = spec.validate(written)
+        assert spec.validate(tomllib.loads(spec.resolved_toml(scenario))) == scenario
+    assert spec.validate(vertical("data", overlap=0.5)).data.align == "identifier"
+    assert spec.validate(DPP).data.split == "even"
+    assert spec.validate(DPP).algorithm.landmarks is None
+
+
 KILL = {"kind": "kill", "site": 3, "phase": "train", "round": 5}
 PARTITION = {"kind": "partition", "phase": "train", "round": 2}
 
