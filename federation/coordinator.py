@@ -1,4 +1,4 @@
-"""The coordinator: drives the rounds of an algorithm with three verbs, and holds no data.
+"""The coordinator: drives the rounds of an algorithm with four verbs, and holds no data.
 
     total  = federation.sum(step, shape=…, bound=…, **params)      # secure sum of what `step` returns at every site
              federation.sum_at(site, step, shape=…, …)             # the same, for that site's eyes only
