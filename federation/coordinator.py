@@ -97,7 +97,10 @@ class Progress:
 
 
 class _Verb(NamedTuple):
-    """One call of a verb: what every site is asked to do, on which terms, and the coordinator's own part."""
+    """One call of a verb: what every site is asked to do, on which terms, and the coordinator's own part.
+
+    work_s: seconds of computing, on top of what a round may take.
+    """
 
     name: str
     step: str
@@ -105,6 +108,7 @@ class _Verb(NamedTuple):
     terms: dict[str, Any]
     params: Mapping[str, Any]
     take_part: Callable[[SocketChannel], Any]
+    work_s: float = 0.0
 
     @property
     def ends_at_sites(self) -> bool:
@@ -231,14 +235,16 @@ class Federation:
         *,
         remember: bool = False,
         take_part: Callable[[SocketChannel], Any] = lambda channel: None,
+        work_s: float = 0.0,
         **params: Any,
     ) -> Any:
         """Run a local step everywhere. `step` may run a protocol among the sites.
 
         remember: it is part of the public state, which a site that joins later is told first; of each step the last.
-        take_part: the coordinator's own part in the step's protocol, whose value is returned.
+        take_part: the coordinator's own part in the step's protocol, whose value is returned. work_s: seconds that the
+        sites may compute for, on top of what a round may take.
         """
-        verb = _Verb("run", step, step, {}, params, take_part)
+        verb = _Verb("run", step, step, {}, params, take_part, work_s)
         value = self._round(verb)
         if remember:
             self._remembered.pop(step, None)
@@ -374,19 +380,19 @@ class Federation:
             "phase_round": phase_round,
             "sites": list(sites),
             "parameters": {name: value for name, value in verb.params.items() if name not in arrays},
-            "timeout_s": _PATIENCE * self._round_timeout_s,
+            "timeout_s": _PATIENCE * (self._round_timeout_s + verb.work_s),
         }
         self._answers = {}
         self._send_all(sites, "order", fields, arrays)
 
     def _see_through(self, verb: _Verb) -> tuple[_Attempt, int]:
         """The coordinator's own part in the protocol, then everybody's answer."""
-        deadline = Deadline(self._round_timeout_s)
+        deadline = Deadline(self._round_timeout_s + verb.work_s)
         channel = self._channel(deadline, self._losses)
         value, revealed = None, False
         with suppress(DeadlineExpired, EndpointError):
             value, revealed = verb.take_part(channel), True
-            deadline = Deadline(self._round_timeout_s)  # the protocol may have used up its own
+            deadline = Deadline(self._round_timeout_s + verb.work_s)  # the protocol may have used up its own
             self._await(lambda: self._in_vain(verb) or not self._unanswered(channel.missing), deadline)
         if self._unanswered(channel.missing):
             self._call_off(deadline, channel.missing)

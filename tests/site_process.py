@@ -47,6 +47,10 @@ class Drill(SiteHalf):
         return np.zeros(3)
 
     @step
+    def work(self, seconds: float) -> None:
+        threading.Event().wait(seconds)
+
+    @step
     def not_finite(self, site: str) -> FloatArray:
         return np.full(3, np.nan if self.site == site else 0.0)
 

@@ -93,6 +93,14 @@ def test_a_site_that_hangs_is_told_from_those_that_wait_for_it() -> None:
     assert change.left == {"site-3": "it did not answer within 1 s"}
 
 
+def test_a_round_whose_sites_compute_for_long_is_given_the_time() -> None:
+    """Longer than a round may take and than a site is waited for; see the test above."""
+    with drill(2, protocol="plain", timeout_s=0.3) as federation:
+        federation.run("work", work_s=30.0, seconds=3.0)
+        assert federation.sites == ("site-1", "site-2")
+        assert not any(record.called_off for record in federation.accounts.rounds.values())
+
+
 def test_a_site_that_does_not_take_in_its_partition_is_named() -> None:
     def stall(launcher: LocalLauncher) -> None:
         os.kill(launcher.pids["site-2"], signal.SIGSTOP)
