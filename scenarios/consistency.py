@@ -28,7 +28,8 @@ def impossible(given: dict[str, Any]) -> Iterator[str]:
     if federation and protocol and federation.sites < protocol.secure_sum.fewest_sites:
         yield (
             f"protocol.sum: a {_described(protocol)} sum needs {protocol.secure_sum.fewest_sites} sites or more and "
-            f'there are {federation.sites}; with fewer it hides nothing. Add sites, or set protocol.sum = "plain".'
+            f"there are {federation.sites}; with fewer it hides nothing. Add sites, or set protocol.sum = "
+            f'"{"masked" if federation.sites > 1 else "plain"}".'
         )
     if federation and protocol:
         yield from _adverse(given, federation, protocol)

@@ -83,14 +83,15 @@ def _network(network: dict[str, Any]) -> str:
 
 
 def _collusion(collusion: dict[str, Any]) -> str:
-    who = ", ".join([*collusion["coalition"], *(["coordinator"] if collusion["coordinator"] else [])])
+    parties = [*collusion["coalition"], *(["coordinator"] if collusion["coordinator"] else [])]
+    who = f"{', '.join(parties)} {'learns' if len(parties) == 1 else 'learn'}"
     victims = collusion["victims"]
     recovered = sorted({victim["site"] for victim in victims if victim["recovered"]})
     if not recovered:
-        return f"{who} learn no input of another site"
+        return f"{who} no input of another site"
     share = sum(v["recovered"] for v in victims) / sum(v["values"] for v in victims if v["site"] in recovered)
     exposed = sum(victim["records_exposed"] for victim in victims)
-    return f"{who} learn {100 * share:.0f} % of the inputs of {', '.join(recovered)}, {exposed} records among them"
+    return f"{who} {100 * share:.0f} % of the inputs of {', '.join(recovered)}, {exposed} records among them"
 
 
 def _reconstruction(rebuilt: dict[str, Any]) -> str:

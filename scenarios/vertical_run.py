@@ -54,7 +54,7 @@ class VerticalRun:
         chosen, colluding = self.scenario.algorithm, self.scenario.collusion
         seen = audit.parts_seen(coalition, transcripts, federation.accounts.rounds, STEP)
         found = []
-        for sites, parts in seen.items():
+        for sites, parts in sorted(seen.items()):
             matrix = _last_matrix(parts, len(fold.rows[sites[0]]))
             for columns_of in dict.fromkeys([sites, *((site,) for site in sites)]):
                 reconstruction = attack(
