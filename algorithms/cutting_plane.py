@@ -97,15 +97,18 @@ def solve(
     search: LineSearch,
     on_iteration: Callable[[int, Sequence[Solution]], None],
     resume: Sequence[Solution] = (),
+    intercept: bool = True,
 ) -> list[Solution]:
     """Solve `problems` binary problems in the same rounds; each leaves the rounds when it is done.
+
+    intercept: without it b is 0.
 
     `on_iteration` is told the iteration and the state of every problem. `resume`: where an earlier bundle stood, over
     other rows; its points are where this one starts, its cuts bound nothing here, its iterations count. A solution that
     is not `converged` ran into `max_iterations`. Raises FederationError when a master problem cannot be solved.
     """
     accuracy = max(_FINEST_ACCURACY, _MASTER_ACCURACY * stopping.tolerance)
-    bundles = [_Bundle(dimensions, groups, C, accuracy) for _ in range(problems)]
+    bundles = [_Bundle(dimensions, groups, C, accuracy, intercept) for _ in range(problems)]
     _start(oracle, bundles, resume)
     done = max((solution.iterations for solution in resume), default=0)
     for iteration in range(done + 1, stopping.max_iterations + 1):
@@ -126,9 +129,10 @@ def _unfinished(bundles: list[_Bundle], stopping: Stopping) -> list[int]:
 
 
 def _start(oracle: Oracle, bundles: list[_Bundle], resume: Sequence[Solution]) -> None:
-    """The two cuts that bound the first masters, and those at the points to resume from; a round for each."""
+    """The cuts that bound the first masters, two if there is an intercept, and those at the points to resume from."""
     count = len(bundles)
-    _take(oracle, bundles, np.zeros((2 * count, bundles[0].w.size)), np.repeat([-1.0, 1.0], count))
+    starts = np.repeat([-1.0, 1.0] if bundles[0].intercept else [0.0], count)
+    _take(oracle, bundles, np.zeros((len(starts), bundles[0].w.size)), starts)
     if resume:
         _take(oracle, bundles, np.array([each.w for each in resume]), np.array([each.b for each in resume]))
 
@@ -171,6 +175,7 @@ class _Bundle:
     groups: int
     C: float
     accuracy: float
+    intercept: bool
     objective: float = np.inf
     lower_bound: float = 0.0
     iterations: int = 0
@@ -201,6 +206,8 @@ class _Bundle:
 
     def add(self, cuts: FloatArray, w: FloatArray, b: float) -> None:
         """Add the cuts (g, m + 2) taken at (w, b). A cut is tight there, so they also evaluate the objective."""
+        if not self.intercept:
+            cuts = np.hstack([cuts[:, :-2], np.zeros((len(cuts), 1)), cuts[:, -1:]])
         loss = float((cuts[:, -1] - cuts[:, :-2] @ w - cuts[:, -2] * b).sum())
         self.consider(w, b, float(0.5 * w @ w + self.C * loss))
         self._cuts = np.vstack([self._cuts, cuts])
@@ -213,6 +220,7 @@ class _Bundle:
         self.master_w, self.master_b, multipliers = _solve_master(
             self._cuts, self._group, self.groups, self.C, self.accuracy
         )
+        self.master_b = self.master_b if self.intercept else 0.0
         feasible = _feasible(multipliers, self._cuts[:, -2], self._group, self.groups, self.C)
         self.lower_bound = max(self.lower_bound, _dual_objective(feasible, self._cuts))
         self._idle = np.where(multipliers > _ACTIVE * self.C, 0, self._idle + 1)

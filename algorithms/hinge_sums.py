@@ -1,4 +1,4 @@
-"""The sums over rows that the cutting plane asks for: what each site computes of its rows, or anyone of all rows."""
+"""The sums over rows that the cutting plane asks for: of rows that are here, or over a federation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from federation.arrays import FloatArray, IntArray
+from federation.coordinator import Federation
+from federation.program import SiteHalf, step
 
 
 @dataclass(frozen=True)
@@ -55,3 +57,63 @@ class HingeSums:
         slack = 1 - start[:, None, :] - steps[:, :, None] * slope[:, None, :]
         violated = slack > 0
         return np.stack([(slack * violated).sum(axis=2), -(violated * slope[:, None, :]).sum(axis=2)], axis=2)
+
+
+class HingeSite(SiteHalf):
+    """A site that has its rows' features ready in `sums`."""
+
+    sums: HingeSums
+
+    @step
+    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
+        """This site's part of the grouped cuts."""
+        return self.sums.cuts(problems, w, b)
+
+    @step
+    def line(
+        self,
+        problems: IntArray,
+        w: FloatArray,
+        b: FloatArray,
+        dw: FloatArray,
+        db: FloatArray,
+        steps: FloatArray,
+    ) -> FloatArray:
+        """This site's part of the losses along a line."""
+        return self.sums.line(problems, w, b, dw, db, steps)
+
+
+@dataclass(frozen=True)
+class FederatedOracle:
+    """The sums of the cutting plane, over a federation. `reach` bounds the summed length of the features."""
+
+    federation: Federation
+    groups: int
+    rows: int
+    reach: float
+
+    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
+        """One secure sum of grouped cuts; see `HingeSums.cuts`."""
+        shape = (len(problems), self.groups, w.shape[1] + 2)
+        return self.federation.sum("cuts", shape=shape, bound=max(self.rows, self.reach), problems=problems, w=w, b=b)
+
+    def line(
+        self,
+        problems: IntArray,
+        w: FloatArray,
+        b: FloatArray,
+        dw: FloatArray,
+        db: FloatArray,
+        steps: FloatArray,
+    ) -> FloatArray:
+        """One secure sum of losses and derivatives at every step; see `HingeSums.line`."""
+        margins = self._margin_bound(w, b) + float(np.abs(steps).max()) * self._margin_bound(dw, db)
+        bound = max(self.rows + margins, self._margin_bound(dw, db))
+        shape = (*steps.shape, 2)
+        return self.federation.sum(
+            "line", shape=shape, bound=bound, problems=problems, w=w, b=b, dw=dw, db=db, steps=steps
+        )
+
+    def _margin_bound(self, w: FloatArray, b: FloatArray) -> float:
+        """No sum over rows of |w.f + b| exceeds this."""
+        return float((np.linalg.norm(w, axis=1) * self.reach + np.abs(b) * self.rows).max())

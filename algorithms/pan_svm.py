@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from algorithms.cutting_plane import Solution, Stopping, solve
-from algorithms.hinge_sums import HingeSums
+from algorithms.hinge_sums import FederatedOracle, HingeSite, HingeSums
 from algorithms.kernels import Kernel
 from algorithms.landmarks import Landmarks, LandmarkSite, choose_landmarks
 from algorithms.nystrom import nystrom_features, nystrom_map
-from federation.arrays import FloatArray, IntArray
+from federation.arrays import FloatArray
 from federation.coordinator import Federation
 from federation.errors import MembershipChanged
 from federation.program import step
@@ -68,7 +68,7 @@ class PanModel:
         return np.asarray(self.features(rows) @ self.solution.w + self.solution.b)
 
 
-class PanSite(LandmarkSite):
+class PanSite(HingeSite, LandmarkSite):
     """The site half."""
 
     @step
@@ -81,60 +81,6 @@ class PanSite(LandmarkSite):
     def squared_norms(self) -> FloatArray:
         """(2,): the sum of the features' squared lengths, from which bounds on later sums follow, and their number."""
         return np.array([float((self.sums.features**2).sum()), float(len(self.sums.features))])
-
-    @step
-    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
-        """This site's part of the grouped cuts."""
-        return self.sums.cuts(problems, w, b)
-
-    @step
-    def line(
-        self,
-        problems: IntArray,
-        w: FloatArray,
-        b: FloatArray,
-        dw: FloatArray,
-        db: FloatArray,
-        steps: FloatArray,
-    ) -> FloatArray:
-        """This site's part of the losses along a line."""
-        return self.sums.line(problems, w, b, dw, db, steps)
-
-
-@dataclass(frozen=True)
-class FederatedOracle:
-    """The sums of the cutting plane, over a federation. `reach` bounds the summed length of the features."""
-
-    federation: Federation
-    groups: int
-    rows: int
-    reach: float
-
-    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
-        """One secure sum of grouped cuts; see `HingeSums.cuts`."""
-        shape = (len(problems), self.groups, w.shape[1] + 2)
-        return self.federation.sum("cuts", shape=shape, bound=max(self.rows, self.reach), problems=problems, w=w, b=b)
-
-    def line(
-        self,
-        problems: IntArray,
-        w: FloatArray,
-        b: FloatArray,
-        dw: FloatArray,
-        db: FloatArray,
-        steps: FloatArray,
-    ) -> FloatArray:
-        """One secure sum of losses and derivatives at every step; see `HingeSums.line`."""
-        margins = self._margin_bound(w, b) + float(np.abs(steps).max()) * self._margin_bound(dw, db)
-        bound = max(self.rows + margins, self._margin_bound(dw, db))
-        shape = (*steps.shape, 2)
-        return self.federation.sum(
-            "line", shape=shape, bound=bound, problems=problems, w=w, b=b, dw=dw, db=db, steps=steps
-        )
-
-    def _margin_bound(self, w: FloatArray, b: FloatArray) -> float:
-        """No sum over rows of |w.f + b| exceeds this."""
-        return float((np.linalg.norm(w, axis=1) * self.reach + np.abs(b) * self.rows).max())
 
 
 @dataclass(frozen=True)

@@ -105,6 +105,11 @@ def one_hot(codes: IntArray, categories: Sequence[str], values: Sequence[str]) -
     return block
 
 
+def known_one_hot(codes: IntArray, categories: Sequence[str], values: Sequence[str]) -> FloatArray:
+    """(n, len(values)) of 0 and 1 for codes (n,) of `categories`; one not among `values` is 0 in all columns."""
+    return np.equal.outer(np.array(categories, dtype=np.str_)[codes], np.array(values, dtype=np.str_)).astype(float)
+
+
 def _place(encoded: bytes, slots: int, salt: str) -> tuple[int, bytes]:
     """The slot of a value, and the bytes that recognise it there."""
     digest = hashlib.sha256(salt.encode() + b"\0" + encoded).digest()

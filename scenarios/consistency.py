@@ -15,7 +15,7 @@ from scenarios.tables import ALL, AlgorithmSpec, DataSpec, FederationSpec, Proto
 MOST_RELAYED_SITES = 100  # every two parties have a relay, with a port of its own
 HIGHEST_WHOLE_NUMBER = 2**63 - 1  # of TOML
 
-PARTITION_OF = {"pan-svm": "horizontal", "dpp-svm": "vertical"}
+PARTITION_OF = {"pan-svm": "horizontal", "dpp-svm": "vertical", "hybrid-svm": "horizontal"}
 
 _P = TypeVar("_P", bound=Part)
 
@@ -40,6 +40,10 @@ def impossible(given: dict[str, Any]) -> Iterator[str]:
     collusion = _valid(CollusionSpec, given["collusion"]) if "collusion" in given else None
     if collusion and collusion.known_records is not None and data and data.partition != "vertical":
         yield "collusion.known_records: is of vertical partitions, whose kernel matrices are attacked; leave it out."
+    if algorithm and data and algorithm.name == "hybrid-svm":
+        yield from _private(algorithm, data)
+    if algorithm and data and algorithm.name != "hybrid-svm" and data.public:
+        yield f"data.public: {algorithm.name} has no use for public rows; leave it out."
     if algorithm and protocol and algorithm.name != "dpp-svm" and protocol.kernel_exchange != "summed":
         yield f"protocol.kernel_exchange: {algorithm.name} exchanges no kernel; leave it out."
 
@@ -55,6 +59,26 @@ def _dealt(federation: FederationSpec, data: DataSpec) -> Iterator[str]:
     if data.label_site != ALL and resolve(data.label_site, federation.site_names) is None:
         there = ", ".join(federation.site_names)
         yield f'data.label_site: there is no site {data.label_site!r}; there are {there}, or "{ALL}".'
+
+
+def _private(algorithm: AlgorithmSpec, data: DataSpec) -> Iterator[str]:
+    """What public rows and the budget do not allow."""
+    pairs = data.public * (data.public - 1) // 2
+    if pairs < algorithm.features:
+        yield (
+            f"data.public: {data.public} public rows make {pairs} pairs, too few for algorithm.features = "
+            f"{algorithm.features} frequencies; set more rows apart, or lower the number of features."
+        )
+    releases = data.folds or 1
+    for key, one, budget in (
+        ("budget", algorithm.epsilon, algorithm.budget),
+        ("budget_delta", algorithm.delta, algorithm.budget_delta),
+    ):
+        if one is not None and budget is not None and one * releases > budget * (1 + 1e-12):
+            yield (
+                f"algorithm.{key}: {releases} releases of {one:g} would spend {one * releases:g} of a budget of "
+                f"{budget:g}; raise it, or promise more of each release, or have fewer folds."
+            )
 
 
 def _partitioned(algorithm: AlgorithmSpec, data: DataSpec) -> Iterator[str]:
@@ -118,6 +142,8 @@ def rounds_at_most(algorithm: AlgorithmSpec | None, data: DataSpec | None) -> di
     if algorithm is None or data is None:
         return dict.fromkeys(("setup", "landmarks", "train", "evaluate"), HIGHEST_WHOLE_NUMBER)
     folds = data.folds or 1
+    if algorithm.name == "hybrid-svm":
+        return {"setup": folds, "train": (4 + 201 * algorithm.max_iterations) * folds}
     if algorithm.name == "dpp-svm":
         return {"setup": 2 + 3 * folds, "train": HIGHEST_WHOLE_NUMBER, "evaluate": HIGHEST_WHOLE_NUMBER}
     landmarks = 5 if algorithm.landmark_method == "local" else HIGHEST_WHOLE_NUMBER

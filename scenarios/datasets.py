@@ -374,6 +374,54 @@ def _tic_tac_toe() -> dict[str, NDArray[Any]]:
     return columns | {"label": np.array(["positive" if _wins(board, "x") else "negative" for board in boards])}
 
 
+CENSUS_ROWS = 30_000
+
+
+def _made_census() -> dict[str, NDArray[Any]]:
+    """Made-up people with the attributes of the hybrid SVM paper's census experiment; whose income is above the median.
+
+    A stand-in that needs no file: the numbers are drawn, and say nothing of anybody.
+    """
+    random = np.random.default_rng(2014)
+    age = np.clip(random.normal(42, 14, CENSUS_ROWS), 18, 90).round()
+    education = np.clip(random.normal(12, 3, CENSUS_ROWS), 0, 20).round()
+    gender = random.integers(0, 2, CENSUS_ROWS)
+    status = np.where(
+        random.random(CENSUS_ROWS) < 1 / (1 + np.exp((age - 30) / 6)), 0, 1 + (random.random(CENSUS_ROWS) < 0.25)
+    )
+    single, married = status == 0, status == 1
+    disability = random.random(CENSUS_ROWS) < 0.02 + 0.002 * np.maximum(age - 30, 0)
+    hours = np.clip(random.normal(38, 12, CENSUS_ROWS) - 15 * disability - 20 * (age > 66), 0, 90).round()
+    children = random.poisson(np.where(single, 0.1, 1.3))
+    family = 1 + married + children
+    here = np.minimum(random.exponential(9, CENSUS_ROWS), age).round()
+    native = random.random(CENSUS_ROWS) < 0.85
+    career = 30 - ((age - 50) / 8) ** 2  # income rises until fifty
+    income = (
+        0.9 * education + 0.12 * hours + 0.15 * career + 1.5 * gender + 1.2 * married - 2 * disability + 0.6 * native
+    )
+    income = income * np.exp(random.normal(0, 0.18, CENSUS_ROWS))
+    owner = random.random(CENSUS_ROWS) < 1 / (1 + np.exp(-(income - income.mean()) / 4 - (age - 40) / 20))
+    automobiles = random.poisson(np.clip(0.06 * income, 0.1, 4))
+    columns = {
+        "age": age,
+        "gender": gender,
+        "education": education,
+        "disability": disability,
+        "nationality": native,
+        "working-hours": hours,
+        "years-in-location": here,
+        "owns-dwelling": owner,
+        "family-size": family,
+        "children": children,
+        "automobiles": automobiles,
+        "single": single,
+        "married": married,
+    }
+    labels = np.where(income > np.median(income), "above", "below")
+    return {name: values.astype(np.float64) for name, values in columns.items()} | {"label": labels}
+
+
 def _from_scikit_learn(loader: str) -> Callable[[], dict[str, NDArray[Any]]]:
     def build() -> dict[str, NDArray[Any]]:
         import sklearn.datasets  # noqa: PLC0415
@@ -392,4 +440,5 @@ _BUILT_IN: dict[str, Callable[[], dict[str, NDArray[Any]]]] = {
     "wine": _from_scikit_learn("load_wine"),
     "iris": _from_scikit_learn("load_iris"),
     "digits": _from_scikit_learn("load_digits"),
+    "made-census": _made_census,
 }

@@ -10,8 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from algorithms.cutting_plane import Stopping
 from algorithms.dpp_svm import DppModel, DppSettings, solve_dual
+from algorithms.fourier import Frequencies, choose_frequencies
+from algorithms.hinge_sums import HingeSums
+from algorithms.hybrid_svm import HybridModel, HybridSettings, minimised
 from algorithms.kernels import Kernel
+from algorithms.mechanisms import Promise, noise_for
 from algorithms.nystrom import nystrom_features, nystrom_map
 from algorithms.pan_svm import PanModel
 from federation.arrays import FloatArray
@@ -127,6 +132,69 @@ def _pooled_low_rank(
     fitted, scores = map(libsvm.fit(features[0], train[1]).decision_function, features)
     exact = SVC(C=settings.C, cache_size=_LIBSVM_CACHE_MB, **_libsvm_kernel(settings.kernel)).fit(*train)
     return _Pooled(fitted, scores, exact.decision_function(test[0]), float(libsvm.coef_[0] @ libsvm.coef_[0]))
+
+
+def compare_with_no_noise(
+    model: HybridModel,
+    settings: HybridSettings,
+    train: tuple[FloatArray, FloatArray],
+    test: tuple[FloatArray, FloatArray],
+) -> dict[str, Any]:
+    """The minimiser on all private rows together, in the same features and without noise, and the exact kernel."""
+    weights, objective = _minimiser(model.frequencies, model.prior, settings, train)
+    scores = model.frequencies.features(test[0]) @ weights
+    return {
+        **vars(quality(scores, test[1])),
+        "objective": objective,
+        "max_decision_difference": float(np.abs(scores - model.decision_values(test[0])).max()),
+        "exact_kernel": vars(quality(_rbf_scores(settings.C / len(train[1]), settings.sigma, train, test), test[1])),
+    }
+
+
+def private_baselines(
+    model: HybridModel,
+    settings: HybridSettings,
+    public: tuple[FloatArray, FloatArray],
+    train: tuple[FloatArray, FloatArray],
+    test: tuple[FloatArray, FloatArray],
+) -> dict[str, Any]:
+    """Public rows alone, the private SVM (random frequencies, no prior, the paper's noise), and no noise at all.
+
+    Only a simulation can have the last two beside the model: each would be a release of its own.
+    """
+    random = np.random.default_rng([settings.seed, 6])
+    frequencies = choose_frequencies(public[0], settings.frequencies, settings.sigma, "random", random)
+    exact, _ = _minimiser(frequencies, np.zeros_like(model.prior), settings, train)
+    found = {
+        "public": _rbf_scores(1.0, settings.sigma, public, test),
+        "no_noise": model.frequencies.features(test[0])
+        @ _minimiser(model.frequencies, model.prior, settings, train)[0],
+    }
+    if settings.promise is not None:
+        promise = Promise("laplace", settings.promise.epsilon)
+        noise = noise_for(promise, len(exact), 4 * settings.C / len(train[1]), settings.tolerance * settings.C)
+        found["private"] = frequencies.features(test[0]) @ noise.released(exact)
+    return {"public_rows": len(public[1]), **{name: vars(quality(each, test[1])) for name, each in found.items()}}
+
+
+def _minimiser(
+    frequencies: Frequencies, prior: FloatArray, settings: HybridSettings, train: tuple[FloatArray, FloatArray]
+) -> tuple[FloatArray, float]:
+    """Weights and objective on all rows together."""
+    features, labels = frequencies.features(train[0]), train[1]
+    rows = HingeSums.dealt(features, labels[None, :], settings.groups, np.random.default_rng(settings.seed))
+    stopping = Stopping(settings.tolerance, settings.max_iterations)
+    solution = minimised(rows, prior, settings.C / len(labels), stopping)
+    return prior + solution.w, solution.objective
+
+
+def _rbf_scores(
+    C: float, sigma: float, train: tuple[FloatArray, FloatArray], test: tuple[FloatArray, FloatArray]
+) -> FloatArray:
+    from sklearn.svm import SVC  # noqa: PLC0415 - as above
+
+    svm = SVC(C=C, kernel="rbf", gamma=1 / sigma**2, cache_size=_LIBSVM_CACHE_MB).fit(*train)
+    return np.asarray(svm.decision_function(test[0]))
 
 
 def kernel_arrays(kernel: Kernel) -> dict[str, Any]:

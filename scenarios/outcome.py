@@ -27,7 +27,7 @@ class Fold:
     """One model, trained and tested. `fold` is NO_FOLD when there is only one.
 
     model: what result.json says of it. arrays: its file. pooled: what all data together would have given. rows: of each
-    site, (n, p), as it trained on them, where the audit looks for them.
+    site, (n, p), as it trained on them, where the audit looks for them. baselines: other methods on the same rows.
     """
 
     fold: int
@@ -36,6 +36,7 @@ class Fold:
     test: evaluation.Quality | None
     pooled: dict[str, Any] | None
     rows: dict[str, FloatArray]
+    baselines: dict[str, Any] | None = None
 
 
 @dataclass
@@ -50,6 +51,7 @@ class Outcome:
     pids: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     alignment: dict[str, Any] | None = None
+    privacy: dict[str, Any] | None = None
     warnings: list[str] = field(default_factory=list)
     collusion: dict[str, Any] | None = None
     folds: list[Fold] = field(default_factory=list)
@@ -99,7 +101,8 @@ def _result(scenario: Scenario, workload: Workload, outcome: Outcome) -> dict[st
         "collusion": outcome.collusion,
         "disclosures": result.disclosures(federation.disclosures) if federation else [],
         "refused": outcome.refused,
-        "privacy": None,
+        "privacy": outcome.privacy,
+        "baselines": outcome.folds[-1].baselines if outcome.folds else None,
         "timing": {name: outcome.timing.get(name, 0.0) for name in ("launch_s", "train_s", "evaluate_s", "total_s")},
         "environment": result.environment(),
     }

@@ -20,6 +20,7 @@ from federation.membership import Survival
 from federation.wire import RUN_ID_BYTES
 from scenarios import audit
 from scenarios.horizontal_run import HorizontalRun
+from scenarios.hybrid_run import HybridRun
 from scenarios.injector import Injector
 from scenarios.outcome import Fold, Outcome, write
 from scenarios.spec import Scenario
@@ -50,6 +51,7 @@ class Course(Protocol):
 COURSES: Mapping[str, Callable[[Scenario, Workload, Path], Course]] = {
     "pan-svm": HorizontalRun,
     "dpp-svm": VerticalRun,
+    "hybrid-svm": HybridRun,
 }
 
 

@@ -11,6 +11,7 @@ import sys
 import numpy as np
 
 from algorithms.dpp_svm import DppSite
+from algorithms.hybrid_svm import HybridSite
 from algorithms.landmarks import local_centres
 from algorithms.pan_svm import PanSite
 from federation.agreement import KeyAgreement, keystream
@@ -29,7 +30,7 @@ def _warm_up() -> None:
     Cipher(P256).encrypt(P256.hashed(["warm-up"], b""))
 
 
-INSTALLATION = Installation({"pan-svm": PanSite, "dpp-svm": DppSite}, SUMS, _warm_up)
+INSTALLATION = Installation({"pan-svm": PanSite, "dpp-svm": DppSite, "hybrid-svm": HybridSite}, SUMS, _warm_up)
 
 if __name__ == "__main__":
     main(INSTALLATION, int(sys.argv[1]))

@@ -95,7 +95,8 @@ _ROWS_SPLIT, _COLUMNS_SPLIT = "random", "even"
 class DataSpec(Part):
     """Which rows there are and how they are dealt.
 
-    Of horizontal partitions, where sites hold different rows: `categories` declares the values of categorical columns.
+    Of horizontal partitions, where sites hold different rows: `categories` declares the values of categorical columns;
+    `public` rows are set apart before the others are dealt, and are nobody's secret.
     Of vertical ones, where sites hold different columns: `label_site` holds the labels, or "all" do. With `align` =
     "identifier" every site has its rows in an order of its own, and the column `identifier` tells which are the same;
     where the source has none, they are numbered. `overlap` is the share of rows that all sites hold.
@@ -112,6 +113,7 @@ class DataSpec(Part):
     partition: Literal["horizontal", "vertical"] = "horizontal"
     split: str = _ROWS_SPLIT
     categories: dict[str, list[str]] = Field(default={})
+    public: Annotated[int, Field(ge=0)] = 0
     label_site: SiteRef = 1
     identifier: str | None = None
     align: Align = "position"
@@ -149,12 +151,12 @@ class DataSpec(Part):
             raise ValueError(f"{split!r} will not do; it must be {allowed}")
         return split
 
-    @field_validator("categories", "label_site", "identifier", "align", "overlap")
+    @field_validator("categories", "public", "label_site", "identifier", "align", "overlap")
     @classmethod
     def _check_partition(cls, value: Any, info: ValidationInfo) -> Any:
         """Keys of the other partition may be there with their default, as in a scenario with all of them spelt out."""
         name = str(info.field_name)
-        needed = "horizontal" if name == "categories" else "vertical"
+        needed = "horizontal" if name in ("categories", "public") else "vertical"
         if info.data.get("partition", needed) != needed and value != cls.model_fields[name].default:
             raise ValueError(f'is of {needed} partitions; leave it out, or set data.partition = "{needed}"')
         return value
@@ -170,12 +172,23 @@ class DataSpec(Part):
 
 ADDITIVE = ("linear", "rbf", "poly", "sigmoid")
 _PAN_LANDMARKS = 0.25
+_HYBRID_TOLERANCE = 1e-11
+_OF_HYBRID = {
+    *("features", "sigma", "fit", "epsilon", "delta", "mechanism", "sensitivity", "prior", "variant", "budget"),
+    *("budget_delta", "intercept"),
+}
+_NOT_OF_HYBRID = {"gamma", "degree", "coef0", "landmarks", "landmark_method", "min_cluster_size", "rank_tolerance"}
 
 
 class AlgorithmSpec(Part):
-    """What is trained. `landmarks` is a share of the training rows, or a count; dpp-svm without them is exact."""
+    """What is trained. `landmarks` is a share of the training rows, or a count; dpp-svm without them is exact.
 
-    name: Literal["pan-svm", "dpp-svm"] = "pan-svm"
+    Of hybrid-svm: `features` frequencies of an RBF kernel exp(-|x - y|^2 / sigma^2), `fit` to public rows or not; what
+    is promised of the released model (`epsilon`, `delta`), by which `mechanism` and which bound on its `sensitivity`;
+    its `prior`; how it is trained (`variant`); and a `budget` of epsilon and delta for all releases of the run.
+    """
+
+    name: Literal["pan-svm", "dpp-svm", "hybrid-svm"] = "pan-svm"
     kernel: Literal["linear", "rbf", "poly", "sigmoid"] = "rbf"
     C: Positive = 1.0
     gamma: Positive = 0.1
@@ -188,6 +201,18 @@ class AlgorithmSpec(Part):
     tolerance: Annotated[float, Field(gt=0, lt=1)] = 1e-4
     max_iterations: Count = 500
     rank_tolerance: Annotated[float, Field(gt=0, lt=1)] = 1e-10
+    features: Count = 60
+    sigma: Positive | None = None
+    fit: Literal["paired", "paper", "random"] = "paired"
+    epsilon: Positive | None = None
+    delta: Annotated[float, Field(gt=0, lt=1)] | None = None
+    mechanism: Literal["laplace", "gaussian", "spherical", "none"] = "laplace"
+    sensitivity: Literal["paper", "tight"] = "paper"
+    prior: Literal["none", "public"] = "none"
+    variant: Literal["cutting-plane", "one-shot"] = "cutting-plane"
+    budget: Positive | None = None
+    budget_delta: Annotated[float, Field(gt=0, lt=1)] | None = None
+    intercept: bool = False
 
     def landmark_count(self, rows: int) -> int | None:
         """How many landmarks there are for so many training rows; None without any."""
@@ -199,8 +224,36 @@ class AlgorithmSpec(Part):
     @model_validator(mode="before")
     @classmethod
     def _derive(cls, given: Any) -> Any:
-        pan = isinstance(given, dict) and given.get("name", "pan-svm") == "pan-svm"
-        return {"landmarks": _PAN_LANDMARKS, **given} if pan else given
+        name = given.get("name", "pan-svm") if isinstance(given, dict) else None
+        if name == "pan-svm":
+            return {"landmarks": _PAN_LANDMARKS, **given}
+        return {"tolerance": _HYBRID_TOLERANCE, **given} if name == "hybrid-svm" else given
+
+    @field_validator(*sorted(_OF_HYBRID | _NOT_OF_HYBRID))
+    @classmethod
+    def _check_whose(cls, value: Any, info: ValidationInfo) -> Any:
+        name, algorithm = str(info.field_name), info.data.get("name")
+        hybrid = algorithm == "hybrid-svm"
+        foreign = name in (_NOT_OF_HYBRID if hybrid else _OF_HYBRID)
+        if algorithm is not None and foreign and value != cls.model_fields[name].default:
+            raise ValueError(f"is no part of {algorithm}; leave it out")
+        return value
+
+    @model_validator(mode="after")
+    def _check_promise(self) -> Self:
+        if self.name != "hybrid-svm":
+            return self
+        if self.kernel != "rbf":
+            raise ValueError('kernel must be "rbf" for hybrid-svm, whose features are those of its spectral density')
+        if self.intercept:
+            raise ValueError("intercept = true cannot be had: nothing regularises it, so no noise would cover it")
+        if self.sigma is None:
+            raise ValueError("sigma is missing; choose it beforehand or from public rows, never from private ones")
+        if (self.epsilon is None) != (self.mechanism == "none"):
+            raise ValueError('epsilon and a mechanism go together; give both, or mechanism = "none" to promise nothing')
+        if (self.delta is None) != (self.mechanism != "gaussian"):
+            raise ValueError('delta is what mechanism = "gaussian" needs, and no other; add it or leave it out')
+        return self
 
     @field_validator("landmark_method", "min_cluster_size")
     @classmethod
@@ -282,6 +335,10 @@ class ProtocolSpec(Part):
 
 
 class CompareSpec(Part):
-    """`centralised`: also train on pooled rows and report the difference."""
+    """`centralised`: also train on pooled rows and report the difference.
+
+    `baselines`, of hybrid-svm: public rows alone, random frequencies, and no noise, on the same rows.
+    """
 
     centralised: bool = True
+    baselines: bool = False

@@ -49,7 +49,8 @@ class Workload:
 
     rows: all of them. names: of the sites. holdings: of each site. folds: (n,) the fold that holds a row out, -1 for
     none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then positive.
-    identifiers (n,): of the rows, where sites align them by these; empty otherwise.
+    identifiers (n,): of the rows, where sites align them by these; empty otherwise. public: indices of the rows that
+    are nobody's secret, and at no site.
     """
 
     rows: Rows
@@ -61,6 +62,7 @@ class Workload:
     folds: IntArray
     tests: tuple[IntArray, ...]
     identifiers: NDArray[np.str_]
+    public: IntArray
     warnings: tuple[str, ...]
 
     def training(self, fold: int, names: Sequence[str]) -> IntArray:
@@ -108,10 +110,11 @@ def prepare(scenario: Scenario, base_folder: Path) -> Workload:
     )
     classes = _classes(data, settings.positive)
     signs = np.where(data.labels == classes[1], 1.0, -1.0)
-    folds, tests = _held_out(scenario, data)
+    public, private = _set_apart(scenario, data)
+    folds, tests = _held_out(scenario, data, private)
     _check_declared(data, settings.categories)
     vertical = settings.partition == "vertical"
-    holdings = _deal_columns(scenario, data) if vertical else _deal_rows(scenario, data, tests)
+    holdings = _deal_columns(scenario, data) if vertical else _deal_rows(scenario, data, private, tests)
     names = scenario.federation.site_names
     return Workload(
         rows=_rows(data, signs),
@@ -123,6 +126,7 @@ def prepare(scenario: Scenario, base_folder: Path) -> Workload:
         folds=folds,
         tests=tests,
         identifiers=_identifiers(scenario, data),
+        public=public,
         warnings=(
             *([f"{data.dropped} rows with missing values were left out."] if data.dropped else []),
             *partition.sites_without_a_class(names, [signs[held.rows] for held in holdings], classes),
@@ -130,29 +134,42 @@ def prepare(scenario: Scenario, base_folder: Path) -> Workload:
     )
 
 
-def _held_out(scenario: Scenario, data: Dataset) -> tuple[IntArray, tuple[IntArray, ...]]:
-    """(n,) the fold that holds a row out, -1 for none, and the test rows of each.
+def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
+    """Indices of the public rows and of the others."""
+    count = scenario.data.public
+    if count >= data.rows:
+        raise ScenarioError([f"data.public: {data.name} has {data.rows} rows, and some must be private; lower it."])
+    shuffled = np.random.default_rng([scenario.seed, 5]).permutation(data.rows)
+    public = np.sort(shuffled[:count])
+    if count and len(np.unique(data.labels[public])) < 2:
+        raise ScenarioError([f"data.public: the {count} public rows are of one class; set more apart."])
+    return public, np.sort(shuffled[count:])
+
+
+def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[IntArray, tuple[IntArray, ...]]:
+    """(n,) the fold that holds a row out, -1 for none, and the test rows of each, all of them private.
 
     Without folds, test rows are dealt to nobody; where their columns are what sites hold, they are held out as fold 0.
     """
     settings = scenario.data
     folds = np.full(data.rows, NO_FOLD)
     if settings.folds is not None:
-        folds = partition.folds(data.labels, settings.folds, scenario.seed)
+        folds[private] = partition.folds(data.labels[private], settings.folds, scenario.seed)
         return folds, tuple(np.flatnonzero(folds == fold) for fold in range(settings.folds))
-    _, test = partition.test_split(data.labels, settings.test_fraction, scenario.seed)
+    _, chosen = partition.test_split(data.labels[private], settings.test_fraction, scenario.seed)
+    test = private[chosen]
     if settings.partition == "vertical":
         folds[test] = 0
     return folds, (test,)
 
 
-def _deal_rows(scenario: Scenario, data: Dataset, tests: tuple[IntArray, ...]) -> tuple[Holding, ...]:
+def _deal_rows(
+    scenario: Scenario, data: Dataset, private: IntArray, tests: tuple[IntArray, ...]
+) -> tuple[Holding, ...]:
     """Disjoint rows with all columns."""
     random = np.random.default_rng([scenario.seed, 1])
     names = scenario.federation.site_names
-    dealt = np.arange(data.rows)
-    if scenario.data.folds is None:
-        dealt = np.setdiff1d(dealt, tests[0])
+    dealt = private if scenario.data.folds is not None else np.setdiff1d(private, tests[0])
     parts = partition.horizontal(scenario.data.split, data.take(dealt), len(names), random)
     columns = tuple(feature.name for feature in data.features)
     return tuple(Holding(dealt[part], columns) for part in parts)

@@ -10,6 +10,7 @@ import threading
 import numpy as np
 
 from algorithms.dpp_svm import DppSite
+from algorithms.hybrid_svm import HybridSite
 from federation.arrays import FloatArray
 from federation.forkserver import main
 from federation.program import Installation, SiteHalf, step
@@ -84,4 +85,4 @@ class Drill(SiteHalf):
 
 
 if __name__ == "__main__":
-    main(Installation({"drill": Drill, "dpp-svm": DppSite}, SUMS), int(sys.argv[1]))
+    main(Installation({"drill": Drill, "dpp-svm": DppSite, "hybrid-svm": HybridSite}, SUMS), int(sys.argv[1]))
