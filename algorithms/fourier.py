@@ -23,7 +23,7 @@ from algorithms.kernels import squared_distances
 from federation.arrays import FloatArray
 
 Fit = Literal["paired", "paper", "random"]
-_MOST_ITERATIONS = 1000
+_MOST_ITERATIONS = 300
 
 
 @dataclass(frozen=True)

@@ -262,11 +262,9 @@ def _released(
 
 def _release(settings: HybridSettings, noise: Noise) -> Release:
     hidden = settings.variant == "one-shot" and noise.in_shares
-    everyone = "everyone who gets the model"
-    others = (
-        "the coordinator and all sites but the row's own"
-        if hidden
-        else "but not the coordinator, which saw it without noise"
+    unseen, seen = (
+        "the coordinator, and every site but the row's own",
+        "not the coordinator, which saw it without noise",
     )
     return Release(
         what="weights of the model",
@@ -275,7 +273,7 @@ def _release(settings: HybridSettings, noise: Noise) -> Release:
         mechanism=noise.promise.mechanism,
         sensitivity=noise.sensitivity,
         noise_scale=noise.scale,
-        protects_against=(everyone, others),
+        protects_against=("everyone who gets the model", unseen if hidden else seen),
     )
 
 

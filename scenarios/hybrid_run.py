@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,19 +38,18 @@ class HybridRun:
         chosen = self.scenario.algorithm
         account = Account(chosen.budget or math.inf, chosen.budget_delta or math.inf)
         folds = range(len(self.workload.tests)) if self.scenario.data.folds is not None else [NO_FOLD]
-        vocabulary, scale = self._columns()
-        public = self._scaled(self.workload.public, vocabulary, scale)
+        public = self.scaled(self.workload.public)
         settings = _settings(self.scenario)
         for fold in folds:
             with outcome.timed("train_s"):
                 with federation.phase("setup"):
-                    values = list(vocabulary.values.values())
-                    public_scale.prepare(federation, values, scale, fold if fold != NO_FOLD else len(folds))
+                    values = list(self._vocabulary.values.values())
+                    public_scale.prepare(federation, values, self._scale, fold if fold != NO_FOLD else len(folds))
                 with federation.phase("train"):
                     model = train(federation, settings, public, lambda: sum(count_rows(federation).values()), account)
             outcome.privacy = _privacy(account, model)
             with outcome.timed("evaluate_s"), federation.phase("evaluate"):
-                outcome.folds.append(self._tested(fold, model, settings, vocabulary, scale))
+                outcome.folds.append(self._tested(fold, model, settings))
 
     def reconstructions(
         self, coalition: Coalition, transcripts: Mapping[str, list[Path]], federation: Federation, fold: Fold
@@ -61,26 +61,29 @@ class HybridRun:
         """What a coalition learns beside what each sum gives away."""
         return []
 
-    def _columns(self) -> tuple[Vocabulary, Scale]:
-        """Categories that are declared, or that public rows have, and the scale of these."""
-        rows = self.workload.rows.take(self.workload.public)
-        declared = self.scenario.data.categories
-        columns = zip(self.workload.categorical_columns, rows.categorical.T, strict=True)
-        vocabulary = Vocabulary({name: sorted(declared.get(name, set(column.tolist()))) for name, column in columns})
-        encoded = vocabulary.encode(rows.numeric, rows.categorical)
-        return vocabulary, public_scale.scale_from_public(encoded, self.scenario.data.scale)
-
-    def _scaled(self, indices: IntArray, vocabulary: Vocabulary, scale: Scale) -> tuple[FloatArray, FloatArray]:
+    def scaled(self, indices: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Rows (n, d) in the columns and on the scale of the public ones, and labels (n,)."""
         rows = self.workload.rows.take(indices)
-        return scale(vocabulary.encode(rows.numeric, rows.categorical)), rows.signs
+        return self._scale(self._vocabulary.encode(rows.numeric, rows.categorical)), rows.signs
 
-    def _tested(
-        self, fold: int, model: HybridModel, settings: HybridSettings, vocabulary: Vocabulary, scale: Scale
-    ) -> Fold:
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        """Categories that are declared, or that public rows have."""
+        rows, declared = self.workload.rows.take(self.workload.public), self.scenario.data.categories
+        columns = zip(self.workload.categorical_columns, rows.categorical.T, strict=True)
+        return Vocabulary({name: sorted(declared.get(name, set(column.tolist()))) for name, column in columns})
+
+    @cached_property
+    def _scale(self) -> Scale:
+        rows = self.workload.rows.take(self.workload.public)
+        encoded = self._vocabulary.encode(rows.numeric, rows.categorical)
+        return public_scale.scale_from_public(encoded, self.scenario.data.scale)
+
+    def _tested(self, fold: int, model: HybridModel, settings: HybridSettings) -> Fold:
         held_out = self.workload.tests[max(fold, 0)]
-        train_rows = self._scaled(self.workload.training(fold, model.sites), vocabulary, scale)
-        test_rows = self._scaled(held_out, vocabulary, scale) if len(held_out) else train_rows
-        public_rows = self._scaled(self.workload.public, vocabulary, scale)
+        train_rows = self.scaled(self.workload.training(fold, model.sites))
+        test_rows = self.scaled(held_out) if len(held_out) else train_rows
+        public_rows = self.scaled(self.workload.public)
         test = evaluation.quality(model.decision_values(test_rows[0]), test_rows[1]) if len(held_out) else None
         pooled = None
         if self.scenario.compare.centralised:
@@ -95,9 +98,9 @@ class HybridRun:
                 "rho": model.frequencies.rho,
                 "w": model.weights,
                 "b": np.array(0.0),
-                "offset": scale.offset,
-                "scale": scale.scale,
-                "columns": np.array([*self.workload.numeric_columns, *vocabulary.columns]),
+                "offset": self._scale.offset,
+                "scale": self._scale.scale,
+                "columns": np.array([*self.workload.numeric_columns, *self._vocabulary.columns]),
             },
             test=test,
             pooled=pooled,

@@ -1,0 +1,168 @@
+"""Noise on the integers: the distributions that are promised, in one draw and in shares, and the account of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from algorithms.discrete_noise import (
+    discrete_gaussian,
+    discrete_laplace,
+    distance_of,
+    drawn,
+    gaussian_share,
+    laplace_share,
+)
+from algorithms.mechanisms import Account, Noise, Promise, Release, gaussian_deviation, noise_for, spherical
+from federation.arrays import FloatArray, IntArray
+from federation.errors import FederationError
+
+LEAST_P = 1e-5
+"""Of a right sampler one test in 100,000 would fail; a wrong one fails by tens of powers of ten."""
+
+
+def laplace_mass(scale: float) -> Callable[[IntArray], FloatArray]:
+    return lambda x: np.exp(-np.abs(x) / scale) * math.tanh(0.5 / scale)
+
+
+def gaussian_mass(variance: float) -> Callable[[IntArray], FloatArray]:
+    whole = np.arange(-int(40 * math.sqrt(variance)) - 40, int(40 * math.sqrt(variance)) + 41)
+    norm = np.exp(-(whole**2) / (2 * variance)).sum()
+    return lambda x: np.exp(-(x.astype(float) ** 2) / (2 * variance)) / norm
+
+
+def p_value(draws: IntArray, mass: Callable[[IntArray], FloatArray]) -> float:
+    """Chi-square of draws against a distribution on the integers; rare values count together."""
+    values = np.arange(draws.min() - 1, draws.max() + 2)
+    expected = mass(values) * len(draws)
+    kept = expected > 5
+    seen = np.array([np.count_nonzero(draws == value) for value in values[kept]])
+    rest = len(draws) - seen.sum(), len(draws) - expected[kept].sum()
+    return float(stats.chisquare([*seen, rest[0]], [*expected[kept], rest[1]]).pvalue)
+
+
+@pytest.mark.parametrize("scale", [1, 2, 17])
+def test_one_laplace_draw_has_its_distribution(scale: int) -> None:
+    assert p_value(drawn(lambda: discrete_laplace(scale), 20_000), laplace_mass(scale)) > LEAST_P
+
+
+@pytest.mark.parametrize("variance", [Fraction(1, 3), Fraction(4), Fraction(1000, 7)])
+def test_one_gaussian_draw_has_its_distribution(variance: Fraction) -> None:
+    assert p_value(drawn(lambda: discrete_gaussian(variance), 10_000), gaussian_mass(float(variance))) > LEAST_P
+
+
+@pytest.mark.parametrize("parts", [1, 3, 10])
+@pytest.mark.parametrize("scale", [2, 15])
+def test_laplace_shares_sum_to_one_central_draw(scale: int, parts: int, record_property: Callable[..., None]) -> None:
+    shares = np.sum([laplace_share(scale, parts, 20_000) for _ in range(parts)], axis=0)
+    found = p_value(shares, laplace_mass(scale))
+    record_property("p_value", found)
+    assert found > LEAST_P
+
+
+@pytest.mark.parametrize("parts", [1, 3, 10])
+def test_gaussian_shares_sum_to_one_central_draw(parts: int, record_property: Callable[..., None]) -> None:
+    shares = np.sum([gaussian_share(Fraction(400), parts, 10_000) for _ in range(parts)], axis=0)
+    found = p_value(shares, gaussian_mass(400.0))
+    record_property("p_value", found)
+    assert found > LEAST_P
+
+
+def test_the_check_sees_noise_that_is_wrong_by_little() -> None:
+    """A scale that is off by a tenth, shares that are one too few, and a zero that counts twice."""
+    assert p_value(drawn(lambda: discrete_laplace(22), 20_000), laplace_mass(20)) < LEAST_P
+    assert p_value(np.sum([laplace_share(15, 3, 20_000) for _ in range(2)], axis=0), laplace_mass(15)) < LEAST_P
+    doubled = drawn(lambda: discrete_laplace(3), 20_000)
+    doubled[: len(doubled) // 20] = 0
+    assert p_value(doubled, laplace_mass(3)) < LEAST_P
+
+
+def test_every_step_of_the_lattice_occurs() -> None:
+    """Even and odd, and every residue modulo a prime, about equally often: no coarser grid hides in the draws."""
+    for draws in (
+        drawn(lambda: discrete_laplace(1 << 20), 7_000),
+        laplace_share(1 << 20, 5, 70_000) + laplace_share(1 << 20, 5, 70_000),
+        drawn(lambda: discrete_gaussian(Fraction(1 << 20) ** 2), 7_000),
+    ):
+        large = draws[np.abs(draws) > 1000]  # a share alone is often 0
+        for modulus in (2, 7):
+            assert stats.chisquare(np.bincount(large % modulus, minlength=modulus)).pvalue > LEAST_P
+
+
+def test_the_distance_of_shares_is_small_and_grows_with_what_is_drawn() -> None:
+    assert distance_of(1 << 20, 1, 120) == 0.0
+    assert 0 < distance_of(1 << 20, 5, 120) < distance_of(1 << 20, 5, 240) < 1e-6
+
+
+def test_spherical_noise_has_a_uniform_direction_and_a_gamma_norm() -> None:
+    draws = np.array([spherical(3, 2.0) for _ in range(4000)])
+    norms = np.linalg.norm(draws, axis=1)
+    assert stats.kstest(norms, stats.gamma(3, scale=2.0).cdf).pvalue > LEAST_P
+    assert stats.kstest(draws[:, 0] / norms, stats.uniform(-1, 2).cdf).pvalue > LEAST_P  # Archimedes
+
+
+# How much.
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.1, 1e-6), (1.0, 1e-5), (4.0, 1e-8)])
+def test_the_gaussian_deviation_is_the_smallest_that_is_private(epsilon: float, delta: float) -> None:
+    def delta_of(deviation: float) -> float:
+        near, far = 0.5 / deviation - epsilon * deviation, -0.5 / deviation - epsilon * deviation
+        return float(stats.norm.cdf(near) - math.exp(epsilon) * stats.norm.cdf(far))
+
+    deviation = gaussian_deviation(epsilon, delta)
+    assert delta_of(deviation) <= delta < delta_of(deviation * 0.999)
+    assert deviation < math.sqrt(2 * math.log(1.25 / delta)) / epsilon, "the classical calibration is larger"
+
+
+def test_noise_covers_the_minimiser_the_gap_and_the_rounding() -> None:
+    noise = noise_for(Promise("laplace", 0.5), 120, sensitivity=2e-4, gap=1e-12)
+    l2 = 2e-4 + 2 * math.sqrt(2e-12) + math.sqrt(120) * noise.step
+    assert noise.sensitivity == pytest.approx(math.sqrt(120) * l2, rel=1e-12)
+    assert noise.scale == pytest.approx(noise.sensitivity / 0.5, rel=1e-12)
+    assert noise.steps * noise.step >= noise.scale
+    assert math.log2(noise.step) == int(math.log2(noise.step))
+    assert 2**19 < noise.steps < 2**22
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "spherical"])
+def test_releases_lie_on_the_lattice_whatever_they_are_releases_of(mechanism: str) -> None:
+    """Floating point gives nothing away: what can be released does not depend on what is released."""
+    promise = Promise(mechanism, 1.0, 1e-6 if mechanism == "gaussian" else 0.0)  # type: ignore[arg-type]
+    noise = noise_for(promise, 5, sensitivity=0.01, gap=0.0)
+    for vector in (np.zeros(5), np.full(5, 1 / 3), np.array([math.pi, -math.e, 1e-9, 7.0, 0.1])):
+        steps = noise.released(vector) / noise.step
+        np.testing.assert_array_equal(steps, np.rint(steps))
+
+
+def test_shares_are_not_counted_as_exact() -> None:
+    alone, shared = (noise_for(Promise("laplace", 1.0), 120, 1e-4, 0.0, parts) for parts in (1, 5))
+    assert alone.delta == 0.0
+    assert 0 < shared.delta < 1e-5
+    assert Noise(Promise("gaussian", 1.0, 1e-6), 1, 1.0, 1.0, 1.0, 5).delta == 1e-6
+
+
+# The account.
+
+
+def release(epsilon: float, delta: float = 0.0) -> Release:
+    return Release("a vector", epsilon, delta, "laplace", 1.0, 1.0, ("everyone",))
+
+
+def test_releases_add_up_and_what_exceeds_the_budget_is_refused() -> None:
+    account = Account(epsilon=1.0, delta=1e-6)
+    for _ in range(10):
+        account.spend(release(0.1, 1e-7))
+    assert account.spent == pytest.approx((1.0, 1e-6))
+    with pytest.raises(
+        FederationError, match=r"epsilon = 0\.1, delta = 0 after 1 and 1e-06 would exceed the budget of 1"
+    ):
+        account.spend(release(0.1))
+    with pytest.raises(FederationError, match="nothing is released"):
+        Account(delta=1e-9).spend(release(0.1, 1e-8))
+    assert len(account.releases) == 10

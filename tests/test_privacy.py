@@ -1,0 +1,170 @@
+"""The privacy audit: a lower bound on epsilon from releases, which no mechanism may exceed, and which wrong ones do.
+
+The pair of data sets is the worst there is: one row's label is flipped, so that minimisers are 2C/n apart, and its
+features are as large in L1 as a vector of length 1 can be. The model is released tens of thousands of times from either
+data set; the likelihood ratio of the mechanism itself, at a threshold chosen on other releases, tells them apart as
+well as anything can. Clopper and Pearson's intervals make that a bound at 95 % confidence.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from algorithms.cutting_plane import Stopping
+from algorithms.discrete_noise import laplace_share
+from algorithms.hinge_sums import HingeSums
+from algorithms.hybrid_svm import minimised
+from algorithms.mechanisms import Noise, Promise, noise_for
+from federation.arrays import FloatArray
+
+ROWS, C, TOLERANCE = 200, 1.0, 1e-11
+RELEASES = 40_000
+CONFIDENCE = 0.95
+DELTA = 1e-5
+LARGEST_IN_L1 = np.full(2, math.sqrt(0.5))
+"""A row of one frequency, D = 1, at an angle of 45 degrees."""
+
+Mechanism = Callable[[FloatArray], FloatArray]
+
+
+def minimiser(features: FloatArray, labels: FloatArray, prior: FloatArray | None = None) -> FloatArray:
+    start = np.zeros(features.shape[1]) if prior is None else prior
+    rows = HingeSums.dealt(features, labels[None, :], 4, np.random.default_rng(0))
+    return start + minimised(rows, start, C / len(labels), Stopping(TOLERANCE, 500)).w
+
+
+def worst_pair() -> tuple[FloatArray, FloatArray]:
+    """Minimisers of two data sets that differ in one row, as far apart as they can be."""
+    features = np.tile(LARGEST_IN_L1, (ROWS, 1))
+    labels = np.resize([1.0, -1.0], ROWS)
+    flipped = labels.copy()
+    flipped[0] = -1.0
+    return minimiser(features, labels), minimiser(features, flipped)
+
+
+def log_ratio(noise: Noise, releases: FloatArray, pair: tuple[FloatArray, FloatArray]) -> FloatArray:
+    """log p(release | first) - log p(release | second), of the mechanism as it is declared."""
+    first, second = (releases - noise.on_lattice(each) for each in pair)
+    if noise.promise.mechanism == "laplace":
+        return np.asarray((np.abs(second) - np.abs(first)).sum(axis=1) / noise.scale)
+    if noise.promise.mechanism == "gaussian":
+        return np.asarray(((second**2).sum(axis=1) - (first**2).sum(axis=1)) / (2 * noise.scale**2))
+    return np.asarray((np.linalg.norm(second, axis=1) - np.linalg.norm(first, axis=1)) / noise.scale)
+
+
+def lower_bound(noise: Noise, pair: tuple[FloatArray, FloatArray], release: Mechanism, delta: float = 0.0) -> float:
+    """A bound below the epsilon of `release`, at 95 % confidence; its releases are told apart as `noise` suggests."""
+    of_first, of_second = (log_ratio(noise, np.array([release(each) for _ in range(RELEASES)]), pair) for each in pair)
+    half = RELEASES // 2
+    thresholds = np.quantile(np.concatenate([of_first[:half], of_second[:half]]), np.linspace(0.02, 0.995, 60))
+    best = max(
+        thresholds, key=lambda t: _bound((of_first[:half] >= t).sum(), (of_second[:half] >= t).sum(), half, delta)
+    )
+    return _bound((of_first[half:] >= best).sum(), (of_second[half:] >= best).sum(), half, delta)
+
+
+def _bound(first: int, second: int, count: int, delta: float) -> float:
+    """log of (a lower bound on the first chance, less delta) over (an upper bound on the second)."""
+    unsure = (1 - CONFIDENCE) / 2
+    low = float(stats.beta.ppf(unsure, first, count - first + 1)) if first else 0.0
+    high = float(stats.beta.ppf(1 - unsure, second + 1, count - second)) if second < count else 1.0
+    return math.log((low - delta) / high) if low > delta else -math.inf
+
+
+MECHANISMS = [
+    Promise("laplace", 1.0),
+    Promise("laplace", 0.5),
+    Promise("laplace", 2.0),
+    Promise("spherical", 1.0),
+    Promise("gaussian", 1.0, DELTA),
+]
+named = pytest.mark.parametrize("promise", MECHANISMS, ids=lambda p: f"{p.mechanism} {p.epsilon}")
+
+
+def declared(promise: Promise, sensitivity: float = 2.0) -> Noise:
+    return noise_for(promise, 2, sensitivity * C / ROWS, TOLERANCE * C)
+
+
+def test_the_worst_pair_is_as_far_apart_as_the_bound_allows() -> None:
+    first, second = worst_pair()
+    assert np.linalg.norm(first - second) == pytest.approx(2 * C / ROWS, rel=1e-4)
+    assert np.abs(first - second).sum() == pytest.approx(math.sqrt(2) * 2 * C / ROWS, rel=1e-4)
+
+
+@named
+def test_no_mechanism_gives_away_more_than_it_promises(promise: Promise, record_property: Callable[..., None]) -> None:
+    noise, pair = declared(promise), worst_pair()
+    found = lower_bound(noise, pair, noise.released, promise.delta)
+    record_property("epsilon_at_least", found)
+    assert found <= promise.epsilon
+    if promise.mechanism != "gaussian":  # whose delta is far out in the tail
+        assert found > 0.75 * promise.epsilon, "the audit would not see a leak"
+
+
+@named
+def test_half_the_noise_is_found_out(promise: Promise, record_property: Callable[..., None]) -> None:
+    noise, pair = declared(promise), worst_pair()
+    halved = Noise(promise, noise.size, noise.step, noise.scale / 2, noise.sensitivity, noise.parts)
+    found = lower_bound(halved, pair, halved.released, promise.delta)
+    record_property("epsilon_at_least", found)
+    assert found > promise.epsilon
+
+
+def test_the_papers_printed_combination_is_found_out() -> None:
+    """C times the sum in equation 3, and noise for C / n in algorithm 1: false by a factor of n."""
+    features = np.tile(LARGEST_IN_L1, (ROWS, 1))
+    labels = np.resize([1.0, -1.0], ROWS)
+    flipped = np.where(np.arange(ROWS) == 0, -1.0, labels)
+    printed = [
+        minimised(
+            HingeSums.dealt(features, y[None, :], 4, np.random.default_rng(0)), np.zeros(2), 0.01, Stopping(1e-9, 500)
+        ).w
+        for y in (labels, flipped)
+    ]
+    noise = noise_for(Promise("laplace", 1.0), 2, 4 * 0.01 / ROWS, 0.0)
+    assert lower_bound(noise, (printed[0], printed[1]), noise.released) > 2.0
+
+
+def test_shares_of_as_many_sites_as_must_remain_protect_as_much() -> None:
+    """Three shares where noise is sized for three; with two of them it is found out."""
+    promise, pair = Promise("laplace", 1.0), worst_pair()
+    noise = noise_for(promise, 2, 2 * C / ROWS, TOLERANCE * C, parts=3)
+
+    def bound(sites: int) -> float:
+        drawn = [laplace_share(noise.steps, 3, 2 * RELEASES * 2) for _ in range(sites)]
+        shares = iter(np.sum(drawn, axis=0).reshape(-1, 2) * noise.step)
+        return lower_bound(noise, pair, lambda w: noise.on_lattice(w) + next(shares), noise.delta)
+
+    assert 0.75 < bound(3) <= 1.0
+    assert bound(2) > 1.0
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(2, 60), st.integers(1, 6), st.floats(0.01, 100.0), st.booleans())
+def test_no_pair_of_neighbours_is_further_apart_than_the_sensitivity(
+    seed: int, rows: int, frequencies: int, price: float, with_prior: bool
+) -> None:
+    """2C/n for the minimiser, whatever the rows, the replaced one, C and the prior are; plus what the gap allows."""
+    random = np.random.default_rng(seed)
+    features = random.normal(size=(rows, 2 * frequencies))
+    features /= np.linalg.norm(features, axis=1)[:, None]
+    labels = random.choice([-1.0, 1.0], rows)
+    other_features, other_labels = features.copy(), labels.copy()
+    direction = random.normal(size=2 * frequencies)
+    other_features[0] = direction / np.linalg.norm(direction)
+    other_labels[0] = random.choice([-1.0, 1.0])
+    prior = random.normal(size=2 * frequencies) if with_prior else np.zeros(2 * frequencies)
+    found = []
+    for z, y in ((features, labels), (other_features, other_labels)):
+        sums = HingeSums.dealt(z, y[None, :], 4, np.random.default_rng(0))
+        found.append(minimised(sums, prior, price / rows, Stopping(TOLERANCE, 500)))
+    assert all(solution.converged for solution in found)
+    gap = TOLERANCE * price * (1 + float(np.linalg.norm(prior)))
+    assert np.linalg.norm(found[0].w - found[1].w) <= 2 * price / rows + 2 * math.sqrt(2 * gap)
