@@ -147,13 +147,16 @@ def from_steps(steps: IntArray, noise: Noise) -> FloatArray:
 
 @dataclass(frozen=True)
 class Release:
-    """Something that was released, from which rows, and who it protects them from."""
+    """Something that was released, how, and whom it protects private rows from.
+
+    sensitivity: None where noise is not added to what is released, but to what is minimised.
+    """
 
     what: str
     epsilon: float
     delta: float
     mechanism: str
-    sensitivity: float
+    sensitivity: float | None
     noise_scale: float
     protects_against: tuple[str, ...]
 

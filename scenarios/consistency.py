@@ -15,7 +15,8 @@ from scenarios.tables import ALL, AlgorithmSpec, DataSpec, FederationSpec, Proto
 MOST_RELAYED_SITES = 100  # every two parties have a relay, with a port of its own
 HIGHEST_WHOLE_NUMBER = 2**63 - 1  # of TOML
 
-PARTITION_OF = {"pan-svm": "horizontal", "dpp-svm": "vertical", "hybrid-svm": "horizontal"}
+PARTITION_OF = {"pan-svm": "horizontal", "dpp-svm": "vertical", "hybrid-svm": "horizontal", "dp-erm": "horizontal"}
+PRIVATE = ("hybrid-svm", "dp-erm")
 
 _P = TypeVar("_P", bound=Part)
 
@@ -40,10 +41,12 @@ def impossible(given: dict[str, Any]) -> Iterator[str]:
     collusion = _valid(CollusionSpec, given["collusion"]) if "collusion" in given else None
     if collusion and collusion.known_records is not None and data and data.partition != "vertical":
         yield "collusion.known_records: is of vertical partitions, whose kernel matrices are attacked; leave it out."
-    if algorithm and data and algorithm.name == "hybrid-svm":
+    if algorithm and data and algorithm.name in PRIVATE:
         yield from _private(algorithm, data)
-    if algorithm and data and algorithm.name != "hybrid-svm" and data.public:
+    if algorithm and data and algorithm.name not in PRIVATE and data.public:
         yield f"data.public: {algorithm.name} has no use for public rows; leave it out."
+    if algorithm and data and algorithm.name not in PRIVATE and data.ranges:
+        yield f"data.ranges: {algorithm.name} takes the scale of columns from all rows, by secure sums; leave it out."
     if algorithm and protocol and algorithm.name != "dpp-svm" and protocol.kernel_exchange != "summed":
         yield f"protocol.kernel_exchange: {algorithm.name} exchanges no kernel; leave it out."
 
@@ -64,7 +67,9 @@ def _dealt(federation: FederationSpec, data: DataSpec) -> Iterator[str]:
 def _private(algorithm: AlgorithmSpec, data: DataSpec) -> Iterator[str]:
     """What public rows and the budget do not allow."""
     pairs = data.public * (data.public - 1) // 2
-    if pairs < algorithm.features:
+    if data.public < 2:
+        yield f"data.public: {algorithm.name} takes columns, scale and features from public rows; set some apart."
+    elif pairs < algorithm.features:
         yield (
             f"data.public: {data.public} public rows make {pairs} pairs, too few for algorithm.features = "
             f"{algorithm.features} frequencies; set more rows apart, or lower the number of features."
@@ -142,6 +147,8 @@ def rounds_at_most(algorithm: AlgorithmSpec | None, data: DataSpec | None) -> di
     if algorithm is None or data is None:
         return dict.fromkeys(("setup", "landmarks", "train", "evaluate"), HIGHEST_WHOLE_NUMBER)
     folds = data.folds or 1
+    if algorithm.name == "dp-erm":
+        return {"setup": folds, "train": 202 * folds}
     if algorithm.name == "hybrid-svm":
         return {"setup": folds, "train": (4 + 201 * algorithm.max_iterations) * folds}
     if algorithm.name == "dpp-svm":

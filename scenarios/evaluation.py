@@ -19,6 +19,7 @@ from algorithms.kernels import Kernel
 from algorithms.mechanisms import Promise, noise_for
 from algorithms.nystrom import nystrom_features, nystrom_map
 from algorithms.pan_svm import PanModel
+from algorithms.private_erm import ErmModel, ErmSettings
 from federation.arrays import FloatArray
 
 _LIBSVM_TOLERANCE = 1e-6
@@ -195,6 +196,32 @@ def _rbf_scores(
 
     svm = SVC(C=C, kernel="rbf", gamma=1 / sigma**2, cache_size=_LIBSVM_CACHE_MB).fit(*train)
     return np.asarray(svm.decision_function(test[0]))
+
+
+def compare_with_no_perturbation(
+    model: ErmModel,
+    settings: ErmSettings,
+    train: tuple[FloatArray, FloatArray],
+    test: tuple[FloatArray, FloatArray],
+) -> dict[str, Any]:
+    """The minimiser of J on all private rows together, without noise. train, test: points of length 1 at most."""
+    from scipy.optimize import minimize  # noqa: PLC0415 - as above
+
+    (points, labels), strength = train, settings.regularisation
+
+    def objective(f: FloatArray) -> tuple[float, FloatArray]:
+        values, slopes, _ = settings.loss(labels * (points @ f))
+        return float(values.mean() + 0.5 * strength * f @ f), (slopes * labels) @ points / len(labels) + strength * f
+
+    options = {"maxiter": 10_000, "ftol": 1e-16, "gtol": 1e-10}
+    found = minimize(objective, np.zeros(points.shape[1]), jac=True, method="L-BFGS-B", options=options)
+    scores = test[0] @ found.x
+    return {
+        **vars(quality(scores, test[1])),
+        "objective": float(found.fun),
+        "max_decision_difference": float(np.abs(scores - test[0] @ model.weights).max()),
+        "exact_kernel": vars(quality(scores, test[1])),
+    }
 
 
 def kernel_arrays(kernel: Kernel) -> dict[str, Any]:

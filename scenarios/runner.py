@@ -19,6 +19,7 @@ from federation.launcher import LocalLauncher
 from federation.membership import Survival
 from federation.wire import RUN_ID_BYTES
 from scenarios import audit
+from scenarios.erm_run import ErmRun
 from scenarios.horizontal_run import HorizontalRun
 from scenarios.hybrid_run import HybridRun
 from scenarios.injector import Injector
@@ -52,6 +53,7 @@ COURSES: Mapping[str, Callable[[Scenario, Workload, Path], Course]] = {
     "pan-svm": HorizontalRun,
     "dpp-svm": VerticalRun,
     "hybrid-svm": HybridRun,
+    "dp-erm": ErmRun,
 }
 
 

@@ -14,6 +14,7 @@ from algorithms.dpp_svm import DppSite
 from algorithms.hybrid_svm import HybridSite
 from algorithms.landmarks import local_centres
 from algorithms.pan_svm import PanSite
+from algorithms.private_erm import ErmSite
 from federation.agreement import KeyAgreement, keystream
 from federation.forkserver import main
 from federation.program import Installation
@@ -30,7 +31,8 @@ def _warm_up() -> None:
     Cipher(P256).encrypt(P256.hashed(["warm-up"], b""))
 
 
-INSTALLATION = Installation({"pan-svm": PanSite, "dpp-svm": DppSite, "hybrid-svm": HybridSite}, SUMS, _warm_up)
+PROGRAMS = {"pan-svm": PanSite, "dpp-svm": DppSite, "hybrid-svm": HybridSite, "dp-erm": ErmSite}
+INSTALLATION = Installation(PROGRAMS, SUMS, _warm_up)
 
 if __name__ == "__main__":
     main(INSTALLATION, int(sys.argv[1]))

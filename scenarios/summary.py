@@ -37,9 +37,11 @@ def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
     if result["metrics"] is not None:
         lines.append(("accuracy", _quality(result["metrics"])))
     if result["centralised"] is not None:
-        lines.append(("pooled rows", _pooled(result["centralised"], model)))
+        lines.append(("pooled rows", _pooled(result["centralised"], model, private=result["privacy"] is not None)))
     lines += [
-        ("objective", _objective(model)),
+        *([("objective", _objective(model))] if model["objective"] is not None else []),
+        *([("privacy", _privacy(result["privacy"]))] if result["privacy"] else []),
+        *([("baselines", _baselines(result["baselines"]))] if result["baselines"] else []),
         ("rounds", _rounds(cost)),
         ("payload", f"{human_bytes(cost['payload_bytes'])} in {cost['messages']} messages"),
         ("wire", _wire(cost)),
@@ -62,6 +64,24 @@ def _objective(model: dict[str, Any]) -> str:
         f"{model['objective']:.6g}, {gap} after {model['iterations']} iterations{bundles}, over the {what} of "
         f"{len(model['sites'])} sites"
     )
+
+
+def _privacy(privacy: dict[str, Any]) -> str:
+    delta = f", delta {privacy['delta']:.1e}" if privacy["delta"] else ""
+    releases = len(privacy["releases"])
+    several = f" in {releases} releases" if releases > 1 else ""
+    whom = "; ".join(privacy["protects_against"])
+    return f"epsilon {privacy['epsilon']:g}{delta}{several} by {privacy['mechanism']}; protects against {whom}"
+
+
+def _baselines(baselines: dict[str, Any]) -> str:
+    names = {
+        "public": f"{baselines['public_rows']} public rows alone",
+        "private": "random features",
+        "no_noise": "no noise",
+    }
+    found = {text: baselines[name]["auc"] for name, text in names.items() if name in baselines}
+    return "AUC of " + ", ".join(f"{text} {auc:.4f}" for text, auc in found.items() if auc is not None)
 
 
 def _records(alignment: dict[str, Any]) -> str:
@@ -118,6 +138,8 @@ def _sites(result: dict[str, Any]) -> str:
 def _model(model: dict[str, Any]) -> str:
     if model["rank"] is None:
         return f"{model['algorithm']}, exact, {model['support']} support records"
+    if model["landmarks"] is None:
+        return f"{model['algorithm']}, {model['rank']} features"
     return f"{model['algorithm']}, {model['landmarks']} landmarks, rank {model['rank']}"
 
 
@@ -128,7 +150,9 @@ def _quality(quality: dict[str, Any]) -> str:
     return f"{100 * quality['accuracy']:.2f} % {where}{auc}"
 
 
-def _pooled(pooled: dict[str, Any], model: dict[str, Any]) -> str:
+def _pooled(pooled: dict[str, Any], model: dict[str, Any], *, private: bool) -> str:
+    if private:
+        return f"{100 * pooled['accuracy']:.2f} % without noise, on all rows together"
     accuracy, exact = 100 * pooled["accuracy"], 100 * pooled["exact_kernel"]["accuracy"]
     approximate = f"{accuracy:.2f} % with the same landmarks, {exact:.2f} % with the exact kernel"
     found = approximate if model["rank"] is not None else f"{exact:.2f} % with all columns together"

@@ -96,7 +96,8 @@ class DataSpec(Part):
     """Which rows there are and how they are dealt.
 
     Of horizontal partitions, where sites hold different rows: `categories` declares the values of categorical columns;
-    `public` rows are set apart before the others are dealt, and are nobody's secret.
+    `public` rows are set apart before the others are dealt, and are nobody's secret; private training takes the scale
+    of columns from them, or to [-1, 1] from the declared `ranges`.
     Of vertical ones, where sites hold different columns: `label_site` holds the labels, or "all" do. With `align` =
     "identifier" every site has its rows in an order of its own, and the column `identifier` tells which are the same;
     where the source has none, they are numbered. `overlap` is the share of rows that all sites hold.
@@ -114,6 +115,7 @@ class DataSpec(Part):
     split: str = _ROWS_SPLIT
     categories: dict[str, list[str]] = Field(default={})
     public: Annotated[int, Field(ge=0)] = 0
+    ranges: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(default={})
     label_site: SiteRef = 1
     identifier: str | None = None
     align: Align = "position"
@@ -151,12 +153,19 @@ class DataSpec(Part):
             raise ValueError(f"{split!r} will not do; it must be {allowed}")
         return split
 
-    @field_validator("categories", "public", "label_site", "identifier", "align", "overlap")
+    @field_validator("ranges")
+    @classmethod
+    def _check_ranges(cls, ranges: dict[str, list[float]]) -> dict[str, list[float]]:
+        if upside_down := [name for name, (low, high) in ranges.items() if not low < high]:
+            raise ValueError(f"the range of {upside_down[0]!r} must be written [lowest, highest]")
+        return ranges
+
+    @field_validator("categories", "public", "ranges", "label_site", "identifier", "align", "overlap")
     @classmethod
     def _check_partition(cls, value: Any, info: ValidationInfo) -> Any:
         """Keys of the other partition may be there with their default, as in a scenario with all of them spelt out."""
         name = str(info.field_name)
-        needed = "horizontal" if name in ("categories", "public") else "vertical"
+        needed = "horizontal" if name in ("categories", "public", "ranges") else "vertical"
         if info.data.get("partition", needed) != needed and value != cls.model_fields[name].default:
             raise ValueError(f'is of {needed} partitions; leave it out, or set data.partition = "{needed}"')
         return value
@@ -173,11 +182,17 @@ class DataSpec(Part):
 ADDITIVE = ("linear", "rbf", "poly", "sigmoid")
 _PAN_LANDMARKS = 0.25
 _HYBRID_TOLERANCE = 1e-11
-_OF_HYBRID = {
-    *("features", "sigma", "fit", "epsilon", "delta", "mechanism", "sensitivity", "prior", "variant", "budget"),
-    *("budget_delta", "intercept"),
+AlgorithmName = Literal["pan-svm", "dpp-svm", "hybrid-svm", "dp-erm"]
+_KEYS_OF: dict[tuple[AlgorithmName, ...], tuple[str, ...]] = {
+    ("pan-svm",): ("landmark_method", "min_cluster_size"),
+    ("pan-svm", "dpp-svm"): ("gamma", "degree", "coef0", "landmarks", "rank_tolerance"),
+    ("pan-svm", "dpp-svm", "hybrid-svm"): ("C", "groups", "tolerance", "max_iterations"),
+    ("hybrid-svm",): ("delta", "mechanism", "sensitivity", "prior", "variant", "budget_delta"),
+    ("hybrid-svm", "dp-erm"): ("features", "sigma", "fit", "epsilon", "budget", "intercept"),
+    ("dp-erm",): ("loss", "half_width", "perturbation", "regularisation", "long_rows"),
 }
-_NOT_OF_HYBRID = {"gamma", "degree", "coef0", "landmarks", "landmark_method", "min_cluster_size", "rank_tolerance"}
+_WHOSE = {key: algorithms for algorithms, keys in _KEYS_OF.items() for key in keys}
+"""Keys that some algorithms only have a use for."""
 
 
 class AlgorithmSpec(Part):
@@ -185,10 +200,12 @@ class AlgorithmSpec(Part):
 
     Of hybrid-svm: `features` frequencies of an RBF kernel exp(-|x - y|^2 / sigma^2), `fit` to public rows or not; what
     is promised of the released model (`epsilon`, `delta`), by which `mechanism` and which bound on its `sensitivity`;
-    its `prior`; how it is trained (`variant`); and a `budget` of epsilon and delta for all releases of the run.
+    its `prior`; how it is trained (`variant`); and a `budget` of epsilon and delta for all releases of the run. Of
+    dp-erm: the `loss` (huber with `half_width`), `regularisation` (lambda), the `perturbation`, features as above or
+    0 for linear ones, and what becomes of rows longer than the longest public one.
     """
 
-    name: Literal["pan-svm", "dpp-svm", "hybrid-svm"] = "pan-svm"
+    name: AlgorithmName = "pan-svm"
     kernel: Literal["linear", "rbf", "poly", "sigmoid"] = "rbf"
     C: Positive = 1.0
     gamma: Positive = 0.1
@@ -201,7 +218,7 @@ class AlgorithmSpec(Part):
     tolerance: Annotated[float, Field(gt=0, lt=1)] = 1e-4
     max_iterations: Count = 500
     rank_tolerance: Annotated[float, Field(gt=0, lt=1)] = 1e-10
-    features: Count = 60
+    features: Annotated[int, Field(ge=0)] = 60
     sigma: Positive | None = None
     fit: Literal["paired", "paper", "random"] = "paired"
     epsilon: Positive | None = None
@@ -213,6 +230,11 @@ class AlgorithmSpec(Part):
     budget: Positive | None = None
     budget_delta: Annotated[float, Field(gt=0, lt=1)] | None = None
     intercept: bool = False
+    loss: Literal["logistic", "huber"] = "logistic"
+    half_width: Positive = 0.5
+    perturbation: Literal["output", "objective"] = "output"
+    regularisation: Positive = 0.01
+    long_rows: Literal["clip", "refuse"] = "clip"
 
     def landmark_count(self, rows: int) -> int | None:
         """How many landmarks there are for so many training rows; None without any."""
@@ -227,40 +249,39 @@ class AlgorithmSpec(Part):
         name = given.get("name", "pan-svm") if isinstance(given, dict) else None
         if name == "pan-svm":
             return {"landmarks": _PAN_LANDMARKS, **given}
+        if name == "dp-erm":
+            return {"features": 0, **given}
         return {"tolerance": _HYBRID_TOLERANCE, **given} if name == "hybrid-svm" else given
 
-    @field_validator(*sorted(_OF_HYBRID | _NOT_OF_HYBRID))
+    @field_validator(*_WHOSE)
     @classmethod
     def _check_whose(cls, value: Any, info: ValidationInfo) -> Any:
         name, algorithm = str(info.field_name), info.data.get("name")
-        hybrid = algorithm == "hybrid-svm"
-        foreign = name in (_NOT_OF_HYBRID if hybrid else _OF_HYBRID)
-        if algorithm is not None and foreign and value != cls.model_fields[name].default:
+        if algorithm is not None and algorithm not in _WHOSE[name] and value != cls.model_fields[name].default:
             raise ValueError(f"is no part of {algorithm}; leave it out")
         return value
 
     @model_validator(mode="after")
     def _check_promise(self) -> Self:
-        if self.name != "hybrid-svm":
+        if self.name not in ("hybrid-svm", "dp-erm"):
             return self
         if self.kernel != "rbf":
-            raise ValueError('kernel must be "rbf" for hybrid-svm, whose features are those of its spectral density')
+            raise ValueError(f'kernel must be "rbf" for {self.name}, whose features are those of its spectral density')
         if self.intercept:
             raise ValueError("intercept = true cannot be had: nothing regularises it, so no noise would cover it")
-        if self.sigma is None:
+        if self.sigma is None and self.features:
             raise ValueError("sigma is missing; choose it beforehand or from public rows, never from private ones")
+        if self.name == "hybrid-svm":
+            self._check_mechanism()
+        return self
+
+    def _check_mechanism(self) -> None:
+        if not self.features:
+            raise ValueError("features = 0 is of dp-erm, which can be linear; hybrid-svm has some")
         if (self.epsilon is None) != (self.mechanism == "none"):
             raise ValueError('epsilon and a mechanism go together; give both, or mechanism = "none" to promise nothing')
         if (self.delta is None) != (self.mechanism != "gaussian"):
             raise ValueError('delta is what mechanism = "gaussian" needs, and no other; add it or leave it out')
-        return self
-
-    @field_validator("landmark_method", "min_cluster_size")
-    @classmethod
-    def _check_clustered(cls, value: Any, info: ValidationInfo) -> Any:
-        if info.data.get("name") == "dpp-svm" and value != cls.model_fields[str(info.field_name)].default:
-            raise ValueError("is of pan-svm, whose landmarks are centres of clusters; leave it out")
-        return value
 
     @field_validator("groups", "tolerance", "max_iterations", "rank_tolerance")
     @classmethod

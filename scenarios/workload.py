@@ -14,7 +14,7 @@ from federation.partition import Partition
 from scenarios import datasets, partition
 from scenarios.datasets import Dataset
 from scenarios.parts import resolve
-from scenarios.problems import ScenarioError
+from scenarios.problems import ScenarioError, nearest
 from scenarios.spec import Scenario
 from scenarios.tables import ALL
 
@@ -113,6 +113,7 @@ def prepare(scenario: Scenario, base_folder: Path) -> Workload:
     public, private = _set_apart(scenario, data)
     folds, tests = _held_out(scenario, data, private)
     _check_declared(data, settings.categories)
+    _check_ranges(data, settings.ranges)
     vertical = settings.partition == "vertical"
     holdings = _deal_columns(scenario, data) if vertical else _deal_rows(scenario, data, private, tests)
     names = scenario.federation.site_names
@@ -220,6 +221,15 @@ def _check_declared(data: Dataset, declared: dict[str, list[str]]) -> None:
             problems.append(f"data.categories.{name}: add {', '.join(map(repr, missing[:8]))}, which the data hold.")
     if problems:
         raise ScenarioError(problems)
+
+
+def _check_ranges(data: Dataset, ranges: dict[str, list[float]]) -> None:
+    numeric = [feature.name for feature in data.features if not feature.categorical]
+    unknown = [name for name in ranges if name not in numeric]
+    if unknown:
+        raise ScenarioError(
+            [f"data.ranges.{n}: {data.name} has no numeric column of that name.{nearest(n, numeric)}" for n in unknown]
+        )
 
 
 def _rows(data: Dataset, signs: FloatArray) -> Rows:

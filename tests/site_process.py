@@ -11,6 +11,7 @@ import numpy as np
 
 from algorithms.dpp_svm import DppSite
 from algorithms.hybrid_svm import HybridSite
+from algorithms.private_erm import ErmSite
 from federation.arrays import FloatArray
 from federation.forkserver import main
 from federation.program import Installation, SiteHalf, step
@@ -85,4 +86,5 @@ class Drill(SiteHalf):
 
 
 if __name__ == "__main__":
-    main(Installation({"drill": Drill, "dpp-svm": DppSite, "hybrid-svm": HybridSite}, SUMS), int(sys.argv[1]))
+    PROGRAMS = {"drill": Drill, "dpp-svm": DppSite, "hybrid-svm": HybridSite, "dp-erm": ErmSite}
+    main(Installation(PROGRAMS, SUMS), int(sys.argv[1]))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -21,13 +22,17 @@ from algorithms.cutting_plane import Stopping
 from algorithms.discrete_noise import laplace_share
 from algorithms.hinge_sums import HingeSums
 from algorithms.hybrid_svm import minimised
-from algorithms.mechanisms import Noise, Promise, noise_for
+from algorithms.mechanisms import Noise, Promise, noise_for, spherical
+from algorithms.private_erm import ErmSettings, Loss, perturbed
 from federation.arrays import FloatArray
 
 ROWS, C, TOLERANCE = 200, 1.0, 1e-11
 RELEASES = 40_000
-CONFIDENCE = 0.95
-DELTA = 1e-5
+CONFIDENCE, SURE = 0.95, 0.9999
+"""A bound at 95 % is what is reported. A right mechanism may exceed it once in some hundred tests, so that what a test
+demands is demanded at 99.99 %."""
+
+DELTA = 1e-2
 LARGEST_IN_L1 = np.full(2, math.sqrt(0.5))
 """A row of one frequency, D = 1, at an angle of 45 degrees."""
 
@@ -59,20 +64,35 @@ def log_ratio(noise: Noise, releases: FloatArray, pair: tuple[FloatArray, FloatA
     return np.asarray((np.linalg.norm(second, axis=1) - np.linalg.norm(first, axis=1)) / noise.scale)
 
 
-def lower_bound(noise: Noise, pair: tuple[FloatArray, FloatArray], release: Mechanism, delta: float = 0.0) -> float:
-    """A bound below the epsilon of `release`, at 95 % confidence; its releases are told apart as `noise` suggests."""
+class Bounds(NamedTuple):
+    """Below the epsilon of a mechanism, at 95 % and at 99.99 % confidence."""
+
+    reported: float
+    sure: float
+
+
+def lower_bounds(noise: Noise, pair: tuple[FloatArray, FloatArray], release: Mechanism, delta: float = 0.0) -> Bounds:
+    """Bounds for `release`, whose results are told apart as `noise` suggests."""
     of_first, of_second = (log_ratio(noise, np.array([release(each) for _ in range(RELEASES)]), pair) for each in pair)
-    half = RELEASES // 2
+    return best_bounds(of_first, of_second, delta)
+
+
+def best_bounds(of_first: FloatArray, of_second: FloatArray, delta: float) -> Bounds:
+    """Bounds at the threshold that is best on the other half of the ratios."""
+    half = len(of_first) // 2
+
+    def bound(threshold: float, part: slice, confidence: float) -> float:
+        first, second = (int((ratios[part] >= threshold).sum()) for ratios in (of_first, of_second))
+        return _bound(first, second, half, delta, confidence)
+
     thresholds = np.quantile(np.concatenate([of_first[:half], of_second[:half]]), np.linspace(0.02, 0.995, 60))
-    best = max(
-        thresholds, key=lambda t: _bound((of_first[:half] >= t).sum(), (of_second[:half] >= t).sum(), half, delta)
-    )
-    return _bound((of_first[half:] >= best).sum(), (of_second[half:] >= best).sum(), half, delta)
+    best = max(thresholds, key=lambda threshold: bound(threshold, slice(half), CONFIDENCE))
+    return Bounds(*(bound(best, slice(half, 2 * half), confidence) for confidence in (CONFIDENCE, SURE)))
 
 
-def _bound(first: int, second: int, count: int, delta: float) -> float:
+def _bound(first: int, second: int, count: int, delta: float, confidence: float) -> float:
     """log of (a lower bound on the first chance, less delta) over (an upper bound on the second)."""
-    unsure = (1 - CONFIDENCE) / 2
+    unsure = (1 - confidence) / 2
     low = float(stats.beta.ppf(unsure, first, count - first + 1)) if first else 0.0
     high = float(stats.beta.ppf(1 - unsure, second + 1, count - second)) if second < count else 1.0
     return math.log((low - delta) / high) if low > delta else -math.inf
@@ -101,20 +121,20 @@ def test_the_worst_pair_is_as_far_apart_as_the_bound_allows() -> None:
 @named
 def test_no_mechanism_gives_away_more_than_it_promises(promise: Promise, record_property: Callable[..., None]) -> None:
     noise, pair = declared(promise), worst_pair()
-    found = lower_bound(noise, pair, noise.released, promise.delta)
-    record_property("epsilon_at_least", found)
-    assert found <= promise.epsilon
+    found = lower_bounds(noise, pair, noise.released, promise.delta)
+    record_property("epsilon_at_least", found.reported)
+    assert found.sure <= promise.epsilon
     if promise.mechanism != "gaussian":  # whose delta is far out in the tail
-        assert found > 0.75 * promise.epsilon, "the audit would not see a leak"
+        assert found.reported > 0.75 * promise.epsilon, "the audit would not see a leak"
 
 
 @named
 def test_half_the_noise_is_found_out(promise: Promise, record_property: Callable[..., None]) -> None:
     noise, pair = declared(promise), worst_pair()
     halved = Noise(promise, noise.size, noise.step, noise.scale / 2, noise.sensitivity, noise.parts)
-    found = lower_bound(halved, pair, halved.released, promise.delta)
-    record_property("epsilon_at_least", found)
-    assert found > promise.epsilon
+    found = lower_bounds(halved, pair, halved.released, promise.delta)
+    record_property("epsilon_at_least", found.reported)
+    assert found.sure > promise.epsilon
 
 
 def test_the_papers_printed_combination_is_found_out() -> None:
@@ -129,7 +149,35 @@ def test_the_papers_printed_combination_is_found_out() -> None:
         for y in (labels, flipped)
     ]
     noise = noise_for(Promise("laplace", 1.0), 2, 4 * 0.01 / ROWS, 0.0)
-    assert lower_bound(noise, (printed[0], printed[1]), noise.released) > 2.0
+    assert lower_bounds(noise, (printed[0], printed[1]), noise.released).sure > 2.0
+
+
+@pytest.mark.parametrize(("share_of_noise", "found_out"), [(1.0, False), (0.5, True)])
+def test_objective_perturbation_gives_away_no_more_than_it_promises(share_of_noise: float, found_out: bool) -> None:
+    """In one dimension, where b follows from what is released, and with it the likelihood.
+
+    Near 0 Huber's loss has slope -1 on both sides, so that a row at +1 in place of one at -1 moves b by 2, as far as
+    anything can.
+    """
+    rows, epsilon, strength = 60, 1.0, 1.0
+    plan = perturbed(ErmSettings(Loss("huber", 0.1), strength, "objective", epsilon), 1, rows)
+    scale = plan.scale or 0.0
+
+    def released(positive: int) -> FloatArray:
+        b = np.array([spherical(1, scale * share_of_noise)[0] for _ in range(RELEASES)])
+        found = (2 * positive - rows - b) / (rows * strength)
+        return found[np.abs(found) < 0.9]  # where all slopes are -1, and this is the minimiser
+
+    def log_density(f: FloatArray, positive: int) -> FloatArray:
+        return -np.abs(2 * positive - rows - rows * strength * f) / scale
+
+    releases = released(31), released(30)
+    assert min(map(len, releases)) > 0.99 * RELEASES
+    count = int(0.99 * RELEASES)
+    ratios = [log_density(f[:count], 31) - log_density(f[:count], 30) for f in releases]
+    found = best_bounds(ratios[0], ratios[1], 0.0)
+    assert (found.sure > epsilon) == found_out
+    assert found.reported > 0.75 * epsilon
 
 
 def test_shares_of_as_many_sites_as_must_remain_protect_as_much() -> None:
@@ -137,13 +185,15 @@ def test_shares_of_as_many_sites_as_must_remain_protect_as_much() -> None:
     promise, pair = Promise("laplace", 1.0), worst_pair()
     noise = noise_for(promise, 2, 2 * C / ROWS, TOLERANCE * C, parts=3)
 
-    def bound(sites: int) -> float:
+    def bounds(sites: int) -> Bounds:
         drawn = [laplace_share(noise.steps, 3, 2 * RELEASES * 2) for _ in range(sites)]
         shares = iter(np.sum(drawn, axis=0).reshape(-1, 2) * noise.step)
-        return lower_bound(noise, pair, lambda w: noise.on_lattice(w) + next(shares), noise.delta)
+        return lower_bounds(noise, pair, lambda w: noise.on_lattice(w) + next(shares), noise.delta)
 
-    assert 0.75 < bound(3) <= 1.0
-    assert bound(2) > 1.0
+    enough = bounds(3)
+    assert enough.reported > 0.75
+    assert enough.sure <= 1.0
+    assert bounds(2).sure > 1.0
 
 
 @settings(max_examples=40, deadline=None)

@@ -158,7 +158,7 @@ def vertical(part: str, **keys: Any) -> dict[str, Any]:
         ),
         (
             vertical("algorithm", landmarks=9, min_cluster_size=3),
-            "algorithm.min_cluster_size: is of pan-svm, whose land",
+            "algorithm.min_cluster_size: is no part of dpp-svm; leave it",
         ),
         (
             vertical("algorithm", kernel="laplacian"),
@@ -184,6 +184,35 @@ def vertical(part: str, **keys: Any) -> dict[str, Any]:
 )
 def test_a_mistake_of_a_vertical_scenario_is_reported(given: dict[str, Any], sentence: str) -> None:
     (problem,) = problems(given)
+    assert problem.startswith(sentence)
+
+
+DP = LEAST | {
+    "data": {"source": "wdbc", "public": 60},
+    "algorithm": {"name": "dp-erm", "epsilon": 1.0},
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "sentence"),
+    [
+        ({"data": {"source": "wdbc"}}, "data.public: dp-erm takes columns, scale and features from public rows; set"),
+        (
+            {"data": DP["data"] | {"ranges": {"age": [9.0, 1.0]}}},
+            "data.ranges: the range of 'age' must be written [low",
+        ),
+        ({"data": DP["data"] | {"ranges": {"age": [9.0]}}}, "data.ranges.age: "),
+        ({"algorithm": DP["algorithm"] | {"C": 5.0}}, "algorithm.C: is no part of dp-erm; leave it out"),
+        (
+            {"algorithm": DP["algorithm"] | {"features": 20}},
+            "algorithm: sigma is missing; choose it beforehand or from",
+        ),
+        ({"algorithm": DP["algorithm"] | {"delta": 0.1}}, "algorithm.delta: is no part of dp-erm; leave it out"),
+        ({"algorithm": {}}, "data.public: pan-svm has no use for public rows; leave it out."),
+    ],
+)
+def test_a_mistake_of_a_private_scenario_is_reported(changed: dict[str, Any], sentence: str) -> None:
+    (problem,) = problems(DP | changed)
     assert problem.startswith(sentence)
 
 
