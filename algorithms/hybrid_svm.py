@@ -12,10 +12,10 @@ factor of n. n, the number of private rows, is public. (2) No intercept: what re
 (3) The bound is for the exact minimiser: an objective within g of its minimum adds 2 sqrt(2 g), for both neighbours.
 What is accounted for is the tolerance, which is public, and not the gap that training happened to reach.
 
-Who sees what. `cutting-plane` shows the coordinator exact sums while it trains: noise protects the model against
-everyone who gets it, not against the coordinator. In `one-shot` every site trains on its own rows, and one secure sum
-adds the models, weighted by n_s / n, and shares of the noise: nobody sees anything without noise. One row changes its
-site's minimiser by 2C/n_s at most, and what is released by n_s/n of that: 2C/n again.
+Who sees what. `cutting-plane` shows the coordinator exact sums while it trains, and the sites the points they are taken
+at: noise protects the model against everyone who gets it, not against these. In `one-shot` every site trains on its own
+rows, and one secure sum adds the models, weighted by n_s / n, and shares of the noise: nobody sees anything without
+noise. One row changes its site's minimiser by 2C/n_s at most, and what is released by n_s/n of that: 2C/n again.
 """
 
 from __future__ import annotations
@@ -52,7 +52,10 @@ _MOST_ITERATIONS = 500
 
 @dataclass(frozen=True)
 class HybridSettings:
-    """What a user decides. promise: None trains without noise, and promises nothing. parts: shares of the noise."""
+    """What a user decides. promise: None trains without noise, and promises nothing.
+
+    parts: how many shares make up the noise; a site knows its own. hidden_parts: the sum shows nobody a site's part.
+    """
 
     frequencies: int
     sigma: float
@@ -66,6 +69,7 @@ class HybridSettings:
     tolerance: float
     max_iterations: int
     parts: int
+    hidden_parts: bool
     seed: int
 
 
@@ -261,11 +265,12 @@ def _released(
 
 
 def _release(settings: HybridSettings, noise: Noise) -> Release:
-    hidden = settings.variant == "one-shot" and noise.in_shares
-    unseen, seen = (
-        "the coordinator, and every site but the row's own",
-        "not the coordinator, which saw it without noise",
-    )
+    if settings.variant == "cutting-plane":
+        others = "not the coordinator and the sites, which saw it trained"
+    elif noise.in_shares and settings.hidden_parts:
+        others = "the coordinator, and every site but the row's own"
+    else:
+        others = "not the coordinator, which saw what has no noise, or not all of it"
     return Release(
         what="weights of the model",
         epsilon=noise.promise.epsilon,
@@ -273,7 +278,7 @@ def _release(settings: HybridSettings, noise: Noise) -> Release:
         mechanism=noise.promise.mechanism,
         sensitivity=noise.sensitivity,
         noise_scale=noise.scale,
-        protects_against=("everyone who gets the model", unseen if hidden else seen),
+        protects_against=("everyone who gets the model", others),
     )
 
 

@@ -13,7 +13,8 @@ Both hold for exact minimisers. Training goes on until the gradient is so small 
 and for output perturbation that rest is in the sensitivity. The proof of objective perturbation has no room for it, and
 its b is no point of a lattice: what it releases is what floating point makes of it.
 
-Noise protects the model against everyone who gets it, not against the coordinator, which saw exact sums.
+Noise protects the model against everyone who gets it, not against the coordinator, which saw exact sums, nor the sites,
+which saw the points that they were taken at.
 """
 
 from __future__ import annotations
@@ -238,5 +239,5 @@ def _release(settings: ErmSettings, plan: Plan, noise: Noise | None) -> Release:
         mechanism=f"{settings.perturbation} perturbation",
         sensitivity=noise.sensitivity if noise is not None else None,
         noise_scale=noise.scale if noise is not None else plan.scale or 0.0,
-        protects_against=("everyone who gets the model", "not the coordinator, which saw exact sums"),
+        protects_against=("everyone who gets the model", "not the coordinator and the sites, which saw it trained"),
     )

@@ -110,7 +110,7 @@ def figure(points: list[dict[str, Any]]) -> str:
     """AUC against epsilon as an SVG: a line for each private method, dashes for those without noise."""
     lines = list(dict.fromkeys(each["name"] for each in points if each["epsilon"] is not None))
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH + 260}" height="{HEIGHT}" font-family="sans-serif" '
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH + 320}" height="{HEIGHT}" font-family="sans-serif" '
         'font-size="12"><rect width="100%" height="100%" fill="white"/>',
         *(
             f'<text x="{MARGIN - 8}" y="{_y(auc) + 4:.1f}" text-anchor="end">{auc:.2f}</text>'
@@ -124,16 +124,20 @@ def figure(points: list[dict[str, Any]]) -> str:
     for number, name in enumerate(lines):
         own = [each for each in points if each["name"] == name]
         path = " ".join(f"{_x(each['epsilon']):.1f},{_y(each['auc']):.1f}" for each in own)
-        colour = COLOURS[number % len(COLOURS)]
+        colour, y = COLOURS[number % len(COLOURS)], 60 + 24 * number
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        parts.append(f'<text x="{WIDTH - 12}" y="{_y(own[-1]["auc"]) + 4:.1f}" fill="{colour}">{name}</text>')
-    for each in points:
-        if each["name"].startswith("Public-") or each["name"].endswith("100 public rows, without noise"):
-            y = _y(each["auc"])
-            parts.append(
-                f'<line x1="{MARGIN}" x2="{WIDTH - 20}" y1="{y:.1f}" y2="{y:.1f}" stroke="#555" '
-                f'stroke-dasharray="4 4"/><text x="{MARGIN + 4}" y="{y - 3:.1f}" fill="#555">{each["name"]}</text>'
-            )
+        parts.append(f'<line x1="{WIDTH}" x2="{WIDTH + 24}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="2"/>')
+        parts.append(f'<text x="{WIDTH + 32}" y="{y + 4}">{name}</text>')
+    dashed = [each for each in points if each["epsilon"] is None and each["name"].startswith(("Public", "hybrid"))]
+    for number, each in enumerate(dashed):
+        at = _y(each["auc"])
+        parts.append(
+            f'<line x1="{MARGIN}" x2="{WIDTH - 20}" y1="{at:.1f}" y2="{at:.1f}" stroke="#777" stroke-dasharray="4 4"/>'
+            f'<text x="{WIDTH}" y="{90 + 24 * (len(lines) + number)}" fill="#555">{each["auc"]:.4f} '
+            f"{each['name']}</text>"
+            f'<text x="{MARGIN + 110 * number + 4}" y="{at - 3:.1f}" fill="#555">'
+            f"{each['name'].partition(',')[0]}</text>"
+        )
     return "\n".join([*parts, "</svg>\n"])
 
 

@@ -86,6 +86,7 @@ class HybridRun:
 def _settings(scenario: Scenario) -> HybridSettings:
     chosen = scenario.algorithm
     colluding = len(scenario.collusion.sites) if scenario.collusion is not None else 0
+    curious = max(1, colluding)  # each knows its own share of the noise
     promise = None
     if chosen.mechanism != "none" and chosen.epsilon is not None:
         promise = Promise(chosen.mechanism, chosen.epsilon, chosen.delta or 0.0)
@@ -101,7 +102,8 @@ def _settings(scenario: Scenario) -> HybridSettings:
         groups=chosen.groups,
         tolerance=chosen.tolerance,
         max_iterations=chosen.max_iterations,
-        parts=max(1, scenario.fewest_sites - colluding),
+        parts=max(1, scenario.fewest_sites - curious),
+        hidden_parts=scenario.protocol.secure_sum.discloses == "sum",
         seed=scenario.seed,
     )
 

@@ -138,6 +138,7 @@ def settings(promise: Promise | None, **changes: Any) -> HybridSettings:
         "tolerance": 1e-11,
         "max_iterations": 300,
         "parts": 3,
+        "hidden_parts": True,
         "seed": 1,
     }
     return HybridSettings(**given | changes)
@@ -274,7 +275,7 @@ def test_a_private_run_says_what_it_promises_and_hides_how_training_went(tmp_pat
     result = finished.result
     privacy = result["privacy"]
     assert (privacy["epsilon"], privacy["delta"], privacy["mechanism"]) == (1.0, 1e-6, "gaussian")
-    assert privacy["drawn_by"] == "the sites, in shares for 5 of them"
+    assert privacy["drawn_by"] == "the sites, in shares for 4 of them"
     assert privacy["protects_against"][1].startswith("the coordinator, and every site")
     assert {result["model"][name] for name in ("objective", "lower_bound", "gap", "iterations")} == {None}
     assert result["metrics"]["auc"] > 0.75
