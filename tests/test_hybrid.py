@@ -289,6 +289,19 @@ def test_a_private_run_says_what_it_promises_and_hides_how_training_went(tmp_pat
     assert "gap" not in (finished.folder / "log.jsonl").read_text()
 
 
+@pytest.mark.parametrize(
+    ("changes", "others"),
+    [
+        (["protocol.sum=plain"], "not the coordinator, which saw what has no noise, or not all of it"),
+        (["algorithm.variant=cutting-plane"], "not the coordinator and the sites, which saw it trained"),
+    ],
+)
+def test_a_promise_does_not_reach_those_who_saw_more(changes: list[str], others: str, tmp_path: Path) -> None:
+    """A plain sum shows each site's part with its own share of the noise alone."""
+    result = run("hybrid-stand-in", tmp_path / "run", *SMALL, *changes, "data.test_fraction=0.9").result
+    assert result["privacy"]["protects_against"] == ["everyone who gets the model", others]
+
+
 def test_a_run_without_noise_promises_nothing_and_equals_the_pooled_minimiser(tmp_path: Path) -> None:
     open_run = ["algorithm.variant=cutting-plane", "algorithm.prior=none", "compare.centralised=true"]
     scenario = tmp_path / "open.toml"
