@@ -91,8 +91,9 @@ def test_built_in_sets_are_listed_with_their_figures_and_hide_files_of_their_nam
     write(tmp_path, "wdbc.csv", GOOD)
     monkeypatch.setenv(datasets.FOLDER_VARIABLE, str(tmp_path))
     listed = {item.name: (item.rows, item.columns, item.classes) for item in datasets.available()}
-    assert len(listed) == len(datasets.available()) == 5
+    assert len(listed) == len(datasets.available()) == 6
     assert (listed["wdbc"], listed["tic-tac-toe"]) == ((569, 30, 2), (958, 9, 2))
+    assert listed["made-census"] == (30_000, 13, 2)
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
