@@ -76,6 +76,32 @@ def _run(chosen: spec.Scenario, base: Path, folder: Path | None, *, as_json: boo
         _report_failure(finished.result, finished.traceback if debug else "", target)
 
 
+@app.command()
+def predict(
+    run_folder: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a run.")],
+    rows: Annotated[str, typer.Argument(metavar="DATA", help="A file, or the name of a data set.")],
+    target: Annotated[Path | None, typer.Option("--out", help="File to write; standard output without it.")] = None,
+) -> None:
+    """Predict new rows with the model of a run: row, decision value and class, as comma-separated text."""
+    from scenarios import prediction  # noqa: PLC0415 - as in run
+
+    text = "\n".join(prediction.predict(run_folder, rows).lines()) + "\n"
+    if target is None:
+        print(text, end="")
+    else:
+        _write_new(target, text)
+
+
+def _write_new(target: Path, text: str) -> None:
+    try:
+        with target.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ScenarioError([f"--out: {target} exists already; name a file that does not, or remove it."]) from None
+    except OSError as error:
+        raise ScenarioError([f"--out: {target} cannot be written: {error.strerror}; name another."]) from error
+
+
 @scenarios_app.callback()
 def list_scenarios(context: typer.Context) -> None:
     """List the catalogue."""

@@ -129,6 +129,14 @@ def load(
     return dataset
 
 
+def read_columns(source: str, base_folder: Path) -> dict[str, NDArray[Any]]:
+    """Every column that `source` has, (n,) each: float64 with NaN, or text with "" for missing values.
+
+    Raises ScenarioError for a source that is not there or cannot be read.
+    """
+    return _find(source, base_folder).columns
+
+
 def available() -> list[Available]:
     """Every built-in data set, and every file in the folder that FEDSVM_DATA names that no built-in one hides."""
     listed = []

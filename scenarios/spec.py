@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, get_args
 
 import tomli_w
@@ -54,17 +55,25 @@ class Scenario(Part):
 
 
 def read(
-    scenario: str | Path, *, overrides: Sequence[str] = (), faults: Sequence[str] = (), sites: int | None = None
+    scenario: str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    changes: Mapping[str, Any] = MappingProxyType({}),
+    faults: Sequence[str] = (),
+    sites: int | None = None,
 ) -> tuple[Scenario, Path]:
     """The scenario that a path or a catalogue name stands for, and the folder its relative paths start from.
 
-    overrides: "key.path=value", the value as in TOML or a bare word. faults: "kind:key=value,…", added to the file's.
-    sites: in place of the file's number. Raises ScenarioError with everything that is wrong.
+    overrides: "key.path=value", the value as in TOML or a bare word. changes: values by key path. faults:
+    "kind:key=value,…", added to the file's. sites: in place of the file's number. Raises ScenarioError with everything
+    that is wrong.
     """
     path = _locate(str(scenario))
     given = _parse(path)
     given.setdefault("name", path.stem)
     _apply_all(given, overrides)
+    for key, value in changes.items():
+        _put(given, key, value, said=f"changes[{key!r}]")
     for fault in faults:
         _add_fault(given, fault)
     if sites is not None:
@@ -146,15 +155,18 @@ def _apply_all(given: dict[str, Any], overrides: Sequence[str]) -> None:
 
 def _apply(given: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
-    path = key.strip().split(".")
-    if not equals or not all(path):
+    if not equals or not all(key.strip().split(".")):
         raise ScenarioError([f"--set {override}: write it as key.path=value, such as algorithm.C=10."])
-    place = given
+    _put(given, key.strip(), _value(text.strip()), said=f"--set {override}")
+
+
+def _put(given: dict[str, Any], key: str, value: Any, said: str) -> None:
+    place, path = given, key.split(".")
     for part in path[:-1]:
         place = place.setdefault(part, {})
         if not isinstance(place, dict):
-            raise ScenarioError([f"--set {override}: {part} is not a table."])
-    place[path[-1]] = _value(text.strip())
+            raise ScenarioError([f"{said}: {part} is not a table."])
+    place[path[-1]] = value
 
 
 def _add_fault(given: dict[str, Any], text: str) -> None:

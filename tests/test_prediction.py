@@ -1,0 +1,122 @@
+"""Predictions for new rows are those of the run, whatever was learnt; and runs from Python."""
+
+from __future__ import annotations
+
+import csv
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from scenarios import datasets, prediction, run, spec, workload
+from scenarios.problems import ScenarioError
+from tests.test_runs import fedsvm
+
+SMALL = {"federation.round_timeout_s": 30.0, "compare.centralised": False}
+PATIENTS = "patient,age,sex,stage,label\n" + "".join(
+    f"p{i},{20 + i},{'f' if i % 3 else 'm'},{i % 5},{'ill' if i > 45 else 'well'}\n" for i in range(90)
+)
+
+
+def write_table(path: Path, source: str, indices: np.ndarray) -> np.ndarray:
+    """Rows of a built-in data set as a file, in another order of columns; their labels."""
+    data = datasets.load(source, label="label", base_folder=Path())
+    columns = list(reversed(data.features))
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow([feature.name for feature in columns])
+        writer.writerows(zip(*(feature.values[indices].tolist() for feature in columns), strict=True))
+    return np.asarray(data.labels[indices])
+
+
+@pytest.mark.parametrize(
+    ("name", "source"),
+    [
+        ("quickstart", "tic-tac-toe"),
+        ("dpp-svm-rbf", "wdbc"),
+        ("dpp-svm-tic-tac-toe", "tic-tac-toe"),
+        ("dp-logistic", "wdbc"),
+        ("hybrid-stand-in", "made-census"),
+    ],
+)
+def test_predictions_of_the_test_rows_are_as_good_as_the_run_said(name: str, source: str, tmp_path: Path) -> None:
+    changes = dict(SMALL)
+    if name == "hybrid-stand-in":
+        changes |= {"data.public": 30, "algorithm.features": 20, "compare.baselines": False}
+    result = run(name, changes=changes, out=tmp_path / "run")
+    assert (result["status"], result["error"]) == ("completed", None)
+    scenario, base = spec.read(name, changes=changes)
+    labels = write_table(tmp_path / "new.csv", source, workload.prepare(scenario, base).tests[-1])
+    found = prediction.predict(tmp_path / "run", str(tmp_path / "new.csv"))
+    right = float(np.mean(found.predicted == labels))
+    assert right == pytest.approx(result["metrics"]["folds"][-1]["accuracy"], abs=1e-12)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run over a file with numbers, text, an identifier and a label."""
+    folder = tmp_path_factory.mktemp("predict")
+    (folder / "patients.csv").write_text(PATIENTS)
+    changes = {**SMALL, "data.source": str(folder / "patients.csv"), "data.positive": "ill", "data.ignore": ["patient"]}
+    assert run("quickstart", sites=3, changes=changes, out=folder / "run")["status"] == "completed"
+    return folder / "run"
+
+
+def test_the_command_prints_a_line_for_each_row(trained: Path, tmp_path: Path) -> None:
+    done = fedsvm("predict", trained, trained.parent / "patients.csv", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    rows = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [row["row"] for row in rows] == [str(number) for number in range(1, 91)]
+    assert {row["predicted"] for row in rows} == {"ill", "well"}
+    assert all((float(row["decision"]) >= 0) == (row["predicted"] == "ill") for row in rows)
+    again = fedsvm("predict", trained, trained.parent / "patients.csv", "--out", tmp_path / "p.csv", folder=tmp_path)
+    assert (again.returncode, again.stdout) == (0, "")
+    assert (tmp_path / "p.csv").read_text() == done.stdout
+    third = fedsvm("predict", trained, trained.parent / "patients.csv", "--out", tmp_path / "p.csv", folder=tmp_path)
+    assert (third.returncode, "exists already" in third.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("age,sex\n50,f\n", r"lacks 'stage', which the model was trained on; add it\."),
+        ("age\n50\n", r"lacks 'stage', 'sex', which the model was trained on; add them\."),
+        ("age,sex,stage,pulse\n50,f,1,80\n", r"has 'pulse', which the model does not know; leave it out\."),
+        ("age,sex,stage\nfifty,f,1\n", r"Column 'age' of .* holds text, and in the run it held numbers\."),
+        ("age,sex,stage\n50,1,1\n", r"Column 'sex' of .* holds numbers, and in the run it held text\."),
+        ("age,sex,stage\n50,f,1\n60,x,2\n", r"Column 'sex' of .* has 'x', which the run had not; it had 'f', 'm'\."),
+        ("age,sex,stage\n50,f,1\n,f,2\n", r"has no value in row 2, column 'age'; fill it\."),
+    ],
+)
+def test_rows_that_do_not_fit_the_model_are_named(text: str, sentence: str, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text(text)
+    with pytest.raises(ScenarioError, match=sentence):
+        prediction.predict(trained, str(tmp_path / "new.csv"))
+
+
+def test_a_folder_without_a_model_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="is not the folder of a run"):
+        prediction.predict(tmp_path, "wdbc")
+    done = fedsvm("predict", tmp_path, "wdbc", folder=tmp_path)
+    assert done.returncode == 2
+    assert "is not the folder of a run" in done.stderr
+
+
+def test_a_run_from_python_is_the_command_lines(tmp_path: Path) -> None:
+    changes = {"algorithm.groups": 8, "protocol.sum": "plain", "compare.centralised": False}
+    result = run("quickstart", sites=4, changes=changes, out=tmp_path / "run")
+    assert (result["status"], len(result["sites"])) == ("completed", 4)
+    assert result["scenario"]["protocol"]["sum"] == "plain"
+    with pytest.raises(ScenarioError, match=r"algorithm\.C: 'ten' will not do; it must be a number"):
+        run("quickstart", changes={"algorithm.C": "ten"})
+    with pytest.raises(ScenarioError, match=r"changes\['name\.x'\]: name is not a table"):
+        run("quickstart", changes={"name": "a", "name.x": 1})
+
+
+def test_importing_scenarios_costs_site_processes_nothing() -> None:
+    code = "import sys, scenarios; print(*{name.partition('.')[0] for name in sys.modules})"
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert not set(printed.split()) & {"numpy", "pydantic", "sklearn"}
