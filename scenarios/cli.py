@@ -77,6 +77,50 @@ def _run(chosen: spec.Scenario, base: Path, folder: Path | None, *, as_json: boo
 
 
 @app.command()
+def sweep(
+    scenario: Annotated[str, typer.Argument(help="A TOML file, or the name of a scenario in the catalogue.")],
+    vary: Annotated[list[str], typer.Option("--vary", help="key.path=v1,v2,…; may be repeated.")],
+    changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
+    plots: Annotated[
+        list[str] | None, typer.Option("--plot", help="measure:axis or measure:axis:group; may be repeated.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
+    folder: Annotated[Path | None, typer.Option("--out", help="Folder of the sweep; sweeps/NAME without it.")] = None,
+) -> None:
+    """Run a grid of scenarios: a row for each run, as a table, CSV and plots. Run again, it does what is missing."""
+    from scenarios import sweep as grid  # noqa: PLC0415 - as in run
+
+    signal.signal(signal.SIGTERM, _interrupt)
+    axes = tuple(grid.Axis.read(each) for each in vary)
+    drawn = [grid.Plot.read(each, axes) for each in plots or []] or grid.usual_plots(axes)
+    named, _ = spec.read(scenario, overrides=changes or [])
+    chosen = grid.Sweep(scenario, tuple(changes or []), axes, folder or Path("sweeps") / named.name)
+    chosen.prepare()
+    try:
+        chosen.run(jobs, lambda point: errors.print(f"{point.name} done", highlight=False, markup=False))
+    except KeyboardInterrupt:
+        _complain(f"Interrupted; the same command does what is missing in {chosen.folder}.")
+        raise typer.Exit(INTERRUPTED) from None
+    rows = chosen.write()
+    for plot in drawn:
+        grid.draw(plot, rows, chosen.folder / plot.name)
+    _print_sweep(rows, [axis.key for axis in axes])
+    print(chosen.folder)
+    if chosen.missing():
+        _complain(f"{len(chosen.missing())} of {len(chosen.points)} runs did not complete; sweep.csv says why.")
+        raise typer.Exit(FAILED)
+
+
+def _print_sweep(rows: list[dict[str, Any]], keys: list[str]) -> None:
+    shown = [*keys, "status", "accuracy", "rounds", "payload_bytes", "total_s"]
+    _print_table([tuple(shown), *(tuple(_cell(row[name]) for name in shown) for row in rows)])
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@app.command()
 def predict(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a run.")],
     rows: Annotated[str, typer.Argument(metavar="DATA", help="A file, or the name of a data set.")],
