@@ -62,18 +62,37 @@ def run(
 
 def _run(chosen: spec.Scenario, base: Path, folder: Path | None, *, as_json: bool, quiet: bool, debug: bool) -> None:
     signal.signal(signal.SIGTERM, _interrupt)
-    from scenarios import runner, workload  # noqa: PLC0415 - half a second that only a run needs
+    from scenarios import report, runner, workload  # noqa: PLC0415 - half a second that only a run needs
 
     rows = workload.prepare(chosen, base)
     target = _make_folder(chosen, folder)
     with _view(chosen.name, silent=as_json or quiet) as view:
         finished = runner.run(chosen, rows, target, view.update)
+        report.write_report(target)
     if as_json:
         print(json.dumps(finished.result, indent=1))
     elif not quiet and finished.result["status"] == "completed":
         print_summary(out, finished.result, target)
     if finished.result["status"] != "completed":
         _report_failure(finished.result, finished.traceback if debug else "", target)
+
+
+@app.command("report")
+def write_reports(
+    run_folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN_DIR…", help="Folders of runs; of several, to compare.")
+    ],
+    target: Annotated[Path | None, typer.Option("--out", help="File to write, of several runs.")] = None,
+) -> None:
+    """Write the HTML report of a run anew, or compare several side by side."""
+    from scenarios import report  # noqa: PLC0415 - as in run
+
+    if len(run_folders) == 1 and target is None:
+        print(report.write_report(run_folders[0]))
+        return
+    path = target or Path("comparison.html")
+    _write_new(path, report.page(run_folders))
+    print(path)
 
 
 @app.command()

@@ -16,7 +16,7 @@ def print_summary(console: Console, result: dict[str, Any], folder: Path) -> Non
     table = Table(title=result["scenario"]["name"], title_justify="left", show_header=False, box=None, pad_edge=False)
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
-    for name, value in _lines(result):
+    for name, value in lines(result):
         table.add_row(name, value)
     table.add_row("results", str(folder))
     console.print(table)
@@ -28,17 +28,18 @@ def print_summary(console: Console, result: dict[str, Any], folder: Path) -> Non
         console.print(f"[yellow]note[/yellow] and {len(result['warnings']) - 5} more like it in result.json")
 
 
-def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
+def lines(result: dict[str, Any]) -> list[tuple[str, str]]:
+    """Name and text of every line of the summary."""
     model, cost = result["model"], result["cost"]
-    lines = [("sites", _sites(result))]
+    found = [("sites", _sites(result))]
     if result["alignment"] is not None:
-        lines.append(("records", _records(result["alignment"])))
-    lines.append(("model", _model(model)))
+        found.append(("records", _records(result["alignment"])))
+    found.append(("model", _model(model)))
     if result["metrics"] is not None:
-        lines.append(("accuracy", _quality(result["metrics"])))
+        found.append(("accuracy", _quality(result["metrics"])))
     if result["centralised"] is not None:
-        lines.append(("pooled rows", _pooled(result["centralised"], model, private=result["privacy"] is not None)))
-    lines += [
+        found.append(("pooled rows", _pooled(result["centralised"], model, private=result["privacy"] is not None)))
+    found += [
         *([("objective", _objective(model))] if model["objective"] is not None else []),
         *([("privacy", _privacy(result["privacy"]))] if result["privacy"] else []),
         *([("baselines", _baselines(result["baselines"]))] if result["baselines"] else []),
@@ -52,7 +53,7 @@ def _lines(result: dict[str, Any]) -> list[tuple[str, str]]:
         *(("rebuilt", _reconstruction(rebuilt)) for rebuilt in (result["collusion"] or {}).get("reconstructions", [])),
         ("seconds", _seconds(result["timing"])),
     ]
-    return lines
+    return found
 
 
 def _objective(model: dict[str, Any]) -> str:

@@ -1,0 +1,113 @@
+"""The report: its numbers are those of result.json, nothing leaves the page, and whatever came of a run is shown."""
+
+from __future__ import annotations
+
+import json
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scenarios import report, run
+from scenarios.live import human_bytes
+from scenarios.problems import ScenarioError
+from scenarios.summary import lines
+from tests.test_runs import fedsvm
+
+FAST = {"compare.centralised": False, "algorithm.landmarks": 40}
+
+
+class Page(HTMLParser):
+    """The texts of a page's cells, by tag, and everything that it would fetch."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.cells: dict[str, list[str]] = {"dt": [], "dd": [], "td": [], "th": [], "pre": [], "h2": []}
+        self.fetched: list[str] = []
+        self._open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        self.fetched += [value or "" for name, value in attributes if name in ("src", "href", "xlink:href", "data")]
+        if tag in ("script", "link", "iframe", "object", "embed"):
+            self.fetched.append(tag)
+        if tag in self.cells:
+            self._open.append(tag)
+            self.cells[tag].append("")
+
+    def handle_endtag(self, tag: str) -> None:
+        if self._open and tag == self._open[-1]:
+            self._open.pop()
+
+    def handle_data(self, data: str) -> None:
+        if self._open:
+            self.cells[self._open[-1]][-1] += data
+
+
+def page_of(folder: Path) -> tuple[Page, dict[str, Any], str]:
+    text = report.write_report(folder).read_text()
+    return Page(text), json.loads((folder / "result.json").read_text()), text
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("quickstart", "Convergence"),
+        ("killed-sites", "Sites and faults"),
+        ("colluding-neighbours", "What the coalition learnt"),
+        ("dp-logistic", "Privacy spent"),
+        ("dpp-svm-rbf", "Rounds"),
+    ],
+)
+def test_a_report_says_what_the_result_says_and_fetches_nothing(name: str, shown: str, tmp_path: Path) -> None:
+    run(name, changes=FAST if name not in ("dp-logistic", "dpp-svm-rbf") else {}, out=tmp_path / "run")
+    page, result, text = page_of(tmp_path / "run")
+    assert list(zip(page.cells["dt"], page.cells["dd"], strict=True)) == lines(result)
+    assert all(address.startswith("#") for address in page.fetched)
+    assert "@import" not in text
+    assert "url(http" not in text
+    assert shown in page.cells["h2"]
+    for link in result["cost"]["by_link"]:
+        assert human_bytes(link["predicted_wire_bytes"]) in page.cells["td"]
+    for site in result["sites"]:
+        assert site["name"] in page.cells["td"]
+    assert page.cells["pre"] == [(tmp_path / "run" / "scenario.toml").read_text()]
+
+
+def test_the_command_writes_it_and_compares_several(tmp_path: Path) -> None:
+    changes = [word for change in FAST.items() for word in ("--set", f"{change[0]}={str(change[1]).lower()}")]
+    for name in ("a", "b"):
+        done = fedsvm("run", "quickstart", *changes, "--quiet", "--out", tmp_path / name, folder=tmp_path)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert (tmp_path / name / "report.html").is_file()
+    done = fedsvm("report", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "both.html", folder=tmp_path)
+    assert done.returncode == 0
+    page = Page((tmp_path / "both.html").read_text())
+    assert {"a", "b"} <= set(page.cells["th"])
+    assert "Side by side" in page.cells["h2"]
+    assert fedsvm("report", tmp_path / "a", folder=tmp_path).stdout.strip() == str(tmp_path / "a" / "report.html")
+
+
+def test_a_run_that_failed_has_a_report(tmp_path: Path) -> None:
+    kill = [{"kind": "kill", "site": 2, "phase": "train", "round": 2}]
+    run("quickstart", changes={**FAST, "faults": kill, "federation.on_dropout": "abort"}, out=tmp_path / "run")
+    page, result, text = page_of(tmp_path / "run")
+    assert result["status"] == "failed"
+    assert page.cells["dt"] == []
+    assert "site-2 was lost" in text
+
+
+def test_what_a_scenario_says_cannot_break_the_page(tmp_path: Path) -> None:
+    table = tmp_path / "odd.csv"
+    rows = "".join(f"{i},{'<b>&' if i % 2 else 'x'}\n" for i in range(40))
+    table.write_text("a,label\n" + rows)
+    run("quickstart", changes={**FAST, "data.source": str(table), "data.positive": "<b>&"}, out=tmp_path / "run")
+    page, _, text = page_of(tmp_path / "run")
+    assert "<b>" not in text
+    assert "<b>&" in page.cells["pre"][0]
+
+
+def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="is not the folder of a run"):
+        report.write_report(tmp_path)
