@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
@@ -33,6 +34,8 @@ app = typer.Typer(
 )
 scenarios_app = typer.Typer(invoke_without_command=True, help="List the catalogue, or show one of its files.")
 app.add_typer(scenarios_app, name="scenarios")
+data_app = typer.Typer(invoke_without_command=True, help="List data sets, or describe one.")
+app.add_typer(data_app, name="data")
 
 errors = Console(stderr=True)
 out = Console()
@@ -132,7 +135,8 @@ def sweep(
 
 def _print_sweep(rows: list[dict[str, Any]], keys: list[str]) -> None:
     shown = [*keys, "status", "accuracy", "rounds", "payload_bytes", "total_s"]
-    _print_table([tuple(shown), *(tuple(_cell(row[name]) for name in shown) for row in rows)])
+    head = tuple(name.rpartition(".")[2].removesuffix("_bytes").removesuffix("_s") for name in shown)
+    _print_table([head, *(tuple(_cell(row[name]) for name in shown) for row in rows)])
 
 
 def _cell(value: Any) -> str:
@@ -208,9 +212,31 @@ def _write_audit(folder: Path, cells: list[Cell]) -> None:
     (folder / "audit.html").write_text(heat_map.page(cells), encoding="utf-8")
 
 
-@app.command()
-def data() -> None:
+@data_app.callback()
+def list_data(context: typer.Context) -> None:
     """List the built-in data sets, and where others are looked for."""
+    if context.invoked_subcommand is None:
+        _list_data()
+
+
+@data_app.command("describe")
+def describe_data(
+    source: Annotated[str, typer.Argument(help="A file, or the name of a data set.")],
+    label: Annotated[str, typer.Option(help="The column of the classes.")] = "label",
+    sites: Annotated[int, typer.Option(min=1, help="Into how many sites it would be split.")] = 5,
+    split: Annotated[str, typer.Option(help="As data.split of a scenario: random, label-skew, …")] = "random",
+) -> None:
+    """Show a data set's columns, classes and missing values, and what sites would hold of it."""
+    from scenarios import describe  # noqa: PLC0415 - as in run
+
+    found = describe.describe(source, label, split, sites, Path())
+    out.print(f"{source}: {found.rows} rows, {len(found.columns) - 1} columns\n", highlight=False, markup=False)
+    for table in (found.columns, found.classes, found.sites):
+        _print_table(table)
+        out.print()
+
+
+def _list_data() -> None:
     from scenarios import datasets  # noqa: PLC0415 - needs pyarrow and scikit-learn
 
     rows: list[tuple[str, ...]] = [("name", "rows", "columns", "classes", "where")]
@@ -269,7 +295,7 @@ def _complain(sentence: str) -> None:
     errors.print(f"fedsvm: {sentence}", highlight=False, markup=False, soft_wrap=True, style="red")
 
 
-def _print_table(rows: list[tuple[str, ...]]) -> None:
+def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     for row in rows:
         table.add_row(*row)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scenarios import datasets
+from scenarios import datasets, describe
 from scenarios.datasets import Dataset
 from scenarios.problems import ScenarioError
 
@@ -199,3 +199,26 @@ def test_identifiers_that_will_not_do(text: str, identifier: str, sentence: str,
     (tmp_path / "p.csv").write_text(text)
     with pytest.raises(ScenarioError, match=sentence):
         datasets.load("p.csv", label="label", identifier=identifier, base_folder=tmp_path)
+
+
+# Described.
+
+
+def test_a_description_counts_what_is_there_and_what_is_missing(tmp_path: Path) -> None:
+    write(
+        tmp_path, "p.csv", "age,sex,label\n" + "".join(f"{20 + i},{'f' if i % 3 else ''},{i % 2}\n" for i in range(60))
+    )
+    found = describe.describe("p.csv", "label", "random", 2, tmp_path)
+    assert found.rows == 60
+    assert found.columns[1:] == [("age", "numbers", "0", "20 to 79, 60 different"), ("sex", "text", "20", "f (40)")]
+    assert found.classes == [("class", "rows"), ("0", "20"), ("1", "20")]
+    assert [line[1] for line in found.sites] == ["rows", "20", "20"]
+    assert sum(int(line[2]) for line in found.sites[1:]) == 20
+
+
+def test_a_description_of_a_skewed_split_shows_the_skew() -> None:
+    found = describe.describe("wine", "label", "label-skew", 3, Path())
+    assert found.sites[0] == ("site", "rows", "class_0", "class_1", "class_2")
+    assert any("0" in line[2:] for line in found.sites[1:])
+    with pytest.raises(ScenarioError, match=r"--label: wine has no column 'lable'. Did you mean 'label'\?"):
+        describe.describe("wine", "lable", "random", 3, Path())
