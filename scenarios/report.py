@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from scenarios.live import human_bytes
+from scenarios.plotting import new_figure
 from scenarios.problems import ScenarioError
 from scenarios.summary import lines
 
@@ -145,19 +146,16 @@ def _plots(result: dict[str, Any], log: list[Event]) -> list[Plot]:
 
 def _drawn(title: str, caption: str, height: float, draw: Callable[[Any], None]) -> Plot:
     """A plot as SVG in the page's own colour, so that it can be read on light and on dark."""
+    figure = new_figure(8, height)
     import matplotlib as mpl  # noqa: PLC0415 - slow to import
 
-    mpl.use("svg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the backend is chosen
-
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fedsvm", "font.family": "sans-serif"}):
-        figure, axes = plt.subplots(figsize=(8, height), layout="constrained")
+        axes = figure.subplots()
         figure.patch.set_alpha(0)
         axes.patch.set_alpha(0)
         draw(axes)
         text = io.StringIO()
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
-        plt.close(figure)
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :].replace("#000000", "currentColor")
     return {"title": title, "caption": caption, "svg": svg}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from scenarios import spec
+from scenarios.plotting import new_figure
 from scenarios.problems import ScenarioError
 
 POINTS = "points"
@@ -244,15 +245,11 @@ def usual_plots(axes: Sequence[Axis]) -> list[Plot]:
 
 def draw(plot: Plot, rows: Sequence[Row], path: Path) -> None:
     """Draw a plot of completed runs as SVG; of runs that differ in other keys too, the mean."""
-    import matplotlib as mpl  # noqa: PLC0415 - slow to import
-
-    mpl.use("svg")
-    from matplotlib import pyplot as plt  # noqa: PLC0415 - after the backend is chosen
-
     known = [row for row in rows if row["status"] == "completed" and row[plot.measure] is not None]
     values = list(dict.fromkeys(row[plot.axis] for row in known))
     numeric = all(not isinstance(_numeric(value), str) for value in values)
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    figure = new_figure(7, 4)
+    axes = figure.subplots()
     groups = list(dict.fromkeys(row[plot.group] for row in known)) if plot.group else [None]
     for number, group in enumerate(groups):
         of_group = [row for row in known if plot.group is None or row[plot.group] == group]
@@ -271,7 +268,6 @@ def draw(plot: Plot, rows: Sequence[Row], path: Path) -> None:
     if plot.group:
         axes.legend(title=plot.group)
     figure.savefig(path)
-    plt.close(figure)
 
 
 def _means(rows: Sequence[Row], plot: Plot, values: Sequence[str]) -> dict[str, float]:

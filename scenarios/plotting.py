@@ -1,0 +1,17 @@
+"""Figures as vector graphics, without a display, a window or words on standard error."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure of this size in inches; `savefig` with a name that ends in .svg, or format="svg"."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its font cache is nobody's business
+    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import
+
+    return Figure(figsize=(width, height), layout="constrained")
