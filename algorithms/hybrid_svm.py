@@ -152,7 +152,7 @@ def train(
     while True:
         with suppress(MembershipChanged), federation.fixed_membership():
             count = rows()
-            federation.run("receive_frequencies", rho=frequencies.rho, groups=settings.groups)
+            federation.run("receive_frequencies", remember=True, rho=frequencies.rho, groups=settings.groups)
             solution = _trained(federation, settings, prior, count)
             break
     noise = _noise(settings, prior, count)
@@ -165,7 +165,8 @@ def train(
 def _trained(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> Solution | None:
     """The minimiser, less the prior; None where each site has its own. Raises FederationError if it is not reached."""
     if settings.variant == "one-shot":
-        federation.run("train_alone", prior=prior, C=settings.C, tolerance=settings.tolerance, rows=rows)
+        terms = {"C": settings.C, "tolerance": settings.tolerance, "rows": rows}
+        federation.run("train_alone", remember=True, prior=prior, **terms)
         return None
     oracle = FederatedOracle(federation, settings.groups, rows, reach=float(rows) * (1 + 1e-9))
     stopping = Stopping(settings.tolerance, settings.max_iterations)

@@ -267,6 +267,22 @@ def test_sites_that_are_lost_leave_noise_enough() -> None:
     assert np.abs(model.weights).max() < 100 * model.noise.scale + 10.0
 
 
+def test_a_site_that_is_started_again_trains_again_and_adds_its_part() -> None:
+    public, private = table(40, seed=5), table(600)
+    kill = {"number": 0, "kind": "kill", "phase": "launch", "round": 4, "message": 0, "for_s": None}
+    chosen, held = settings(Promise("gaussian", 1.0, 1e-6), variant="one-shot"), partitions(*private, 3)
+    with drill(3, program="hybrid-svm", partitions=held, faults={"site-2": [kill]}, rejoin=True) as federation:
+        prepared(federation)
+        model = train(federation, chosen, public, lambda: 600, Account())
+        assert federation.sites == ("site-1", "site-2", "site-3")
+        assert [change.joined for change in federation.membership.changes] == [("site-2",)]
+    with drill(3, program="hybrid-svm", partitions=partitions(*private, 3)) as federation:
+        prepared(federation)
+        exact = train(federation, settings(None, variant="one-shot"), public, lambda: 600, Account())
+    assert model.noise is not None
+    assert np.abs(model.weights - exact.weights).max() < 10 * model.noise.scale
+
+
 # Runs.
 
 
