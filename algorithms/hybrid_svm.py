@@ -165,7 +165,7 @@ def train(
 def _trained(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> Solution | None:
     """The minimiser, less the prior; None where each site has its own. Raises FederationError if it is not reached."""
     if settings.variant == "one-shot":
-        terms = {"C": settings.C, "tolerance": settings.tolerance, "rows": rows}
+        terms: dict[str, Any] = {"C": settings.C, "tolerance": settings.tolerance, "rows": rows}
         federation.run("train_alone", remember=True, prior=prior, **terms)
         return None
     oracle = FederatedOracle(federation, settings.groups, rows, reach=float(rows) * (1 + 1e-9))
