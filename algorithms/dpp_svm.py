@@ -196,7 +196,7 @@ class KernelExchange:
             parts = federation.gather(name, shape=shape, **terms)
             federation.disclose("coordinator", name, PLAIN_DISCLOSES, shape)
             return kernel.of_sums(np.sum([parts[site] for site in federation.sites], axis=0))
-        federation.disclose("coordinator", name, SUMMED_DISCLOSES, shape)
+        federation.disclose("coordinator", name, PLAIN_DISCLOSES if federation.shows_parts else SUMMED_DISCLOSES, shape)
         return kernel.of_sums(federation.sum(name, shape=shape, bound=4.0 * self.reach, **terms))
 
 

@@ -54,7 +54,7 @@ _MOST_ITERATIONS = 500
 class HybridSettings:
     """What a user decides. promise: None trains without noise, and promises nothing.
 
-    parts: how many shares make up the noise; a site knows its own. hidden_parts: the sum shows nobody a site's part.
+    parts: how many shares make up the noise; a site knows its own.
     """
 
     frequencies: int
@@ -69,7 +69,6 @@ class HybridSettings:
     tolerance: float
     max_iterations: int
     parts: int
-    hidden_parts: bool
     seed: int
 
 
@@ -156,9 +155,9 @@ def train(
             solution = _trained(federation, settings, prior, count)
             break
     noise = _noise(settings, prior, count)
+    if noise is not None:  # before anything is revealed, with the delta that shares add
+        account.spend(_release(settings, noise, hidden=not federation.shows_parts))
     weights = _released(federation, settings, prior, solution, noise)
-    if noise is not None:
-        account.spend(_release(settings, noise))
     return HybridModel(frequencies, prior, weights, noise, solution, count, federation.sites)
 
 
@@ -265,10 +264,10 @@ def _released(
     return noisy if solution is None else noise.on_lattice(prior + solution.w) + noisy
 
 
-def _release(settings: HybridSettings, noise: Noise) -> Release:
+def _release(settings: HybridSettings, noise: Noise, *, hidden: bool) -> Release:
     if settings.variant == "cutting-plane":
         others = "not the coordinator and the sites, which saw it trained"
-    elif noise.in_shares and settings.hidden_parts:
+    elif noise.in_shares and hidden:
         others = "the coordinator, and every site but the row's own"
     else:
         others = "not the coordinator, which saw what has no noise, or not all of it"

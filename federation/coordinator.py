@@ -184,6 +184,11 @@ class Federation:
         """The sites that take part, in ring order."""
         return self.membership.sites
 
+    @property
+    def shows_parts(self) -> bool:
+        """Whether the secure sum in use is none, and shows the coordinator each site's own value."""
+        return self._protocol.discloses == "value"
+
     # The verbs.
 
     def sum(self, step: str, *, shape: Sequence[int], bound: float, **params: Any) -> FloatArray:
@@ -204,9 +209,12 @@ class Federation:
     def sum_at(self, site: str, step: str, *, shape: Sequence[int], bound: float, **params: Any) -> None:
         """The sum, opened by `site`, where it is `opened` in later steps. The coordinator learns nothing of it.
 
-        The site blinds its own input, and the coordinator forwards it a sum that is uniform to everyone else.
+        The site blinds its own input, and the coordinator forwards it a sum that is uniform to everyone else. A plain
+        sum still shows the coordinator the other sites' values.
         """
-        self.disclose(site, step, self._protocol.discloses, shape)
+        self.disclose(site, step, "sum", shape)
+        if self.shows_parts:
+            self.disclose("coordinator", step, "value of every site but the one that opens the sum", shape)
 
         def forward(channel: SocketChannel) -> None:
             self._protocol.forward(channel, site, shape, bound)

@@ -103,7 +103,6 @@ def _settings(scenario: Scenario) -> HybridSettings:
         tolerance=chosen.tolerance,
         max_iterations=chosen.max_iterations,
         parts=max(1, scenario.fewest_sites - curious),
-        hidden_parts=scenario.protocol.secure_sum.discloses == "sum",
         seed=scenario.seed,
     )
 

@@ -151,15 +151,17 @@ class Sweep:
         shutil.rmtree(target, ignore_errors=True)
         changes = [word for change in (*self.changes, *point.changes) for word in ("--set", change)]
         words = ["run", self.scenario, *changes, "--out", str(target), "--quiet"]
-        start = "from scenarios.cli import main; main()"
-        process = subprocess.Popen([sys.executable, "-c", start, *words], stderr=subprocess.DEVNULL)
+        command = [sys.executable, "-m", "scenarios.sweep_point", *words]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
         running.add(process)
         if stopping.is_set():  # it was started while the others were ended
             process.terminate()
         try:
-            process.wait()
+            process.wait()  # every wait within a run has its deadline
         finally:
             running.discard(process)
+            if process.stdin is not None:
+                process.stdin.close()
 
     def _result(self, point: Point) -> dict[str, Any] | None:
         try:

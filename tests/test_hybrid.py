@@ -138,7 +138,6 @@ def settings(promise: Promise | None, **changes: Any) -> HybridSettings:
         "tolerance": 1e-11,
         "max_iterations": 300,
         "parts": 3,
-        "hidden_parts": True,
         "seed": 1,
     }
     return HybridSettings(**given | changes)
@@ -237,6 +236,16 @@ def test_a_spent_budget_ends_it_before_private_rows_are_touched() -> None:
         with pytest.raises(FederationError, match="would exceed the budget of 1 and inf; nothing is released"):
             train(federation, settings(Promise("laplace", 2.0)), public, lambda: 60, Account(1.0))
         assert federation.progress.round == before
+
+
+def test_a_delta_that_only_shares_add_is_in_the_budget_before_they_are_summed() -> None:
+    public, private = table(40, seed=5), table(60)
+    chosen = settings(Promise("laplace", 1.0), variant="one-shot")
+    with drill(3, program="hybrid-svm", partitions=partitions(*private, 3)) as federation:
+        prepared(federation)
+        with pytest.raises(FederationError, match="nothing is released"):
+            train(federation, chosen, public, lambda: 60, Account(delta=1e-12))
+        assert "noisy_part" not in {record.step for record in federation.accounts.rounds.values()}
 
 
 def test_nothing_is_released_when_training_falls_short_of_its_tolerance() -> None:

@@ -59,12 +59,13 @@ def test_a_sweep_that_is_interrupted_goes_on_where_it_was(tmp_path: Path, tempor
     assert len(grid(tmp_path / "s", "seed=1,2,3").rows()) == 3
 
 
-def test_a_killed_sweep_leaves_nothing_that_runs(tmp_path: Path, temporary_folder: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_killed_sweep_leaves_nothing_that_runs(how: signal.Signals, tmp_path: Path, temporary_folder: Path) -> None:
     command = [str(FEDSVM), "sweep", "quickstart", *WORDS, "--vary", "seed=1,2", "--out", str(tmp_path / "s")]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=tmp_path)
     wait_until(lambda: bool(site_processes(temporary_folder)), 30)
-    os.kill(process.pid, signal.SIGTERM)
-    assert process.wait(30) == 130
+    os.kill(process.pid, how)
+    assert process.wait(30) == (130 if how == signal.SIGTERM else -signal.SIGKILL)
     wait_until(lambda: not site_processes(temporary_folder))
 
 

@@ -243,6 +243,13 @@ def test_plain_matrices_say_what_they_give_away_and_the_attack_shows_it(tmp_path
     assert exposed == {"site-1": 444, "site-2": 444, "site-3": 444}
 
 
+def test_a_plain_sum_is_said_to_show_what_it_shows(tmp_path: Path) -> None:
+    result = run("dpp-svm-rbf", tmp_path / "run", "protocol.sum=plain").result
+    seen = {(each["step"], each["form"]) for each in result["disclosures"] if each["to"] == "coordinator"}
+    assert any(step == "kernel_rows" and "every site's own kernel matrix" in form for step, form in seen)
+    assert any(step == "reference_kernel" and form.startswith("value of every site") for step, form in seen)
+
+
 @pytest.mark.parametrize("kernel", ["linear", "rbf"])
 def test_the_attack_fails_with_fewer_known_records_than_columns(kernel: str, tmp_path: Path) -> None:
     changes = [f"algorithm.kernel={kernel}", "collusion.known_records=9"]
