@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from algorithms.cutting_plane import Stopping, relative_gap, solve
+from algorithms.figures import Figures
 from algorithms.hinge_sums import HingeSums
 from algorithms.kernels import Kernel, squared_distances
 from algorithms.nystrom import nystrom_map
@@ -100,6 +101,21 @@ class DppModel:
     def gap(self) -> float | None:
         """(objective - lower bound) / objective, where there is a bound."""
         return None if self.lower_bound is None else relative_gap(self.objective, self.lower_bound)
+
+    def figures(self, sites: tuple[str, ...]) -> Figures:
+        """What a result says of it; sites: whose columns it is of."""
+        low_rank = self.rank is not None
+        return Figures(
+            objective=self.objective,
+            lower_bound=self.lower_bound,
+            gap=self.gap,
+            converged=self.converged,
+            iterations=self.iterations,
+            sites=sites,
+            landmarks=len(self.weighed) if low_rank else None,
+            rank=self.rank,
+            support=None if low_rank else len(self.weighed),
+        )
 
 
 class DppSite(VerticalSite):

@@ -31,6 +31,7 @@ import numpy as np
 
 from algorithms.cutting_plane import Oracle, Solution, Stopping, solve
 from algorithms.discrete_noise import gaussian_share, laplace_share
+from algorithms.figures import Figures
 from algorithms.fourier import Fit, Frequencies, choose_frequencies, paired_features
 from algorithms.hinge_sums import FederatedOracle, HingeSite, HingeSums
 from algorithms.mechanisms import Account, Noise, Promise, Release, noise_for
@@ -87,6 +88,22 @@ class HybridModel:
     def decision_values(self, rows: FloatArray) -> FloatArray:
         """(n,) for scaled rows (n, d)."""
         return np.asarray(self.frequencies.features(rows) @ self.weights)
+
+    @property
+    def figures(self) -> Figures:
+        """What a result says of it. How training ended depends on private rows, and is told without noise only."""
+        told = self.solution if self.noise is None else None
+        return Figures(
+            objective=told.objective if told else None,
+            lower_bound=told.lower_bound if told else None,
+            gap=told.gap if told else None,
+            converged=True,
+            iterations=told.iterations if told else None,
+            sites=self.sites,
+            rank=len(self.weights),
+            frequencies=len(self.frequencies.rho),
+            fit_error={"as_drawn": self.frequencies.error_as_drawn, "fitted": self.frequencies.error},
+        )
 
 
 class HybridSite(HingeSite, PubliclyScaledSite):

@@ -42,6 +42,11 @@ class Landmarks:
     records_exposed: int
 
 
+def landmark_count(wanted: float, rows: int) -> int:
+    """How many landmarks there are for so many rows: a share of them, or a count where `wanted` is an int."""
+    return max(1, min(wanted if isinstance(wanted, int) else round(wanted * rows), rows))
+
+
 class LandmarkSite(HorizontalSite):
     """What a site does towards the landmarks."""
 

@@ -18,7 +18,7 @@ import secrets
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -76,6 +76,12 @@ class Noise:
     def variance(self) -> Fraction:
         """Of a Gaussian coordinate, in squared steps."""
         return Fraction(self.steps) ** 2
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """What it is made of, and who draws it, for a result."""
+        shared = f"the sites, in shares for {self.parts} of them"
+        return {"lattice": self.step, "drawn_by": shared if self.in_shares else "the coordinator"}
 
     def on_lattice(self, vector: FloatArray) -> FloatArray:
         """The vector with every coordinate moved to the nearest point of the lattice."""
@@ -188,3 +194,15 @@ class Account:
         """Write a release down. Raises FederationError where the budget has no room for it."""
         self.require(release.epsilon, release.delta)
         self.releases.append(release)
+
+    def to_fields(self, **details: Any) -> dict[str, Any]:
+        """What a result says of the releases so far, with details of the last."""
+        epsilon, delta = self.spent
+        releases = [vars(each) | {"protects_against": list(each.protects_against)} for each in self.releases]
+        budget = {"epsilon": _finite(self.epsilon), "delta": _finite(self.delta)}
+        last = {name: releases[-1][name] for name in ("mechanism", "sensitivity", "noise_scale", "protects_against")}
+        return {"epsilon": epsilon, "delta": delta, **last, **details, "budget": budget, "releases": releases}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from algorithms.cutting_plane import Solution, Stopping, solve
+from algorithms.figures import Figures
 from algorithms.hinge_sums import FederatedOracle, HingeSite, HingeSums
 from algorithms.kernels import Kernel
 from algorithms.landmarks import Landmarks, LandmarkSite, choose_landmarks
@@ -66,6 +67,22 @@ class PanModel:
     def decision_values(self, rows: FloatArray) -> FloatArray:
         """(n,) decision values of scaled rows (n, p); positive for the class +1."""
         return np.asarray(self.features(rows) @ self.solution.w + self.solution.b)
+
+    @property
+    def figures(self) -> Figures:
+        """What a result says of it."""
+        return Figures(
+            objective=self.solution.objective,
+            lower_bound=self.solution.lower_bound,
+            gap=self.solution.gap,
+            converged=self.solution.converged,
+            iterations=self.solution.iterations,
+            sites=self.sites,
+            bundles=self.bundles,
+            landmarks=len(self.landmarks.points),
+            records_exposed=self.landmarks.records_exposed,
+            rank=self.mapping.shape[1],
+        )
 
 
 class PanSite(HingeSite, LandmarkSite):

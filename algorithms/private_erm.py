@@ -28,7 +28,8 @@ from typing import Literal
 
 import numpy as np
 
-from algorithms.fourier import paired_features
+from algorithms.figures import Figures
+from algorithms.fourier import Fit, choose_frequencies, paired_features
 from algorithms.mechanisms import Account, Noise, Promise, Release, noise_for, spherical
 from algorithms.public_scale import PubliclyScaledSite
 from federation.arrays import FloatArray
@@ -92,6 +93,12 @@ class ErmModel:
     rounds: int
     sites: tuple[str, ...]
 
+    @property
+    def figures(self) -> Figures:
+        """What a result says of it; how training ended depends on private rows, and is told without noise only."""
+        told = self.rounds if self.noise_scale is None else None
+        return Figures(None, None, None, converged=True, iterations=told, sites=self.sites, rank=len(self.weights))
+
 
 class ErmSite(PubliclyScaledSite):
     """The site half."""
@@ -121,6 +128,32 @@ def at_most_one(rows: FloatArray, *, clip: bool) -> FloatArray:
     return np.asarray(rows / np.maximum(1.0, lengths)[:, None])
 
 
+@dataclass(frozen=True)
+class Points:
+    """How scaled rows become points of length 1 at most; see `ErmSite.take_rows`. `size` is the points' own."""
+
+    rho: FloatArray
+    longest: float
+    size: int
+
+    @classmethod
+    def from_public(cls, public: FloatArray, features: int, sigma: float, fit: Fit, seed: int) -> Points:
+        """Of so many Fourier features, chosen from public rows (m, d); of none, by the longest of these rows."""
+        if not features:
+            longest = float(np.linalg.norm(public, axis=1).max())
+            return cls(np.zeros((0, public.shape[1])), longest or 1.0, public.shape[1])
+        found = choose_frequencies(public, features, sigma, fit, np.random.default_rng([seed, 4]))
+        return cls(found.rho, 1.0, 2 * features)
+
+    def __call__(self, rows: FloatArray) -> FloatArray:
+        """(n, size): rows (n, d) as points."""
+        return paired_features(rows, self.rho) if len(self.rho) else at_most_one(rows / self.longest, clip=True)
+
+    def longer(self, rows: FloatArray) -> int:
+        """How many rows are longer than the longest public one."""
+        return 0 if len(self.rho) else int((np.linalg.norm(rows, axis=1) > self.longest).sum())
+
+
 def erm_sums(points: FloatArray, labels: FloatArray, f: FloatArray, loss: Loss) -> FloatArray:
     """(1 + d + d^2,): the sum of losses of rows (n, d) with labels (n,), its gradient and its Hessian."""
     values, slopes, curvatures = loss(labels * (points @ f))
@@ -131,29 +164,27 @@ def erm_sums(points: FloatArray, labels: FloatArray, f: FloatArray, loss: Loss) 
 def train(
     federation: Federation,
     settings: ErmSettings,
-    rho: FloatArray,
-    longest: float,
-    size: int,
+    points: Points,
     rows: Callable[[], int],
     account: Account,
     *,
     clip: bool,
 ) -> ErmModel:
-    """Train on the rows that the sites hold ready, of `size` features, and release the model.
+    """Train on the rows that the sites hold ready, and release the model.
 
-    rho, longest, clip: see `ErmSite.take_rows`. rows: counts the private ones, whose number is public.
+    clip: see `ErmSite.take_rows`. rows: counts the private ones, whose number is public.
     """
     if settings.epsilon is not None:
         account.require(settings.epsilon, 0.0)
     while True:
         with suppress(MembershipChanged), federation.fixed_membership():
             count = rows()
-            federation.run("take_rows", rho=rho, longest=longest, clip=clip)
-            plan = perturbed(settings, size, count)
+            federation.run("take_rows", rho=points.rho, longest=points.longest, clip=clip)
+            plan = perturbed(settings, points.size, count)
             before = federation.progress.round
             f = minimised(partial(_summed, federation, settings.loss, count), plan, count)
             break
-    noise = _output_noise(settings, size, count)
+    noise = _output_noise(settings, points.size, count)
     released = f if noise is None else noise.released(f)
     if settings.epsilon is not None:
         account.spend(_release(settings, plan, noise))

@@ -72,6 +72,10 @@ class Launcher(Protocol):
     def fileno(self) -> int:
         """A descriptor that is readable when a process ended."""
 
+    @property
+    def pids(self) -> Mapping[str, int]:
+        """The process of each site, the latest where it was started again."""
+
     def ended(self) -> list[Ended]:
         """The processes that ended since the last call. Raises LaunchError if the launcher itself is gone."""
 
@@ -183,6 +187,11 @@ class Federation:
     def sites(self) -> tuple[str, ...]:
         """The sites that take part, in ring order."""
         return self.membership.sites
+
+    @property
+    def pids(self) -> Mapping[str, int]:
+        """The process of each site."""
+        return self._launcher.pids
 
     @property
     def shows_parts(self) -> bool:

@@ -65,6 +65,14 @@ class SumProtocol(Protocol):
         """What a scenario calls it."""
 
     @property
+    def fewest_sites(self) -> int:
+        """With fewer it would hide nothing, or cannot run."""
+
+    @property
+    def agrees(self) -> bool:
+        """Whether sites share secrets two by two, and so need a key pair for it."""
+
+    @property
     def options(self) -> Mapping[str, float]:
         """What every party must know of it besides its name."""
 

@@ -24,6 +24,8 @@ from protocols.fixed_point import add, subtract
 from protocols.ring_sum import chunk_count, chunks, ring_reveal, round_the_ring
 from protocols.secure_sum import RESIDUE_BYTES, Cost, SecureSum
 
+USUAL_RINGS = 2
+
 
 def changing_neighbours_contribute(rings: int, channel: Channel, vector: Residues) -> None:
     """A site's part: a segment for each ring, and the total to the coordinator if it is the initiator."""
@@ -61,7 +63,7 @@ def changing_neighbours_cost(rings: int, sites: int, shape: tuple[int, int]) -> 
     )
 
 
-def changing_neighbours(rings: int) -> SecureSum:
+def changing_neighbours(rings: int = USUAL_RINGS) -> SecureSum:
     """The protocol with r = `rings`, 1 or more. It needs 2 r + 1 sites."""
     return SecureSum(
         "changing-neighbours",

@@ -26,6 +26,8 @@ from protocols.secure_sum import RESIDUE_BYTES, Cost, SecureSum
 
 FEWEST_SITES = 3
 
+USUAL_SEGMENTS = 3
+
 
 def k_secure_contribute(segments: int, channel: Channel, vector: Residues) -> None:
     """A site's part: exchange segments, then send the block round the ring."""
@@ -62,7 +64,7 @@ def k_secure_cost(segments: int, sites: int, shape: tuple[int, int]) -> Cost:
     )
 
 
-def k_secure(segments: int) -> SecureSum:
+def k_secure(segments: int = USUAL_SEGMENTS) -> SecureSum:
     """The protocol with k = `segments`, 2 or more. It needs as many sites, and three."""
     return SecureSum(
         "k-secure",

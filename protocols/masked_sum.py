@@ -53,6 +53,8 @@ SECRET_WORDS, SEALED_WORDS = 4, 6
 _NONCE = bytes(12)
 """Every share is sealed with a key of its own, derived for one round and holder, so that its nonce may be constant."""
 
+USUAL_THRESHOLD = 0.66
+
 MISSING, OPEN = 0, 1
 Flags = NDArray[np.uint8]
 
@@ -299,7 +301,7 @@ def masked_cost(sites: int, shape: tuple[int, int]) -> Cost:
     )
 
 
-def masked(threshold: float) -> SecureSum:
+def masked(threshold: float = USUAL_THRESHOLD) -> SecureSum:
     """The protocol in which the share `threshold` of the sites must remain. It needs two sites."""
     return SecureSum(
         "masked",

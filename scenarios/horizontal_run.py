@@ -104,7 +104,7 @@ class HorizontalRun:
         audited = self.scenario.collusion is not None
         return Fold(
             fold=fold,
-            model=_described(model),
+            model=model.figures,
             arrays=self._arrays(model, prepared),
             test=test,
             pooled=pooled,
@@ -127,23 +127,6 @@ class HorizontalRun:
             "columns": np.array([*self.workload.numeric_columns, *prepared.vocabulary.columns]),
             **evaluation.kernel_arrays(model.kernel),
         }
-
-
-def _described(model: PanModel) -> dict[str, Any]:
-    """What result.json says of a model."""
-    solution = model.solution
-    return {
-        "objective": solution.objective,
-        "lower_bound": solution.lower_bound,
-        "gap": solution.gap,
-        "converged": solution.converged,
-        "iterations": solution.iterations,
-        "bundles": model.bundles,
-        "sites": list(model.sites),
-        "landmarks": len(model.landmarks.points),
-        "records_exposed": model.landmarks.records_exposed,
-        "rank": model.mapping.shape[1],
-    }
 
 
 def _settings(scenario: Scenario, rows: int) -> PanSettings:

@@ -11,12 +11,12 @@ import numpy as np
 
 from algorithms.horizontal import count_rows
 from algorithms.hybrid_svm import HybridModel, HybridSettings, train
-from algorithms.mechanisms import Noise, Promise
+from algorithms.mechanisms import Promise
 from federation.coordinator import Federation
 from scenarios import evaluation
 from scenarios.audit import Coalition
 from scenarios.outcome import Fold, Outcome
-from scenarios.public_columns import PublicColumns, in_words
+from scenarios.public_columns import PublicColumns
 from scenarios.spec import Scenario
 from scenarios.workload import Workload
 
@@ -41,7 +41,7 @@ class HybridRun:
                     rows: Callable[[], int] = lambda: sum(count_rows(federation).values())  # noqa: E731
                     model = train(federation, settings, columns.public, rows, account)
             if model.noise is not None:
-                outcome.privacy = in_words(account, **_details(model.noise))
+                outcome.privacy = account.to_fields(**model.noise.origin)
             with outcome.timed("evaluate_s"), federation.phase("evaluate"):
                 outcome.folds.append(self._tested(fold, model, settings, columns))
 
@@ -67,7 +67,7 @@ class HybridRun:
             baselines = evaluation.private_baselines(model, settings, columns.public, train_rows, test_rows)
         return Fold(
             fold=fold,
-            model=_described(model),
+            model=model.figures,
             arrays={
                 "rho": model.frequencies.rho,
                 "w": model.weights,
@@ -105,28 +105,3 @@ def _settings(scenario: Scenario) -> HybridSettings:
         parts=max(1, scenario.fewest_sites - curious),
         seed=scenario.seed,
     )
-
-
-def _described(model: HybridModel) -> dict[str, Any]:
-    """What result.json says of a model. How training ended depends on private rows, and is told without noise only."""
-    open_solution = model.solution if model.noise is None else None
-    return {
-        "objective": open_solution.objective if open_solution else None,
-        "lower_bound": open_solution.lower_bound if open_solution else None,
-        "gap": open_solution.gap if open_solution else None,
-        "converged": True,
-        "iterations": open_solution.iterations if open_solution else None,
-        "bundles": None,
-        "sites": list(model.sites),
-        "landmarks": None,
-        "records_exposed": None,
-        "rank": len(model.weights),
-        "frequencies": len(model.frequencies.rho),
-        "fit_error": {"as_drawn": model.frequencies.error_as_drawn, "fitted": model.frequencies.error},
-    }
-
-
-def _details(noise: Noise) -> dict[str, Any]:
-    """What the noise was made of, and who drew it."""
-    shared = f"the sites, in shares for {noise.parts} of them"
-    return {"lattice": noise.step, "drawn_by": shared if noise.in_shares else "the coordinator"}

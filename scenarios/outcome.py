@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from algorithms.figures import Figures
+from federation import record
 from federation.arrays import FloatArray
 from federation.coordinator import Federation
 from scenarios import evaluation, result
@@ -31,7 +33,7 @@ class Fold:
     """
 
     fold: int
-    model: dict[str, Any]
+    model: Figures
     arrays: dict[str, Any]
     test: evaluation.Quality | None
     pooled: dict[str, Any] | None
@@ -48,7 +50,6 @@ class Outcome:
     traceback: str = ""
     federation: Federation | None = None
     injector: Injector | None = None
-    pids: dict[str, int] = field(default_factory=dict)
     refused: dict[str, int] = field(default_factory=dict)
     alignment: dict[str, Any] | None = None
     privacy: dict[str, Any] | None = None
@@ -92,14 +93,14 @@ def _result(scenario: Scenario, workload: Workload, outcome: Outcome) -> dict[st
         "model": _model(scenario, workload, outcome.folds[-1]) if outcome.folds else None,
         "metrics": _metrics(outcome.folds),
         "centralised": _centralised(outcome.folds),
-        "cost": result.cost(federation.accounts, dict(federation.phase_seconds)) if federation else None,
-        "sites": _sites(workload, outcome),
-        "progress": result.progress(federation) if federation else None,
-        "memberships": result.memberships(federation) if federation else [],
+        "cost": record.cost(federation) if federation else None,
+        "sites": _sites(workload, federation),
+        "progress": record.progress(federation) if federation else None,
+        "memberships": record.memberships(federation) if federation else [],
         "faults": outcome.injector.reports(federation) if federation and outcome.injector else [],
         "network": result.network(scenario.network, federation.accounts) if federation and scenario.network else None,
         "collusion": outcome.collusion,
-        "disclosures": result.disclosures(federation.disclosures) if federation else [],
+        "disclosures": record.disclosures(federation) if federation else [],
         "refused": outcome.refused,
         "privacy": outcome.privacy,
         "baselines": outcome.folds[-1].baselines if outcome.folds else None,
@@ -112,7 +113,7 @@ def _model(scenario: Scenario, workload: Workload, fold: Fold) -> dict[str, Any]
     return {
         "algorithm": scenario.algorithm.name,
         "fold": None if fold.fold == NO_FOLD else fold.fold,
-        **fold.model,
+        **fold.model.to_fields(),
         "classes": list(workload.classes),
     }
 
@@ -144,28 +145,10 @@ def _mean(folds: list[dict[str, Any]], name: str) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def _sites(workload: Workload, outcome: Outcome) -> list[dict[str, Any]]:
-    farewells = outcome.federation.farewells if outcome.federation else {}
-    sites = []
-    for name, held in zip(workload.names, workload.holdings, strict=True):
-        farewell = farewells.get(name)
-        sites.append(
-            {
-                "name": name,
-                "pid": outcome.pids.get(name),
-                "rows": len(held.rows),
-                "columns": len(held.columns),
-                "status": _status(name, outcome.federation) if farewell else "dropped",
-                "unique_memory_bytes": farewell["unique_memory_bytes"] if farewell else None,
-                "cpu_s": farewell["cpu_s"] if farewell else None,
-                "refused": farewell["refused"] if farewell else {},
-            }
-        )
-    return sites
-
-
-def _status(site: str, federation: Federation | None) -> str:
-    """finished, dropped if it was out in the end, rejoined if it was out in between."""
-    if federation is None or site not in federation.sites:
-        return "dropped"
-    return "rejoined" if any(site in change.joined for change in federation.membership.changes) else "finished"
+def _sites(workload: Workload, federation: Federation | None) -> list[dict[str, Any]]:
+    """Each site with what it holds, and what became of it."""
+    known = {site["name"]: site for site in record.sites(federation)} if federation else {}
+    return [
+        {"name": name, "rows": len(held.rows), "columns": len(held.columns), **known.get(name, record.UNKNOWN_SITE)}
+        for name, held in zip(workload.names, workload.holdings, strict=True)
+    ]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from algorithms.horizontal import Scale
 from algorithms.mechanisms import Account
@@ -79,16 +78,3 @@ class PublicColumns:
         """An account with the scenario's budget."""
         chosen = self.scenario.algorithm
         return Account(chosen.budget or math.inf, chosen.budget_delta or math.inf)
-
-
-def in_words(account: Account, **details: Any) -> dict[str, Any]:
-    """What result.json says of the releases so far, with details of the last."""
-    epsilon, delta = account.spent
-    releases = [vars(each) | {"protects_against": list(each.protects_against)} for each in account.releases]
-    budget = {"epsilon": _finite(account.epsilon), "delta": _finite(account.delta)}
-    last = {name: releases[-1][name] for name in ("mechanism", "sensitivity", "noise_scale", "protects_against")}
-    return {"epsilon": epsilon, "delta": delta, **last, **details, "budget": budget, "releases": releases}
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

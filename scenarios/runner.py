@@ -29,7 +29,7 @@ from scenarios.starter import Starter, address
 from scenarios.vertical_run import VerticalRun
 from scenarios.workload import Workload
 
-SITE_MODULE = "scenarios.site_process"
+SITE_MODULE = "algorithms.site_process"
 
 OnProgress = Callable[[Federation], None]
 
@@ -102,7 +102,7 @@ def _carry_out(scenario: Scenario, workload: Workload, folder: Path, outcome: Ou
             try:
                 with outcome.timed("launch_s"):
                     federation = _assemble(scenario, endpoint, starter, on_progress)
-                outcome.federation, outcome.pids = federation, launcher.pids
+                outcome.federation = federation
                 try:
                     federation.assemble()
                     course.train(federation, outcome)

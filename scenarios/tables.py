@@ -7,7 +7,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from protocols.masked_sum import threshold_of
+from algorithms.landmarks import landmark_count
+from protocols.changing_neighbours_sum import USUAL_RINGS
+from protocols.k_secure_sum import USUAL_SEGMENTS
+from protocols.masked_sum import USUAL_THRESHOLD, threshold_of
 from protocols.registry import SUMS
 from protocols.secure_sum import SecureSum
 from scenarios.partition import BY_FEATURE, COLUMNS, SIZES, columns_of, sizes_of
@@ -238,10 +241,7 @@ class AlgorithmSpec(Part):
 
     def landmark_count(self, rows: int) -> int | None:
         """How many landmarks there are for so many training rows; None without any."""
-        if self.landmarks is None:
-            return None
-        wanted = self.landmarks if isinstance(self.landmarks, int) else round(self.landmarks * rows)
-        return max(1, min(wanted, rows))
+        return None if self.landmarks is None else landmark_count(self.landmarks, rows)
 
     @model_validator(mode="before")
     @classmethod
@@ -325,9 +325,9 @@ class ProtocolSpec(Part):
     """
 
     sum: str = "ring"
-    segments: Annotated[int, Field(ge=2)] = 3
-    rings: Count = 2
-    threshold: Annotated[float, Field(gt=0.5, le=1)] = 0.66
+    segments: Annotated[int, Field(ge=2)] = USUAL_SEGMENTS
+    rings: Count = USUAL_RINGS
+    threshold: Annotated[float, Field(gt=0.5, le=1)] = USUAL_THRESHOLD
     kernel_exchange: Literal["summed", "plain"] = "summed"
     line_search: Literal["grid", "fixed-step"] = "grid"
     step: Positive = 0.1

@@ -114,7 +114,7 @@ class VerticalRun:
             )
         return Fold(
             fold=fold if self.scenario.data.folds is not None else NO_FOLD,
-            model=_described(model, federation.sites),
+            model=model.figures(federation.sites),
             arrays=_arrays(model),
             test=test,
             pooled=pooled,
@@ -184,24 +184,6 @@ def _settings(scenario: Scenario, rows: int) -> DppSettings:
         rank_tolerance=chosen.rank_tolerance,
         seed=scenario.seed,
     )
-
-
-def _described(model: DppModel, sites: Sequence[str]) -> dict[str, Any]:
-    """What result.json says of a model."""
-    low_rank = model.rank is not None
-    return {
-        "objective": model.objective,
-        "lower_bound": model.lower_bound,
-        "gap": model.gap,
-        "converged": model.converged,
-        "iterations": model.iterations,
-        "bundles": None,
-        "sites": list(sites),
-        "landmarks": len(model.weighed) if low_rank else None,
-        "records_exposed": None,
-        "rank": model.rank,
-        "support": None if low_rank else len(model.weighed),
-    }
 
 
 def _arrays(model: DppModel) -> dict[str, Any]:

@@ -41,7 +41,7 @@ def test_the_check_sees_every_floor() -> None:
 def test_a_site_process_imports_nothing_heavy() -> None:
     """In a fresh interpreter, as the server that sites are forked from imports it."""
     code = (
-        "import sys, scenarios.site_process as s; s.INSTALLATION.warm_up(); "
+        "import sys, algorithms.site_process as s; s.INSTALLATION.warm_up(); "
         "print(*{name.partition('.')[0] for name in sys.modules})"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout

@@ -25,6 +25,7 @@ from algorithms.private_erm import (
     Loss,
     Perturbation,
     Plan,
+    Points,
     at_most_one,
     erm_sums,
     minimised,
@@ -56,7 +57,7 @@ def test_losses_have_the_derivatives_that_the_proofs_need(loss: Loss) -> None:
 def federated(settings: ErmSettings, rows: FloatArray, labels: FloatArray, account: Account) -> ErmModel:
     with drill(3, program="dp-erm", partitions=partitions(rows, labels, 3)) as federation:
         prepared(federation)
-        return train(federation, settings, NO_FREQUENCIES, 4.0, 4, lambda: len(rows), account, clip=True)
+        return train(federation, settings, Points(NO_FREQUENCIES, 4.0, 4), lambda: len(rows), account, clip=True)
 
 
 def test_without_noise_a_federation_finds_scikit_learns_logistic_regression() -> None:

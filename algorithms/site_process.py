@@ -1,4 +1,4 @@
-"""What the processes of this installation's sites run: `python -m scenarios.site_process DESCRIPTOR`.
+"""What the processes of this installation's sites run: `python -m algorithms.site_process DESCRIPTOR`.
 
 It registers every program and secure sum that a coordinator may name here, and imports nothing that is of use to
 people only (no command line, no scikit-learn).
