@@ -1,1 +1,32 @@
-"""Floor 3: what is learnt. Knows no socket, no process, and not which secure sum is in use."""
+"""Floor 3: what is learnt, each algorithm written as a half for sites and a half for the coordinator.
+
+The estimators are imported when they are asked for, since scikit-learn is nothing that a site process should carry.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from algorithms.dpp_svc import DppSVC as DppSVC
+    from algorithms.pan_svc import PanSVC as PanSVC
+    from algorithms.private_classifiers import HybridSVC as HybridSVC
+    from algorithms.private_classifiers import PrivateErmClassifier as PrivateErmClassifier
+
+_ESTIMATORS = {
+    "PanSVC": "algorithms.pan_svc",
+    "DppSVC": "algorithms.dpp_svc",
+    "HybridSVC": "algorithms.private_classifiers",
+    "PrivateErmClassifier": "algorithms.private_classifiers",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ESTIMATORS:
+        raise AttributeError(f"module 'algorithms' has no attribute {name!r}")
+    return getattr(importlib.import_module(_ESTIMATORS[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_ESTIMATORS])

@@ -1,0 +1,216 @@
+"""What the estimators have in common: scikit-learn's contract, around sites in processes of their own.
+
+An estimator has all rows in hand, deals them to sites on this machine, and trains as a federation would: what leaves a
+site, and what it costs, is in `result_`. When `fit` returns, or is interrupted, its processes are gone.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import Tags
+from sklearn.utils.multiclass import check_classification_targets, type_of_target
+from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+
+from algorithms.figures import Figures
+from federation import record
+from federation.arrays import FloatArray, IntArray
+from federation.coordinator import Federation
+from federation.keys import COORDINATOR
+from federation.local import local_federation
+from federation.partition import Partition
+from protocols.registry import SUMS
+from protocols.secure_sum import SecureSum
+
+SITE_MODULE = "algorithms.site_process"
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_SEEDS = 2**31
+
+
+class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """A binary classifier that is trained by sites in processes of their own.
+
+    Those that derive from it have the parameters `sites`, `sum`, `sum_options` and `random_state`, and score scaled
+    rows in `_scores`. `result_` holds what the training was: `model` (its certificate), `cost` (rounds, bytes, by phase
+    and protocol), `sites`, `disclosures`, `privacy`; the names are those of a run's result.json.
+    """
+
+    sites: int
+    sum: str
+    sum_options: Mapping[str, float] | None
+    random_state: int | np.random.RandomState | None
+    classes_: np.ndarray
+    result_: dict[str, Any]
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+    def decision_function(self, X: Any) -> FloatArray:
+        """(n,) decision values of rows X (n, p); positive for `classes_[1]`."""
+        check_is_fitted(self)
+        return self._scores(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def predict(self, X: Any) -> np.ndarray:
+        """(n,) the class of each row of X (n, p)."""
+        scores = self.decision_function(X)  # first, so that what is not fitted says so
+        return np.asarray(self.classes_[(scores >= 0).astype(int)])
+
+    def _scores(self, rows: FloatArray) -> FloatArray:
+        raise NotImplementedError
+
+    # For `fit`.
+
+    def _binary(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
+        """Rows (n, p), and (n,) +1 for the second of two classes and -1 for the first. Raises ValueError."""
+        rows, labels = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(labels)
+        if (kind := type_of_target(labels, input_name="y")) != "binary":
+            raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
+        self.classes_ = np.unique(labels)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y has 1 class, {self.classes_[0]!r}; two are needed.")
+        return rows, np.where(labels == self.classes_[1], 1.0, -1.0)
+
+    def _seed(self) -> int:
+        state = self.random_state
+        if isinstance(state, int | np.integer):
+            return int(state)
+        return int((state or np.random.RandomState()).randint(_SEEDS))
+
+    def _secure_sum(self, sites: int) -> SecureSum:
+        """The sum that is asked for. Raises ValueError for one that so many sites cannot run."""
+        if self.sum not in SUMS:
+            raise ValueError(f"sum={self.sum!r} will not do; it must be one of {', '.join(SUMS)}.")
+        try:
+            chosen = SUMS[self.sum](**(self.sum_options or {}))
+        except TypeError as error:
+            raise ValueError(f"sum_options={self.sum_options!r} are not those of a {self.sum} sum: {error}.") from None
+        if sites < chosen.fewest_sites:
+            raise ValueError(
+                f"A {self.sum} sum needs {chosen.fewest_sites} sites or more and there are {sites}; with fewer it hides"
+                " nothing. Have more sites, or another sum."
+            )
+        return chosen
+
+    @contextmanager
+    def _federation(self, program: str, partitions: Mapping[str, Partition], seed: int) -> Iterator[Federation]:
+        """Sites that hold these partitions, for as long as training takes."""
+        chosen = self._secure_sum(len(partitions))
+        with local_federation(SITE_MODULE, program, partitions, chosen, settings={"seed": seed}) as federation:
+            yield federation
+
+    def _result(
+        self,
+        federation: Federation,
+        partitions: Mapping[str, Partition],
+        figures: Figures,
+        privacy: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """What the training was, when its processes are gone."""
+        shapes = {site: held.arrays["numeric"].shape for site, held in partitions.items()}
+        return {
+            "status": "completed",
+            "model": {**figures.to_fields(), "classes": self.classes_.tolist()},
+            "cost": record.cost(federation),
+            "sites": [
+                {**site, "rows": shapes[site["name"]][0], "columns": shapes[site["name"]][1]}
+                for site in record.sites(federation)
+            ],
+            "disclosures": record.disclosures(federation),
+            "privacy": privacy,
+            "timing": {"total_s": time.monotonic() - federation.began},
+        }
+
+
+class HorizontalClassifier(FederatedClassifier):
+    """A classifier whose sites hold rows."""
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Train on rows X (n, p) with labels y (n,) of two classes.
+
+        groups (n,): which site holds each row, by a name or a number; without it rows are dealt to `sites` at random.
+        Raises ValueError for data or parameters that will not do, and FederationError where a site fails.
+        """
+        rows, signs = self._binary(X, y)
+        self._train(rows, signs, groups, self._seed())
+        return self
+
+    def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
+        raise NotImplementedError
+
+    def _dealt(self, indices: IntArray, groups: Any, rows: int, seed: int) -> dict[str, IntArray]:
+        """Which of the rows `indices`, of `rows` in all, each site holds."""
+        if groups is None:
+            require_whole(sites=self.sites)
+            if len(indices) < self.sites:
+                raise ValueError(f"n_samples={len(indices)} rows cannot be dealt to {self.sites} sites; have fewer.")
+            dealt = np.random.default_rng([seed, 1]).permutation(indices)
+            parts = np.array_split(dealt, self.sites)
+            return {f"site-{number}": np.sort(part) for number, part in enumerate(parts, start=1)}
+        names = np.asarray(column_or_1d(groups)).astype(str)
+        check_consistent_length(np.empty(rows), names)
+        return {_named(name): indices[names[indices] == name] for name in np.unique(names[indices]).tolist()}
+
+
+def _named(name: str) -> str:
+    """The name, if a site can have it."""
+    if not _NAME.fullmatch(name) or name == COORDINATOR:
+        raise ValueError(
+            f"groups: {name!r} cannot be the name of a site; it must be made of letters, digits, dots, hyphens and "
+            f"underscores, start with a letter or digit, and not be the word {COORDINATOR}."
+        )
+    return name
+
+
+def partition_of(rows: FloatArray, signs: FloatArray | None) -> Partition:
+    """What a site holds: numeric columns (n, p) of its rows, and their labels (n,) of +1 and -1, if it has them."""
+    count, width = rows.shape
+    arrays = {
+        "numeric": np.ascontiguousarray(rows),
+        "codes": np.zeros((count, 0), dtype=np.int64),
+        "labels": np.zeros((0, count)) if signs is None else np.ascontiguousarray(signs[None, :]),
+        "folds": np.full(count, -1),
+    }
+    return Partition(arrays, {"numeric": [f"x{j}" for j in range(width)], "categorical": [], "categories": []})
+
+
+def gamma_of(gamma: Any, columns: int) -> float:
+    """The number that is given, or 1 / columns for "auto". Raises ValueError."""
+    if isinstance(gamma, str) and gamma == "auto":
+        return 1.0 / columns
+    require("gamma", gamma, isinstance(gamma, float | int | np.number) and gamma > 0, 'above 0, or "auto"')
+    return float(gamma)
+
+
+def require(name: str, value: Any, right: object, wanted: str) -> None:
+    """Raise ValueError unless a parameter is right."""
+    if not right:
+        raise ValueError(f"{name}={value!r} will not do; it must be {wanted}.")
+
+
+def require_choice(name: str, value: Any, choices: Sequence[str]) -> None:
+    """Raise ValueError unless a parameter is one of these."""
+    require(name, value, isinstance(value, str) and value in choices, f"one of {', '.join(choices)}")
+
+
+def require_whole(**values: Any) -> None:
+    """Raise ValueError unless all of these parameters are whole numbers from 1."""
+    for name, value in values.items():
+        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        require(name, value, whole and value >= 1, "a whole number from 1")
+
+
+def require_positive(**values: Any) -> None:
+    """Raise ValueError unless all of these parameters are numbers above 0."""
+    for name, value in values.items():
+        number = isinstance(value, float | int | np.number) and not isinstance(value, bool)
+        require(name, value, number and value > 0, "a number above 0")

@@ -1,0 +1,288 @@
+"""The differentially private algorithms as scikit-learn estimators: models that may be released."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from algorithms import hybrid_svm, private_erm
+from algorithms.estimator import HorizontalClassifier, partition_of, require, require_choice, require_positive
+from algorithms.fourier import Fit
+from algorithms.horizontal import ScaleName, count_rows
+from algorithms.hybrid_svm import HybridSettings
+from algorithms.mechanisms import Account, Promise
+from algorithms.private_erm import ErmSettings, Loss, LossName, Perturbation, Points
+from algorithms.public_scale import prepare, scale_from_public
+from federation.arrays import FloatArray, IntArray
+from federation.coordinator import Federation
+from federation.partition import Partition
+
+_NO_FOLD = 0
+"""Rows of the partition are in fold -1, so that holding out fold 0 holds out none."""
+
+_CURIOUS = 1
+"""A site knows its own share of the noise."""
+
+
+class _Setup(NamedTuple):
+    """Scaled public rows (m, p), their labels (m,), and what the sites hold of the others."""
+
+    public: tuple[FloatArray, FloatArray]
+    partitions: dict[str, Partition]
+
+
+class PubliclyScaledClassifier(HorizontalClassifier):
+    """A classifier whose columns are scaled, and features chosen, by rows that are nobody's secret."""
+
+    public: float
+    scale: ScaleName
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def _set_up(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> _Setup:
+        """Set public rows apart, and scale by them."""
+        require_choice("scale", self.scale, get_args(ScaleName))
+        public, private = self._set_apart(signs, seed)
+        self.scaling_ = scale_from_public(rows[public], self.scale)
+        held = self._dealt(private, groups, len(rows), seed)
+        partitions = {site: partition_of(rows[mine], signs[mine]) for site, mine in held.items()}
+        return _Setup((self.scaling_(rows[public]), signs[public]), partitions)
+
+    def _set_apart(self, signs: FloatArray, seed: int) -> tuple[IntArray, IntArray]:
+        """Indices of the public rows and of the others. Raises ValueError."""
+        require_positive(public=self.public)
+        count = self.public if isinstance(self.public, int) else round(self.public * len(signs))
+        shuffled = np.random.default_rng([seed, 5]).permutation(len(signs))
+        public, private = np.sort(shuffled[:count]), np.sort(shuffled[count:])
+        if len(public) < 2 or len(np.unique(signs[public])) < 2 or not len(private):
+            raise ValueError(
+                f"public={self.public!r} sets {len(public)} of n_samples={len(signs)} rows apart, and these must hold "
+                "both classes, and not all rows; have more rows, or set another number apart."
+            )
+        return public, private
+
+    def _ready(self, federation: Federation) -> None:
+        """Have the sites scale their rows as the public ones are."""
+        with federation.phase("setup"):
+            prepare(federation, [], self.scaling_, _NO_FOLD)
+
+
+def _counted(federation: Federation) -> Callable[[], int]:
+    return lambda: sum(count_rows(federation).values())
+
+
+class HybridSVC(PubliclyScaledClassifier):
+    """An SVM in Fourier features of public rows, released with noise (Li, Xiong, Ohno-Machado and Jiang 2014).
+
+    Parameters
+    ----------
+    C: of min 1/2 |w - w0|^2 + C/n sum of hinge losses, without an intercept.
+    features: frequencies; a model has twice as many weights. sigma: of exp(-|x - y|^2 / sigma^2), of scaled columns;
+    "auto" is sqrt(columns). fit_to: "paired" or "paper" (equation 5's map) on public rows, or "random".
+    epsilon: what is promised of any one private row; None trains without noise and promises nothing. delta: of the
+    "gaussian" mechanism; the others are "laplace" and "spherical". sensitivity: "tight" or the "paper"'s.
+    prior: "none", or "public", whose w0 is the model of the public rows alone.
+    variant: "one-shot" (nobody sees anything without noise) or "cutting-plane" (the coordinator and the sites do).
+    cut_groups, tolerance, max_iterations: of training; the tolerance is in the noise.
+    public: how many rows are nobody's secret, as a share (float) or a count (int), chosen at random.
+    scale: of columns, from the public rows. sites, sum, sum_options: as in PanSVC.
+    random_state: of the deal and the features; never of noise, so that two fits differ.
+
+    Attributes
+    ----------
+    classes_ (2,), n_features_in_, feature_names_in_. scaling_: `offset` and `scale` (p,). frequencies_ (D, p). coef_
+    (1, 2 D): the decision value of a scaled row x is [cos, sin] of frequencies_ x, over √D, times coef_.
+    result_: as in PanSVC, and under `privacy` what was released and whom from it protects.
+    """
+
+    def __init__(
+        self,
+        C: float = 300.0,
+        *,
+        features: int = 60,
+        sigma: float | Literal["auto"] = "auto",
+        fit_to: Fit = "paired",
+        epsilon: float | None = 1.0,
+        delta: float | None = None,
+        mechanism: Literal["laplace", "gaussian", "spherical"] = "spherical",
+        sensitivity: Literal["paper", "tight"] = "tight",
+        prior: Literal["none", "public"] = "none",
+        variant: Literal["cutting-plane", "one-shot"] = "cutting-plane",
+        cut_groups: int = 32,
+        tolerance: float = 1e-11,
+        max_iterations: int = 500,
+        public: float = 0.1,
+        scale: ScaleName = "standard",
+        sites: int = 3,
+        sum: str = "ring",
+        sum_options: Mapping[str, float] | None = None,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.C = C
+        self.features = features
+        self.sigma = sigma
+        self.fit_to = fit_to
+        self.epsilon = epsilon
+        self.delta = delta
+        self.mechanism = mechanism
+        self.sensitivity = sensitivity
+        self.prior = prior
+        self.variant = variant
+        self.cut_groups = cut_groups
+        self.tolerance = tolerance
+        self.max_iterations = max_iterations
+        self.public = public
+        self.scale = scale
+        self.sites = sites
+        self.sum = sum
+        self.sum_options = sum_options
+        self.random_state = random_state
+
+    def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
+        setup, account = self._set_up(rows, signs, groups, seed), Account()
+        settings = self._settings(rows.shape[1], len(setup.public[1]), len(setup.partitions), seed)
+        with self._federation("hybrid-svm", setup.partitions, seed) as federation:
+            self._ready(federation)
+            with federation.phase("train"):
+                model = hybrid_svm.train(federation, settings, setup.public, _counted(federation), account)
+        self.model_, self.frequencies_, self.coef_ = model, model.frequencies.rho, model.weights[None, :]
+        privacy = account.to_fields(**model.noise.origin) if model.noise is not None else None
+        self.result_ = self._result(federation, setup.partitions, model.figures, privacy)
+
+    def _settings(self, columns: int, public: int, sites: int, seed: int) -> HybridSettings:
+        """Raises ValueError for a parameter that will not do."""
+        require_positive(C=self.C, features=self.features, tolerance=self.tolerance)
+        require_choice("fit_to", self.fit_to, get_args(Fit))
+        require_choice("sensitivity", self.sensitivity, ("paper", "tight"))
+        require_choice("prior", self.prior, ("none", "public"))
+        require_choice("variant", self.variant, ("cutting-plane", "one-shot"))
+        pairs = public * (public - 1) // 2
+        require(
+            "features",
+            self.features,
+            self.features <= pairs,
+            f"{pairs} at most, as {public} public rows have pairs",
+        )
+        return HybridSettings(
+            frequencies=self.features,
+            sigma=sigma_of(self.sigma, columns),
+            fit=self.fit_to,
+            C=float(self.C),
+            promise=self._promise(),
+            sensitivity=self.sensitivity,
+            prior=self.prior,
+            variant=self.variant,
+            groups=self.cut_groups,
+            tolerance=self.tolerance,
+            max_iterations=self.max_iterations,
+            parts=max(1, sites - _CURIOUS),
+            seed=seed,
+        )
+
+    def _promise(self) -> Promise | None:
+        if self.epsilon is None:
+            return None
+        require_positive(epsilon=self.epsilon)
+        require_choice("mechanism", self.mechanism, ("laplace", "gaussian", "spherical"))
+        needs_delta = self.mechanism == "gaussian"
+        right = (self.delta is not None and 0 < self.delta < 1) if needs_delta else self.delta is None
+        require("delta", self.delta, right, "between 0 and 1 for the gaussian mechanism, and None for the others")
+        return Promise(self.mechanism, float(self.epsilon), self.delta or 0.0)
+
+    def _scores(self, rows: FloatArray) -> FloatArray:
+        return self.model_.decision_values(self.scaling_(rows))
+
+
+class PrivateErmClassifier(PubliclyScaledClassifier):
+    """Logistic regression or Huber's SVM by output or objective perturbation (Chaudhuri and others 2011).
+
+    Parameters
+    ----------
+    regularisation: lambda of (1/n) sum of losses + lambda/2 |f|^2, without an intercept.
+    loss: "logistic" or "huber", of half_width. perturbation: "output" or "objective".
+    epsilon: what is promised of any one private row; None trains without noise and promises nothing.
+    features: 0 is linear, with rows divided by the length of the longest public one, and longer ones clipped; else
+    Fourier features, with sigma and fit_to as in HybridSVC.
+    public, scale, sites, sum, sum_options, random_state: as in HybridSVC.
+
+    Attributes
+    ----------
+    classes_ (2,), n_features_in_, feature_names_in_. scaling_: `offset` and `scale` (p,). coef_ (1, d): the decision
+    value of a point is point · coef_, and points_(rows) makes points of scaled rows. result_: as in HybridSVC.
+    """
+
+    def __init__(
+        self,
+        regularisation: float = 0.01,
+        *,
+        loss: LossName = "logistic",
+        half_width: float = 0.5,
+        perturbation: Perturbation = "objective",
+        epsilon: float | None = 1.0,
+        features: int = 0,
+        sigma: float | Literal["auto"] = "auto",
+        fit_to: Fit = "paired",
+        public: float = 0.1,
+        scale: ScaleName = "standard",
+        sites: int = 3,
+        sum: str = "ring",
+        sum_options: Mapping[str, float] | None = None,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
+        self.regularisation = regularisation
+        self.loss = loss
+        self.half_width = half_width
+        self.perturbation = perturbation
+        self.epsilon = epsilon
+        self.features = features
+        self.sigma = sigma
+        self.fit_to = fit_to
+        self.public = public
+        self.scale = scale
+        self.sites = sites
+        self.sum = sum
+        self.sum_options = sum_options
+        self.random_state = random_state
+
+    def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
+        setup, account, settings = self._set_up(rows, signs, groups, seed), Account(), self._settings()
+        sigma = sigma_of(self.sigma, rows.shape[1])
+        self.points_ = Points.from_public(setup.public[0], self.features, sigma, self.fit_to, seed)
+        with self._federation("dp-erm", setup.partitions, seed) as federation:
+            self._ready(federation)
+            with federation.phase("train"):
+                counted = _counted(federation)
+                self.model_ = private_erm.train(federation, settings, self.points_, counted, account, clip=True)
+        self.coef_ = self.model_.weights[None, :]
+        privacy = account.to_fields(drawn_by="the coordinator") if self.epsilon is not None else None
+        self.result_ = self._result(federation, setup.partitions, self.model_.figures, privacy)
+
+    def _settings(self) -> ErmSettings:
+        """Raises ValueError for a parameter that will not do."""
+        require_positive(regularisation=self.regularisation, half_width=self.half_width)
+        require_choice("loss", self.loss, get_args(LossName))
+        require_choice("perturbation", self.perturbation, get_args(Perturbation))
+        require_choice("fit_to", self.fit_to, get_args(Fit))
+        whole = isinstance(self.features, int | np.integer) and self.features >= 0
+        require("features", self.features, whole, "a whole number from 0")
+        if self.epsilon is not None:
+            require_positive(epsilon=self.epsilon)
+        return ErmSettings(Loss(self.loss, self.half_width), self.regularisation, self.perturbation, self.epsilon)
+
+    def _scores(self, rows: FloatArray) -> FloatArray:
+        return np.asarray(self.points_(self.scaling_(rows)) @ self.model_.weights)
+
+
+def sigma_of(sigma: Any, columns: int) -> float:
+    """The number that is given, or sqrt(columns) for "auto". Raises ValueError."""
+    if isinstance(sigma, str) and sigma == "auto":
+        return math.sqrt(columns)
+    require_positive(sigma=sigma)
+    return float(sigma)

@@ -1,0 +1,198 @@
+"""Estimators: scikit-learn's contract, who holds what, the same model as pooled rows give, and nothing left behind."""
+
+from __future__ import annotations
+
+import doctest
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn import config_context
+from sklearn.base import clone
+from sklearn.datasets import load_breast_cancer, make_blobs
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+from sklearn.utils.estimator_checks import check_estimator
+
+from algorithms import DppSVC, HybridSVC, PanSVC, PrivateErmClassifier, dpp_svc, pan_svc
+from federation.errors import FederationError
+from federation.local import local_federation
+from protocols.ring_sum import RING
+from scenarios import run
+from tests.conftest import ROOT, site_processes, wait_until
+
+BLOBS = make_blobs(60, centers=2, n_features=3, cluster_std=2.5, random_state=1)
+WHERE = np.array(["north", "south", "east"])[np.arange(60) % 3]
+
+
+@pytest.mark.parametrize("estimator", [PanSVC(), DppSVC()], ids=lambda estimator: type(estimator).__name__)
+def test_scikit_learns_checks_pass(estimator: Any, temporary_folder: Path) -> None:
+    failed = [each for each in check_estimator(estimator, on_fail=None, on_skip=None) if each["status"] == "failed"]
+    assert failed == []
+    assert not site_processes(temporary_folder)
+
+
+@pytest.mark.parametrize("module", [pan_svc, dpp_svc], ids=lambda module: module.__name__)
+def test_examples_in_docstrings_are_true(module: Any) -> None:
+    found = doctest.testmod(module)
+    assert found.attempted > 0
+    assert found.failed == 0
+
+
+def test_groups_say_who_holds_which_row() -> None:
+    X, y = BLOBS
+    model = PanSVC(sum="k-secure", sum_options={"segments": 2}).fit(X, y, groups=WHERE)
+    assert {site["name"]: site["rows"] for site in model.result_["sites"]} == {"east": 20, "north": 20, "south": 20}
+    assert len({site["pid"] for site in model.result_["sites"]} | {os.getpid()}) == 4
+    assert set(model.result_["cost"]["by_protocol"]) == {"agree_secret", "gather", "k-secure"}
+    assert model.result_["cost"]["wire_bytes"] == model.result_["cost"]["predicted_wire_bytes"]
+
+
+def test_a_fit_is_the_run_of_a_scenario(tmp_path: Path) -> None:
+    """The same rows at the same sites: the model that `fedsvm run` writes."""
+    X, y = load_breast_cancer(return_X_y=True)
+    changes: dict[str, Any] = {"data.test_fraction": 0.0, "data.source": "wdbc", "data.positive": "benign"}
+    changes |= {"data.scale": "standard", "compare.centralised": False}
+    changes |= {"algorithm.landmark_method": "global", "algorithm.landmarks": 20}
+    result = run("quickstart", sites=3, changes=changes, out=tmp_path / "run")
+    chosen = result["scenario"]["algorithm"]
+    model = PanSVC(
+        chosen["C"],
+        gamma=chosen["gamma"],
+        landmarks=20,
+        landmark_method="global",
+        cut_groups=chosen["groups"],
+        tolerance=chosen["tolerance"],
+        random_state=result["scenario"]["seed"],
+    ).fit(X, y)
+    with np.load(tmp_path / "run" / "model.npz") as written:
+        np.testing.assert_allclose(model.landmarks_, written["landmarks"], rtol=0, atol=1e-12)
+        np.testing.assert_array_equal(model.scaling_.offset, written["offset"])
+    assert model.model_.solution.objective == pytest.approx(result["model"]["objective"], rel=1e-6)
+    assert {**model.result_["model"], "classes": 0}.keys() <= result["model"].keys()
+
+
+def test_columns_at_sites_give_the_model_of_all_columns() -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    model = DppSVC(10.0, gamma=0.03, columns=[[*range(5)], [5, 29], [*range(6, 29)]], sum="ring").fit(X, y)
+    pooled = make_pipeline(StandardScaler(), SVC(C=10.0, gamma=0.03, tol=1e-10)).fit(X, y)
+    np.testing.assert_allclose(model.decision_function(X), pooled.decision_function(X), rtol=0, atol=1e-7)
+    assert [site["columns"] for site in model.result_["sites"]] == [5, 2, 23]
+    low_rank = DppSVC(10.0, gamma=0.03, landmarks=0.2).fit(X, y)
+    assert low_rank.score(X, y) > 0.97
+    assert low_rank.dual_coef_.shape == (1, 114)
+
+
+@pytest.mark.parametrize("estimator", [PanSVC(kernel="linear", landmarks=1.0), DppSVC(kernel="linear")], ids=str)
+def test_a_linear_model_has_coefficients_of_the_columns_as_they_are(estimator: Any) -> None:
+    X, y = BLOBS
+    model = estimator.fit(X, y)
+    np.testing.assert_allclose(X @ model.coef_[0] + model.intercept_, model.decision_function(X), atol=1e-9)
+
+
+def test_pickled_it_predicts_the_same() -> None:
+    X, y = BLOBS
+    model = PanSVC().fit(X, y)
+    again = pickle.loads(pickle.dumps(model))  # noqa: S301 - our own
+    np.testing.assert_array_equal(again.decision_function(X), model.decision_function(X))
+    assert not hasattr(clone(model), "result_")
+
+
+def test_it_works_within_searches_and_pipelines(temporary_folder: Path) -> None:
+    """Cross-validation slices the sites' labels, and a search passes them on where routing is asked for."""
+    X, y = BLOBS
+    piped = make_pipeline(StandardScaler(), PanSVC(landmarks=5))
+    assert cross_val_score(piped, X, y, cv=2, params={"pansvc__groups": WHERE}).min() > 0.8
+    with config_context(enable_metadata_routing=True):
+        estimator = PanSVC(landmarks=5).set_fit_request(groups=True)
+        search = GridSearchCV(estimator, {"C": [0.1, 1.0]}, cv=2).fit(X, y, groups=WHERE)
+    assert {site["name"] for site in search.best_estimator_.result_["sites"]} == set(WHERE)
+    assert not site_processes(temporary_folder)
+
+
+def test_a_private_model_says_what_it_promises_and_no_two_are_alike() -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    settings: dict[str, Any] = {"features": 10, "epsilon": 2.0, "variant": "one-shot", "mechanism": "laplace"}
+    one, other = (HybridSVC(**settings).fit(X, y) for _ in range(2))
+    assert not np.array_equal(one.coef_, other.coef_)
+    np.testing.assert_array_equal(one.frequencies_, other.frequencies_)
+    assert one.result_["privacy"]["epsilon"] == 2.0
+    assert one.result_["privacy"]["protects_against"][1] == "the coordinator, and every site but the row's own"
+    assert sum(site["rows"] for site in one.result_["sites"]) == len(X) - 57
+    exact = HybridSVC(features=10, epsilon=None).fit(X, y)
+    assert exact.score(X, y) > 0.9
+    assert exact.result_["privacy"] is None
+
+
+def test_private_risk_minimisation() -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    model = PrivateErmClassifier(epsilon=20.0).fit(X, y, groups=np.arange(len(X)) % 4)
+    assert model.score(X, y) > 0.85
+    assert model.result_["privacy"]["mechanism"] == "objective perturbation"
+    assert [site["name"] for site in model.result_["sites"]] == ["0", "1", "2", "3"]
+    assert PrivateErmClassifier(features=10, epsilon=None, perturbation="output").fit(X, y).score(X, y) > 0.9
+
+
+@pytest.mark.parametrize(
+    ("estimator", "says"),
+    [
+        (PanSVC(sum="rign"), "sum='rign' will not do; it must be one of plain, ring"),
+        (PanSVC(sites=2), "A ring sum needs 3 sites or more and there are 2"),
+        (PanSVC(sites=0), "sites=0 will not do"),
+        (PanSVC(sum="ring", sum_options={"segments": 2}), "sum_options=.* are not those of a ring sum"),
+        (PanSVC(C=-1.0), "C=-1.0 will not do; it must be a number above 0"),
+        (PanSVC(landmarks=2.5), "landmarks=2.5 will not do"),
+        (PanSVC(kernel="rfb"), "kernel='rfb' will not do; it must be one of linear, rbf"),  # type: ignore[arg-type]
+        (PanSVC(gamma="scale"), "gamma='scale' will not do; it must be above 0, or \"auto\""),  # type: ignore[arg-type]
+        (DppSVC(columns=[[0, 1], [1, 2]]), "columns=.* will not do; it must be lists with each of 0, 1, 2 in one"),
+        (DppSVC(sites=4), "n_features=3 columns cannot be dealt to 4 sites"),
+        (HybridSVC(public=1), "public=1 sets 1 of n_samples=60 rows apart"),
+        (HybridSVC(mechanism="gaussian", features=5), "delta=None will not do; it must be between 0 and 1"),
+        (HybridSVC(features=60), "features=60 will not do; it must be 15 at most"),
+        (PrivateErmClassifier(epsilon=0.0), "epsilon=0.0 will not do"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_parameters_that_will_not_do(estimator: Any, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        estimator.fit(*BLOBS)
+
+
+def test_groups_that_will_not_do() -> None:
+    X, y = BLOBS
+    for groups, says in [(["a b"] * 60, "'a b' cannot be the name of a site"), ([1] * 59, "inconsistent numbers")]:
+        with pytest.raises(ValueError, match=says):
+            PanSVC().fit(X, y, groups=groups)
+
+
+def test_a_federation_of_too_few_sites_is_not_started() -> None:
+    with (
+        pytest.raises(FederationError, match="A ring sum needs 3 sites or more and there are 0"),
+        local_federation("algorithms.site_process", "pan-svm", {}, RING, settings={"seed": 0}),
+    ):
+        raise AssertionError("it was started")
+
+
+def test_nothing_is_left_when_a_fit_is_interrupted(temporary_folder: Path) -> None:
+    code = (
+        "import sys, numpy as np\n"
+        "from algorithms import PanSVC\n"
+        "X = np.random.default_rng(0).normal(size=(3000, 20)); y = np.sign(X[:, 0] * X[:, 1])\n"
+        "try:\n"
+        "    PanSVC(1e4, cut_groups=1, tolerance=1e-9, max_iterations=10**6).fit(X, y)\n"
+        "except KeyboardInterrupt:\n"
+        "    sys.exit(7)\n"
+    )
+    program = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
+    wait_until(lambda: len(site_processes(temporary_folder)) == 4, 30)
+    program.send_signal(signal.SIGINT)
+    assert program.wait(20) == 7
+    wait_until(lambda: not site_processes(temporary_folder))
