@@ -1,4 +1,4 @@
-"""Tables of raw data: built-in ones, files, and what lies in the folder that FEDSVM_DATA names.
+"""Tables of raw data: built-in ones, files, what lies in the folder that FEDSVM_DATA names, and openml.org's.
 
 scikit-learn and pyarrow take a second to import and are needed for some sources only, so they are imported where
 they are used.
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federation.arrays import FloatArray, IntArray
+from scenarios import openml
 from scenarios.problems import ScenarioError, nearest
 
 FOLDER_VARIABLE = "FEDSVM_DATA"
@@ -103,7 +104,8 @@ def load(
     missing: str = "refuse",
     base_folder: Path,
 ) -> Dataset:
-    """The table that `source` names: a built-in, a path (from `base_folder`, or here), or a name under FEDSVM_DATA.
+    """The table that `source` names: a built-in, a path (from `base_folder`, or here), a name under FEDSVM_DATA, or
+    "openml:ID".
 
     label: its label column. identifier: the column that tells its rows apart, no two the same. ignore: columns to leave
     out. missing: "refuse" or "drop" rows with missing values. Raises ScenarioError, saying what to change.
@@ -160,6 +162,8 @@ def data_folder() -> Path | None:
 def _find(source: str, base_folder: Path) -> _Table:
     if source in _BUILT_IN:
         return _Table(source, _BUILT_IN[source]())
+    if source.startswith(openml.PREFIX):
+        return _Table(source, openml.read(source))
     if source.endswith(SUFFIXES):
         candidates = [base_folder / source, Path(source)]
         path = next((path for path in candidates if path.is_file()), None)
@@ -172,7 +176,7 @@ def _find(source: str, base_folder: Path) -> _Table:
     raise ScenarioError(
         [
             f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), nor found {_searched(found)}, "
-            f"nor built in ({', '.join(_BUILT_IN)}).{nearest(source, [*_BUILT_IN, *found])}"
+            f"nor built in ({', '.join(_BUILT_IN)}), nor {openml.PREFIX}ID.{nearest(source, [*_BUILT_IN, *found])}"
         ]
     )
 
