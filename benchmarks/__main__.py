@@ -6,7 +6,7 @@ Every line is a ratio against the first of its table, measured in this run on th
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +77,7 @@ def _beside(figure: float, first: float) -> str:
     return f"{figure:.4g} ({figure / first:.2f})" if first else f"{figure:.4g}"
 
 
-def _ignore(federation: Federation) -> None:
+def _ignore(federation: Federation, faults: Sequence[str]) -> None:
     pass
 
 

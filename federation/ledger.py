@@ -76,6 +76,9 @@ class RoundRecord:
     missing: dict[str, int] = field(default_factory=dict)
 
 
+CONTROL = "control"
+"""What orders and answers are counted under, beside the protocols."""
+
 LAUNCH = RoundRecord(0, "launch", "run", "join", "roster")
 
 
@@ -131,7 +134,7 @@ class Accounts:
             "called_off": record.called_off,
             "phase": record.phase,
             "step": record.step,
-            "protocol": "control" if link.control else record.protocol,
+            "protocol": CONTROL if link.control else record.protocol,
             "from": link.sender,
             "to": link.receiver,
         }

@@ -25,4 +25,4 @@ def run(
     chosen, base = spec.read(scenario, changes=changes or {}, sites=sites)
     prepared = workload.prepare(chosen, base)
     folder = runner.make_folder(chosen, out)
-    return runner.run(chosen, prepared, folder, lambda federation: None).result
+    return runner.run(chosen, prepared, folder, lambda federation, faults: None).result

@@ -69,7 +69,7 @@ def _run(chosen: spec.Scenario, base: Path, folder: Path | None, *, as_json: boo
 
     rows = workload.prepare(chosen, base)
     target = _make_folder(chosen, folder)
-    with _view(chosen.name, silent=as_json or quiet) as view:
+    with _view(chosen, silent=as_json or quiet) as view:
         finished = runner.run(chosen, rows, target, view.update)
         report.write_report(target)
     if as_json:
@@ -266,10 +266,10 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt
 
 
-def _view(name: str, *, silent: bool) -> View:
+def _view(chosen: spec.Scenario, *, silent: bool) -> View:
     if silent:
         return SilentView()
-    return LiveView(errors, name) if errors.is_terminal else PlainView(errors, name)
+    return LiveView(errors, chosen) if errors.is_terminal else PlainView(errors, chosen.name)
 
 
 def _make_folder(chosen: spec.Scenario, folder: Path | None) -> Path:

@@ -86,7 +86,7 @@ class ErmRun:
                 "scale": columns.scale.scale,
                 "columns": np.array(columns.names),
             },
-            test=evaluation.quality(test @ model.weights, test_labels) if held_out else None,
+            test=evaluation.tested(test @ model.weights, test_labels) if held_out else None,
             pooled=pooled,
             rows={},
         )

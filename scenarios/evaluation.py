@@ -27,6 +27,8 @@ _RANKED_DECIMALS = 9
 """Rows of equal score, as identical ones have, differ in the last digits by the order of summation. They are ties."""
 
 _LIBSVM_CACHE_MB = 500
+_MOST_POINTS = 200
+"""Of a curve that is there to be looked at."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +37,25 @@ class Quality:
 
     accuracy: float
     auc: float | None
+
+
+@dataclass(frozen=True)
+class Tested(Quality):
+    """roc: rates of rows called positive that are not, and that are, as the threshold falls; None as with auc."""
+
+    roc: dict[str, list[float]] | None
+
+
+def tested(decisions: FloatArray, labels: FloatArray) -> Tested:
+    """Quality of decision values (n,) against labels (n,) of +1 and -1, with the curve that the AUC is the area of."""
+    from sklearn.metrics import roc_curve  # noqa: PLC0415 - as below
+
+    found, curve = quality(decisions, labels), None
+    if found.auc is not None:
+        false, true, _ = roc_curve(labels, np.round(decisions, _RANKED_DECIMALS))
+        shown = np.unique(np.linspace(0, len(false) - 1, min(len(false), _MOST_POINTS)).astype(int))
+        curve = {"false_positive_rate": false[shown].tolist(), "true_positive_rate": true[shown].tolist()}
+    return Tested(found.accuracy, found.auc, curve)
 
 
 def quality(decisions: FloatArray, labels: FloatArray) -> Quality:

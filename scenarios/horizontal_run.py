@@ -96,7 +96,7 @@ class HorizontalRun:
         held_out = self.workload.tests[max(fold, 0)]
         train_rows = self._scaled(self.workload.training(fold, model.sites), prepared)
         test_rows = self._scaled(held_out, prepared) if len(held_out) else train_rows
-        test = evaluation.quality(model.decision_values(test_rows[0]), test_rows[1]) if len(held_out) else None
+        test = evaluation.tested(model.decision_values(test_rows[0]), test_rows[1]) if len(held_out) else None
         pooled = None
         if self.scenario.compare.centralised:
             pooled = evaluation.compare_with_pooled(model, self.scenario.algorithm.C, train_rows, test_rows)

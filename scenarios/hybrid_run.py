@@ -58,7 +58,7 @@ class HybridRun:
     def _tested(self, fold: int, model: HybridModel, settings: HybridSettings, columns: PublicColumns) -> Fold:
         train_rows, test_rows = columns.split(fold, model.sites)
         held_out = self.workload.tests[max(fold, 0)]
-        test = evaluation.quality(model.decision_values(test_rows[0]), test_rows[1]) if len(held_out) else None
+        test = evaluation.tested(model.decision_values(test_rows[0]), test_rows[1]) if len(held_out) else None
         pooled = None
         if self.scenario.compare.centralised:
             pooled = evaluation.compare_with_no_noise(model, settings, train_rows, test_rows)

@@ -89,6 +89,15 @@ class Injector:
 
     # What came of it.
 
+    def struck(self) -> list[str]:
+        """The faults that struck so far, in words, the first one first."""
+        began = self._began | self._launcher.struck
+        return [
+            f"{self._faults[number].kind} {', '.join(self._struck(self._faults[number]))} in "
+            f"{self._faults[number].phase} round {self._faults[number].round}"
+            for number in sorted(began, key=began.__getitem__)
+        ]
+
     def reports(self, federation: Federation) -> list[dict[str, Any]]:
         """Each fault with its start and end in seconds of the run, whether it healed, and its outcome in words."""
         return [self._report(number, fault, federation) for number, fault in enumerate(self._faults)]

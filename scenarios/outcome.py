@@ -35,7 +35,7 @@ class Fold:
     fold: int
     model: Figures
     arrays: dict[str, Any]
-    test: evaluation.Quality | None
+    test: evaluation.Tested | None
     pooled: dict[str, Any] | None
     rows: dict[str, FloatArray]
     baselines: dict[str, Any] | None = None

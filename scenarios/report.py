@@ -9,6 +9,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from federation.ledger import CONTROL
 from scenarios.live import human_bytes
 from scenarios.plotting import new_figure
 from scenarios.problems import ScenarioError
@@ -18,6 +21,9 @@ NAME = "report.html"
 _TEMPLATE = "report.html.j2"
 _MOST_PARTIES = 26
 """Of more, links are counted in the ledger, and the matrix would be no picture."""
+
+_WIDTH = 8.0
+"""Of plots, in inches."""
 
 Event = dict[str, Any]
 Plot = dict[str, str]
@@ -69,7 +75,7 @@ def _described(folder: Path, result: dict[str, Any], *, alone: bool) -> dict[str
         "error": result["error"],
         "notes": [*result["warnings"], *collusion.get("remarks", [])],
         "summary": lines(result) if complete else [],
-        "plots": _plots(result, log) if alone and log else [],
+        "plots": _plots(folder, result, log) if alone and log else [],
         "phases": [_cost(name, spent, seconds=True) for name, spent in _table(result, "by_phase").items()],
         "protocols": [_cost(name, spent, seconds=False) for name, spent in _table(result, "by_protocol").items()],
         "links": _links(result),
@@ -139,14 +145,20 @@ def _disclosure(each: dict[str, Any]) -> list[Any]:
 # Plots.
 
 
-def _plots(result: dict[str, Any], log: list[Event]) -> list[Plot]:
-    drawn = [_gaps(log, result), _rounds(log, result), _timeline(result, log)]
+def _plots(folder: Path, result: dict[str, Any], log: list[Event]) -> list[Plot]:
+    drawn = [_gaps(log, result), _bytes(folder, result), _rounds(log, result), _timeline(result, log), _roc(result)]
     return [plot for plot in drawn if plot is not None]
 
 
-def _drawn(title: str, caption: str, height: float, draw: Callable[[Any], None]) -> Plot:
-    """A plot as SVG in the page's own colour, so that it can be read on light and on dark."""
-    figure = new_figure(8, height)
+def _drawn(
+    title: str, caption: str, height: float, draw: Callable[[Any], None], left: float = 0.8, right: float = 0.15
+) -> Plot:
+    """A plot as SVG in the page's own colour, so that it can be read on light and on dark.
+
+    height, left, right: of the plot and the margins beside it, in inches.
+    """
+    figure = new_figure(_WIDTH, height, layout=None)
+    figure.subplots_adjust(left / _WIDTH, 0.5 / height, 1 - right / _WIDTH, 1 - 0.15 / height)
     import matplotlib as mpl  # noqa: PLC0415 - slow to import
 
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fedsvm", "font.family": "sans-serif"}):
@@ -170,11 +182,65 @@ def _gaps(log: list[Event], result: dict[str, Any]) -> Plot | None:
 
     def draw(axes: Any) -> None:
         axes.semilogy(*zip(*found, strict=True), marker="o", markersize=3)
+        axes.yaxis.set_major_formatter(lambda gap, _: f"{gap:.0e}")
+        axes.yaxis.set_minor_formatter(lambda gap, _: "")
         axes.set(xlabel="round", ylabel="certified relative gap")
         axes.grid(alpha=0.3)
 
     caption = "How far the best model so far is above the optimum at most, by the bound that the cuts give."
     return _drawn("Convergence", caption, 3.2, draw)
+
+
+def _bytes(folder: Path, result: dict[str, Any]) -> Plot | None:
+    if not (folder / "ledger.parquet").is_file() or result["cost"] is None:
+        return None
+    spent = _by_phase_and_protocol(folder / "ledger.parquet")
+    phases = [phase for phase in result["cost"]["by_phase"] if any(of == phase for of, _ in spent)]
+    protocols = list(dict.fromkeys(protocol for _, protocol in spent))
+
+    def draw(axes: Any) -> None:
+        left = np.zeros(len(phases))
+        for number, protocol in enumerate(protocols):
+            width = np.array([spent.get((phase, protocol), 0) for phase in phases]) / 1e6
+            colour = "#999999" if protocol == CONTROL else f"C{number}"
+            axes.barh(phases, width, left=left, color=colour, label=protocol)
+            left += width
+        axes.invert_yaxis()
+        axes.set(xlabel="MB on the wire, as predicted from message sizes")
+        axes.legend(framealpha=0, loc="center left", bbox_to_anchor=(1, 0.5))
+        axes.grid(axis="x", alpha=0.3)
+
+    caption = "What each protocol carried in each phase; control is orders, answers and the parameters in them (grey)."
+    return _drawn("Bytes", caption, 1.2 + 0.4 * len(phases), draw, left=_beside(phases), right=0.4 + _beside(protocols))
+
+
+def _by_phase_and_protocol(ledger: Path) -> dict[tuple[str, str], int]:
+    """Bytes on the wire by phase and protocol, in the order they came up in."""
+    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import
+
+    found: dict[tuple[str, str], int] = {}
+    for row in pq.read_table(ledger, columns=["phase", "protocol", "predicted_wire_bytes"]).to_pylist():
+        place = row["phase"], row["protocol"]
+        found[place] = found.get(place, 0) + row["predicted_wire_bytes"]
+    return {place: count for place, count in found.items() if count}
+
+
+def _roc(result: dict[str, Any]) -> Plot | None:
+    folds = [fold for fold in (result["metrics"] or {}).get("folds", []) if fold["roc"] is not None]
+    if not folds:
+        return None
+
+    def draw(axes: Any) -> None:
+        axes.plot([0, 1], [0, 1], linestyle="--", color="#999999", linewidth=1)
+        for fold in folds:
+            rates = fold["roc"]["false_positive_rate"], fold["roc"]["true_positive_rate"]
+            axes.plot(*rates, color="C0", alpha=max(0.3, 1 / len(folds)), linewidth=1.5)
+        axes.set(xlabel="negative rows called positive", ylabel="positive rows called positive", aspect="equal")
+        axes.grid(alpha=0.3)
+
+    auc = result["metrics"]["auc"]
+    of = f"Of {len(folds)} folds; the mean area" if len(folds) > 1 else "Of the test rows; the area"
+    return _drawn("ROC curve", f"{of} under it is {auc:.4f}.", 3.6, draw)
 
 
 def _rounds(log: list[Event], result: dict[str, Any]) -> Plot | None:
@@ -198,7 +264,7 @@ def _rounds(log: list[Event], result: dict[str, Any]) -> Plot | None:
         axes.grid(axis="y", alpha=0.3)
 
     off = result["cost"]["called_off"] if result["cost"] else 0
-    return _drawn("Rounds", f"Seconds of every round by phase; {off} were called off (red).", 3.0, draw)
+    return _drawn("Rounds", f"How long every round took, by phase; {off} were called off (red).", 3.0, draw)
 
 
 def _timeline(result: dict[str, Any], log: list[Event]) -> Plot | None:
@@ -225,7 +291,12 @@ def _timeline(result: dict[str, Any], log: list[Event]) -> Plot | None:
         axes.set(xlabel="seconds")
 
     caption = "Sites that take part (blue) and are out (grey), and the faults that struck them."
-    return _drawn("Sites and faults", caption, 0.6 + 0.32 * len(names), draw)
+    return _drawn("Sites and faults", caption, 0.7 + 0.32 * len(names), draw, left=_beside(names))
+
+
+def _beside(names: Sequence[str]) -> float:
+    """Inches that the longest name takes beside a plot."""
+    return 0.3 + 0.085 * max(map(len, names))
 
 
 def _absences(names: list[str], log: list[Event], end: float) -> dict[str, list[tuple[float, float]]]:

@@ -6,7 +6,7 @@ import os
 import secrets
 import time
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -31,7 +31,8 @@ from scenarios.workload import Workload
 
 SITE_MODULE = "algorithms.site_process"
 
-OnProgress = Callable[[Federation], None]
+OnProgress = Callable[[Federation, Sequence[str]], None]
+"""Is told of the federation, and of the faults that struck so far, whenever there is something new."""
 
 
 class Course(Protocol):
@@ -126,7 +127,7 @@ def _assemble(scenario: Scenario, endpoint: Endpoint, starter: Starter, on_progr
         starter.launcher,
         scenario.protocol.secure_sum,
         scenario.federation.round_timeout_s,
-        on_progress,
+        lambda federation: on_progress(federation, starter.injector.struck()),
         survival=Survival(scenario.fewest_sites, scenario.federation.on_dropout, starter.revive),
         on_round=starter.injector.strike,
         transcript=starter.coordinators_transcript(),

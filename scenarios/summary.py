@@ -9,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from scenarios.live import human_bytes
+from scenarios.tables import ProtocolSpec
 
 
 def print_summary(console: Console, result: dict[str, Any], folder: Path) -> None:
@@ -46,6 +47,8 @@ def lines(result: dict[str, Any]) -> list[tuple[str, str]]:
         ("rounds", _rounds(cost)),
         ("payload", f"{human_bytes(cost['payload_bytes'])} in {cost['messages']} messages"),
         ("wire", _wire(cost)),
+        ("disclosed", _disclosed(result["disclosures"])),
+        ("secrecy", _secrecy(result)),
         *([("landmarks", _landmarks(model))] if model["records_exposed"] is not None else []),
         *(("fault", _fault(fault)) for fault in result["faults"]),
         *([("network", _network(result["network"]))] if result["network"] else []),
@@ -170,6 +173,40 @@ def _wire(cost: dict[str, Any]) -> str:
     if cost["unmeasured_bytes"]:
         agree += f", {human_bytes(cost['unmeasured_bytes'])} more to sites that were lost"
     return f"{human_bytes(cost['wire_bytes'])} measured, {agree}; and {control} of parameters in orders"
+
+
+def _disclosed(disclosures: list[dict[str, Any]]) -> str:
+    """How many sums, values of single sites and other things each party was shown."""
+    parts = []
+    for party in dict.fromkeys(each["to"] for each in disclosures):
+        shown = [(each["step"], each["form"]) for each in disclosures if each["to"] == party]
+        sums = len({step for step, form in shown if form == "sum"})
+        values = sorted({step for step, form in shown if form == "value"})
+        parameters = len({place for place in shown if place[1].startswith("parameter ")})
+        others = len({form for _, form in shown if form not in ("sum", "value") and not form.startswith("parameter ")})
+        found = [
+            *([f"sums of {_counted(sums, 'step')}"] if sums else []),
+            *([f"each site's {', '.join(values)}"] if values else []),
+            *([_counted(parameters, "parameter")] if parameters else []),
+            *([f"{_counted(others, 'thing')} more by design"] if others else []),
+        ]
+        parts.append(f"to {'the ' if party in ('coordinator', 'sites') else ''}{party} {', '.join(found)}")
+    return "; ".join(parts) or "nothing"
+
+
+def _counted(count: int, name: str) -> str:
+    return f"{count} {name}" if count == 1 else f"{count} {name}s"
+
+
+def _secrecy(result: dict[str, Any]) -> str:
+    """How many must collude to learn what a site put into a sum."""
+    protocol = ProtocolSpec.model_validate(result["scenario"]["protocol"])
+    chosen, sites = protocol.secure_sum, len(result["sites"])
+    fewest = min(chosen.smallest_coalition(sites), sites - 1)
+    if chosen.discloses == "value" or sites == 1:
+        return "none: the coordinator sees what every site puts into a sum"
+    who = "all other sites" if fewest == sites - 1 else f"{_counted(fewest, 'site')} and the coordinator"
+    return f"it takes {who} to learn what a site puts into a {protocol.sum} sum"
 
 
 def _landmarks(model: dict[str, Any]) -> str:

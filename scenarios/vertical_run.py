@@ -105,7 +105,7 @@ class VerticalRun:
         if records.held_out:
             labels = labels_of(federation, records.held_out, records.label_sites, held_out=True)
             scores = decision_values(federation, model, records.held_out)
-            test = evaluation.quality(scores, labels)
+            test = evaluation.tested(scores, labels)
         pooled = None
         if self.scenario.compare.centralised:
             columns = self._columns(federation.sites, federation.sites)

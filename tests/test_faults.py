@@ -48,7 +48,7 @@ def run(folder: Path, changes: list[str], faults: list[str], *, without: str = "
         federation = scenario.federation.model_copy(update={"names": names, "sites": len(names)})
         scenario = scenario.model_copy(update={"federation": federation})
     folder.mkdir(parents=True)
-    return runner.run(scenario, rows, folder, lambda federation: None)
+    return runner.run(scenario, rows, folder, lambda federation, faults: None)
 
 
 def check_optimum(result: dict[str, Any]) -> None:
@@ -109,7 +109,7 @@ def test_a_sum_that_cannot_go_on_with_fewer_sites_says_so(tmp_path: Path) -> Non
     faults, _ = spec.read("quickstart", faults=["kill:site=2,phase=train,round=3"])
     scenario = scenario.model_copy(update={"faults": faults.faults})  # as if the site had died by itself
     (tmp_path / "run").mkdir()
-    result = runner.run(scenario, rows, tmp_path / "run", lambda federation: None).result
+    result = runner.run(scenario, rows, tmp_path / "run", lambda federation, faults: None).result
     assert result["status"] == "failed"
     assert "site-2 was lost in round" in result["error"]
     assert "4 sites are left, and 5 are needed" in result["error"]

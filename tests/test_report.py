@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -72,7 +74,29 @@ def test_a_report_says_what_the_result_says_and_fetches_nothing(name: str, shown
         assert human_bytes(link["predicted_wire_bytes"]) in page.cells["td"]
     for site in result["sites"]:
         assert site["name"] in page.cells["td"]
+    assert {"Bytes", "ROC curve"} <= set(page.cells["h2"])
     assert page.cells["pre"] == [(tmp_path / "run" / "scenario.toml").read_text()]
+
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+
+
+@pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
+def test_a_browser_shows_the_numbers_of_the_result(tmp_path: Path) -> None:
+    """As Chromium has the page after loading it, against result.json and not against our own formatting of it."""
+    run("quickstart", changes=FAST, out=tmp_path / "run")
+    _, result, _ = page_of(tmp_path / "run")
+    words = [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
+    words += ["--dump-dom", f"file://{tmp_path / 'run' / 'report.html'}"]
+    page = Page(subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout)
+    summary = dict(zip(page.cells["dt"], page.cells["dd"], strict=True))
+    cost, metrics = result["cost"], result["metrics"]
+    assert summary["rounds"] == f"{cost['rounds']} ({cost['hops']} hops)"
+    assert float(summary["accuracy"].split(" %")[0]) == pytest.approx(100 * metrics["accuracy"], abs=0.005)
+    assert float(summary["accuracy"].split("AUC ")[1]) == pytest.approx(metrics["auc"], abs=5e-5)
+    assert float(summary["objective"].split(",")[0]) == pytest.approx(result["model"]["objective"], rel=1e-5)
+    assert float(summary["payload"].split(" MB")[0]) == pytest.approx(cost["payload_bytes"] / 1e6, rel=5e-3)
+    assert float(summary["wire"].split(" MB")[0]) == pytest.approx(cost["wire_bytes"] / 1e6, rel=5e-3)
 
 
 def test_the_command_writes_it_and_compares_several(tmp_path: Path) -> None:

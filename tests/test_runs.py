@@ -39,7 +39,7 @@ def run(name: str, folder: Path, *changes: str, sites: int | None = None) -> Fin
     """A run within this process; its sites are processes of their own."""
     scenario, base = spec.read(name, overrides=changes, sites=sites)
     folder.mkdir(parents=True)
-    finished = runner.run(scenario, workload.prepare(scenario, base), folder, lambda federation: None)
+    finished = runner.run(scenario, workload.prepare(scenario, base), folder, lambda federation, faults: None)
     assert finished.result["error"] is None, finished.traceback
     return finished
 
@@ -445,10 +445,13 @@ def test_nothing_is_left_when_the_coordinator_is_killed(tmp_path: Path, temporar
 
 
 def test_lines_for_logs_name_each_phase_once(tmp_path: Path) -> None:
-    done = fedsvm("run", "quickstart", "--set", "compare.centralised=false", folder=tmp_path)
+    fault = "kill:site=3,phase=train,round=2"
+    done = fedsvm("run", "quickstart", "--set", "compare.centralised=false", "--fault", fault, folder=tmp_path)
     assert done.returncode == 0
-    phases = [line.split(":")[1].split()[0] for line in done.stderr.splitlines()]
-    assert phases == ["setup", "landmarks", "train", "evaluate"]
+    happened = [line.partition(": ")[2] for line in done.stderr.splitlines()]
+    assert [words.split()[0] for words in happened] == ["setup", "landmarks", "train", "fault:", "round", "evaluate"]
+    assert happened[3] == "fault: kill site-3 in train round 2"
+    assert "site-3 dropped" in happened[4]
     assert "5 in 5 processes" in done.stdout
     assert "measured, as predicted" in done.stdout
 

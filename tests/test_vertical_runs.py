@@ -38,7 +38,7 @@ def fails(name: str, folder: Path, *changes: str, faults: tuple[str, ...] = ()) 
 def attempt(name: str, folder: Path, *changes: str, faults: tuple[str, ...] = ()) -> Finished:
     scenario, base = spec.read(name, overrides=changes, faults=faults)
     folder.mkdir(parents=True)
-    return runner.run(scenario, workload.prepare(scenario, base), folder, lambda federation: None)
+    return runner.run(scenario, workload.prepare(scenario, base), folder, lambda federation, faults: None)
 
 
 def check_pooled(result: dict[str, Any]) -> None:

@@ -1,0 +1,97 @@
+"""What a person sees while a run works: on a terminal of any width, and how long it still takes."""
+
+from __future__ import annotations
+
+import math
+import os
+import pty
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from scenarios.live import Ahead
+from tests.test_runs import FEDSVM
+
+
+def test_the_gaps_decay_tells_how_long_training_takes() -> None:
+    ahead = Ahead(folds=1, tolerance=1e-4)
+    for second in range(8):
+        assert ahead.seconds_left(second) is None or second > 5
+        ahead.note(second, "train", math.exp(-second))
+    assert ahead.seconds_left(7.0) == pytest.approx(math.log(1e4) - 7)
+    assert ahead.seconds_left(8.0) == pytest.approx(math.log(1e4) - 8)
+    assert ahead.seconds_left(20.0) == 0.0
+
+
+def test_a_gap_that_does_not_fall_tells_nothing() -> None:
+    ahead = Ahead(folds=1, tolerance=1e-4)
+    for second in range(20):
+        ahead.note(second, "train", 0.5 + second / 100)
+    assert ahead.seconds_left(20.0) is None
+
+
+def test_folds_that_are_done_tell_how_long_the_others_take() -> None:
+    ahead = Ahead(folds=5, tolerance=1e-4)
+    for start in (0.0, 10.0, 20.0):
+        ahead.note(start, "setup", None)
+        assert ahead.seconds_left(start) is None or start > 10
+        ahead.note(start + 1, "train", None)
+    assert ahead.seconds_left(21.0) == 30.0
+    assert ahead.seconds_left(25.0) == 26.0
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_a_terminal_shows_a_panel_that_fits_and_then_the_summary(columns: int, tmp_path: Path) -> None:
+    """Standard output and error are a terminal of the kernel's; what it gets is what a person sees."""
+    ours, theirs = pty.openpty()
+    words = [str(FEDSVM), "run", "quickstart", "--set", "compare.centralised=false", "--out", str(tmp_path / "run")]
+    words += [
+        "--set",
+        "algorithm.groups=4",
+        "--set",
+        "algorithm.landmarks=60",
+        "--fault",
+        "kill:site=3,phase=train,round=2",
+    ]
+    environment = os.environ | {"COLUMNS": str(columns), "LINES": "30", "TERM": "xterm"}
+    with subprocess.Popen(words, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL, env=environment) as run:
+        os.close(theirs)
+        shown = b""
+        while chunk := _read(ours):
+            shown += chunk
+        assert run.wait(30) == 0
+    os.close(ours)
+    text = shown.decode()
+    for seen in (
+        "live sites",
+        "4 of 5, without site-3",
+        "last fault",
+        "certified gap",
+        "time left",
+        "5 in 5 processes",
+    ):
+        assert seen in text
+    lines = [_without_controls(line) for line in text.replace("\r", "\n").splitlines()]
+    assert max(map(len, lines)) <= columns
+
+
+def _read(descriptor: int) -> bytes:
+    """What a terminal has to show next; nothing once whoever wrote to it is gone."""
+    try:
+        return os.read(descriptor, 65536)
+    except OSError:
+        return b""
+
+
+def _without_controls(line: str) -> str:
+    """A line as it stands on the screen."""
+    found, hidden = "", False
+    for letter in line:
+        if letter == "\x1b":
+            hidden = True
+        elif hidden:
+            hidden = not letter.isalpha()
+        else:
+            found += letter
+    return found
