@@ -6,9 +6,8 @@ examined quickly for many parties, and parties can be made to die at any message
 
 from __future__ import annotations
 
-import queue
 import threading
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -53,9 +52,9 @@ class Rehearsal:
     drawn: dict[str, list[Residues]] = field(default_factory=lambda: defaultdict(list))
 
     def __post_init__(self) -> None:
-        self._queues: dict[tuple[str, str], queue.Queue[Sent]] = defaultdict(queue.Queue)
-        self._lock = threading.Lock()
-        self._failed = threading.Event()
+        self._queues: dict[tuple[str, str], deque[Sent]] = defaultdict(deque)
+        self._news = threading.Condition()
+        self._failed = False
         self._gone: set[str] = set()
         self.agreements = {site: KeyAgreement(bytes(8)) for site in self.sites}
 
@@ -85,36 +84,35 @@ class Rehearsal:
     def _part(self, name: str, part: Callable[[MemoryChannel], T]) -> T:
         try:
             return part(self._channel(name))
-        except Died:
-            self._gone.add(name)
-            raise
-        except BaseException:
-            self._failed.set()
+        except BaseException as error:
+            with self._news:
+                if isinstance(error, Died):
+                    self._gone.add(name)
+                else:
+                    self._failed = True
+                self._news.notify_all()
             raise
 
     def _channel(self, name: str) -> MemoryChannel:
         return MemoryChannel(self, name)
 
     def _put(self, message: Sent) -> None:
-        with self._lock:
+        with self._news:
             self.sent.append(message)
-            queue_of_link = self._queues[message.sender, message.receiver]
-        queue_of_link.put(message)
+            self._queues[message.sender, message.receiver].append(message)
+            self._news.notify_all()
 
     def _get(self, sender: str, receiver: str) -> Sent | None:
         """The next message, or None if the sender died before it sent one."""
-        with self._lock:
-            queue_of_link = self._queues[sender, receiver]
-        polls = int(self.timeout_s / 0.05)
-        for _ in range(polls):
-            gone = sender in self._gone
-            try:
-                return queue_of_link.get(timeout=0 if gone else 0.05)
-            except queue.Empty:
-                if self._failed.is_set():
-                    raise RoundAborted from None
-                if gone:
-                    return None
+        with self._news:
+            arrived = self._queues[sender, receiver]
+            self._news.wait_for(lambda: arrived or self._failed or sender in self._gone, self.timeout_s)
+            if arrived:
+                return arrived.popleft()
+            if self._failed:
+                raise RoundAborted
+            if sender in self._gone:
+                return None
         raise EndpointError(f"{receiver} waited {self.timeout_s:g} s in vain for {sender}")
 
 

@@ -1,10 +1,17 @@
-"""The secure sums of this installation, by the name a scenario calls them, and what they can be told."""
+"""The secure sums of this installation, by the name a scenario calls them, and what they can be told.
+
+Another package adds its own by an entry point of the group `fedsvm.sums` whose name is the sum's and whose object is a
+`SecureSum`. It must be installed wherever a site runs: a coordinator names a sum, and cannot send one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import functools
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
 
+from federation.errors import FederationError
 from protocols.changing_neighbours_sum import changing_neighbours
 from protocols.k_secure_sum import k_secure
 from protocols.masked_sum import masked
@@ -12,7 +19,9 @@ from protocols.plain_sum import PLAIN
 from protocols.ring_sum import RING
 from protocols.secure_sum import SecureSum
 
-SUMS: Mapping[str, Callable[..., SecureSum]] = MappingProxyType(
+GROUP = "fedsvm.sums"
+
+OWN_SUMS: Mapping[str, Callable[..., SecureSum]] = MappingProxyType(
     {
         "plain": lambda: PLAIN,
         "ring": lambda: RING,
@@ -23,3 +32,28 @@ SUMS: Mapping[str, Callable[..., SecureSum]] = MappingProxyType(
 )
 """Each is called with the options that a scenario sets: `segments` of k-secure, `rings` of
 changing-neighbours, `threshold` of masked."""
+
+
+def _offered() -> Iterator[tuple[str, Callable[[], SecureSum]]]:
+    """The sums of other packages, which are loaded when they are used; they have no options."""
+    for point in entry_points(group=GROUP):
+        if point.name not in OWN_SUMS:
+            yield point.name, functools.partial(_loaded, point)
+
+
+def _loaded(point: EntryPoint) -> SecureSum:
+    """The sum that an entry point names. Raises FederationError for anything else."""
+    try:
+        found = point.load()
+    except Exception as error:
+        raise FederationError(
+            f"The sum {point.name!r} of {point.value} cannot be loaded: {type(error).__name__}: {error}."
+        ) from error
+    if not isinstance(found, SecureSum) or found.name != point.name:
+        raise FederationError(
+            f"{point.value} is no SecureSum of the name {point.name!r}; see that its entry point and its name agree."
+        )
+    return found
+
+
+SUMS: Mapping[str, Callable[..., SecureSum]] = MappingProxyType({**OWN_SUMS, **dict(_offered())})

@@ -60,7 +60,7 @@ class SymbolicRehearsal(Rehearsal):
 
     def unit(self, secret: bytes | None = None) -> Residues:
         """The unit vector of a new unknown, or of the one that this secret stands for."""
-        with self._lock:
+        with self._news:
             number = self._of_secret.get(secret, self.unknowns) if secret is not None else self.unknowns
             self.unknowns = max(self.unknowns, number + 1)
             if secret is not None:

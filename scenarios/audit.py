@@ -18,7 +18,7 @@ from federation.keys import COORDINATOR
 from federation.ledger import RoundRecord
 from federation.transcript import DREW, INPUT, RECEIVED, Entry, read_transcript
 from protocols.fixed_point import FixedPoint
-from protocols.registry import SUMS
+from protocols.registry import OWN_SUMS, SUMS
 from protocols.secure_sum import SecureSum
 from scenarios import attacks
 from scenarios.attacks import Label, Record, Rehearsed
@@ -251,7 +251,7 @@ def standard_sums(sites: int) -> list[SecureSum]:
         *[SUMS["plain"](), SUMS["ring"]()],
         *(SUMS["k-secure"](segments=segments) for segments in sorted({2, 3, sites})),
         *(SUMS["changing-neighbours"](rings=rings) for rings in sorted({1, max(1, (sites - 1) // 2)})),
-        SUMS["masked"](threshold=0.66),
+        *(SUMS[name]() for name in SUMS if name == "masked" or name not in OWN_SUMS),
     ]
     return [protocol for protocol in wanted if protocol.fewest_sites <= sites]
 

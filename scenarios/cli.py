@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from federation.errors import FederationError
 from scenarios import spec
 from scenarios.live import LiveView, PlainView, SilentView, View
 from scenarios.problems import ScenarioError
@@ -210,6 +211,24 @@ def _write_audit(folder: Path, cells: list[Cell]) -> None:
         raise ScenarioError([f"--out: no folder {folder} can be made: {error.strerror}; name another."]) from error
     (folder / "audit.json").write_text(json.dumps([asdict(cell) for cell in cells], indent=1) + "\n")
     (folder / "audit.html").write_text(heat_map.page(cells), encoding="utf-8")
+
+
+@app.command("check-sum")
+def check_sum(
+    name: Annotated[str, typer.Argument(help="A secure sum, of this project or of another package.")],
+) -> None:
+    """Check that a secure sum is exact, costs what it says, leaves nobody waiting, and is as secret as it says."""
+    from protocols.registry import SUMS  # noqa: PLC0415 - as in run
+    from scenarios import conformance  # noqa: PLC0415
+
+    if name not in SUMS:
+        raise ScenarioError([f"There is no secure sum {name!r}; this installation has {', '.join(SUMS)}."])
+    try:
+        for kept in conformance.check_sum(SUMS[name]()):
+            print(f"{name}: {kept}")
+    except (conformance.ConformanceError, FederationError) as error:
+        _complain(str(error))
+        raise typer.Exit(FAILED) from None
 
 
 @data_app.callback()

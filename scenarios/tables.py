@@ -8,10 +8,11 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from algorithms.landmarks import landmark_count
+from federation.errors import FederationError
 from protocols.changing_neighbours_sum import USUAL_RINGS
 from protocols.k_secure_sum import USUAL_SEGMENTS
 from protocols.masked_sum import USUAL_THRESHOLD, threshold_of
-from protocols.registry import SUMS
+from protocols.registry import OWN_SUMS, SUMS
 from protocols.secure_sum import SecureSum
 from scenarios.partition import BY_FEATURE, COLUMNS, SIZES, columns_of, sizes_of
 from scenarios.parts import Count, Part, Positive, SiteRef
@@ -316,6 +317,14 @@ class AlgorithmSpec(Part):
         return landmarks
 
 
+def _require_loads(name: str) -> None:
+    """Raise ValueError for a sum of another package that cannot be loaded."""
+    try:
+        SUMS[name]()
+    except FederationError as error:
+        raise ValueError(str(error).rstrip(".")) from error
+
+
 class ProtocolSpec(Part):
     """How sums are kept secret, how kernels are exchanged, and how the line search spends its rounds.
 
@@ -337,6 +346,8 @@ class ProtocolSpec(Part):
     def _check_sum(cls, name: str) -> str:
         if name not in SUMS:
             raise ValueError(f"{name!r} will not do; it must be one of {', '.join(SUMS)}")
+        if name not in OWN_SUMS:
+            _require_loads(name)
         return name
 
     @property

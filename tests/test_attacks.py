@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from collections.abc import Sequence
 from dataclasses import replace
@@ -27,6 +26,7 @@ from protocols.ring_sum import CHUNK, RING
 from protocols.secure_sum import SecureSum
 from scenarios import attacks, audit
 from scenarios.attacks import Label, Rehearsed, Span
+from scenarios.conformance import smallest_breaking
 from tests.test_faults import SMALL
 from tests.test_runs import fedsvm, run
 
@@ -37,16 +37,6 @@ PROTOCOLS = [
     *(changing_neighbours(rings) for rings in (1, 2, 3)),
     masked(0.66),
 ]
-
-
-def smallest_breaking(protocol: SecureSum, count: int) -> int:
-    """The fewest sites that, with the coordinator, learn another's input."""
-    rehearsed = Rehearsed.of(protocol, count)
-    return next(
-        size
-        for size in range(count)
-        if any(rehearsed.leaks(each, coordinator=True) for each in itertools.combinations(rehearsed.sites, size))
-    )
 
 
 @pytest.mark.parametrize(

@@ -17,14 +17,15 @@ from federation.errors import BoundExceeded
 from federation.keys import COORDINATOR
 from federation.rehearsal import MemoryChannel, Rehearsal
 from protocols.scalar_product import deal_and_reveal, fraction_bits, scalar_product, scalar_product_cost
-from tests.test_sums import is_uniform, sites
+from scenarios.conformance import names
+from tests.test_sums import is_uniform
 
 VECTORS = npst.arrays(np.float64, st.integers(0, 20), elements=st.floats(-100, 100))
 
 
 def multiply(x: FloatArray, y: FloatArray, bound: float) -> tuple[float, Rehearsal]:
     """The product as the coordinator learns it, and the record of the protocol."""
-    rehearsal = Rehearsal(sites(2))
+    rehearsal = Rehearsal(names(2))
 
     def part(vector: FloatArray, channel: MemoryChannel) -> None:
         scalar_product(channel, vector, bound)
@@ -75,7 +76,7 @@ def test_the_coordinator_and_a_site_together_learn_the_other_vector() -> None:
 
 def test_a_vector_that_does_not_fit_is_refused_before_anything_is_sent() -> None:
     for vector in (np.array([1.0, 5.0]), np.array([1.0, math.nan])):
-        rehearsal = Rehearsal(sites(2))
+        rehearsal = Rehearsal(names(2))
         with pytest.raises(BoundExceeded, match="beyond the declared bound 4"):
             rehearsal.play({"site-1": functools.partial(scalar_product, vector=vector, bound=4.0)})
         assert rehearsal.sent == []

@@ -24,7 +24,7 @@ from protocols.set_intersection import (
     set_intersection,
 )
 from protocols.set_union import LONGEST_ITEM_BYTES, reveal_union, set_union, union_cost
-from tests.test_sums import sites
+from scenarios.conformance import names
 
 SETS = st.lists(
     st.lists(st.integers(0, 12).map(lambda n: f"patient {n}"), unique=True, max_size=8), min_size=2, max_size=5
@@ -38,7 +38,7 @@ def play(
     coordinator_part: Callable[..., object],
 ) -> tuple[dict[str, object], Rehearsal]:
     """Both parts with every site's own set, and the sizes of all."""
-    rehearsal = Rehearsal(sites(len(sets)))
+    rehearsal = Rehearsal(names(len(sets)))
     counts = {site: len(each) for site, each in zip(rehearsal.sites, sets, strict=True)}
     parts: dict[str, Callable[[MemoryChannel], object]] = {
         site: functools.partial(lambda own, channel: site_part(channel, own, counts), own)
@@ -121,7 +121,7 @@ def test_what_others_see_of_a_set_is_not_in_the_order_of_its_rows() -> None:
 
 
 def test_an_item_that_does_not_fit_is_refused_before_anything_is_sent() -> None:
-    rehearsal = Rehearsal(sites(2))
+    rehearsal = Rehearsal(names(2))
     counts = dict.fromkeys(rehearsal.sites, 1)
     with pytest.raises(ValueError, match="64 bytes do not fit a point; at most 63 do"):
         rehearsal.play(dict.fromkeys(rehearsal.sites, lambda channel: set_union(channel, [b"x" * 64], counts)))
