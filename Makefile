@@ -1,4 +1,4 @@
-# Everything here works on a fresh machine with Python 3.11 or newer; `demo`, `test`, `chaos`, `lint` and `bench` make .venv.
+# Everything here works on a fresh machine with Python 3.11 or newer; all targets but `clean` make .venv.
 
 PYTHON ?= python3
 VENV := .venv
@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 FEDSVM_DATA ?= $(wildcard $(abspath ../shared/data))
 export FEDSVM_DATA
 
-.PHONY: demo test chaos lint bench clean
+.PHONY: demo test chaos lint bench docs clean
 
 demo: $(READY)
 	$(VENV)/bin/fedsvm run quickstart
@@ -24,6 +24,9 @@ lint: $(READY)
 
 bench: $(READY)
 	$(VENV)/bin/python -m benchmarks
+
+docs: $(READY)
+	$(VENV)/bin/mkdocs build
 
 clean:
 	rm -rf $(VENV) runs sweeps build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis

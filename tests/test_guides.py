@@ -1,0 +1,93 @@
+"""The guides work as printed, the site that they make has no broken link, and a notebook runs and leaves nothing."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from jupyter_client.manager import start_new_kernel
+from nbclient import NotebookClient
+
+from tests.conftest import ROOT, site_processes, wait_until
+from tests.guides import Reader, agrees, blocks
+
+GUIDES = sorted((ROOT / "docs").glob("*.md"))
+FOLLOWED = [guide for guide in GUIDES if any(block.language in ("sh", "python") for block in blocks(guide))]
+
+
+@pytest.mark.parametrize("guide", FOLLOWED, ids=lambda guide: guide.stem)
+def test_a_guide_works_as_printed(guide: Path, tmp_path: Path, temporary_folder: Path) -> None:
+    reader = Reader(tmp_path)
+    reader.environment |= {"PIP_NO_BUILD_ISOLATION": "0", "COLUMNS": "100"}  # pip reads 0 as: without isolation
+    reader.environment.pop("PYTHONPATH", None)
+    for expected, printed in reader.follow(guide):
+        assert agrees(expected, printed), f"{guide.name} promises\n{expected}\nand the reader sees\n{printed}"
+    assert not site_processes(temporary_folder)
+
+
+def test_the_site_of_guides_has_no_broken_link(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "site" / "own-protocol" / "index.html").read_text()
+    assert "neighbour" in page
+    assert "fonts.googleapis" not in page
+
+
+def test_the_notebook_runs_from_beginning_to_end(temporary_folder: Path) -> None:
+    notebook = nbformat.read(ROOT / "docs" / "notebook.ipynb", as_version=4)  # type: ignore[no-untyped-call]
+    promised = [_printed(cell) for cell in notebook.cells]
+    NotebookClient(notebook, timeout=100, kernel_name="python3").execute()
+    assert [_printed(cell) for cell in notebook.cells] == promised
+    assert any("image/png" in output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", []))
+    wait_until(lambda: not site_processes(temporary_folder))
+
+
+def _printed(cell: Any) -> str:
+    """What a cell printed, but for figures of how training went."""
+    texts: list[str] = [output["text"] for output in cell.get("outputs", []) if output["output_type"] == "stream"]
+    return re.sub(r"\d+e-\d+", "small", "".join(texts))
+
+
+def test_no_process_is_left_when_a_kernel_is_interrupted(temporary_folder: Path) -> None:
+    """And the kernel goes on, as after any other interrupt."""
+    long = (
+        "import numpy as np\nfrom algorithms import PanSVC\n"
+        "X = np.random.default_rng(0).normal(size=(3000, 20)); y = np.sign(X[:, 0] * X[:, 1])\n"
+        "PanSVC(1e4, cut_groups=1, tolerance=1e-9, max_iterations=10**6).fit(X, y)"
+    )
+    manager, client = start_new_kernel(kernel_name="python3")
+    try:
+        client.execute(long)
+        wait_until(lambda: len(site_processes(temporary_folder)) == 4, 60)
+        manager.interrupt_kernel()
+        assert client.get_shell_msg(timeout=30)["content"]["ename"] == "KeyboardInterrupt"
+        wait_until(lambda: not site_processes(temporary_folder))
+        client.execute("X.shape")
+        assert client.get_shell_msg(timeout=30)["content"]["status"] == "ok"
+    finally:
+        client.stop_channels()
+        manager.shutdown_kernel(now=True)
+
+
+@pytest.mark.parametrize(
+    ("expected", "printed", "same"),
+    [
+        ("a 1.5\n  b", "a 1.5 b\n", True),
+        ("took … s", "took 0.25 s", True),
+        ("took … s", "took 0.25 minutes", False),
+        ("21 iterations", "22 iterations", True),
+        ("21 iterations", "30 iterations", False),
+        ("accuracy 97.92 %", "accuracy 79.92 %", False),
+        ("site-1", "site-2", False),
+        ("1.73…,x", "1.7347,x", True),
+        ("one", "one more", False),
+    ],
+)
+def test_what_a_guide_promises_is_compared(expected: str, printed: str, same: bool) -> None:
+    assert agrees(expected, printed) == same
