@@ -101,10 +101,10 @@ def test_a_browser_shows_the_numbers_of_the_result(tmp_path: Path) -> None:
 
 def test_the_command_writes_it_and_compares_several(tmp_path: Path) -> None:
     changes = [word for change in FAST.items() for word in ("--set", f"{change[0]}={str(change[1]).lower()}")]
-    for name in ("a", "b"):
-        done = fedsvm("run", "quickstart", *changes, "--quiet", "--out", tmp_path / name, folder=tmp_path)
-        assert (done.returncode, done.stderr) == (0, "")
-        assert (tmp_path / name / "report.html").is_file()
+    done = fedsvm("run", "quickstart", *changes, "--quiet", "--out", tmp_path / "a", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (tmp_path / "a" / "report.html").is_file()
+    run("quickstart", changes=FAST, out=tmp_path / "b")
     done = fedsvm("report", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "both.html", folder=tmp_path)
     assert done.returncode == 0
     page = Page((tmp_path / "both.html").read_text())

@@ -206,7 +206,7 @@ def test_how_rows_are_dealt_and_summed_does_not_matter(tmp_path: Path) -> None:
     found = []
     for number, (sites, split, protocol) in enumerate(ways):
         changes = ["algorithm.landmark_method=global", "algorithm.tolerance=1e-8", "compare.centralised=false"]
-        changes += [f"data.split={split}", f"protocol.sum={protocol}"]
+        changes += [f"data.split={split}", f"protocol.sum={protocol}", "algorithm.landmarks=80"]
         folder = tmp_path / str(number)
         run("quickstart", folder, *changes, sites=sites)
         with np.load(folder / "model.npz") as model:
@@ -446,7 +446,8 @@ def test_nothing_is_left_when_the_coordinator_is_killed(tmp_path: Path, temporar
 
 def test_lines_for_logs_name_each_phase_once(tmp_path: Path) -> None:
     fault = "kill:site=3,phase=train,round=2"
-    done = fedsvm("run", "quickstart", "--set", "compare.centralised=false", "--fault", fault, folder=tmp_path)
+    words = ["--set", "compare.centralised=false", "--set", "algorithm.landmarks=40", "--fault", fault]
+    done = fedsvm("run", "quickstart", *words, folder=tmp_path)
     assert done.returncode == 0
     happened = [line.partition(": ")[2] for line in done.stderr.splitlines()]
     assert [words.split()[0] for words in happened] == ["setup", "landmarks", "train", "fault:", "round", "evaluate"]
@@ -457,7 +458,8 @@ def test_lines_for_logs_name_each_phase_once(tmp_path: Path) -> None:
 
 
 def test_quiet_prints_nothing(tmp_path: Path) -> None:
-    done = fedsvm("run", "quickstart", "--quiet", "--set", "compare.centralised=false", folder=tmp_path)
+    words = ["--set", "compare.centralised=false", "--set", "algorithm.landmarks=20"]
+    done = fedsvm("run", "quickstart", "--quiet", *words, folder=tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
