@@ -86,6 +86,7 @@ class _ForkServer:
         self._selector.register(self._reports, selectors.EVENT_READ, self._pass_on)
         self._selector.register(wakeup, selectors.EVENT_READ, lambda: self._reap(wakeup))
         self._installation.warm_up()
+        gc.collect()
         gc.freeze()
         try:
             while self._serving:

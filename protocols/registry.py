@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Mapping
-from importlib.metadata import EntryPoint, entry_points
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
 from federation.errors import FederationError
 from protocols.changing_neighbours_sum import changing_neighbours
@@ -18,6 +18,9 @@ from protocols.masked_sum import masked
 from protocols.plain_sum import PLAIN
 from protocols.ring_sum import RING
 from protocols.secure_sum import SecureSum
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 GROUP = "fedsvm.sums"
 
@@ -34,11 +37,25 @@ OWN_SUMS: Mapping[str, Callable[..., SecureSum]] = MappingProxyType(
 changing-neighbours, `threshold` of masked."""
 
 
-def _offered() -> Iterator[tuple[str, Callable[[], SecureSum]]]:
-    """The sums of other packages, which are loaded when they are used; they have no options."""
-    for point in entry_points(group=GROUP):
-        if point.name not in OWN_SUMS:
-            yield point.name, functools.partial(_loaded, point)
+class _Sums(Mapping[str, Callable[..., SecureSum]]):
+    """Ours, and those of other packages, which are looked for when they are asked for: most sites never do."""
+
+    @functools.cached_property
+    def _offered(self) -> dict[str, Callable[..., SecureSum]]:
+        """They have no options, and are loaded when they are used."""
+        from importlib.metadata import entry_points  # noqa: PLC0415 - sites would carry what it imports
+
+        points = [point for point in entry_points(group=GROUP) if point.name not in OWN_SUMS]
+        return {point.name: functools.partial(_loaded, point) for point in points}
+
+    def __getitem__(self, name: str) -> Callable[..., SecureSum]:
+        return OWN_SUMS[name] if name in OWN_SUMS else self._offered[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*OWN_SUMS, *self._offered])
+
+    def __len__(self) -> int:
+        return len(OWN_SUMS) + len(self._offered)
 
 
 def _loaded(point: EntryPoint) -> SecureSum:
@@ -56,4 +73,4 @@ def _loaded(point: EntryPoint) -> SecureSum:
     return found
 
 
-SUMS: Mapping[str, Callable[..., SecureSum]] = MappingProxyType({**OWN_SUMS, **dict(_offered())})
+SUMS = _Sums()

@@ -105,7 +105,8 @@ def sweep(
     vary: Annotated[list[str], typer.Option("--vary", help="key.path=v1,v2,…; may be repeated.")],
     changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
     plots: Annotated[
-        list[str] | None, typer.Option("--plot", help="measure:axis or measure:axis:group; may be repeated.")
+        list[str] | None,
+        typer.Option("--plot", help="measure:axis[:group], such as gap:round:algorithm.groups."),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
     folder: Annotated[Path | None, typer.Option("--out", help="Folder of the sweep; sweeps/NAME without it.")] = None,
@@ -126,7 +127,7 @@ def sweep(
         raise typer.Exit(INTERRUPTED) from None
     rows = chosen.write()
     for plot in drawn:
-        grid.draw(plot, rows, chosen.folder / plot.name)
+        chosen.draw(plot, rows)
     _print_sweep(rows, [axis.key for axis in axes])
     print(chosen.folder)
     if chosen.missing():

@@ -44,6 +44,12 @@ _MEASURES: dict[str, tuple[str, ...]] = {
 MEASURES = tuple(_MEASURES)
 """What a row has besides the varied keys, and can be plotted: places in result.json."""
 
+ROUND = "round"
+"""The axis along which a run itself goes."""
+
+COURSES = ("gap", "objective")
+"""What is known of a run in each of its rounds, where its algorithm notes it."""
+
 Row = dict[str, Any]
 
 
@@ -127,7 +133,10 @@ class Sweep:
 
     def missing(self) -> list[Point]:
         """The points that have no result of a completed run."""
-        return [point for point in self.points if (self._result(point) or {}).get("status") != "completed"]
+        return [point for point in self.points if not self._is_done(point)]
+
+    def _is_done(self, point: Point) -> bool:
+        return (self._result(point) or {}).get("status") == "completed"
 
     def run(self, jobs: int, on_done: Callable[[Point], None]) -> None:
         """Run what is missing, `jobs` at a time, each as a process of its own. Interrupted, it ends those that run."""
@@ -180,6 +189,24 @@ class Sweep:
                 found.append({**point.values, "status": result["status"], **measures, "error": result["error"]})
         return found
 
+    def courses(self, measure: str) -> list[Row]:
+        """Of each point that completed, its values, and its `course`: rounds and what the measure was in them."""
+        found = []
+        for point in self.points:
+            if self._is_done(point):
+                log = (self.folder / POINTS / point.name / "log.jsonl").read_text().splitlines()
+                events = [event for event in map(json.loads, log) if event["event"] == "figures" and measure in event]
+                found.append({**point.values, "course": [(event["round"], event[measure]) for event in events]})
+        return found
+
+    def draw(self, plot: Plot, rows: Sequence[Row]) -> None:
+        """Draw a plot into the sweep's folder."""
+        path = self.folder / plot.name
+        if plot.axis == ROUND:
+            draw_courses(plot, self.courses(plot.measure), path)
+        else:
+            draw(plot, rows, path)
+
     def write(self) -> list[Row]:
         """Write the rows as sweep.csv and sweep.parquet, and return them."""
         import pyarrow as pa  # noqa: PLC0415 - slow to import
@@ -212,7 +239,7 @@ def _numeric(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Plot:
-    """A measure against a varied key, a line or a set of bars for each value of another."""
+    """A measure against a varied key, or the round, a line or a set of bars for each value of another key."""
 
     measure: str
     axis: str
@@ -229,11 +256,12 @@ class Plot:
         measure, _, rest = text.partition(":")
         axis, _, group = rest.partition(":")
         keys = [each.key for each in axes]
-        if measure not in MEASURES or axis not in keys or (group and group not in keys):
+        course = axis == ROUND and measure in COURSES
+        if measure not in MEASURES or not (axis in keys or course) or (group and group not in keys):
             raise ScenarioError(
                 [
                     f"--plot {text}: write it as measure:axis or measure:axis:group; measures are "
-                    f"{', '.join(MEASURES)}, and axes {', '.join(keys)}."
+                    f"{', '.join(MEASURES)}, and axes {', '.join(keys)}, and {ROUND} for {' and '.join(COURSES)}."
                 ]
             )
         return cls(measure, axis, group or None)
@@ -267,6 +295,24 @@ def draw(plot: Plot, rows: Sequence[Row], path: Path) -> None:
     axes.set(xlabel=plot.axis, ylabel=plot.measure)
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", alpha=0.3)
+    if plot.group:
+        axes.legend(title=plot.group)
+    figure.savefig(path)
+
+
+def draw_courses(plot: Plot, runs: Sequence[Row], path: Path) -> None:
+    """Draw how a measure went, a line for each run, in one colour for each value of the group."""
+    figure = new_figure(7, 4)
+    axes = figure.subplots()
+    groups = list(dict.fromkeys(run[plot.group] for run in runs)) if plot.group else [None]
+    for number, group in enumerate(groups):
+        label = None if group is None else str(group)
+        for run in runs:
+            if (plot.group is None or run[plot.group] == group) and run["course"]:
+                axes.semilogy(*zip(*run["course"], strict=True), color=f"C{number}", label=label)
+                label = None  # once in the legend
+    axes.set(xlabel=ROUND, ylabel=plot.measure)
+    axes.grid(alpha=0.3)
     if plot.group:
         axes.legend(title=plot.group)
     figure.savefig(path)

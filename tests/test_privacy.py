@@ -125,7 +125,7 @@ def test_no_mechanism_gives_away_more_than_it_promises(promise: Promise, record_
     record_property("epsilon_at_least", found.reported)
     assert found.sure <= promise.epsilon
     if promise.mechanism != "gaussian":  # whose delta is far out in the tail
-        assert found.reported > 0.75 * promise.epsilon, "the audit would not see a leak"
+        assert found.reported > 0.5 * promise.epsilon, "the audit would not see a leak"
 
 
 @pytest.mark.parametrize("promise", [p for p in MECHANISMS if p.epsilon == 1.0], ids=lambda p: p.mechanism)

@@ -21,12 +21,16 @@ SMALL = ("data.source=wine", "data.positive=class_0", "algorithm.landmarks=20", 
 WORDS = [word for change in SMALL for word in ("--set", change)]
 
 
+PLOTS = ["payload_bytes:federation.sites:protocol.sum", "gap:round:protocol.sum"]
+
+
 def grid(folder: Path, *axes: str, changes: tuple[str, ...] = SMALL) -> Sweep:
     return Sweep("quickstart", changes, tuple(Axis.read(axis) for axis in axes), folder)
 
 
 def test_a_sweep_has_a_row_for_every_run_and_plots_them(tmp_path: Path) -> None:
     vary = ["--vary", "federation.sites=3,4", "--vary", "protocol.sum=plain,ring"]
+    vary += [word for plot in PLOTS for word in ("--plot", plot)]
     done = fedsvm("sweep", "quickstart", *WORDS, *vary, "--jobs", "2", "--out", tmp_path / "s", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader((tmp_path / "s" / "sweep.csv").open()))
@@ -35,8 +39,8 @@ def test_a_sweep_has_a_row_for_every_run_and_plots_them(tmp_path: Path) -> None:
     table = pq.read_table(tmp_path / "s" / "sweep.parquet").to_pylist()
     assert [row["federation.sites"] for row in table] == [3, 3, 4, 4]
     assert all(row["payload_bytes"] > 0 and row["total_s"] > 0 and row["gap"] <= 1e-4 for row in table)
-    for name in ("payload_bytes", "total_s"):
-        plot = tmp_path / "s" / f"{name}-against-federation.sites-by-protocol.sum.svg"
+    for name in ("payload_bytes-against-federation.sites", "gap-against-round"):
+        plot = tmp_path / "s" / f"{name}-by-protocol.sum.svg"
         assert "ring" in plot.read_text()
         ElementTree.parse(plot)  # noqa: S314 - written by this very test
 
@@ -125,7 +129,8 @@ def test_a_folder_is_of_one_scenario_and_a_grid_has_no_point_twice(tmp_path: Pat
 def test_a_plot_of_what_is_not_there_is_refused() -> None:
     axes = (Axis.read("seed=1,2"),)
     assert Plot.read("gap:seed", axes) == Plot("gap", "seed", None)
-    for text in ("speed:seed", "gap:C", "gap:seed:C", "gap"):
+    assert Plot.read("gap:round:seed", axes) == Plot("gap", "round", "seed")
+    for text in ("speed:seed", "gap:C", "gap:seed:C", "gap", "rounds:round"):
         with pytest.raises(ScenarioError, match="write it as measure:axis"):
             Plot.read(text, axes)
 
