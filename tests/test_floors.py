@@ -47,4 +47,15 @@ def test_a_site_process_imports_nothing_heavy() -> None:
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     loaded = set(printed.split())
     assert {"numpy", "zmq", "msgpack", "algorithms"} <= loaded
-    assert not loaded & {"email", "sklearn", "scipy", "clarabel", "pydantic", "typer", "rich", "pyarrow", "tomli_w", "pandas"}
+    assert not loaded & {
+        "email",
+        "sklearn",
+        "scipy",
+        "clarabel",
+        "pydantic",
+        "typer",
+        "rich",
+        "pyarrow",
+        "tomli_w",
+        "pandas",
+    }
