@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,17 +86,24 @@ class HingeSite(SiteHalf):
 
 @dataclass(frozen=True)
 class FederatedOracle:
-    """The sums of the cutting plane, over a federation. `reach` bounds the summed length of the features."""
+    """The sums of the cutting plane, over a federation.
+
+    reach: a bound on the summed length of the features. on_lone_rows: is told how many cuts have a single term.
+    """
 
     federation: Federation
     groups: int
     rows: int
     reach: float
+    on_lone_rows: Callable[[int], None] = lambda cuts: None
 
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """One secure sum of grouped cuts; see `HingeSums.cuts`."""
         shape = (len(problems), self.groups, w.shape[1] + 2)
-        return self.federation.sum("cuts", shape=shape, bound=max(self.rows, self.reach), problems=problems, w=w, b=b)
+        bound = max(self.rows, self.reach)
+        found = self.federation.sum("cuts", shape=shape, bound=bound, problems=problems, w=w, b=b)
+        self.on_lone_rows(int(np.count_nonzero(np.rint(found[..., -1]) == 1)))
+        return found
 
     def line(
         self,

@@ -75,7 +75,7 @@ class HybridSettings:
 
 @dataclass(frozen=True)
 class HybridModel:
-    """What is released: rho and weights (2 D,). `solution` is what they were before noise, where anybody knows it."""
+    """What is released: rho and weights (2 D,). `solution` is how training went, of a model without noise only."""
 
     frequencies: Frequencies
     prior: FloatArray
@@ -92,7 +92,7 @@ class HybridModel:
     @property
     def figures(self) -> Figures:
         """What a result says of it. How training ended depends on private rows, and is told without noise only."""
-        told = self.solution if self.noise is None else None
+        told = self.solution
         return Figures(
             objective=told.objective if told else None,
             lower_bound=told.lower_bound if told else None,
@@ -175,7 +175,8 @@ def train(
     if noise is not None:  # before anything is revealed, with the delta that shares add
         account.spend(_release(settings, noise, hidden=not federation.shows_parts))
     weights = _released(federation, settings, prior, solution, noise)
-    return HybridModel(frequencies, prior, weights, noise, solution, count, federation.sites)
+    exact = solution if noise is None else None  # else it would be released with the model
+    return HybridModel(frequencies, prior, weights, noise, exact, count, federation.sites)
 
 
 def _trained(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> Solution | None:

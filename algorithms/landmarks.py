@@ -7,7 +7,8 @@ global: k-means over all sites, every Lloyd iteration one secure sum of per-clus
 single site's centres are ever seen.
 
 The paper overlooks that with many landmarks a cluster may hold a single row, and its "centre" is a patient's record.
-Such centres are counted, and `min_cluster_size` merges clusters that are too small into their nearest.
+Such centres are counted, and `min_cluster_size` merges clusters that are too small into their nearest. In the global
+method the coordinator sees the sums of clusters before they are merged; those of a single row are disclosures.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from protocols.secret_order import secret_order
 LOCAL_ITERATIONS = 20
 SPLIT_ITERATIONS = 2
 FINAL_ITERATIONS = 10
+LONE_ROWS_DISCLOSE = "a single row, where a cluster on the way to the landmarks has no other"
 GRID = 2.0**-16
 """Rows and centres of the global method lie on this grid: their distances are then exact in float64, so that ties
 fall the same way however the rows are spread over the sites."""
@@ -168,6 +170,8 @@ def _update(federation: Federation, centres: FloatArray, min_cluster_size: int) 
     shape = (len(centres), centres.shape[1] + 2)
     sums = federation.sum("cluster_sums", shape=shape, bound=math.inf, centres=centres)
     sizes = np.rint(sums[:, -1])
+    if lone := int(np.count_nonzero(sizes == 1)):
+        federation.disclose("coordinator", "cluster_sums", LONE_ROWS_DISCLOSE, (centres.shape[1],), times=lone)
     kept = sizes >= max(1, min_cluster_size)
     means = sums[kept, :-2] / sizes[kept, None]
     return _Clusters(on_grid(means), sums[kept, -2], sizes[kept])

@@ -2,6 +2,10 @@
 
 Landmarks stand for the rows in a Nystroem approximation of the kernel; in the feature space that it spans the sites
 train a linear SVM by cutting planes, of which the coordinator only ever sees sums over sites and rows.
+
+What the paper overlooks: a sum may have a single term. Near the optimum few rows are on the wrong side of the margin,
+and the more groups there are, the more often one of them is alone in its group. The coordinator, which knows the
+landmarks, can tell the row from its features. Such sums are counted among the disclosures.
 """
 
 from __future__ import annotations
@@ -25,6 +29,11 @@ from federation.coordinator import Federation
 from federation.errors import MembershipChanged
 from federation.program import step
 from protocols.line_search import line_search
+
+LONE_ROWS_DISCLOSE = (
+    "features of a single row, where no other row of its group is on the wrong side of the margin; with the landmarks "
+    "they give the row away"
+)
 
 
 @dataclass(frozen=True)
@@ -168,7 +177,7 @@ def _solve(
     resume: tuple[Solution, ...],
 ) -> Solution:
     (solution,) = solve(
-        _oracle(federation, settings.groups),
+        _oracle(federation, settings.groups, dimensions),
         problems=1,
         dimensions=dimensions,
         groups=settings.groups,
@@ -181,8 +190,13 @@ def _solve(
     return solution
 
 
-def _oracle(federation: Federation, groups: int) -> FederatedOracle:
+def _oracle(federation: Federation, groups: int, dimensions: int) -> FederatedOracle:
     """Bounds on the sums follow from the summed squares of the features, by Cauchy and Schwarz."""
     squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
     rows = round(float(count))
-    return FederatedOracle(federation, groups, rows, reach=math.sqrt(rows * squares) * (1 + 1e-9) + 1.0)
+
+    def disclose(lone: int) -> None:
+        if lone:
+            federation.disclose("coordinator", "cuts", LONE_ROWS_DISCLOSE, (dimensions,), times=lone)
+
+    return FederatedOracle(federation, groups, rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0, disclose)

@@ -84,20 +84,21 @@ class ErmSettings:
 
 @dataclass(frozen=True)
 class ErmModel:
-    """Weights (d,) as released. noise: of output perturbation. noise_scale: of the norm of b. rounds: of training."""
+    """Weights (d,) as released. noise: of output perturbation. noise_scale: of the norm of b. rounds: of training,
+    without noise only."""
 
     weights: FloatArray
     noise: Noise | None
     noise_scale: float | None
     rows: int
-    rounds: int
+    rounds: int | None
     sites: tuple[str, ...]
 
     @property
     def figures(self) -> Figures:
         """What a result says of it; how training ended depends on private rows, and is told without noise only."""
-        told = self.rounds if self.noise_scale is None else None
-        return Figures(None, None, None, converged=True, iterations=told, sites=self.sites, rank=len(self.weights))
+        rank = len(self.weights)
+        return Figures(None, None, None, converged=True, iterations=self.rounds, sites=self.sites, rank=rank)
 
 
 class ErmSite(PubliclyScaledSite):
@@ -189,7 +190,8 @@ def train(
     if settings.epsilon is not None:
         account.spend(_release(settings, plan, noise))
     scale = noise.scale if noise is not None else plan.scale
-    return ErmModel(released, noise, scale, count, federation.progress.round - before, federation.sites)
+    rounds = federation.progress.round - before if settings.epsilon is None else None
+    return ErmModel(released, noise, scale, count, rounds, federation.sites)
 
 
 @dataclass(frozen=True)

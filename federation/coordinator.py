@@ -268,10 +268,10 @@ class Federation:
             self._remembered[step] = verb
         return value
 
-    def disclose(self, to: str, step: str, form: str, shape: Sequence[int]) -> None:
+    def disclose(self, to: str, step: str, form: str, shape: Sequence[int], times: int = 1) -> None:
         """Write down something that a party learns."""
         key = (to, step, form, tuple(shape))
-        self._disclosures.setdefault(key, Disclosure(*key)).times += 1
+        self._disclosures.setdefault(key, Disclosure(*key)).times += times
 
     @property
     def disclosures(self) -> list[Disclosure]:

@@ -8,6 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from algorithms import landmarks, pan_svm
+from protocols.registry import SUMS
 from scenarios.live import human_bytes
 from scenarios.tables import ProtocolSpec
 
@@ -48,8 +50,9 @@ def lines(result: dict[str, Any]) -> list[tuple[str, str]]:
         ("payload", f"{human_bytes(cost['payload_bytes'])} in {cost['messages']} messages"),
         ("wire", _wire(cost)),
         ("disclosed", _disclosed(result["disclosures"])),
-        ("secrecy", _secrecy(result)),
+        *([("secrecy", _secrecy(result))] if result["scenario"]["protocol"]["sum"] in SUMS else []),
         *([("landmarks", _landmarks(model))] if model["records_exposed"] is not None else []),
+        *([("lone rows", lone)] if (lone := _lone_rows(result["disclosures"])) else []),
         *(("fault", _fault(fault)) for fault in result["faults"]),
         *([("network", _network(result["network"]))] if result["network"] else []),
         *([("collusion", _collusion(result["collusion"]))] if result["collusion"] else []),
@@ -199,14 +202,14 @@ def _counted(count: int, name: str) -> str:
 
 
 def _secrecy(result: dict[str, Any]) -> str:
-    """How many must collude to learn what a site put into a sum."""
+    """How many must collude to learn what a site put into a sum, when the fewest sites were there."""
     protocol = ProtocolSpec.model_validate(result["scenario"]["protocol"])
-    chosen, sites = protocol.secure_sum, len(result["sites"])
+    chosen, sites = protocol.secure_sum, min(len(each["sites"]) for each in result["memberships"])
     fewest = min(chosen.smallest_coalition(sites), sites - 1)
-    if chosen.discloses == "value" or sites == 1:
+    if chosen.discloses == "value" or sites < 2:
         return "none: the coordinator sees what every site puts into a sum"
-    who = "all other sites" if fewest == sites - 1 else f"{_counted(fewest, 'site')} and the coordinator"
-    return f"it takes {who} to learn what a site puts into a {protocol.sum} sum"
+    who = "all other sites together" if fewest == sites - 1 else f"{_counted(fewest, 'site')} and the coordinator"
+    return f"{who} can learn what a site puts into a {protocol.sum} sum, and fewer sites cannot"
 
 
 def _landmarks(model: dict[str, Any]) -> str:
@@ -214,6 +217,19 @@ def _landmarks(model: dict[str, Any]) -> str:
     if exposed == 0:
         return "none is a single row's copy"
     return f"{exposed} of {model['landmarks']} are a single row's copy (algorithm.min_cluster_size = 3 avoids that)"
+
+
+def _lone_rows(disclosures: list[dict[str, Any]]) -> str:
+    """How often the coordinator saw what is a single row's; empty if never."""
+    cuts, clusters = (
+        sum(each["times"] for each in disclosures if each["form"] == form)
+        for form in (pan_svm.LONE_ROWS_DISCLOSE, landmarks.LONE_ROWS_DISCLOSE)
+    )
+    found = [
+        *([f"{_counted(cuts, 'cut')} of one, which the coordinator can tell from it"] if cuts else []),
+        *([f"{_counted(clusters, 'cluster')} of one on the way to the landmarks"] if clusters else []),
+    ]
+    return "; ".join(found)
 
 
 def _seconds(timing: dict[str, float]) -> str:
