@@ -7,18 +7,11 @@ from typing import Any, Literal, Self, get_args
 
 import numpy as np
 
+from algorithms import parameters
 from algorithms.dpp_svm import DppModel, DppSettings, train
-from algorithms.estimator import (
-    FederatedClassifier,
-    gamma_of,
-    partition_of,
-    require,
-    require_choice,
-    require_positive,
-    require_whole,
-)
+from algorithms.estimator import FederatedClassifier, kernel_of, partition_of
 from algorithms.horizontal import Scale, ScaleName
-from algorithms.kernels import Kernel, KernelName
+from algorithms.kernels import KernelName
 from algorithms.landmarks import landmark_count
 from algorithms.vertical import align, hold_out, scale_of
 from federation.arrays import FloatArray
@@ -38,7 +31,7 @@ class DppSVC(FederatedClassifier):
     columns are dealt evenly to `sites`, as they come. The first site holds the labels.
     landmarks: None is exact; else the low-rank variant, with a share of the rows (float) or a count (int) as landmarks,
     and cut_groups, tolerance, max_iterations and rank_tolerance as in PanSVC.
-    sum, sum_options, random_state: as in PanSVC.
+    sum, sum_options, round_timeout_s, random_state: as in PanSVC.
 
     Attributes
     ----------
@@ -76,6 +69,7 @@ class DppSVC(FederatedClassifier):
         sites: int = 2,
         sum: str = "masked",
         sum_options: Mapping[str, float] | None = None,
+        round_timeout_s: float = 30.0,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.C = C
@@ -93,6 +87,7 @@ class DppSVC(FederatedClassifier):
         self.sites = sites
         self.sum = sum
         self.sum_options = sum_options
+        self.round_timeout_s = round_timeout_s
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> Self:
@@ -101,8 +96,8 @@ class DppSVC(FederatedClassifier):
         Raises ValueError for data or parameters that will not do, and FederationError where a site fails.
         """
         rows, signs = self._binary(X, y)
-        seed = self._seed()
-        settings = self._settings(rows, seed)
+        seed = parameters.seed_of(self.random_state)
+        settings, scale = self._settings(rows, seed), parameters.choice("scale", self.scale, get_args(ScaleName))
         partitions = {
             f"site-{number}": partition_of(rows[:, held], signs if number == 1 else None)
             for number, held in enumerate(self._held(rows.shape[1]), start=1)
@@ -110,10 +105,10 @@ class DppSVC(FederatedClassifier):
         with self._federation("dpp-svm", partitions, seed) as federation:
             with federation.phase("setup"):
                 align(federation, "position")
-                records = hold_out(federation, _NO_FOLD, self.scale)
+                records = hold_out(federation, _NO_FOLD, scale)
             with federation.phase("train"):
                 self.model_ = train(federation, settings, records.labels)
-        self.scaling_ = Scale(*scale_of(rows, self.scale))
+        self.scaling_ = Scale(*scale_of(rows, scale))
         self._describe(self.model_, self.scaling_(rows))
         self.result_ = self._result(federation, partitions, self.model_.figures(tuple(partitions)))
         return self
@@ -121,32 +116,33 @@ class DppSVC(FederatedClassifier):
     def _held(self, width: int) -> list[list[int]]:
         """Which columns each site holds. Raises ValueError unless each of `width` is held once."""
         if self.columns is None:
-            require_whole(sites=self.sites)
-            if width < self.sites:
-                raise ValueError(f"n_features={width} columns cannot be dealt to {self.sites} sites; have fewer.")
-            return [part.tolist() for part in np.array_split(np.arange(width), self.sites)]
+            sites = parameters.whole("sites", self.sites)
+            if width < sites:
+                raise ValueError(f"n_features={width} columns cannot be dealt to {sites} sites; have fewer.")
+            return [part.tolist() for part in np.array_split(np.arange(width), sites)]
         names = list(getattr(self, "feature_names_in_", range(width)))
-        held = [[names.index(name) if name in names else -1 for name in listed] for listed in self.columns]
-        once = sorted(place for listed in held for place in listed) == list(range(width)) and all(held)
-        require("columns", self.columns, once, f"lists with each of {', '.join(map(str, names))} in one of them")
+        wanted = f"lists with each of {', '.join(map(str, names))} in one of them"
+        try:
+            held = [[names.index(name) for name in listed] for listed in self.columns]
+        except (TypeError, ValueError):
+            parameters.refuse("columns", self.columns, wanted)
+        if not all(held) or sorted(place for listed in held for place in listed) != list(range(width)):
+            parameters.refuse("columns", self.columns, wanted)
         return held
 
     def _settings(self, rows: FloatArray, seed: int) -> DppSettings:
         """Raises ValueError for a parameter that will not do."""
-        require_choice("kernel", self.kernel, get_args(KernelName))
-        require_choice("scale", self.scale, get_args(ScaleName))
-        require_positive(C=self.C, tolerance=self.tolerance, rank_tolerance=self.rank_tolerance)
-        require_whole(cut_groups=self.cut_groups, max_iterations=self.max_iterations)
+        landmarks = None
         if self.landmarks is not None:
-            require_positive(landmarks=self.landmarks)
+            landmarks = landmark_count(parameters.share_or_count("landmarks", self.landmarks), len(rows))
         return DppSettings(
-            kernel=Kernel(self.kernel, gamma_of(self.gamma, rows.shape[1]), self.degree, self.coef0),
-            C=float(self.C),
-            landmarks=None if self.landmarks is None else landmark_count(self.landmarks, len(rows)),
-            groups=self.cut_groups,
-            tolerance=self.tolerance,
-            max_iterations=self.max_iterations,
-            rank_tolerance=self.rank_tolerance,
+            kernel=kernel_of(self, rows.shape[1]),
+            C=parameters.positive("C", self.C),
+            landmarks=landmarks,
+            groups=parameters.whole("cut_groups", self.cut_groups),
+            tolerance=parameters.positive("tolerance", self.tolerance, below=1.0),
+            max_iterations=parameters.whole("max_iterations", self.max_iterations),
+            rank_tolerance=parameters.positive("rank_tolerance", self.rank_tolerance, below=1.0),
             seed=seed,
         )
 
@@ -154,6 +150,7 @@ class DppSVC(FederatedClassifier):
         """What scikit-learn's users look for in an SVM, of scaled rows (n, p)."""
         self.support_, self.reference_ = model.weighed, rows[model.weighed]
         self.dual_coef_, self.intercept_ = model.coefficients[None, :], np.array([model.intercept])
+        self.__dict__.pop("coef_", None)  # of an earlier fit
         if self.kernel == "linear":
             self.coef_ = self.dual_coef_ @ self.reference_ / self.scaling_.scale
             self.intercept_ = self.intercept_ - self.coef_ @ self.scaling_.offset

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
-from sklearn.utils.validation import check_consistent_length, check_is_fitted, column_or_1d, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from algorithms import parameters
 from algorithms.figures import Figures
+from algorithms.kernels import Kernel, KernelName
 from federation import record
 from federation.arrays import FloatArray, IntArray
 from federation.coordinator import Federation
@@ -30,21 +33,21 @@ from protocols.secure_sum import SecureSum
 
 SITE_MODULE = "algorithms.site_process"
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-_SEEDS = 2**31
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """A binary classifier that is trained by sites in processes of their own.
 
-    Those that derive from it have the parameters `sites`, `sum`, `sum_options` and `random_state`, and score scaled
-    rows in `_scores`. `result_` holds what the training was: `model` (its certificate), `cost` (rounds, bytes, by phase
-    and protocol), `sites`, `disclosures`, `privacy`; the names are those of a run's result.json.
+    Those that derive from it have the parameters below, and score rows in `_scores`. `result_` holds what the training
+    was: `model` (its certificate), `cost` (rounds, bytes, by phase and protocol), `sites`, `disclosures`, `privacy`.
+    The names are those of a run's result.json.
     """
 
     sites: int
     sum: str
     sum_options: Mapping[str, float] | None
+    round_timeout_s: float
     random_state: int | np.random.RandomState | None
     classes_: np.ndarray
     result_: dict[str, Any]
@@ -80,20 +83,14 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             raise ValueError(f"y has 1 class, {self.classes_[0]!r}; two are needed.")
         return rows, np.where(labels == self.classes_[1], 1.0, -1.0)
 
-    def _seed(self) -> int:
-        state = self.random_state
-        if isinstance(state, int | np.integer):
-            return int(state)
-        return int((state or np.random.RandomState()).randint(_SEEDS))
-
     def _secure_sum(self, sites: int) -> SecureSum:
         """The sum that is asked for. Raises ValueError for one that so many sites cannot run."""
-        if self.sum not in SUMS:
-            raise ValueError(f"sum={self.sum!r} will not do; it must be one of {', '.join(SUMS)}.")
+        name, options = parameters.choice("sum", self.sum, list(SUMS)), dict(self.sum_options or {})
+        plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in options.items()}
         try:
-            chosen = SUMS[self.sum](**(self.sum_options or {}))
-        except TypeError as error:
-            raise ValueError(f"sum_options={self.sum_options!r} are not those of a {self.sum} sum: {error}.") from None
+            chosen = SUMS[name](**plain)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"sum_options={options!r} will not do for a {name} sum: {error}.") from None
         if sites < chosen.fewest_sites:
             raise ValueError(
                 f"A {self.sum} sum needs {chosen.fewest_sites} sites or more and there are {sites}; with fewer it hides"
@@ -105,7 +102,10 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _federation(self, program: str, partitions: Mapping[str, Partition], seed: int) -> Iterator[Federation]:
         """Sites that hold these partitions, for as long as training takes."""
         chosen = self._secure_sum(len(partitions))
-        with local_federation(SITE_MODULE, program, partitions, chosen, settings={"seed": seed}) as federation:
+        patience_s = parameters.positive("round_timeout_s", self.round_timeout_s)
+        with local_federation(
+            SITE_MODULE, program, partitions, chosen, settings={"seed": seed}, round_timeout_s=patience_s
+        ) as federation:
             yield federation
 
     def _result(
@@ -141,7 +141,7 @@ class HorizontalClassifier(FederatedClassifier):
         Raises ValueError for data or parameters that will not do, and FederationError where a site fails.
         """
         rows, signs = self._binary(X, y)
-        self._train(rows, signs, groups, self._seed())
+        self._train(rows, signs, groups, parameters.seed_of(self.random_state))
         return self
 
     def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
@@ -150,23 +150,37 @@ class HorizontalClassifier(FederatedClassifier):
     def _dealt(self, indices: IntArray, groups: Any, rows: int, seed: int) -> dict[str, IntArray]:
         """Which of the rows `indices`, of `rows` in all, each site holds."""
         if groups is None:
-            require_whole(sites=self.sites)
-            if len(indices) < self.sites:
-                raise ValueError(f"n_samples={len(indices)} rows cannot be dealt to {self.sites} sites; have fewer.")
+            sites = parameters.whole("sites", self.sites)
+            if len(indices) < sites:
+                raise ValueError(f"n_samples={len(indices)} rows cannot be dealt to {sites} sites; have fewer.")
             dealt = np.random.default_rng([seed, 1]).permutation(indices)
-            parts = np.array_split(dealt, self.sites)
+            parts = np.array_split(dealt, sites)
             return {f"site-{number}": np.sort(part) for number, part in enumerate(parts, start=1)}
-        names = np.asarray(column_or_1d(groups)).astype(str)
-        check_consistent_length(np.empty(rows), names)
-        return {_named(name): indices[names[indices] == name] for name in np.unique(names[indices]).tolist()}
+        names = _names(groups, rows)
+        held = {_named(name): indices[names[indices] == name] for name in np.unique(names).tolist()}
+        if empty := [name for name, mine in held.items() if not len(mine)]:
+            raise ValueError(
+                f"groups: no row is left to {', '.join(empty)} when public rows are set apart; leave it out."
+            )
+        return held
+
+
+def _names(groups: Any, rows: int) -> NDArray[np.str_]:
+    """(n,) the site of each row, as text. Raises ValueError for a row without one."""
+    given = np.asarray(groups)
+    if given.shape != (rows,):
+        raise ValueError(f"groups has shape {given.shape}, and there are {rows} rows; it must say a site for each.")
+    if any(value is None or value != value for value in given.tolist()):  # noqa: PLR0124 - as NaN is not
+        raise ValueError("groups: a row has no site; every row must have one.")
+    return given.astype(str)
 
 
 def _named(name: str) -> str:
     """The name, if a site can have it."""
     if not _NAME.fullmatch(name) or name == COORDINATOR:
         raise ValueError(
-            f"groups: {name!r} cannot be the name of a site; it must be made of letters, digits, dots, hyphens and "
-            f"underscores, start with a letter or digit, and not be the word {COORDINATOR}."
+            f"groups: {name!r} cannot be the name of a site; it must be made of at most 64 letters, digits, dots, "
+            f"hyphens and underscores, start with a letter or digit, and not be the word {COORDINATOR}."
         )
     return name
 
@@ -183,34 +197,11 @@ def partition_of(rows: FloatArray, signs: FloatArray | None) -> Partition:
     return Partition(arrays, {"numeric": [f"x{j}" for j in range(width)], "categorical": [], "categories": []})
 
 
-def gamma_of(gamma: Any, columns: int) -> float:
-    """The number that is given, or 1 / columns for "auto". Raises ValueError."""
-    if isinstance(gamma, str) and gamma == "auto":
-        return 1.0 / columns
-    require("gamma", gamma, isinstance(gamma, float | int | np.number) and gamma > 0, 'above 0, or "auto"')
-    return float(gamma)
-
-
-def require(name: str, value: Any, right: object, wanted: str) -> None:
-    """Raise ValueError unless a parameter is right."""
-    if not right:
-        raise ValueError(f"{name}={value!r} will not do; it must be {wanted}.")
-
-
-def require_choice(name: str, value: Any, choices: Sequence[str]) -> None:
-    """Raise ValueError unless a parameter is one of these."""
-    require(name, value, isinstance(value, str) and value in choices, f"one of {', '.join(choices)}")
-
-
-def require_whole(**values: Any) -> None:
-    """Raise ValueError unless all of these parameters are whole numbers from 1."""
-    for name, value in values.items():
-        whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        require(name, value, whole and value >= 1, "a whole number from 1")
-
-
-def require_positive(**values: Any) -> None:
-    """Raise ValueError unless all of these parameters are numbers above 0."""
-    for name, value in values.items():
-        number = isinstance(value, float | int | np.number) and not isinstance(value, bool)
-        require(name, value, number and value > 0, "a number above 0")
+def kernel_of(estimator: Any, columns: int) -> Kernel:
+    """The kernel of an estimator's parameters, over so many columns. Raises ValueError."""
+    return Kernel(
+        parameters.choice("kernel", estimator.kernel, get_args(KernelName)),
+        parameters.auto_or_positive("gamma", estimator.gamma, auto=1.0 / columns),
+        parameters.whole("degree", estimator.degree),
+        parameters.finite("coef0", estimator.coef0),
+    )

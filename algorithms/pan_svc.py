@@ -7,17 +7,10 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from algorithms.estimator import (
-    HorizontalClassifier,
-    gamma_of,
-    partition_of,
-    require,
-    require_choice,
-    require_positive,
-    require_whole,
-)
+from algorithms import parameters
+from algorithms.estimator import HorizontalClassifier, kernel_of, partition_of
 from algorithms.horizontal import Scale, ScaleName, agree_scale, count_rows
-from algorithms.kernels import Kernel, KernelName
+from algorithms.kernels import KernelName
 from algorithms.landmarks import landmark_count
 from algorithms.pan_svm import PanModel, PanSettings, choose_features, train
 from federation.arrays import FloatArray
@@ -33,10 +26,13 @@ class PanSVC(HorizontalClassifier):
     scale: of columns, from secure sums over all sites: "standard", "minmax" or "none".
     landmarks: a share of the rows (float) or a count (int). landmark_method: "local" k-means at each site, or "global".
     min_cluster_size: of the rows that a landmark is the mean of, so that none is a single person's record.
-    cut_groups: cuts per round; 1 is the paper's algorithm. tolerance: certified relative gap at which training stops,
-    after max_iterations at most. rank_tolerance: eigenvalues below this share of the largest are dropped.
+    cut_groups: cuts per round; 1 is the paper's algorithm. The more, the fewer rounds, and the more often a cut holds a
+    single row, which the coordinator can tell from it; `disclosures` counts these.
+    tolerance: certified relative gap at which training stops, after max_iterations at most. rank_tolerance: eigenvalues
+    below this share of the largest are dropped.
     sites: to how many sites rows are dealt where `fit` is given no groups.
     sum: "plain", "ring", "k-secure", "changing-neighbours" or "masked". sum_options: `segments`, `rings`, `threshold`.
+    round_timeout_s: of silence, after which a site is taken for lost.
     random_state: of the deal, clusterings and groups; never of masks or keys.
 
     Attributes
@@ -78,6 +74,7 @@ class PanSVC(HorizontalClassifier):
         sites: int = 3,
         sum: str = "ring",
         sum_options: Mapping[str, float] | None = None,
+        round_timeout_s: float = 30.0,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.C = C
@@ -96,16 +93,17 @@ class PanSVC(HorizontalClassifier):
         self.sites = sites
         self.sum = sum
         self.sum_options = sum_options
+        self.round_timeout_s = round_timeout_s
         self.random_state = random_state
 
     def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
-        settings = self._settings(rows, seed)
+        settings, scale = self._settings(rows, seed), parameters.choice("scale", self.scale, get_args(ScaleName))
         held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
         partitions = {site: partition_of(rows[mine], signs[mine]) for site, mine in held.items()}
         with self._federation("pan-svm", partitions, seed) as federation:
             with federation.phase("setup"):
                 counts = count_rows(federation)
-                self.scaling_ = agree_scale(federation, self.scale, rows.shape[1], len(rows))
+                self.scaling_ = agree_scale(federation, scale, rows.shape[1], len(rows))
             features = choose_features(federation, settings, counts, rows.shape[1])
             self.model_ = train(federation, settings, features)
         self._describe(self.model_, self.scaling_)
@@ -113,32 +111,16 @@ class PanSVC(HorizontalClassifier):
 
     def _settings(self, rows: FloatArray, seed: int) -> PanSettings:
         """Raises ValueError for a parameter that will not do."""
-        require_choice("kernel", self.kernel, get_args(KernelName))
-        require_choice("scale", self.scale, get_args(ScaleName))
-        require_choice("landmark_method", self.landmark_method, ("local", "global"))
-        require_positive(
-            C=self.C,
-            landmarks=self.landmarks,
-            tolerance=self.tolerance,
-            rank_tolerance=self.rank_tolerance,
-        )
-        require_whole(
-            min_cluster_size=self.min_cluster_size,
-            cut_groups=self.cut_groups,
-            max_iterations=self.max_iterations,
-        )
-        share = isinstance(self.landmarks, float) and self.landmarks > 1
-        require("landmarks", self.landmarks, not share, "a share of the rows up to 1.0, or a whole number")
         return PanSettings(
-            kernel=Kernel(self.kernel, gamma_of(self.gamma, rows.shape[1]), self.degree, self.coef0),
-            C=float(self.C),
-            landmarks=landmark_count(self.landmarks, len(rows)),
-            landmark_method=self.landmark_method,
-            min_cluster_size=self.min_cluster_size,
-            groups=self.cut_groups,
-            tolerance=self.tolerance,
-            max_iterations=self.max_iterations,
-            rank_tolerance=self.rank_tolerance,
+            kernel=kernel_of(self, rows.shape[1]),
+            C=parameters.positive("C", self.C),
+            landmarks=landmark_count(parameters.share_or_count("landmarks", self.landmarks), len(rows)),
+            landmark_method=parameters.choice("landmark_method", self.landmark_method, ("local", "global")),
+            min_cluster_size=parameters.whole("min_cluster_size", self.min_cluster_size),
+            groups=parameters.whole("cut_groups", self.cut_groups),
+            tolerance=parameters.positive("tolerance", self.tolerance, below=1.0),
+            max_iterations=parameters.whole("max_iterations", self.max_iterations),
+            rank_tolerance=parameters.positive("rank_tolerance", self.rank_tolerance, below=1.0),
             line_search="grid",
             line_search_step=0.1,
             seed=seed,
@@ -150,6 +132,7 @@ class PanSVC(HorizontalClassifier):
         self.landmarks_ = model.landmarks.points
         self.dual_coef_ = (model.mapping @ solution.w)[None, :]
         self.intercept_ = np.array([solution.b])
+        self.__dict__.pop("coef_", None)  # of an earlier fit
         if self.kernel == "linear":
             self.coef_ = self.dual_coef_ @ self.landmarks_ / scaling.scale
             self.intercept_ = self.intercept_ - self.coef_ @ scaling.offset

@@ -8,12 +8,12 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from algorithms import hybrid_svm, private_erm
-from algorithms.estimator import HorizontalClassifier, partition_of, require, require_choice, require_positive
+from algorithms import hybrid_svm, parameters, private_erm
+from algorithms.estimator import HorizontalClassifier, partition_of
 from algorithms.fourier import Fit
 from algorithms.horizontal import ScaleName, count_rows
 from algorithms.hybrid_svm import HybridSettings
-from algorithms.mechanisms import Account, Promise
+from algorithms.mechanisms import Account, MechanismName, Promise
 from algorithms.private_erm import ErmSettings, Loss, LossName, Perturbation, Points
 from algorithms.public_scale import prepare, scale_from_public
 from federation.arrays import FloatArray, IntArray
@@ -48,17 +48,17 @@ class PubliclyScaledClassifier(HorizontalClassifier):
 
     def _set_up(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> _Setup:
         """Set public rows apart, and scale by them."""
-        require_choice("scale", self.scale, get_args(ScaleName))
+        scale = parameters.choice("scale", self.scale, get_args(ScaleName))
         public, private = self._set_apart(signs, seed)
-        self.scaling_ = scale_from_public(rows[public], self.scale)
+        self.scaling_ = scale_from_public(rows[public], scale)
         held = self._dealt(private, groups, len(rows), seed)
         partitions = {site: partition_of(rows[mine], signs[mine]) for site, mine in held.items()}
         return _Setup((self.scaling_(rows[public]), signs[public]), partitions)
 
     def _set_apart(self, signs: FloatArray, seed: int) -> tuple[IntArray, IntArray]:
         """Indices of the public rows and of the others. Raises ValueError."""
-        require_positive(public=self.public)
-        count = self.public if isinstance(self.public, int) else round(self.public * len(signs))
+        wanted = parameters.share_or_count("public", self.public)
+        count = wanted if isinstance(wanted, int) else round(wanted * len(signs))
         shuffled = np.random.default_rng([seed, 5]).permutation(len(signs))
         public, private = np.sort(shuffled[:count]), np.sort(shuffled[count:])
         if len(public) < 2 or len(np.unique(signs[public])) < 2 or not len(private):
@@ -89,10 +89,11 @@ class HybridSVC(PubliclyScaledClassifier):
     epsilon: what is promised of any one private row; None trains without noise and promises nothing. delta: of the
     "gaussian" mechanism; the others are "laplace" and "spherical". sensitivity: "tight" or the "paper"'s.
     prior: "none", or "public", whose w0 is the model of the public rows alone.
-    variant: "one-shot" (nobody sees anything without noise) or "cutting-plane" (the coordinator and the sites do).
+    variant: "cutting-plane", where the coordinator and the sites see training without noise, or "one-shot", where with
+    laplace or gaussian noise, which sites draw in shares, and a sum that hides, nobody does.
     cut_groups, tolerance, max_iterations: of training; the tolerance is in the noise.
     public: how many rows are nobody's secret, as a share (float) or a count (int), chosen at random.
-    scale: of columns, from the public rows. sites, sum, sum_options: as in PanSVC.
+    scale: of columns, from the public rows. sites, sum, sum_options, round_timeout_s: as in PanSVC.
     random_state: of the deal and the features; never of noise, so that two fits differ.
 
     Attributes
@@ -123,6 +124,7 @@ class HybridSVC(PubliclyScaledClassifier):
         sites: int = 3,
         sum: str = "ring",
         sum_options: Mapping[str, float] | None = None,
+        round_timeout_s: float = 30.0,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.C = C
@@ -143,6 +145,7 @@ class HybridSVC(PubliclyScaledClassifier):
         self.sites = sites
         self.sum = sum
         self.sum_options = sum_options
+        self.round_timeout_s = round_timeout_s
         self.random_state = random_state
 
     def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
@@ -158,30 +161,21 @@ class HybridSVC(PubliclyScaledClassifier):
 
     def _settings(self, columns: int, public: int, sites: int, seed: int) -> HybridSettings:
         """Raises ValueError for a parameter that will not do."""
-        require_positive(C=self.C, features=self.features, tolerance=self.tolerance)
-        require_choice("fit_to", self.fit_to, get_args(Fit))
-        require_choice("sensitivity", self.sensitivity, ("paper", "tight"))
-        require_choice("prior", self.prior, ("none", "public"))
-        require_choice("variant", self.variant, ("cutting-plane", "one-shot"))
-        pairs = public * (public - 1) // 2
-        require(
-            "features",
-            self.features,
-            self.features <= pairs,
-            f"{pairs} at most, as {public} public rows have pairs",
-        )
+        features, pairs = parameters.whole("features", self.features), public * (public - 1) // 2
+        if features > pairs:
+            parameters.refuse("features", features, f"{pairs} at most, as {public} public rows have pairs")
         return HybridSettings(
-            frequencies=self.features,
-            sigma=sigma_of(self.sigma, columns),
-            fit=self.fit_to,
-            C=float(self.C),
+            frequencies=features,
+            sigma=parameters.auto_or_positive("sigma", self.sigma, auto=math.sqrt(columns)),
+            fit=parameters.choice("fit_to", self.fit_to, get_args(Fit)),
+            C=parameters.positive("C", self.C),
             promise=self._promise(),
-            sensitivity=self.sensitivity,
-            prior=self.prior,
-            variant=self.variant,
-            groups=self.cut_groups,
-            tolerance=self.tolerance,
-            max_iterations=self.max_iterations,
+            sensitivity=parameters.choice("sensitivity", self.sensitivity, ("paper", "tight")),
+            prior=parameters.choice("prior", self.prior, ("none", "public")),
+            variant=parameters.choice("variant", self.variant, ("cutting-plane", "one-shot")),
+            groups=parameters.whole("cut_groups", self.cut_groups),
+            tolerance=parameters.positive("tolerance", self.tolerance, below=1.0),
+            max_iterations=parameters.whole("max_iterations", self.max_iterations),
             parts=max(1, sites - _CURIOUS),
             seed=seed,
         )
@@ -189,12 +183,11 @@ class HybridSVC(PubliclyScaledClassifier):
     def _promise(self) -> Promise | None:
         if self.epsilon is None:
             return None
-        require_positive(epsilon=self.epsilon)
-        require_choice("mechanism", self.mechanism, ("laplace", "gaussian", "spherical"))
-        needs_delta = self.mechanism == "gaussian"
-        right = (self.delta is not None and 0 < self.delta < 1) if needs_delta else self.delta is None
-        require("delta", self.delta, right, "between 0 and 1 for the gaussian mechanism, and None for the others")
-        return Promise(self.mechanism, float(self.epsilon), self.delta or 0.0)
+        mechanism = parameters.choice("mechanism", self.mechanism, get_args(MechanismName))
+        if mechanism != "gaussian" and self.delta is not None:
+            parameters.refuse("delta", self.delta, f"None for the {mechanism} mechanism, which is pure")
+        delta = parameters.positive("delta", self.delta, below=1.0) if mechanism == "gaussian" else 0.0
+        return Promise(mechanism, parameters.positive("epsilon", self.epsilon), delta)
 
     def _scores(self, rows: FloatArray) -> FloatArray:
         return self.model_.decision_values(self.scaling_(rows))
@@ -210,7 +203,7 @@ class PrivateErmClassifier(PubliclyScaledClassifier):
     epsilon: what is promised of any one private row; None trains without noise and promises nothing.
     features: 0 is linear, with rows divided by the length of the longest public one, and longer ones clipped; else
     Fourier features, with sigma and fit_to as in HybridSVC.
-    public, scale, sites, sum, sum_options, random_state: as in HybridSVC.
+    public, scale, sites, sum, sum_options, round_timeout_s, random_state: as in HybridSVC.
 
     Attributes
     ----------
@@ -234,6 +227,7 @@ class PrivateErmClassifier(PubliclyScaledClassifier):
         sites: int = 3,
         sum: str = "ring",
         sum_options: Mapping[str, float] | None = None,
+        round_timeout_s: float = 30.0,
         random_state: int | np.random.RandomState | None = 0,
     ) -> None:
         self.regularisation = regularisation
@@ -249,12 +243,12 @@ class PrivateErmClassifier(PubliclyScaledClassifier):
         self.sites = sites
         self.sum = sum
         self.sum_options = sum_options
+        self.round_timeout_s = round_timeout_s
         self.random_state = random_state
 
     def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
         setup, account, settings = self._set_up(rows, signs, groups, seed), Account(), self._settings()
-        sigma = sigma_of(self.sigma, rows.shape[1])
-        self.points_ = Points.from_public(setup.public[0], self.features, sigma, self.fit_to, seed)
+        self.points_ = self._points(setup.public[0], seed)
         with self._federation("dp-erm", setup.partitions, seed) as federation:
             self._ready(federation)
             with federation.phase("train"):
@@ -266,23 +260,25 @@ class PrivateErmClassifier(PubliclyScaledClassifier):
 
     def _settings(self) -> ErmSettings:
         """Raises ValueError for a parameter that will not do."""
-        require_positive(regularisation=self.regularisation, half_width=self.half_width)
-        require_choice("loss", self.loss, get_args(LossName))
-        require_choice("perturbation", self.perturbation, get_args(Perturbation))
-        require_choice("fit_to", self.fit_to, get_args(Fit))
-        whole = isinstance(self.features, int | np.integer) and self.features >= 0
-        require("features", self.features, whole, "a whole number from 0")
-        if self.epsilon is not None:
-            require_positive(epsilon=self.epsilon)
-        return ErmSettings(Loss(self.loss, self.half_width), self.regularisation, self.perturbation, self.epsilon)
+        return ErmSettings(
+            loss=Loss(
+                parameters.choice("loss", self.loss, get_args(LossName)),
+                parameters.positive("half_width", self.half_width),
+            ),
+            regularisation=parameters.positive("regularisation", self.regularisation),
+            perturbation=parameters.choice("perturbation", self.perturbation, get_args(Perturbation)),
+            epsilon=None if self.epsilon is None else parameters.positive("epsilon", self.epsilon),
+        )
+
+    def _points(self, public: FloatArray, seed: int) -> Points:
+        """Raises ValueError for a parameter that will not do."""
+        features, pairs = parameters.whole("features", self.features, least=0), len(public) * (len(public) - 1) // 2
+        if features > pairs:
+            parameters.refuse("features", features, f"{pairs} at most, as {len(public)} public rows have pairs")
+        sigma = parameters.auto_or_positive("sigma", self.sigma, auto=math.sqrt(public.shape[1]))
+        return Points.from_public(
+            public, features, sigma, parameters.choice("fit_to", self.fit_to, get_args(Fit)), seed
+        )
 
     def _scores(self, rows: FloatArray) -> FloatArray:
         return np.asarray(self.points_(self.scaling_(rows)) @ self.model_.weights)
-
-
-def sigma_of(sigma: Any, columns: int) -> float:
-    """The number that is given, or sqrt(columns) for "auto". Raises ValueError."""
-    if isinstance(sigma, str) and sigma == "auto":
-        return math.sqrt(columns)
-    require_positive(sigma=sigma)
-    return float(sigma)

@@ -64,7 +64,9 @@ def changing_neighbours_cost(rings: int, sites: int, shape: tuple[int, int]) -> 
 
 
 def changing_neighbours(rings: int = USUAL_RINGS) -> SecureSum:
-    """The protocol with r = `rings`, 1 or more. It needs 2 r + 1 sites."""
+    """The protocol with r = `rings`, 1 or more. It needs 2 r + 1 sites. Raises ValueError."""
+    if not isinstance(rings, int) or rings < 1:
+        raise ValueError(f"rings is {rings!r}, and must be a whole number from 1")
     return SecureSum(
         "changing-neighbours",
         functools.partial(changing_neighbours_contribute, rings),

@@ -65,7 +65,9 @@ def k_secure_cost(segments: int, sites: int, shape: tuple[int, int]) -> Cost:
 
 
 def k_secure(segments: int = USUAL_SEGMENTS) -> SecureSum:
-    """The protocol with k = `segments`, 2 or more. It needs as many sites, and three."""
+    """The protocol with k = `segments`, 2 or more. It needs as many sites, and three. Raises ValueError."""
+    if not isinstance(segments, int) or segments < 2:
+        raise ValueError(f"segments is {segments!r}, and must be a whole number from 2")
     return SecureSum(
         "k-secure",
         functools.partial(k_secure_contribute, segments),

@@ -302,7 +302,9 @@ def masked_cost(sites: int, shape: tuple[int, int]) -> Cost:
 
 
 def masked(threshold: float = USUAL_THRESHOLD) -> SecureSum:
-    """The protocol in which the share `threshold` of the sites must remain. It needs two sites."""
+    """The protocol in which the share `threshold` of the sites must remain. It needs two sites. Raises ValueError."""
+    if not isinstance(threshold, int | float) or not 0.5 < threshold <= 1:
+        raise ValueError(f"threshold is {threshold!r}, and must be above 0.5 and at most 1")
     return SecureSum(
         "masked",
         functools.partial(masked_contribute, threshold),

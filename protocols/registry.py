@@ -1,12 +1,14 @@
 """The secure sums of this installation, by the name a scenario calls them, and what they can be told.
 
 Another package adds its own by an entry point of the group `fedsvm.sums` whose name is the sum's and whose object is a
-`SecureSum`. It must be installed wherever a site runs: a coordinator names a sum, and cannot send one.
+`SecureSum`. It must be installed wherever a site runs: a coordinator names a sum, and cannot send one. The names of
+ours stay ours.
 """
 
 from __future__ import annotations
 
 import functools
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -45,8 +47,10 @@ class _Sums(Mapping[str, Callable[..., SecureSum]]):
         """They have no options, and are loaded when they are used."""
         from importlib.metadata import entry_points  # noqa: PLC0415 - sites would carry what it imports
 
-        points = [point for point in entry_points(group=GROUP) if point.name not in OWN_SUMS]
-        return {point.name: functools.partial(_loaded, point) for point in points}
+        found: dict[str, list[EntryPoint]] = defaultdict(list)
+        for point in entry_points(group=GROUP):
+            found[point.name].append(point)
+        return {name: functools.partial(_loaded, points) for name, points in found.items() if name not in OWN_SUMS}
 
     def __getitem__(self, name: str) -> Callable[..., SecureSum]:
         return OWN_SUMS[name] if name in OWN_SUMS else self._offered[name]
@@ -58,8 +62,14 @@ class _Sums(Mapping[str, Callable[..., SecureSum]]):
         return len(OWN_SUMS) + len(self._offered)
 
 
-def _loaded(point: EntryPoint) -> SecureSum:
+def _loaded(points: list[EntryPoint]) -> SecureSum:
     """The sum that an entry point names. Raises FederationError for anything else."""
+    if len(points) > 1:
+        raise FederationError(
+            f"Several packages offer a sum {points[0].name!r} ({', '.join(each.value for each in points)}); remove all "
+            "but one."
+        )
+    (point,) = points
     try:
         found = point.load()
     except Exception as error:

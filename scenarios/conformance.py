@@ -188,6 +188,11 @@ class _Failed(Exception):
 def check_coalitions(protocol: SecureSum, count: int) -> None:
     """It takes `smallest_coalition` sites, with the coordinator, to learn another's input; all others always do."""
     stated, found = min(protocol.smallest_coalition(count), count - 1), smallest_breaking(protocol, count)
+    if protocol.discloses != (told := "sum" if found else "value"):
+        raise ConformanceError(
+            f"{protocol.name}: discloses is {protocol.discloses!r}; it must be {told!r}, for the coordinator alone "
+            f"{'learns no' if found else 'learns the'} input."
+        )
     if found != stated:
         raise ConformanceError(
             f"{protocol.name}: {found} of {count} sites and the coordinator learn the input of another, and "

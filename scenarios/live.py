@@ -159,6 +159,8 @@ class Ahead:
 
     def seconds_left(self, now: float) -> float | None:
         """From `now` until the last model is trained; None where nothing tells."""
+        if len(self._starts) > self.folds:  # some are trained again, and nobody knows how often
+            return None
         if len(self._starts) > 1:
             each = (self._starts[-1] - self._starts[0]) / (len(self._starts) - 1)
             return max(0.0, (self.folds - len(self._starts) + 1) * each - (now - self._starts[-1]))

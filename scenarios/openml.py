@@ -6,6 +6,7 @@ import socket
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError, URLError
 
@@ -19,7 +20,7 @@ LABEL = "label"
 """What the column that OpenML calls the target is called here."""
 
 _SILENCE_S = 30.0
-_SPARSE = "Sparse_ARFF"
+_SPARSE = "sparse_arff"
 
 
 def read(source: str) -> dict[str, NDArray[Any]]:
@@ -29,7 +30,7 @@ def read(source: str) -> dict[str, NDArray[Any]]:
     without a network. Raises ScenarioError, saying what to do.
     """
     bunch = _fetched(_number(source), source)
-    if bunch.details.get("format") == _SPARSE:
+    if bunch.details.get("format", "").lower() == _SPARSE:
         raise ScenarioError([f"data.source: {source} is sparse; export it as an .svm file, and name that."])
     if bunch.target is None or np.ndim(bunch.target) != 1:
         raise ScenarioError([f"data.source: {source} has not one target column; export it, and name the file."])
@@ -53,7 +54,7 @@ def _number(source: str) -> int:
 
 
 def _fetched(number: int, source: str) -> Any:
-    from sklearn.datasets import fetch_openml, get_data_home  # noqa: PLC0415 - slow to import
+    from sklearn.datasets import fetch_openml  # noqa: PLC0415 - slow to import
 
     try:
         with _deadline(), warnings.catch_warnings():
@@ -62,15 +63,23 @@ def _fetched(number: int, source: str) -> Any:
     except HTTPError as error:
         answer = f"openml.org answers {error.code} {error.reason}"
         raise ScenarioError([f"data.source: {source} cannot be had: {answer}; try again later."]) from error
-    except (URLError, TimeoutError, ConnectionError) as error:
+    except IndexError as error:  # of scikit-learn, which looks a missing value up among the target's
+        raise ScenarioError(
+            [f"data.source: {source} has rows without a target; export it, and name the file."]
+        ) from error
+    except (OSError, HTTPException) as error:
         reason = error.reason if isinstance(error, URLError) else error
         raise ScenarioError(
             [
-                f"data.source: {source} is not in scikit-learn's cache ({get_data_home()}), and openml.org cannot be "
-                f"reached ({reason}). Run once with a network, or copy that folder from a machine that had one."
+                f"data.source: {source} is not in scikit-learn's cache (SCIKIT_LEARN_DATA, or scikit_learn_data at "
+                f"home), and cannot be had from openml.org ({reason}). Run once with a network, or copy that folder "
+                "from a machine that had one."
             ]
         ) from error
     except ValueError as error:  # scikit-learn's own errors among them: no such number, a checksum that is wrong
+        if "as_frame" in str(error):
+            reason = "has columns of free text; export it, leave these out, and name the file"
+            raise ScenarioError([f"data.source: {source} {reason}."]) from error
         raise ScenarioError([f"data.source: {source} cannot be had: {str(error).rstrip('.')}."]) from error
 
 

@@ -226,7 +226,7 @@ def _by_phase_and_protocol(ledger: Path) -> dict[tuple[str, str], int]:
 
 
 def _roc(result: dict[str, Any]) -> Plot | None:
-    folds = [fold for fold in (result["metrics"] or {}).get("folds", []) if fold["roc"] is not None]
+    folds = [fold for fold in (result["metrics"] or {}).get("folds", []) if fold.get("roc") is not None]
     if not folds:
         return None
 

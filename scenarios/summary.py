@@ -225,10 +225,12 @@ def _lone_rows(disclosures: list[dict[str, Any]]) -> str:
         sum(each["times"] for each in disclosures if each["form"] == form)
         for form in (pan_svm.LONE_ROWS_DISCLOSE, landmarks.LONE_ROWS_DISCLOSE)
     )
-    found = [
-        *([f"{_counted(cuts, 'cut')} of one, which the coordinator can tell from it"] if cuts else []),
-        *([f"{_counted(clusters, 'cluster')} of one on the way to the landmarks"] if clusters else []),
-    ]
+    found = []
+    if cuts:
+        lower = "(a lower algorithm.groups has fewer)"
+        found.append(f"{_counted(cuts, 'cut')} of a single row, which the coordinator can tell from them {lower}")
+    if clusters:
+        found.append(f"{_counted(clusters, 'cluster')} of a single row on the way to the landmarks")
     return "; ".join(found)
 
 

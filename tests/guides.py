@@ -1,7 +1,8 @@
 """Follows a guide as a reader would: writes the files it prints, runs its commands in order, compares what they say.
 
 In a guide's Markdown, a fenced block with a `title` is a file. A `sh` block is run by bash, a `python` block by this
-interpreter; either must succeed. A `text` block right after one is what it prints, "…" standing for anything. What
+interpreter; either must succeed. A `text` block right after one is what it prints, "…" standing for anything and
+"≈" before a figure that differs a little from machine to machine. What
 blocks export to the environment, later ones have.
 """
 
@@ -17,9 +18,9 @@ from pathlib import Path
 
 FENCE = re.compile(r'^```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL)
 LONGEST_S = 100
-ANYTHING = "…"
+ANYTHING, ABOUT = "…", "≈"
 _FIGURE = r"\d+(?:\.\d+)?"
-_VARYING = re.compile(rf"{ANYTHING}|(?<![\w.:-]){_FIGURE}(?![\w.{ANYTHING}-])")
+_VARYING = re.compile(rf"{ANYTHING}|{ABOUT}({_FIGURE})")
 _ENVIRONMENT = ".environment"
 """Where a block leaves what it exported, for the next one."""
 
@@ -87,18 +88,17 @@ def _exported(text: str) -> dict[str, str]:
 def agrees(expected: str, printed: str) -> bool:
     """Whether a text is the one expected, where lines are broken and columns stand aside.
 
-    Figures that stand alone may differ by a tenth: how many iterations training takes depends on the processor.
+    A figure after "≈" may differ by a tenth: how many iterations training takes depends on the processor.
     """
     wanted = " ".join(expected.split())
     pattern, figures, end = "", [], 0
     for found in _VARYING.finditer(wanted):
         pattern += re.escape(wanted[end : found.start()]) + (".*?" if found[0] == ANYTHING else f"({_FIGURE})")
-        figures += [found[0]] if found[0] != ANYTHING else []
+        figures += [found[1]] if found[1] else []
         end = found.end()
     seen = re.fullmatch(pattern + re.escape(wanted[end:]), " ".join(printed.split()))
     return seen is not None and all(map(_close, figures, seen.groups()))
 
 
 def _close(wanted: str, seen: str) -> bool:
-    one, other = float(wanted), float(seen)
-    return abs(one - other) <= max(1.0 if float.is_integer(one) else 0.0, 0.1 * abs(one))
+    return abs(float(wanted) - float(seen)) <= 0.1 * float(wanted)

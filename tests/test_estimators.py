@@ -23,6 +23,7 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
 
 from algorithms import DppSVC, HybridSVC, PanSVC, PrivateErmClassifier, dpp_svc, pan_svc
+from algorithms.pan_svm import LONE_ROWS_DISCLOSE
 from federation.errors import FederationError
 from federation.local import local_federation
 from protocols.ring_sum import RING
@@ -173,17 +174,34 @@ def test_private_risk_minimisation() -> None:
         (PanSVC(sum="rign"), "sum='rign' will not do; it must be one of plain, ring"),
         (PanSVC(sites=2), "A ring sum needs 3 sites or more and there are 2"),
         (PanSVC(sites=0), "sites=0 will not do"),
-        (PanSVC(sum="ring", sum_options={"segments": 2}), "sum_options=.* are not those of a ring sum"),
+        (PanSVC(sum="ring", sum_options={"segments": 2}), "sum_options=.* will not do for a ring sum"),
         (PanSVC(C=-1.0), "C=-1.0 will not do; it must be a number above 0"),
         (PanSVC(landmarks=2.5), "landmarks=2.5 will not do"),
         (PanSVC(kernel="rfb"), "kernel='rfb' will not do; it must be one of linear, rbf"),  # type: ignore[arg-type]
-        (PanSVC(gamma="scale"), "gamma='scale' will not do; it must be above 0, or \"auto\""),  # type: ignore[arg-type]
+        (PanSVC(gamma="scale"), "gamma='scale' will not do; it must be a number above 0, or \"auto\""),  # type: ignore[arg-type]
         (DppSVC(columns=[[0, 1], [1, 2]]), "columns=.* will not do; it must be lists with each of 0, 1, 2 in one"),
         (DppSVC(sites=4), "n_features=3 columns cannot be dealt to 4 sites"),
         (HybridSVC(public=1), "public=1 sets 1 of n_samples=60 rows apart"),
-        (HybridSVC(mechanism="gaussian", features=5), "delta=None will not do; it must be between 0 and 1"),
+        (
+            HybridSVC(mechanism="gaussian", features=5),
+            "delta=None will not do; it must be a number above 0 and below 1",
+        ),
         (HybridSVC(features=60), "features=60 will not do; it must be 15 at most"),
         (PrivateErmClassifier(epsilon=0.0), "epsilon=0.0 will not do"),
+        (PrivateErmClassifier(epsilon=float("inf")), "epsilon=inf will not do"),
+        (PanSVC(C=float("inf")), "C=inf will not do"),
+        (PanSVC(C=True), "C=True will not do"),
+        (PanSVC(degree=2.5), "degree=2.5 will not do"),  # type: ignore[arg-type]
+        (PanSVC(coef0=float("nan")), "coef0=nan will not do"),
+        (PanSVC(random_state=-1), "random_state=-1 will not do"),
+        (PanSVC(sum=["ring"]), "sum=.* will not do"),  # type: ignore[arg-type]
+        (PanSVC(sum="masked", sum_options={"threshold": 0.1}), "threshold is 0.1, and must be above 0.5"),
+        (PanSVC(sum="k-secure", sum_options={"segments": 1}), "segments is 1, and must be a whole number from 2"),
+        (PanSVC(sum="changing-neighbours", sum_options={"rings": 0}), "rings is 0, and must be a whole number from 1"),
+        (PanSVC(round_timeout_s=0.0), "round_timeout_s=0.0 will not do"),
+        (DppSVC(columns=3), "columns=3 will not do"),  # type: ignore[arg-type]
+        (DppSVC(landmarks=1.5), "landmarks=1.5 will not do"),
+        (HybridSVC(cut_groups=0, features=5), "cut_groups=0 will not do"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -194,9 +212,67 @@ def test_parameters_that_will_not_do(estimator: Any, says: str) -> None:
 
 def test_groups_that_will_not_do() -> None:
     X, y = BLOBS
-    for groups, says in [(["a b"] * 60, "'a b' cannot be the name of a site"), ([1] * 59, "inconsistent numbers")]:
+    for groups, says in [
+        (["a b"] * 60, "'a b' cannot be the name of a site"),
+        ([1] * 59, r"groups has shape \(59,\), and there are 60 rows"),
+        ([1] * 59 + [None], "a row has no site"),
+        (["x" * 65] * 60, "at most 64 letters"),
+    ]:
         with pytest.raises(ValueError, match=says):
             PanSVC().fit(X, y, groups=groups)
+
+
+def test_a_site_whose_rows_are_all_public_is_named() -> None:
+    X, y = BLOBS
+    public = np.sort(np.random.default_rng([0, 5]).permutation(60)[:20])
+    groups = np.where(np.arange(60) == public[0], "tiny", WHERE)
+    with pytest.raises(ValueError, match="no row is left to tiny when public rows are set apart"):
+        PrivateErmClassifier(public=20).fit(X, y, groups=groups)
+
+
+def test_numbers_of_numpy_are_numbers() -> None:
+    """As a search hands them over: a count stays a count, and nothing of numpy reaches a message."""
+    X, y = BLOBS
+    settings: dict[str, Any] = {"landmarks": np.int64(5), "cut_groups": np.int32(4), "min_cluster_size": np.int64(1)}
+    settings |= {"C": np.float32(2.0), "degree": np.int64(2), "sum": "k-secure"}
+    settings["sum_options"] = {"segments": np.int64(2)}
+    assert len(PanSVC(**settings).fit(X, y).landmarks_) == 5
+    assert len(DppSVC(**{"landmarks": settings["landmarks"]}).fit(X, y).support_) == 5
+
+
+def test_a_second_fit_leaves_nothing_of_the_first() -> None:
+    X, y = BLOBS
+    for estimator in (PanSVC(kernel="linear", landmarks=5), DppSVC(kernel="linear")):
+        assert hasattr(estimator.fit(X, y), "coef_")
+        assert not hasattr(estimator.set_params(kernel="rbf").fit(X, y), "coef_")
+
+
+def test_nothing_without_noise_leaves_with_a_private_model() -> None:
+    """Not with the object that is pickled, either: no weights, objective or iterations of training."""
+    X, y = load_breast_cancer(return_X_y=True)
+    hybrid = pickle.loads(pickle.dumps(HybridSVC(features=10).fit(X, y)))  # noqa: S301 - our own
+    assert hybrid.model_.solution is None
+    assert hybrid.result_["model"]["iterations"] is None
+    assert PrivateErmClassifier().fit(X, y).model_.rounds is None
+    exact = HybridSVC(features=10, epsilon=None).fit(X, y)
+    assert np.abs(exact.coef_ - hybrid.coef_).max() > 0.1
+
+
+def test_a_cut_of_one_row_gives_the_row_away_and_is_counted() -> None:
+    """What the coordinator knows: landmarks, their map, and features of a row that is alone in its cut."""
+    X, y = load_breast_cancer(return_X_y=True)
+    model = PanSVC(10.0, landmarks=80, min_cluster_size=3).fit(X, y)
+    lone = [each for each in model.result_["disclosures"] if each["form"] == LONE_ROWS_DISCLOSE]
+    assert sum(each["times"] for each in lone) > 0
+    row = model.scaling_(X[:1])
+    points, mapping = model.landmarks_, model.model_.mapping
+    values = model.model_.features(row)[0] @ np.linalg.pinv(mapping)  # of the kernel, at the landmarks
+    squares = -np.log(values) / model.model_.kernel.gamma
+    right = (points[1:] ** 2).sum(axis=1) - (points[0] ** 2).sum() - squares[1:] + squares[0]
+    rebuilt = np.linalg.lstsq(2 * (points[1:] - points[0]), right, rcond=None)[0]
+    np.testing.assert_allclose(rebuilt, row[0], rtol=0, atol=1e-5)
+    few = PanSVC(10.0, landmarks=80, min_cluster_size=3, cut_groups=1).fit(X, y)
+    assert not [each for each in few.result_["disclosures"] if each["form"] == LONE_ROWS_DISCLOSE]
 
 
 def test_a_federation_of_too_few_sites_is_not_started() -> None:

@@ -31,6 +31,14 @@ def test_a_gap_that_does_not_fall_tells_nothing() -> None:
     assert ahead.seconds_left(20.0) is None
 
 
+def test_training_that_is_repeated_tells_nothing() -> None:
+    ahead = Ahead(folds=1, tolerance=1e-4)
+    for start in (0.0, 5.0):
+        ahead.note(start, "train", None)
+        ahead.note(start + 1, "setup", None)
+    assert ahead.seconds_left(7.0) is None
+
+
 def test_folds_that_are_done_tell_how_long_the_others_take() -> None:
     ahead = Ahead(folds=5, tolerance=1e-4)
     for start in (0.0, 10.0, 20.0):

@@ -83,9 +83,7 @@ def test_a_cached_set_is_read_with_its_target_as_the_label(cache: Path) -> None:
 
 
 def test_a_set_that_is_not_cached_needs_a_network(cache: Path) -> None:
-    with pytest.raises(
-        ScenarioError, match=r"openml:8 is not in scikit-learn's cache \(.*\), and openml.org cannot be"
-    ):
+    with pytest.raises(ScenarioError, match=r"openml:8 is not in scikit-learn's cache \(.*\), and cannot be had"):
         load("openml:8")
 
 
@@ -95,7 +93,22 @@ def test_a_set_is_named_by_its_number(source: str) -> None:
         load(source)
 
 
+def test_a_cache_that_cannot_be_made_is_said(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (cache / "file").write_text("")
+    monkeypatch.setenv("SCIKIT_LEARN_DATA", str(cache / "file"))
+    with pytest.raises(ScenarioError, match="openml:7 is not in scikit-learn's cache"):
+        load("openml:7")
+
+
 def test_what_cannot_be_used_is_refused(cache: Path) -> None:
+    numeric = [COLUMNS[0], COLUMNS[1] | {"data_type": "numeric"}, COLUMNS[2] | {"data_type": "numeric"}]
+    head = ARFF.partition("@data")[0].replace("{Ulm, Wien}", "numeric").replace("{yes, no}", "numeric")
+    downloaded(cache, numeric, head + "@data\n{0 40, 1 1, 2 1}\n{0 50, 2 2}\n{1 1, 2 1}\n", kind="sparse_ARFF")
+    with pytest.raises(ScenarioError, match="openml:7 is sparse"):
+        load("openml:7")
+    downloaded(cache, [COLUMNS[0] | {"data_type": "string"}, *COLUMNS[1:]], ARFF.replace("numeric", "string"))
+    with pytest.raises(ScenarioError, match="openml:7 has columns of free text"):
+        load("openml:7")
     downloaded(cache, [COLUMNS[0] | {"name": "label"}, *COLUMNS[1:]], ARFF.replace("age", "label"))
     with pytest.raises(ScenarioError, match="has a column 'label' beside its target"):
         load("openml:7")

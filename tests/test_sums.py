@@ -118,9 +118,14 @@ def _one_way(sites: int, shape: tuple[int, int]) -> Cost:
         (replace(RING, reveal_residues=lambda channel, shape: np.zeros(shape, dtype=np.uint64)), "is not that of the"),
         (replace(RING, smallest_coalition=lambda sites: 3), "2 of 4 sites .* and smallest_coalition says 3"),
         (SecureSum("leaky", _leaky, _at_the_last, _one_way, lambda sites: 2), "smallest_coalition says 2"),
+        (replace(PLAIN, discloses="sum"), "discloses is 'sum'; it must be 'value', for the coordinator alone learns"),
+        (
+            replace(RING, discloses="value"),
+            "discloses is 'value'; it must be 'sum', for the coordinator alone learns no",
+        ),
         (replace(RING, reveal_residues=_nothing), "returns nothing; it must return the sum"),
     ],
-    ids=["cost", "sum", "secrecy", "leak", "nothing"],
+    ids=["cost", "sum", "secrecy", "leak", "shown", "hidden", "nothing"],
 )
 def test_a_sum_that_keeps_something_not_is_found_out(protocol: SecureSum, says: str) -> None:
     with pytest.raises(conformance.ConformanceError, match=says):
