@@ -51,6 +51,8 @@ class DppSVC(FederatedClassifier):
     [10, 10, 10]
     """
 
+    program = "dpp-svm"
+
     def __init__(
         self,
         C: float = 1.0,
@@ -102,7 +104,7 @@ class DppSVC(FederatedClassifier):
             f"site-{number}": partition_of(rows[:, held], signs if number == 1 else None)
             for number, held in enumerate(self._held(rows.shape[1]), start=1)
         }
-        with self._federation("dpp-svm", partitions, seed) as federation:
+        with self._federation(partitions, seed) as federation:
             with federation.phase("setup"):
                 align(federation, "position")
                 records = hold_out(federation, _NO_FOLD, scale)

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Self, get_args
+from typing import Any, ClassVar, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,6 +43,9 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     was: `model` (its certificate), `cost` (rounds, bytes, by phase and protocol), `sites`, `disclosures`, `privacy`.
     The names are those of a run's result.json.
     """
+
+    program: ClassVar[str]
+    """What site processes do, by the name that a scenario has for the algorithm."""
 
     sites: int
     sum: str
@@ -99,12 +102,12 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return chosen
 
     @contextmanager
-    def _federation(self, program: str, partitions: Mapping[str, Partition], seed: int) -> Iterator[Federation]:
+    def _federation(self, partitions: Mapping[str, Partition], seed: int) -> Iterator[Federation]:
         """Sites that hold these partitions, for as long as training takes."""
         chosen = self._secure_sum(len(partitions))
         patience_s = parameters.positive("round_timeout_s", self.round_timeout_s)
         with local_federation(
-            SITE_MODULE, program, partitions, chosen, settings={"seed": seed}, round_timeout_s=patience_s
+            SITE_MODULE, self.program, partitions, chosen, settings={"seed": seed}, round_timeout_s=patience_s
         ) as federation:
             yield federation
 
@@ -119,7 +122,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         shapes = {site: held.arrays["numeric"].shape for site, held in partitions.items()}
         return {
             "status": "completed",
-            "model": {**figures.to_fields(), "classes": self.classes_.tolist()},
+            "model": {"algorithm": self.program, **figures.to_fields(), "classes": self.classes_.tolist()},
             "cost": record.cost(federation),
             "sites": [
                 {**site, "rows": shapes[site["name"]][0], "columns": shapes[site["name"]][1]}

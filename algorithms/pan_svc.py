@@ -55,6 +55,8 @@ class PanSVC(HorizontalClassifier):
     4
     """
 
+    program = "pan-svm"
+
     def __init__(
         self,
         C: float = 1.0,
@@ -100,7 +102,7 @@ class PanSVC(HorizontalClassifier):
         settings, scale = self._settings(rows, seed), parameters.choice("scale", self.scale, get_args(ScaleName))
         held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
         partitions = {site: partition_of(rows[mine], signs[mine]) for site, mine in held.items()}
-        with self._federation("pan-svm", partitions, seed) as federation:
+        with self._federation(partitions, seed) as federation:
             with federation.phase("setup"):
                 counts = count_rows(federation)
                 self.scaling_ = agree_scale(federation, scale, rows.shape[1], len(rows))

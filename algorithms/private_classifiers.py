@@ -100,8 +100,11 @@ class HybridSVC(PubliclyScaledClassifier):
     ----------
     classes_ (2,), n_features_in_, feature_names_in_. scaling_: `offset` and `scale` (p,). frequencies_ (D, p). coef_
     (1, 2 D): the decision value of a scaled row x is [cos, sin] of frequencies_ x, over √D, times coef_.
-    result_: as in PanSVC, and under `privacy` what was released and whom from it protects.
+    result_: as in PanSVC, and under `privacy` what was released and whom it protects from whom. The rest of it, such as
+    how many rounds training took, is for who ran it: what may be released is coef_, frequencies_ and scaling_.
     """
+
+    program = "hybrid-svm"
 
     def __init__(
         self,
@@ -151,7 +154,7 @@ class HybridSVC(PubliclyScaledClassifier):
     def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
         setup, account = self._set_up(rows, signs, groups, seed), Account()
         settings = self._settings(rows.shape[1], len(setup.public[1]), len(setup.partitions), seed)
-        with self._federation("hybrid-svm", setup.partitions, seed) as federation:
+        with self._federation(setup.partitions, seed) as federation:
             self._ready(federation)
             with federation.phase("train"):
                 model = hybrid_svm.train(federation, settings, setup.public, _counted(federation), account)
@@ -211,6 +214,8 @@ class PrivateErmClassifier(PubliclyScaledClassifier):
     value of a point is point · coef_, and points_(rows) makes points of scaled rows. result_: as in HybridSVC.
     """
 
+    program = "dp-erm"
+
     def __init__(
         self,
         regularisation: float = 0.01,
@@ -249,7 +254,7 @@ class PrivateErmClassifier(PubliclyScaledClassifier):
     def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
         setup, account, settings = self._set_up(rows, signs, groups, seed), Account(), self._settings()
         self.points_ = self._points(setup.public[0], seed)
-        with self._federation("dp-erm", setup.partitions, seed) as federation:
+        with self._federation(setup.partitions, seed) as federation:
             self._ready(federation)
             with federation.phase("train"):
                 counted = _counted(federation)
