@@ -12,7 +12,8 @@ demo: $(READY)
 	$(VENV)/bin/fedsvm run quickstart
 
 test: $(READY)
-	$(VENV)/bin/python -m pytest
+	$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal -m "not alone"
+	$(VENV)/bin/python -m pytest -m alone
 
 chaos: $(READY)
 	FEDSVM_CHAOS=all $(VENV)/bin/python -m pytest tests/test_faults.py --capture=tee-sys -rA --durations=10

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import psutil
 import pytest
+from hypothesis import settings
 
 from federation.coordinator import Federation
 from federation.deadline import Deadline
@@ -36,6 +37,9 @@ OPTIONS: dict[str, dict[str, float]] = {
 }
 ROWS = np.arange(12.0).reshape(4, 3)
 
+
+settings.register_profile("no deadline", deadline=None)  # a test that waits its turn has not failed
+settings.load_profile("no deadline")
 
 SLOWEST_LAST = ["test_relay", "test_runtime", "test_dropouts", "test_attacks", "test_faults", "test_runs"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import pairwise_kernels
 
@@ -55,7 +55,6 @@ def test_a_kernel_that_is_not_positive_keeps_its_positive_part() -> None:
 
 
 @given(st.integers(1, 60), st.integers(0, 40), st.integers(1, 6), st.integers(0, 50))
-@settings(deadline=None)
 def test_local_centres_are_means_of_clusters_that_are_large_enough(
     rows: int, quota: int, least: int, seed: int
 ) -> None:

@@ -138,7 +138,7 @@ def test_running_out_of_iterations_is_said(boards: tuple[FloatArray, FloatArray]
     assert found.gap > 1e-5
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     rows=st.integers(2, 30),
     columns=st.integers(1, 5),

@@ -203,6 +203,7 @@ def seconds_a_ring_round(result: dict[str, Any], folder: Path) -> float:
     return float(min(seconds))
 
 
+@pytest.mark.alone
 def test_a_ring_round_takes_the_latency_of_its_hops_and_what_it_computes(tmp_path: Path) -> None:
     """An order, five hops round the ring and one to the coordinator: seven times the latency."""
     changes = ["compare.centralised=false", "algorithm.max_iterations=6"]

@@ -196,7 +196,7 @@ def test_shares_of_as_many_sites_as_must_remain_protect_as_much() -> None:
     assert bounds(2).sure > 1.0
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(2, 60), st.integers(1, 6), st.floats(0.01, 100.0), st.booleans())
 def test_no_pair_of_neighbours_is_further_apart_than_the_sensitivity(
     seed: int, rows: int, frequencies: int, price: float, with_prior: bool

@@ -189,7 +189,7 @@ def test_a_receiver_that_does_not_read_stops_the_sender_and_loses_nothing(link: 
     assert len(received(far, sent + 1)) == sent
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.integers(1, 200_000), max_size=8), seed=st.integers(0, 1000))
 def test_any_chunks_arrive_unchanged_and_in_order(jittery: Link, sizes: list[int], seed: int) -> None:
     chunks = [random.Random(seed + place).randbytes(size) for place, size in enumerate(sizes)]

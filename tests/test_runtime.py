@@ -165,7 +165,7 @@ def expect_nothing(endpoint: Endpoint, reason: str) -> None:
             endpoint.receive(Deadline(0.05))
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(noise=st.binary(min_size=1, max_size=300))
 def test_bytes_from_a_stranger_are_refused(listening: tuple[Endpoint, KeyPair, KeyPair], noise: bytes) -> None:
     endpoint, _, _ = listening
@@ -209,7 +209,7 @@ def test_a_peer_is_called_what_its_key_stands_for(listening: tuple[Endpoint, Key
     assert received.peer == "friend"
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(frames=st.lists(st.binary(max_size=100), min_size=1, max_size=3))
 def test_malformed_frames_of_an_admitted_peer_are_refused(
     listening: tuple[Endpoint, KeyPair, KeyPair], frames: list[bytes]

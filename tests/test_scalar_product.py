@@ -39,7 +39,7 @@ def multiply(x: FloatArray, y: FloatArray, bound: float) -> tuple[float, Rehears
     return product, rehearsal
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(VECTORS, st.data())
 def test_the_product_is_exact_to_the_rounding_of_its_entries(x: FloatArray, data: st.DataObject) -> None:
     y = data.draw(npst.arrays(np.float64, len(x), elements=st.floats(-100, 100)))

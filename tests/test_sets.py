@@ -60,7 +60,7 @@ def cardinality_site(channel: MemoryChannel, own: Sequence[str], counts: dict[st
     set_cardinality(channel, own, counts, SALT)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(SETS)
 def test_every_site_learns_which_of_its_rows_all_have_in_one_order(sets: list[list[str]]) -> None:
     found, rehearsal = play(sets, intersection_site, intersect)
@@ -76,7 +76,7 @@ def test_every_site_learns_which_of_its_rows_all_have_in_one_order(sets: list[li
     assert spent(rehearsal) == (cost.messages, cost.hops, cost.payload_bytes)
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(SETS)
 def test_the_cardinality_is_that_of_the_intersection(sets: list[list[str]]) -> None:
     found, rehearsal = play(sets, cardinality_site, count_common)
@@ -85,7 +85,7 @@ def test_the_cardinality_is_that_of_the_intersection(sets: list[list[str]]) -> N
     assert spent(rehearsal) == (cost.messages, cost.hops, cost.payload_bytes)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(st.lists(st.lists(st.binary(max_size=LONGEST_ITEM_BYTES), unique=True, max_size=5), min_size=2, max_size=4))
 def test_the_union_has_every_item_once(sets: list[list[bytes]]) -> None:
     found, rehearsal = play(sets, set_union, lambda channel, counts: reveal_union(channel))

@@ -69,7 +69,7 @@ def test_every_sum_keeps_what_it_must(protocol: SecureSum) -> None:
 
 
 @ALL
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(count=st.integers(1, 40), limbs=st.sampled_from([1, 2]), length=st.integers(1, 50))
 def test_sums_are_exact_and_cost_what_they_promise(protocol: SecureSum, count: int, limbs: int, length: int) -> None:
     conformance.check_exact(protocol, max(count, protocol.fewest_sites), (limbs, length))
@@ -274,7 +274,7 @@ def test_what_one_site_sees_of_the_others_is_uniform(protocol: SecureSum) -> Non
 # The masked sum.
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(count=st.integers(4, 12), data=st.data())
 def test_a_masked_sum_is_that_of_the_sites_that_stay(count: int, data: st.DataObject) -> None:
     """Sites die before any of their messages, as many as the threshold allows."""
