@@ -22,7 +22,7 @@ _TEMPLATE = "report.html.j2"
 _MOST_PARTIES = 26
 """Of more, links are counted in the ledger, and the matrix would be no picture."""
 
-_WIDTH = 8.0
+_WIDTH = 6.0
 """Of plots, in inches."""
 
 Event = dict[str, Any]
