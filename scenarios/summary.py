@@ -209,7 +209,8 @@ def _secrecy(result: dict[str, Any]) -> str:
     if chosen.discloses == "value" or sites < 2:
         return "none: the coordinator sees what every site puts into a sum"
     who = "all other sites together" if fewest == sites - 1 else f"{_counted(fewest, 'site')} and the coordinator"
-    return f"{who} can learn what a site puts into a {protocol.sum} sum, and fewer sites cannot"
+    of = " that no site dropped from" if len(result["memberships"]) > 1 else ""
+    return f"{who} can learn what a site puts into a {protocol.sum} sum{of}, and fewer sites cannot"
 
 
 def _landmarks(model: dict[str, Any]) -> str:
