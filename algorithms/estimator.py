@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, ClassVar, Self, get_args
@@ -36,7 +37,7 @@ SITE_MODULE = "algorithms.site_process"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
-class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A binary classifier that is trained by sites in processes of their own.
 
     Those that derive from it have the parameters below, and score rows in `_scores`. `result_` holds what the training
@@ -70,8 +71,9 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         scores = self.decision_function(X)  # first, so that what is not fitted says so
         return np.asarray(self.classes_[(scores >= 0).astype(int)])
 
+    @abstractmethod
     def _scores(self, rows: FloatArray) -> FloatArray:
-        raise NotImplementedError
+        """(n,) decision values of checked rows (n, p)."""
 
     # For `fit`.
 
@@ -147,8 +149,9 @@ class HorizontalClassifier(FederatedClassifier):
         self._train(rows, signs, groups, parameters.seed_of(self.random_state))
         return self
 
+    @abstractmethod
     def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
-        raise NotImplementedError
+        """Train on checked rows (n, p) and signs (n,) of +1 and -1, and keep what was learnt."""
 
     def _dealt(self, indices: IntArray, groups: Any, rows: int, seed: int) -> dict[str, IntArray]:
         """Which of the rows `indices`, of `rows` in all, each site holds."""

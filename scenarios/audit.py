@@ -251,7 +251,8 @@ def standard_sums(sites: int) -> list[SecureSum]:
         *[SUMS["plain"](), SUMS["ring"]()],
         *(SUMS["k-secure"](segments=segments) for segments in sorted({2, 3, sites})),
         *(SUMS["changing-neighbours"](rings=rings) for rings in sorted({1, max(1, (sites - 1) // 2)})),
-        *(SUMS[name]() for name in SUMS if name == "masked" or name not in OWN_SUMS),
+        SUMS["masked"](),
+        *(SUMS[name]() for name in SUMS if name not in OWN_SUMS),
     ]
     return [protocol for protocol in wanted if protocol.fewest_sites <= sites]
 

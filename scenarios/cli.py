@@ -280,6 +280,9 @@ def main() -> None:
         for problem in error.problems:
             _complain(problem)
         sys.exit(WRONG)
+    except FederationError as error:  # before any run: of a sum of another package that cannot be loaded
+        _complain(str(error))
+        sys.exit(WRONG)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

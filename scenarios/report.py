@@ -25,6 +25,9 @@ _MOST_PARTIES = 26
 _WIDTH = 6.0
 """Of plots, in inches."""
 
+_LONGEST_NAME = 20
+"""Letters beside a plot."""
+
 Event = dict[str, Any]
 Plot = dict[str, str]
 
@@ -203,7 +206,7 @@ def _bytes(folder: Path, result: dict[str, Any]) -> Plot | None:
         for number, protocol in enumerate(protocols):
             width = np.array([spent.get((phase, protocol), 0) for phase in phases]) / 1e6
             colour = "#999999" if protocol == CONTROL else f"C{number}"
-            axes.barh(phases, width, left=left, color=colour, label=protocol)
+            axes.barh(phases, width, left=left, color=colour, label=_short(protocol))
             left += width
         axes.invert_yaxis()
         axes.set(xlabel="MB on the wire, as predicted from message sizes")
@@ -286,7 +289,7 @@ def _timeline(result: dict[str, Any], log: list[Event]) -> Plot | None:
                     axes.annotate(
                         fault["kind"], (fault["start_s"], place), (4, 8), textcoords="offset points", fontsize=8
                     )
-        axes.set_yticks(range(len(names)), names)
+        axes.set_yticks(range(len(names)), list(map(_short, names)))
         axes.invert_yaxis()
         axes.set(xlabel="seconds")
 
@@ -294,9 +297,14 @@ def _timeline(result: dict[str, Any], log: list[Event]) -> Plot | None:
     return _drawn("Sites and faults", caption, 0.7 + 0.32 * len(names), draw, left=_beside(names))
 
 
+def _short(name: str) -> str:
+    """The name, cut where it would leave no room for the plot."""
+    return name if len(name) <= _LONGEST_NAME else f"{name[: _LONGEST_NAME - 1]}…"
+
+
 def _beside(names: Sequence[str]) -> float:
     """Inches that the longest name takes beside a plot."""
-    return 0.3 + 0.085 * max(map(len, names))
+    return 0.3 + 0.085 * max(len(_short(name)) for name in names)
 
 
 def _absences(names: list[str], log: list[Event], end: float) -> dict[str, list[tuple[float, float]]]:

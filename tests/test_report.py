@@ -113,6 +113,26 @@ def test_the_command_writes_it_and_compares_several(tmp_path: Path) -> None:
     assert fedsvm("report", tmp_path / "a", folder=tmp_path).stdout.strip() == str(tmp_path / "a" / "report.html")
 
 
+def test_names_of_any_length_leave_room_for_plots(tmp_path: Path) -> None:
+    kill = [{"kind": "kill", "site": 2, "phase": "train", "round": 2}]
+    names = ["x" * 90, "y" * 120, "north"]
+    run(
+        "quickstart",
+        changes={
+            **FAST,
+            "faults": kill,
+            "federation.names": names,
+            "protocol.sum": "masked",
+            "federation.sites": 3,
+            "protocol.threshold": 0.6,
+        },
+        out=tmp_path / "run",
+    )
+    page, _, text = page_of(tmp_path / "run")
+    assert "Sites and faults" in page.cells["h2"]
+    assert "x" * 19 + "…" in text
+
+
 def test_a_run_that_failed_has_a_report(tmp_path: Path) -> None:
     kill = [{"kind": "kill", "site": 2, "phase": "train", "round": 2}]
     run("quickstart", changes={**FAST, "faults": kill, "federation.on_dropout": "abort"}, out=tmp_path / "run")
