@@ -9,16 +9,16 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from algorithms.dpp_svc import DppSVC as DppSVC
-    from algorithms.pan_svc import PanSVC as PanSVC
-    from algorithms.private_classifiers import HybridSVC as HybridSVC
-    from algorithms.private_classifiers import PrivateErmClassifier as PrivateErmClassifier
+    from algorithms.estimators.dpp_svc import DppSVC as DppSVC
+    from algorithms.estimators.pan_svc import PanSVC as PanSVC
+    from algorithms.estimators.private_classifiers import HybridSVC as HybridSVC
+    from algorithms.estimators.private_classifiers import PrivateErmClassifier as PrivateErmClassifier
 
 _ESTIMATORS = {
-    "PanSVC": "algorithms.pan_svc",
-    "DppSVC": "algorithms.dpp_svc",
-    "HybridSVC": "algorithms.private_classifiers",
-    "PrivateErmClassifier": "algorithms.private_classifiers",
+    "PanSVC": "algorithms.estimators.pan_svc",
+    "DppSVC": "algorithms.estimators.dpp_svc",
+    "HybridSVC": "algorithms.estimators.private_classifiers",
+    "PrivateErmClassifier": "algorithms.estimators.private_classifiers",
 }
 
 

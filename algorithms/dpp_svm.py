@@ -21,18 +21,18 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from algorithms.cutting_plane import Stopping, relative_gap, solve
+from algorithms.data.vertical import VerticalSite, column_names, reach_of
+from algorithms.features.kernels import Kernel, squared_distances
+from algorithms.features.nystrom import nystrom_map
+from algorithms.features.partial_kernel import BLOCK_ELEMENTS, packed_size, partial_kernel, row_blocks, unpack
 from algorithms.figures import Figures
-from algorithms.hinge_sums import HingeSums
-from algorithms.kernels import Kernel, squared_distances
-from algorithms.nystrom import nystrom_map
-from algorithms.vertical import VerticalSite, column_names, reach_of
+from algorithms.optimisation.cutting_plane import Stopping, relative_gap, solve
+from algorithms.optimisation.hinge_sums import HingeSums
+from algorithms.optimisation.line_search import grid_search
 from federation.arrays import FloatArray, IntArray
-from federation.coordinator import Federation
 from federation.errors import FederationError
-from federation.program import step
-from protocols.kernel_exchange import BLOCK_ELEMENTS, packed_size, partial_kernel, row_blocks, unpack
-from protocols.line_search import grid_search
+from federation.federation import Federation
+from federation.site.program import step
 
 if TYPE_CHECKING:
     from sklearn.svm import SVC
@@ -41,7 +41,7 @@ LIBSVM_TOLERANCE = 1e-10
 LIBSVM_ITERATIONS = 1_000_000
 """At least. LIBSVM keeps the kernel in 24 bits, and of a singular matrix that may never reach its tolerance."""
 
-FEWEST_TO_OPEN = 3
+MIN_TO_OPEN = 3
 """With fewer sites, the one that opened a sum would learn the other's part by taking off its own."""
 
 PLAIN_DISCLOSES = (
@@ -212,7 +212,9 @@ class KernelExchange:
             parts = federation.gather(name, shape=shape, **terms)
             federation.disclose("coordinator", name, PLAIN_DISCLOSES, shape)
             return kernel.of_sums(np.sum([parts[site] for site in federation.sites], axis=0))
-        federation.disclose("coordinator", name, PLAIN_DISCLOSES if federation.shows_parts else SUMMED_DISCLOSES, shape)
+        federation.disclose(
+            "coordinator", name, PLAIN_DISCLOSES if federation.shows_inputs else SUMMED_DISCLOSES, shape
+        )
         return kernel.of_sums(federation.sum(name, shape=shape, bound=4.0 * self.reach, **terms))
 
 
@@ -288,7 +290,7 @@ def _train_low_rank(exchange: KernelExchange, labels: FloatArray) -> DppModel:
         C=settings.C,
         stopping=Stopping(settings.tolerance, settings.max_iterations),
         search=grid_search,
-        on_iteration=lambda iteration, solutions: federation.note(iteration=iteration, gap=solutions[0].gap),
+        on_iteration=lambda iteration, solutions: federation.log_metrics(iteration=iteration, gap=solutions[0].gap),
     )
     coefficients = mapping @ solution.w
     federation.run("weigh", coefficients=coefficients, kernel=settings.kernel.to_fields())
@@ -358,7 +360,7 @@ def decision_values(federation: Federation, model: DppModel, rows: int) -> Float
     if model.kernel.name == "linear":
         bound = max(1.0, float(np.abs(model.coefficients).sum()) * model.reach)
         return federation.sum("partial_scores", shape=(rows,), bound=bound) + model.intercept
-    score = _opened_by_a_site if len(federation.sites) >= FEWEST_TO_OPEN else _opened_by_the_coordinator
+    score = _opened_by_a_site if len(federation.sites) >= MIN_TO_OPEN else _opened_by_the_coordinator
     scores = [score(federation, model, first, last) for first, last in _blocks(rows, len(model.weighed))]
     return np.concatenate(scores) + model.intercept if scores else np.zeros(0)
 
@@ -366,7 +368,7 @@ def decision_values(federation: Federation, model: DppModel, rows: int) -> Float
 def _opened_by_a_site(federation: Federation, model: DppModel, first: int, last: int) -> FloatArray:
     opener, shape = federation.sites[0], (last - first, len(model.weighed))
     terms = {"first": first, "last": last, "held_out": True, "distances": model.kernel.of_distances}
-    federation.sum_at(opener, "reference_kernel", shape=shape, bound=4.0 * model.reach, **terms)
+    federation.sum("reference_kernel", receiver=opener, shape=shape, bound=4.0 * model.reach, **terms)
     federation.disclose(opener, "reference_kernel", OPENED_DISCLOSES, shape)
     return federation.sum("scores_of_opened", shape=(last - first,), bound=np.inf, opener=opener, rows=last - first)
 

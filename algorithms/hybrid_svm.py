@@ -29,26 +29,26 @@ from typing import Any, Literal
 
 import numpy as np
 
-from algorithms.cutting_plane import Oracle, Solution, Stopping, solve
-from algorithms.discrete_noise import gaussian_share, laplace_share
+from algorithms.data.public_rows import PubliclyScaledSite
+from algorithms.features.fourier import Fit, Frequencies, choose_frequencies, paired_features
 from algorithms.figures import Figures
-from algorithms.fourier import Fit, Frequencies, choose_frequencies, paired_features
-from algorithms.hinge_sums import FederatedOracle, HingeSite, HingeSums
-from algorithms.mechanisms import Account, Noise, Promise, Release, noise_for
-from algorithms.public_scale import PubliclyScaledSite
+from algorithms.optimisation.cutting_plane import Oracle, Solution, Stopping, solve
+from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, HingeSums
+from algorithms.optimisation.line_search import grid_search
+from algorithms.privacy.discrete_noise import gaussian_share, laplace_share
+from algorithms.privacy.mechanisms import Noise, PrivacyAccountant, PrivacyParameters, Release, noise_for
 from federation.arrays import FloatArray, IntArray
-from federation.coordinator import Federation
 from federation.errors import FederationError, MembershipChanged, StepRefused
-from federation.program import step
-from protocols.line_search import grid_search
+from federation.federation import Federation
+from federation.site.program import step
 
 ONE_SHOT_GROUPS = 32
-PRIOR_PRICES = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Of a public row's loss, among which the public rows choose."""
 
 _PRIOR_FOLDS = 5
 _PRIOR_TOLERANCE = 1e-6
-_MOST_ITERATIONS = 500
+_MAX_ITERATIONS = 500
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class HybridSettings:
     sigma: float
     fit: Fit
     C: float
-    promise: Promise | None
+    promise: PrivacyParameters | None
     sensitivity: Literal["paper", "tight"]
     prior: Literal["none", "public"]
     variant: Literal["cutting-plane", "one-shot"]
@@ -121,7 +121,7 @@ class HybridSite(HingeSite, PubliclyScaledSite):
         own = len(self.sums.features)
         self.part = np.zeros(len(prior))
         if own:
-            solution = minimised(self.sums, prior, C / own, Stopping(tolerance, _MOST_ITERATIONS))
+            solution = minimised(self.sums, prior, C / own, Stopping(tolerance, _MAX_ITERATIONS))
             if not solution.converged:
                 raise StepRefused(f"training did not reach tolerance {tolerance:g}; raise algorithm.tolerance")
             self.part = own / rows * (prior + solution.w)
@@ -151,7 +151,7 @@ def train(
     settings: HybridSettings,
     public: tuple[FloatArray, FloatArray],
     rows: Callable[[], int],
-    account: Account,
+    account: PrivacyAccountant,
 ) -> HybridModel:
     """Train on the rows that the sites hold ready, and release the model.
 
@@ -173,7 +173,7 @@ def train(
             break
     noise = _noise(settings, prior, count)
     if noise is not None:  # before anything is revealed, with the delta that shares add
-        account.spend(_release(settings, noise, hidden=not federation.shows_parts))
+        account.spend(_release(settings, noise, hidden=not federation.shows_inputs))
     weights = _released(federation, settings, prior, solution, noise)
     exact = solution if noise is None else None  # else it would be released with the model
     return HybridModel(frequencies, prior, weights, noise, exact, count, federation.sites)
@@ -190,7 +190,7 @@ def _trained(federation: Federation, settings: HybridSettings, prior: FloatArray
 
     def note(iteration: int, solutions: Sequence[Solution]) -> None:
         if settings.promise is None:  # else nothing is written down that noise does not cover
-            federation.note(iteration=iteration, objective=solutions[0].objective, gap=solutions[0].gap)
+            federation.log_metrics(iteration=iteration, objective=solutions[0].objective, gap=solutions[0].gap)
 
     solution = minimised(oracle, prior, settings.C / rows, stopping, note, groups=settings.groups)
     if not solution.converged:
@@ -278,7 +278,7 @@ def _released(
         return found if noise is None else noise.released(found)
     terms: dict[str, Any] = {"lattice": noise.step, "mechanism": noise.promise.mechanism, "steps": noise.steps}
     terms |= {"parts": noise.parts, "with_model": solution is None}
-    noisy = federation.sum("noisy_part", shape=shape, bound=math.inf, **terms)
+    noisy: FloatArray = federation.sum("noisy_part", shape=shape, bound=math.inf, **terms)
     return noisy if solution is None else noise.on_lattice(prior + solution.w) + noisy
 
 
@@ -307,10 +307,9 @@ def public_weights(features: FloatArray, labels: FloatArray, random: np.random.G
     """(2 D,) the model of public rows alone, at the price of losses that cross-validation on them prefers."""
     dealt = random.permutation(len(labels)) % _PRIOR_FOLDS
     losses = [
-        sum(_held_out_loss(features, labels, dealt == fold, price) for fold in range(_PRIOR_FOLDS))
-        for price in PRIOR_PRICES
+        sum(_held_out_loss(features, labels, dealt == fold, price) for fold in range(_PRIOR_FOLDS)) for price in C_GRID
     ]
-    return _public_model(features, labels, PRIOR_PRICES[int(np.argmin(losses))])
+    return _public_model(features, labels, C_GRID[int(np.argmin(losses))])
 
 
 def _held_out_loss(features: FloatArray, labels: FloatArray, held_out: np.ndarray, price: float) -> float:
@@ -323,4 +322,4 @@ def _held_out_loss(features: FloatArray, labels: FloatArray, held_out: np.ndarra
 def _public_model(features: FloatArray, labels: FloatArray, price: float) -> FloatArray:
     rows = HingeSums.dealt(features, labels[None, :], min(ONE_SHOT_GROUPS, len(labels)), np.random.default_rng(0))
     nothing = np.zeros(features.shape[1])
-    return minimised(rows, nothing, price, Stopping(_PRIOR_TOLERANCE, _MOST_ITERATIONS)).w
+    return minimised(rows, nothing, price, Stopping(_PRIOR_TOLERANCE, _MAX_ITERATIONS)).w

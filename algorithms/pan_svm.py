@@ -18,17 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.cutting_plane import Solution, Stopping, solve
+from algorithms.features.kernels import Kernel
+from algorithms.features.landmarks import Landmarks, LandmarkSite, choose_landmarks
+from algorithms.features.nystrom import nystrom_features, nystrom_map
 from algorithms.figures import Figures
-from algorithms.hinge_sums import FederatedOracle, HingeSite, HingeSums
-from algorithms.kernels import Kernel
-from algorithms.landmarks import Landmarks, LandmarkSite, choose_landmarks
-from algorithms.nystrom import nystrom_features, nystrom_map
+from algorithms.optimisation.cutting_plane import Solution, Stopping, solve
+from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, HingeSums
+from algorithms.optimisation.line_search import line_search
 from federation.arrays import FloatArray
-from federation.coordinator import Federation
 from federation.errors import MembershipChanged
-from federation.program import step
-from protocols.line_search import line_search
+from federation.federation import Federation
+from federation.site.program import step
 
 LONE_ROWS_DISCLOSE = (
     "features of a single row, where no other row of its group is on the wrong side of the margin; with the landmarks "
@@ -157,7 +157,7 @@ def train(federation: Federation, settings: PanSettings, features: Features) -> 
     def note(iteration: int, solutions: Sequence[Solution]) -> None:
         latest[:] = solutions
         worst = max(solutions, key=lambda solution: solution.gap)
-        federation.note(iteration=iteration, objective=worst.objective, gap=worst.gap)
+        federation.log_metrics(iteration=iteration, objective=worst.objective, gap=worst.gap)
 
     with federation.phase("train"):
         bundles = 1

@@ -10,21 +10,21 @@ import sys
 
 import numpy as np
 
+from algorithms.dp_erm import ErmSite
 from algorithms.dpp_svm import DppSite
+from algorithms.features.landmarks import local_centres
 from algorithms.hybrid_svm import HybridSite
-from algorithms.landmarks import local_centres
 from algorithms.pan_svm import PanSite
-from algorithms.private_erm import ErmSite
-from federation import wire
-from federation.agreement import KeyAgreement, keystream
-from federation.forkserver import main
-from federation.partition import Partition
-from federation.program import Installation
-from protocols.commutative import P256, Cipher
-from protocols.fixed_point import add, subtract
-from protocols.registry import SUMS
-from protocols.ring_sum import RING
+from federation.channel.agreement import KeyAgreement, keystream
+from federation.processes.forkserver import main
+from federation.site.partition import Partition
+from federation.site.program import Installation
+from federation.transport import wire
+from protocols.arithmetic.commutative import P256, Cipher
+from protocols.arithmetic.fixed_point import add, subtract
 from protocols.secret_order import secret_order
+from protocols.sums.registry import SUMS
+from protocols.sums.ring import RING
 
 _ENOUGH = 20
 """Calls after which CPython has put specialised instructions into the code; done before the fork, sites share it."""

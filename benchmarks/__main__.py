@@ -13,8 +13,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from federation.coordinator import Federation
-from scenarios import runner, spec, workload
+from federation.federation import Federation
+from scenarios.data import dataset
+from scenarios.run import runner
+from scenarios.schema import spec
 
 HARD = ["algorithm.C=100", "algorithm.gamma=0.05", "algorithm.tolerance=1e-5", "compare.centralised=false"]
 EASY = ["compare.centralised=false"]
@@ -56,7 +58,7 @@ COMPARISONS: dict[str, dict[str, list[str]]] = {
 }
 MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
     "rounds": lambda result: result["cost"]["rounds"],
-    "called off": lambda result: result["cost"]["called_off"],
+    "aborted": lambda result: result["cost"]["aborted"],
     "hops": lambda result: result["cost"]["hops"],
     "payload": lambda result: result["cost"]["payload_bytes"],
     "wire (predicted)": lambda result: result["cost"]["predicted_wire_bytes"],
@@ -68,7 +70,7 @@ def measure(changes: list[str]) -> dict[str, float]:
     """The measures of one run of the quickstart."""
     scenario, base = spec.read("quickstart", overrides=changes)
     with tempfile.TemporaryDirectory() as folder:
-        finished = runner.run(scenario, workload.prepare(scenario, base), Path(folder), _ignore)
+        finished = runner.run(scenario, dataset.prepare(scenario, base), Path(folder), _ignore)
     assert finished.result["status"] == "completed", finished.result["error"]
     return {name: of(finished.result) for name, of in MEASURES.items()}
 

@@ -19,14 +19,15 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
-from algorithms.cutting_plane import Stopping
-from algorithms.fourier import Fit, choose_frequencies
-from algorithms.hinge_sums import HingeSums
+from algorithms.features.fourier import Fit, choose_frequencies
 from algorithms.hybrid_svm import minimised, public_weights
-from algorithms.mechanisms import MechanismName, Promise, noise_for
+from algorithms.optimisation.cutting_plane import Stopping
+from algorithms.optimisation.hinge_sums import HingeSums
+from algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
 from federation.arrays import FloatArray
-from scenarios import spec, workload
-from scenarios.public_columns import PublicColumns
+from scenarios.data import dataset
+from scenarios.run.public_columns import PublicColumns
+from scenarios.schema import spec
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 PRICES = (1.0, 10.0, 100.0, 300.0, 1000.0, 10_000.0)
@@ -41,7 +42,7 @@ Rows = tuple[FloatArray, FloatArray]
 def census(public: int, seed: int) -> tuple[Rows, Rows, Rows]:
     """Public, private and test rows, scaled by the public ones, with labels."""
     scenario, base = spec.read("hybrid-better", overrides=[f"data.public={public}", f"seed={seed}"])
-    prepared = workload.prepare(scenario, base)
+    prepared = dataset.prepare(scenario, base)
     columns = PublicColumns(scenario, prepared)
     return columns.public, *columns.split(-1, prepared.names)
 
@@ -65,7 +66,7 @@ def curve(
             exact[C].append(float(roc_auc_score(test[1], seen @ w)))
             gap = TOLERANCE * C * (1 + float(np.linalg.norm(start)))
             for epsilon in EPSILONS:
-                promise = Promise(mechanism, epsilon, DELTA if mechanism == "gaussian" else 0.0)
+                promise = PrivacyParameters(mechanism, epsilon, DELTA if mechanism == "gaussian" else 0.0)
                 noise = noise_for(promise, len(w), sensitivity * C / len(features), gap)
                 releases = (seen @ noise.released(w) for _ in range(RELEASES))
                 noisy[epsilon][C] += [float(roc_auc_score(test[1], each)) for each in releases]

@@ -45,12 +45,12 @@ class SitesLost(FederationError):
 
 
 class RoundFailed(FederationError):
-    """A round was called off again and again although every site answered; `waiting` says who waited for whom."""
+    """A round was aborted again and again although every site answered; `waiting` says who waited for whom."""
 
     def __init__(self, round_label: str, times: int, waiting: Mapping[str, str]) -> None:
         who = ", ".join(f"{site} for {peer}" for site, peer in waiting.items() if peer) or "no site for another"
         super().__init__(
-            f"{round_label} was called off, and {times} times in a row, though every site answers the coordinator. "
+            f"{round_label} was aborted, and {times} times in a row, though every site answers the coordinator. "
             f"Waiting were {who}: look at the connections between them, or raise federation.round_timeout_s."
         )
         self.waiting = dict(waiting)
@@ -69,7 +69,7 @@ class BoundExceeded(StepRefused):
 
 
 class RoundAborted(Exception):
-    """The coordinator called the running round off, or a later one."""
+    """The coordinator aborted the running round, or a later one."""
 
     def __init__(self, round_number: int = 0) -> None:
         super().__init__()

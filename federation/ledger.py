@@ -59,7 +59,7 @@ class Ledger:
 class RoundRecord:
     """One verb of the coordinator, as it was carried out by the live sites. `phase_round` counts within the phase.
 
-    A round that was called off counts too: it was paid for. What runs it again is a round of its own. `missing` are the
+    A round that was aborted counts too: it was paid for. What runs it again is a round of its own. `missing` are the
     sites that it went on without, each with the number of its messages that the coordinator had taken in by then.
     """
 
@@ -72,7 +72,7 @@ class RoundRecord:
     sites: int = 0
     hops: int = 0
     seconds: float = 0.0
-    called_off: bool = False
+    aborted: bool = False
     missing: dict[str, int] = field(default_factory=dict)
 
 
@@ -131,7 +131,7 @@ class Accounts:
         record = self.record_of(link)
         place = {
             "round": link.round,
-            "called_off": record.called_off,
+            "aborted": record.aborted,
             "phase": record.phase,
             "step": record.step,
             "protocol": CONTROL if link.control else record.protocol,

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from federation.errors import SitesLost
-from federation.keys import Party
+from federation.transport.keys import Party
 
 
 @dataclass(frozen=True)
-class Survival:
+class DropoutPolicy:
     """What a run does when sites are lost.
 
     fewest: fewer sites must not go on. on_dropout: "abort" ends the run with the first loss. revive: starts a lost
@@ -43,7 +43,7 @@ class Membership:
     """The sites of a run in ring order, those that are in, and how that came to be."""
 
     all_sites: tuple[str, ...]
-    survival: Survival
+    survival: DropoutPolicy
     sites: tuple[str, ...] = ()
     ended: dict[str, str] = field(default_factory=dict)
     """Sites whose process ended, and how."""

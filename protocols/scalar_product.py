@@ -25,14 +25,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federation.arrays import FloatArray, Residues
-from federation.channel import Channel
+from federation.channel.socket import Channel
 from federation.errors import BoundExceeded
-from federation.keys import COORDINATOR
-from protocols.secure_sum import Cost
+from federation.transport.keys import COORDINATOR
+from protocols.sums.contract import Cost
 
 _LIMBS = 2
 _MODULUS = 1 << 128
-_MOST_FRACTION_BITS = 52
+_MAX_FRACTION_BITS = 52
 """More than float64 has."""
 
 Integers = NDArray[np.object_]
@@ -44,7 +44,7 @@ def fraction_bits(length: int, bound: float) -> int:
     room = 126 - math.frexp(max(length, 1) * bound * bound)[1]
     if room < 2:
         raise ValueError(f"the product of {length} entries of size {bound:g} does not fit 128 bits")
-    return min(_MOST_FRACTION_BITS, room // 2)
+    return min(_MAX_FRACTION_BITS, room // 2)
 
 
 def scalar_product(channel: Channel, vector: FloatArray, bound: float) -> None:

@@ -20,9 +20,11 @@ def run(
     for the results that does not exist; runs/NAME-TIME-PID without it. A run that fails is a result too, with `status`
     and `error`. Raises ScenarioError where the scenario or its data are wrong, and OSError where no folder can be made.
     """
-    from scenarios import runner, spec, workload  # noqa: PLC0415 - site processes import this package, and need none of it
+    from scenarios.data import dataset  # noqa: PLC0415 - site processes import this package, and need none of it
+    from scenarios.run import runner  # noqa: PLC0415 - site processes import this package, and need none of it
+    from scenarios.schema import spec  # noqa: PLC0415 - site processes import this package, and need none of it
 
     chosen, base = spec.read(scenario, changes=changes or {}, sites=sites)
-    prepared = workload.prepare(chosen, base)
+    prepared = dataset.prepare(chosen, base)
     folder = runner.make_folder(chosen, out)
     return runner.run(chosen, prepared, folder, lambda federation, faults: None).result

@@ -16,16 +16,16 @@ from rich.console import Console
 from rich.table import Table
 
 from federation.errors import FederationError
-from scenarios import spec
-from scenarios.live import LiveView, PlainView, SilentView, View
-from scenarios.problems import ScenarioError
-from scenarios.summary import print_summary
+from scenarios.report.live import LiveView, PlainView, SilentView, View
+from scenarios.report.summary import print_summary
+from scenarios.schema import spec
+from scenarios.schema.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from scenarios.audit import Cell
+    from scenarios.run.audit import Cell
 
 WRONG, FAILED, INTERRUPTED = 2, 3, 130
-MOST_AUDITED_SITES = 10  # there are 2^n coalitions
+MAX_AUDITED_SITES = 10  # there are 2^n coalitions
 
 app = typer.Typer(
     add_completion=False,
@@ -66,13 +66,15 @@ def run(
 
 def _run(chosen: spec.Scenario, base: Path, folder: Path | None, *, as_json: bool, quiet: bool, debug: bool) -> None:
     signal.signal(signal.SIGTERM, _interrupt)
-    from scenarios import report, runner, workload  # noqa: PLC0415 - half a second that only a run needs
+    from scenarios.data import dataset  # noqa: PLC0415 - half a second that only a run needs
+    from scenarios.report import page  # noqa: PLC0415 - half a second that only a run needs
+    from scenarios.run import runner  # noqa: PLC0415 - half a second that only a run needs
 
-    rows = workload.prepare(chosen, base)
+    rows = dataset.prepare(chosen, base)
     target = _make_folder(chosen, folder)
     with _view(chosen, silent=as_json or quiet) as view:
         finished = runner.run(chosen, rows, target, view.update)
-        report.write_report(target)
+        page.write_report(target)
     if as_json:
         print(json.dumps(finished.result, indent=1))
     elif not quiet and finished.result["status"] == "completed":
@@ -89,13 +91,13 @@ def write_reports(
     target: Annotated[Path | None, typer.Option("--out", help="File to write, of several runs.")] = None,
 ) -> None:
     """Write the HTML report of a run anew, or compare several side by side."""
-    from scenarios import report  # noqa: PLC0415 - as in run
+    from scenarios.report import page  # noqa: PLC0415 - as in run
 
     if len(run_folders) == 1 and target is None:
-        print(report.write_report(run_folders[0]))
+        print(page.write_report(run_folders[0]))
         return
     path = target or Path("comparison.html")
-    _write_new(path, report.page(run_folders))
+    _write_new(path, page.render(run_folders))
     print(path)
 
 
@@ -112,7 +114,7 @@ def sweep(
     folder: Annotated[Path | None, typer.Option("--out", help="Folder of the sweep; sweeps/NAME without it.")] = None,
 ) -> None:
     """Run a grid of scenarios: a row for each run, as a table, CSV and plots. Run again, it does what is missing."""
-    from scenarios import sweep as grid  # noqa: PLC0415 - as in run
+    from scenarios.sweep import grid  # noqa: PLC0415 - as in run
 
     signal.signal(signal.SIGTERM, _interrupt)
     axes = tuple(grid.Axis.read(each) for each in vary)
@@ -152,9 +154,9 @@ def predict(
     target: Annotated[Path | None, typer.Option("--out", help="File to write; standard output without it.")] = None,
 ) -> None:
     """Predict new rows with the model of a run: row, decision value and class, as comma-separated text."""
-    from scenarios import prediction  # noqa: PLC0415 - as in run
+    from scenarios import predict  # noqa: PLC0415 - as in run
 
-    text = "\n".join(prediction.predict(run_folder, rows).lines()) + "\n"
+    text = "\n".join(predict.predict(run_folder, rows).lines()) + "\n"
     if target is None:
         print(text, end="")
     else:
@@ -186,13 +188,13 @@ def show_scenario(name: Annotated[str, typer.Argument(help="A name in the catalo
 
 @app.command()
 def audit(
-    sites: Annotated[int, typer.Option(min=3, max=MOST_AUDITED_SITES, help="Number of sites.")] = 5,
+    sites: Annotated[int, typer.Option(min=3, max=MAX_AUDITED_SITES, help="Number of sites.")] = 5,
     folder: Annotated[Path | None, typer.Option("--out", help="Folder for audit.json and audit.html.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON and nothing else.")] = False,
 ) -> None:
     """Show how coalitions of every size, with and without the coordinator, fare against every secure sum."""
-    from scenarios import audit as auditing  # noqa: PLC0415 - as in run
-    from scenarios import heat_map  # noqa: PLC0415
+    from scenarios.report import heat_map  # noqa: PLC0415
+    from scenarios.run import audit as auditing  # noqa: PLC0415 - as in run
 
     cells = list(auditing.sweep(auditing.standard_sums(sites), sites))
     if folder is not None:
@@ -204,7 +206,7 @@ def audit(
 
 
 def _write_audit(folder: Path, cells: list[Cell]) -> None:
-    from scenarios import heat_map  # noqa: PLC0415 - as in run
+    from scenarios.report import heat_map  # noqa: PLC0415 - as in run
 
     try:
         folder.mkdir(parents=True)
@@ -219,8 +221,8 @@ def check_sum(
     name: Annotated[str, typer.Argument(help="A secure sum, of this project or of another package.")],
 ) -> None:
     """Check that a secure sum is exact, costs what it says, leaves nobody waiting, and is as secret as it says."""
-    from protocols.registry import SUMS  # noqa: PLC0415 - as in run
-    from scenarios import conformance  # noqa: PLC0415
+    from protocols.analysis import conformance  # noqa: PLC0415
+    from protocols.sums.registry import SUMS  # noqa: PLC0415 - as in run
 
     if name not in SUMS:
         raise ScenarioError([f"There is no secure sum {name!r}; this installation has {', '.join(SUMS)}."])
@@ -247,7 +249,7 @@ def describe_data(
     split: Annotated[str, typer.Option(help="As data.split of a scenario: random, label-skew, …")] = "random",
 ) -> None:
     """Show a data set's columns, classes and missing values, and what sites would hold of it."""
-    from scenarios import describe  # noqa: PLC0415 - as in run
+    from scenarios.data import describe  # noqa: PLC0415 - as in run
 
     found = describe.describe(source, label, split, sites, Path())
     out.print(f"{source}: {found.rows} rows, {len(found.columns) - 1} columns\n", highlight=False, markup=False)
@@ -257,17 +259,17 @@ def describe_data(
 
 
 def _list_data() -> None:
-    from scenarios import datasets  # noqa: PLC0415 - needs pyarrow and scikit-learn
+    from scenarios.data import sources  # noqa: PLC0415 - needs pyarrow and scikit-learn
 
     rows: list[tuple[str, ...]] = [("name", "rows", "columns", "classes", "where")]
-    for item in datasets.available():
+    for item in sources.available():
         figures = [str(figure) if figure is not None else "" for figure in (item.rows, item.columns, item.classes)]
         rows.append((item.name, *figures, item.place))
     _print_table(rows)
-    folder = datasets.data_folder()
+    folder = sources.data_folder()
     place = str(folder) if folder else "is not set"
     out.print(
-        f"{datasets.FOLDER_VARIABLE} {place}: files there can be named without path and ending.",
+        f"{sources.FOLDER_VARIABLE} {place}: files there can be named without path and ending.",
         highlight=False,
     )
 
@@ -296,7 +298,7 @@ def _view(chosen: spec.Scenario, *, silent: bool) -> View:
 
 
 def _make_folder(chosen: spec.Scenario, folder: Path | None) -> Path:
-    from scenarios import runner  # noqa: PLC0415 - as in run
+    from scenarios.run import runner  # noqa: PLC0415 - as in run
 
     try:
         return runner.make_folder(chosen, folder)

@@ -16,18 +16,18 @@ import psutil
 import pytest
 from hypothesis import settings
 
-from federation.coordinator import Federation
-from federation.deadline import Deadline
-from federation.endpoint import Endpoint
-from federation.forkserver import WORKSPACE_PREFIX
-from federation.keys import COORDINATOR, KeyPair, Party, Roster
-from federation.launcher import LocalLauncher
-from federation.membership import Survival
-from federation.partition import Partition
-from federation.site import Assignment
-from protocols.registry import SUMS
-from protocols.secure_sum import SecureSum
-from scenarios.datasets import FOLDER_VARIABLE
+from federation.federation import Federation
+from federation.membership import DropoutPolicy
+from federation.processes.forkserver import WORKSPACE_PREFIX
+from federation.processes.launcher import LocalLauncher
+from federation.site.partition import Partition
+from federation.site.site import Assignment
+from federation.transport.deadline import Deadline
+from federation.transport.endpoint import Endpoint
+from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from protocols.sums.contract import SecureSum
+from protocols.sums.registry import SUMS
+from scenarios.data.sources import FOLDER_VARIABLE
 
 ROOT = Path(__file__).parent.parent
 OPTIONS: dict[str, dict[str, float]] = {
@@ -148,7 +148,7 @@ def drill(
                     partition_path=str(path),
                     settings={"seed": 1},
                     faults=(faults or {}).get(f"site-{number + 1}", []),
-                    agrees=sum_protocol(protocol).agrees,
+                    needs_pairwise_keys=sum_protocol(protocol).needs_pairwise_keys,
                 )
 
             def revive(site: str) -> Party | None:
@@ -157,7 +157,7 @@ def drill(
 
             roster = Roster([me, *launcher.start(assignment(number) for number in range(sites))])
             chosen = sum_protocol(protocol)
-            survival = Survival(chosen.fewest_sites, on_dropout, revive)
+            survival = DropoutPolicy(chosen.min_sites, on_dropout, revive)
             federation = Federation(
                 endpoint, roster, run, launcher, chosen, timeout_s, lambda _: None, survival=survival
             )

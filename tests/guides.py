@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FENCE = re.compile(r'^```(?P<language>\w+)(?: title="(?P<title>[^"]+)")?\n(?P<text>.*?)^```$', re.MULTILINE | re.DOTALL)
-LONGEST_S = 100
+MAX_S = 100
 ANYTHING, ABOUT = "…", "≈"
 _FIGURE = r"\d+(?:\.\d+)?"
 _VARYING = re.compile(rf"{ANYTHING}|{ABOUT}({_FIGURE})")
@@ -72,7 +72,7 @@ class Reader:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=LONGEST_S,
+            timeout=MAX_S,
         )
         assert done.returncode == 0, f"{block.text}\nended with {done.returncode}:\n{done.stdout}"
         if (exported := self.folder / _ENVIRONMENT).is_file():

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.cutting_plane import Solution, Stopping, solve
+from algorithms.optimisation.cutting_plane import Solution, Stopping, solve
+from algorithms.optimisation.line_search import LineSearch, grid_search
 from federation.arrays import FloatArray, IntArray
-from protocols.line_search import LineSearch, grid_search
 
 
 @dataclass

@@ -9,17 +9,17 @@ import threading
 
 import numpy as np
 
+from algorithms.dp_erm import ErmSite
 from algorithms.dpp_svm import DppSite
 from algorithms.hybrid_svm import HybridSite
-from algorithms.private_erm import ErmSite
 from federation.arrays import FloatArray
-from federation.forkserver import main
-from federation.program import Installation, SiteHalf, step
+from federation.processes.forkserver import main
+from federation.site.program import Installation, SiteProgram, step
 from protocols.common_seed import common_seed
-from protocols.registry import SUMS
+from protocols.sums.registry import SUMS
 
 
-class Drill(SiteHalf):
+class Drill(SiteProgram):
     """Steps for tests of the runtime. The partition holds one array, `rows`."""
 
     @step

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from algorithms import vocabulary
-from algorithms.kernels import Kernel, squared_distances
-from algorithms.landmarks import GRID, local_centres, on_grid, shares
-from algorithms.nystrom import nystrom_features, nystrom_map
-from algorithms.vocabulary import Vocabulary
+from algorithms.data import encoding
+from algorithms.data.encoding import Vocabulary
+from algorithms.features.kernels import Kernel, squared_distances
+from algorithms.features.landmarks import GRID, local_centres, on_grid, shares
+from algorithms.features.nystrom import nystrom_features, nystrom_map
 from federation.errors import StepRefused
 
 RANDOM = np.random.default_rng(0)
@@ -102,29 +102,29 @@ def test_the_union_comes_out_of_the_sum_of_tables_or_it_is_said_that_slots_colli
     union = sorted(set().union(*held))
     results = []
     for slots in (4, 64, 4096, 4 * 4096):
-        total = sum(vocabulary.table_of(sorted(values), slots, str(slots)) for values in held)
-        results.append(vocabulary._values_in(np.asarray(total), slots, str(slots)))
+        total = sum(encoding.table_of(sorted(values), slots, str(slots)) for values in held)
+        results.append(encoding._values_in(np.asarray(total), slots, str(slots)))
     assert all(found is None or found == union for found in results)
     assert union in results
 
 
 def test_the_sum_shows_how_many_sites_hold_a_value_and_not_which() -> None:
-    tables = [vocabulary.table_of(values, 64, "s") for values in (["a", "b"], ["b"], ["b"])]
+    tables = [encoding.table_of(values, 64, "s") for values in (["a", "b"], ["b"], ["b"])]
     assert sorted(np.asarray(sum(tables))[:, 0].tolist())[-2:] == [1.0, 3.0]
 
 
 def test_a_value_too_long_to_agree_on_is_refused() -> None:
     with pytest.raises(StepRefused, match=r"65 bytes.*data\.categories"):
-        vocabulary.table_of(["x" * 65], 64, "s")
+        encoding.table_of(["x" * 65], 64, "s")
 
 
 def test_one_hot_columns_and_a_value_that_is_unknown() -> None:
     codes = np.array([1, 0, 1])
     np.testing.assert_array_equal(
-        vocabulary.one_hot(codes, ["x", "y"], ["o", "x", "y"]), [[0, 0, 1], [0, 1, 0], [0, 0, 1]]
+        encoding.one_hot(codes, ["x", "y"], ["o", "x", "y"]), [[0, 0, 1], [0, 1, 0], [0, 0, 1]]
     )
     with pytest.raises(StepRefused, match=r"add them to data\.categories"):
-        vocabulary.one_hot(codes, ["x", "y"], ["y"])
+        encoding.one_hot(codes, ["x", "y"], ["y"])
     agreed = Vocabulary({"c": ["x", "y"]})
     assert agreed.columns == ("c=x", "c=y")
     np.testing.assert_array_equal(agreed.encode(np.ones((2, 1)), np.array([["y"], ["z"]])), [[1, 0, 1], [1, 0, 0]])

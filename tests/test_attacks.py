@@ -14,19 +14,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federation.arrays import Residues
-from federation.channel import Channel, uniform_residues
-from federation.keys import COORDINATOR
-from federation.rehearsal import Rehearsal
-from federation.transcript import read_transcript
-from protocols.changing_neighbours_sum import changing_neighbours
-from protocols.k_secure_sum import k_secure
-from protocols.masked_sum import masked
-from protocols.plain_sum import PLAIN
-from protocols.ring_sum import CHUNK, RING
-from protocols.secure_sum import SecureSum
-from scenarios import attacks, audit
-from scenarios.attacks import Label, Rehearsed, Span
-from scenarios.conformance import smallest_breaking
+from federation.channel.memory import InMemoryNetwork
+from federation.channel.socket import Channel, uniform_residues
+from federation.channel.transcript import read_transcript
+from federation.transport.keys import COORDINATOR
+from protocols.analysis import coalitions
+from protocols.analysis.coalitions import Label, Rehearsed, Span
+from protocols.analysis.conformance import smallest_breaking
+from protocols.sums.changing_neighbours import changing_neighbours
+from protocols.sums.contract import SecureSum
+from protocols.sums.k_secure import k_secure
+from protocols.sums.masked import masked
+from protocols.sums.plain import PLAIN
+from protocols.sums.ring import CHUNK, RING
+from scenarios.run import audit
 from tests.test_faults import SMALL
 from tests.test_runs import fedsvm, run
 
@@ -41,7 +42,7 @@ PROTOCOLS = [
 
 @pytest.mark.parametrize(
     ("protocol", "count"),
-    [(protocol, count) for protocol in PROTOCOLS for count in range(4, 9) if count >= protocol.fewest_sites],
+    [(protocol, count) for protocol in PROTOCOLS for count in range(4, 9) if count >= protocol.min_sites],
     ids=lambda value: audit.described(value) if isinstance(value, SecureSum) else str(value),
 )
 def test_the_smallest_breaking_coalition_is_the_stated_one(protocol: SecureSum, count: int) -> None:
@@ -70,7 +71,7 @@ def test_a_protocol_that_leaks_more_than_it_says_is_found_out() -> None:
 
 def test_all_but_one_learn_the_last_input_from_the_sum() -> None:
     for protocol in PROTOCOLS:
-        if protocol.fewest_sites <= 5:
+        if protocol.min_sites <= 5:
             assert Rehearsed.of(protocol, 5).leaks(("site-1", "site-2", "site-4", "site-5"), coordinator=False) == {
                 "site-3"
             }
@@ -92,38 +93,42 @@ def test_a_combination_is_found_if_there_is_one(rows: int, columns: int, data: s
 def test_what_is_not_a_combination_is_not_found() -> None:
     vectors = uniform_residues((6, 40))
     assert Span(vectors).combination(uniform_residues((1, 40))[0]) is None
-    assert attacks.is_found(vectors[2], np.vstack([vectors[2], uniform_residues((3, 40))])) is False  # too few columns
+    assert (
+        coalitions.is_found(vectors[2], np.vstack([vectors[2], uniform_residues((3, 40))])) is False
+    )  # too few columns
     long = uniform_residues((4, 200))
-    assert attacks.is_found(long[1], long)
-    assert not attacks.is_found(uniform_residues((1, 200))[0], long)
-    assert not attacks.is_found(np.zeros(200, dtype=np.uint64), long)
+    assert coalitions.is_found(long[1], long)
+    assert not coalitions.is_found(uniform_residues((1, 200))[0], long)
+    assert not coalitions.is_found(np.zeros(200, dtype=np.uint64), long)
 
 
 def test_the_forms_of_a_protocol_show_that_it_adds_all_inputs_once() -> None:
     for protocol in PROTOCOLS:
         sites = tuple(f"site-{number}" for number in range(1, 9))
-        total = attacks.forms(protocol, sites)[Label("total", "")]
+        total = coalitions.linear_views(protocol, sites)[Label("total", "")]
         np.testing.assert_array_equal(total[0], [1] * 8 + [0] * (total.size - 8))
 
 
 def test_a_vector_that_went_round_in_chunks_is_put_together() -> None:
     sites = ("site-1", "site-2", "site-3", "site-4")
     inputs = {site: uniform_residues((1, CHUNK + 10)) for site in sites}
-    record = attacks.rehearse(RING, Rehearsal(sites), inputs)
-    seen = attacks.seen_by(record, ["site-1", "site-3"], coordinator=False)
-    recipes = attacks.recipes(attacks.forms(RING, sites), seen, sites, ["site-2", "site-4"])
-    for victim, recipe in recipes.items():
-        np.testing.assert_array_equal(attacks.combined(recipe, record), inputs[victim])
-    assert set(recipes) == {"site-2", "site-4"}
+    record = coalitions.rehearse(RING, InMemoryNetwork(sites), inputs)
+    seen = coalitions.view(record, ["site-1", "site-3"], coordinator=False)
+    reconstruction_coefficients = coalitions.reconstruction_coefficients(
+        coalitions.linear_views(RING, sites), seen, sites, ["site-2", "site-4"]
+    )
+    for victim, recipe in reconstruction_coefficients.items():
+        np.testing.assert_array_equal(coalitions.combined(recipe, record), inputs[victim])
+    assert set(reconstruction_coefficients) == {"site-2", "site-4"}
 
 
 def test_of_a_site_that_was_given_up_late_the_own_mask_protects_the_input() -> None:
     """Its masked vector came in and its pairwise masks were opened; its own was not, and nobody learns it."""
     sites = tuple(f"site-{number}" for number in range(1, 6))
-    symbols = attacks.forms(masked(0.6), sites, {"site-3": 2})
-    seen = attacks.seen_by(symbols, ["site-1"], coordinator=True)
+    symbols = coalitions.linear_views(masked(0.6), sites, {"site-3": 2})
+    seen = coalitions.view(symbols, ["site-1"], coordinator=True)
     assert Label("received", COORDINATOR, "site-3") in seen
-    assert attacks.recipes(symbols, seen, sites, ["site-2", "site-3", "site-4", "site-5"]) == {}
+    assert coalitions.reconstruction_coefficients(symbols, seen, sites, ["site-2", "site-3", "site-4", "site-5"]) == {}
 
 
 # Real runs.
@@ -188,7 +193,7 @@ def test_the_plain_sum_shows_the_coordinator_everything(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("protocol", ["ring", "masked", "plain"])
 def test_the_audit_holds_when_sites_drop(protocol: str, tmp_path: Path) -> None:
-    """Of rounds that were called off the coalition keeps what it saw; the algebra follows what was really sent."""
+    """Of rounds that were aborted the coalition keeps what it saw; the algebra follows what was really sent."""
     command = ["run", "quickstart", "--json", "--out", str(tmp_path / "run"), *(f"--set={change}" for change in SMALL)]
     command += [f"--set=protocol.sum={protocol}", "--set=collusion.sites=[1,3]", "--set=collusion.coordinator=true"]
     command += [

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer
 from sklearn.svm import SVC
 
-from algorithms import cutting_plane
-from algorithms.cutting_plane import Solution, Stopping, relative_gap, solve
-from algorithms.kernels import Kernel
-from algorithms.landmarks import local_centres
-from algorithms.nystrom import nystrom_features, nystrom_map
+from algorithms.features.kernels import Kernel
+from algorithms.features.landmarks import local_centres
+from algorithms.features.nystrom import nystrom_features, nystrom_map
+from algorithms.optimisation import cutting_plane
+from algorithms.optimisation.cutting_plane import Solution, Stopping, relative_gap, solve
+from algorithms.optimisation.line_search import GRID, Parabola, fixed_step_search, grid_search, line_search
 from federation.arrays import FloatArray
-from protocols.line_search import GRID, Parabola, fixed_step_search, grid_search, line_search
-from scenarios import datasets
-from scenarios.evaluation import objective
+from scenarios.data import sources
+from scenarios.run.metrics import objective
 from tests.pooled import PooledOracle, solve_pooled
 from tests.tables import tic_tac_toe
 
@@ -44,7 +44,7 @@ def tumours() -> tuple[FloatArray, FloatArray]:
 
 @pytest.fixture
 def patients(data_folder: Path) -> tuple[FloatArray, FloatArray]:
-    data = datasets.load("pima_diabetes", label="label", base_folder=data_folder)
+    data = sources.load("pima_diabetes", label="label", base_folder=data_folder)
     rows = np.column_stack([feature.values for feature in data.features]).astype(float)
     low, high = rows.min(axis=0), rows.max(axis=0)
     return features_of(2 * (rows - low) / (high - low) - 1, 0.0078125, 154), np.where(data.labels == "1", 1.0, -1.0)

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scenarios import datasets, describe
-from scenarios.datasets import Dataset
-from scenarios.problems import ScenarioError
+from scenarios.data import describe, sources
+from scenarios.data.sources import Dataset
+from scenarios.schema.errors import ScenarioError
 
 GOOD = "age,sex,label\n50,f,1\n60,m,0\n70.5,f,1\n"
 
@@ -21,7 +21,7 @@ GOOD = "age,sex,label\n50,f,1\n60,m,0\n70.5,f,1\n"
 def load(
     source: str, folder: Path = Path(), label: str = "label", missing: str = "refuse", ignore: tuple[str, ...] = ()
 ) -> Dataset:
-    return datasets.load(source, label=label, ignore=ignore, missing=missing, base_folder=folder)
+    return sources.load(source, label=label, ignore=ignore, missing=missing, base_folder=folder)
 
 
 def test_every_final_board_of_tic_tac_toe_is_there() -> None:
@@ -78,9 +78,9 @@ def test_libsvm_files_are_read(tmp_path: Path) -> None:
 
 def test_names_are_found_in_the_folder_of_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path, "my_data.csv", GOOD)
-    monkeypatch.setenv(datasets.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path))
     assert load("my-data").rows == load("my_data").rows == 3
-    assert [item.name for item in datasets.available()][-1] == "my_data"
+    assert [item.name for item in sources.available()][-1] == "my_data"
     with pytest.raises(ScenarioError, match=r"\(my_data\), nor built in .*Did you mean 'my_data'\?"):
         load("my_dat")
 
@@ -89,15 +89,15 @@ def test_built_in_sets_are_listed_with_their_figures_and_hide_files_of_their_nam
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write(tmp_path, "wdbc.csv", GOOD)
-    monkeypatch.setenv(datasets.FOLDER_VARIABLE, str(tmp_path))
-    listed = {item.name: (item.rows, item.columns, item.classes) for item in datasets.available()}
-    assert len(listed) == len(datasets.available()) == 6
+    monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path))
+    listed = {item.name: (item.rows, item.columns, item.classes) for item in sources.available()}
+    assert len(listed) == len(sources.available()) == 6
     assert (listed["wdbc"], listed["tic-tac-toe"]) == ((569, 30, 2), (958, 9, 2))
     assert listed["made-census"] == (30_000, 13, 2)
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(datasets.FOLDER_VARIABLE, str(tmp_path / "gone"))
+    monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path / "gone"))
     with pytest.raises(ScenarioError, match=r"FEDSVM_DATA .*gone is no folder"):
         load("adult")
 
@@ -164,7 +164,7 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 
 
 def test_unknown_sources_are_refused_with_what_there_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(datasets.FOLDER_VARIABLE, raising=False)
+    monkeypatch.delenv(sources.FOLDER_VARIABLE, raising=False)
     with pytest.raises(ScenarioError, match=r"'tic-tac-to' is neither .*built in .*Did you mean 'tic-tac-toe'\?"):
         load("tic-tac-to")
     with pytest.raises(ScenarioError, match=r"there is no file 'gone\.csv'"):
@@ -180,7 +180,7 @@ def test_several_wrong_columns_are_reported_together(tmp_path: Path) -> None:
 
 def test_an_identifier_tells_rows_apart_and_is_no_feature(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text("id,age,label\n7,50,a\n8,60,b\n9.5,70,a\n")
-    data = datasets.load("p.csv", label="label", identifier="id", base_folder=tmp_path)
+    data = sources.load("p.csv", label="label", identifier="id", base_folder=tmp_path)
     assert data.identifiers.tolist() == ["7", "8", "9.5"]
     assert [feature.name for feature in data.features] == ["age"]
     assert data.take(np.array([2, 0])).identifiers.tolist() == ["9.5", "7"]
@@ -198,7 +198,7 @@ def test_an_identifier_tells_rows_apart_and_is_no_feature(tmp_path: Path) -> Non
 def test_identifiers_that_will_not_do(text: str, identifier: str, sentence: str, tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text(text)
     with pytest.raises(ScenarioError, match=sentence):
-        datasets.load("p.csv", label="label", identifier=identifier, base_folder=tmp_path)
+        sources.load("p.csv", label="label", identifier=identifier, base_folder=tmp_path)
 
 
 # Described.

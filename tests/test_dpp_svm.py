@@ -12,6 +12,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
+from algorithms.data.vertical import Align, align, hold_out, reach_of
 from algorithms.dpp_svm import (
     LIBSVM_TOLERANCE,
     DppModel,
@@ -21,13 +22,12 @@ from algorithms.dpp_svm import (
     exchange_kernel,
     train,
 )
-from algorithms.kernels import Kernel
-from algorithms.vertical import Align, align, hold_out, reach_of
+from algorithms.features.kernels import Kernel
+from algorithms.features.partial_kernel import exchanged_elements, packed_size, partial_kernel, row_blocks, unpack
 from federation.arrays import FloatArray, IntArray
-from federation.coordinator import Federation
 from federation.errors import FederationError
-from federation.partition import Partition
-from protocols.kernel_exchange import exchanged_elements, packed_size, partial_kernel, row_blocks, unpack
+from federation.federation import Federation
+from federation.site.partition import Partition
 from tests.conftest import drill, sum_protocol
 from tests.tables import tic_tac_toe
 

@@ -11,22 +11,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from federation.agreement import KeyAgreement
 from federation.arrays import FloatArray, Residues
-from federation.channel import Channel
-from federation.coordinator import Federation
-from federation.deadline import Deadline
-from federation.endpoint import Endpoint, Received
+from federation.channel.agreement import KeyAgreement
+from federation.channel.socket import Channel
 from federation.errors import EndpointError, MembershipChanged, RoundFailed, SiteFailed, SitesLost
-from federation.faults import OwnFaults
-from federation.keys import COORDINATOR, KeyPair
-from federation.launcher import LocalLauncher
-from federation.membership import Membership, Survival
-from federation.program import Installation
-from federation.site import Assignment, Site
-from federation.wire import Message
-from protocols.masked_sum import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS
-from protocols.ring_sum import ring_reveal
+from federation.federation import Federation
+from federation.membership import DropoutPolicy, Membership
+from federation.processes.launcher import LocalLauncher
+from federation.site.faults import OwnFaults
+from federation.site.program import Installation
+from federation.site.site import Assignment, Site
+from federation.transport.deadline import Deadline
+from federation.transport.endpoint import Endpoint, Received
+from federation.transport.keys import COORDINATOR, KeyPair
+from federation.transport.wire import Message
+from protocols.sums.masked import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS
+from protocols.sums.ring import ring_reveal
 from tests.conftest import ROWS, drill, sum_protocol
 
 SUMS = ["plain", "ring", "k-secure", "changing-neighbours", "masked"]
@@ -70,8 +70,8 @@ def test_a_site_is_killed_before_any_of_its_messages(protocol: str, site: str, m
         assert change.left == {site: "its process was killed by signal 9"}
     else:  # the site does not send so many messages in a round
         assert after == everyone
-    assert set(federation.farewells) == set(federation.sites)
-    off = [record.round for record in federation.accounts.rounds.values() if record.called_off]
+    assert set(federation.final_reports) == set(federation.sites)
+    off = [record.round for record in federation.accounts.rounds.values() if record.aborted]
     assert off == ([2] if len(federation.accounts.rounds) == 4 else [])
     assert not (off and protocol in {"plain", "masked"})
 
@@ -87,7 +87,7 @@ def test_a_killed_site_is_started_again_and_takes_part_from_the_next_round(proto
     assert is_total_of(values[2], sites)
     (change,) = federation.membership.changes
     assert (set(change.left), change.joined) == ({"site-2"}, ("site-2",))
-    assert set(federation.farewells) == set(sites)
+    assert set(federation.final_reports) == set(sites)
 
 
 def test_a_site_that_joins_later_is_told_the_public_state_first() -> None:
@@ -105,7 +105,7 @@ def test_a_stall_that_is_over_in_time_costs_nothing_but_time(protocol: str) -> N
         with federation.phase("train"):
             assert is_total_of(total(federation), federation.sites)
         assert federation.sites == federation.membership.all_sites
-    assert [record.called_off for record in federation.accounts.rounds.values()] == [False]
+    assert [record.aborted for record in federation.accounts.rounds.values()] == [False]
 
 
 @pytest.mark.parametrize("protocol", ["ring", "masked"])
@@ -149,16 +149,16 @@ def test_a_sum_that_was_revealed_before_a_loss_was_noticed_stands() -> None:
         value = total(federation)
         assert is_total_of(value, federation.membership.all_sites)
         assert federation.sites == ("site-1", "site-2", "site-4", "site-5")
-    assert [record.called_off for record in federation.accounts.rounds.values()] == [False]
+    assert [record.aborted for record in federation.accounts.rounds.values()] == [False]
 
 
 def test_a_local_step_is_taken_by_all_that_are_left() -> None:
     """It is run again only where the loss was noticed before all others had finished, which is a matter of moments."""
     with drill(4, faults={"site-2": fault("kill", 1)}) as federation, federation.phase("train"):
         federation.run("keep", number=1.0)
-        called_off = [record.called_off for record in federation.accounts.rounds.values()]
+        aborted = [record.aborted for record in federation.accounts.rounds.values()]
         kept = federation.gather("kept", shape=())
-    assert called_off in ([False], [True, False])
+    assert aborted in ([False], [True, False])
     assert {site: float(number) for site, number in kept.items()} == {"site-1": 1.0, "site-3": 1.0, "site-4": 1.0}
 
 
@@ -168,7 +168,7 @@ def test_a_protocol_among_the_sites_is_run_again_by_the_others() -> None:
         seeds = federation.gather("agreed", shape=(1, 4))
     assert len({seed.tobytes() for seed in seeds.values()}) == 1
     assert len(seeds) == 4
-    assert [record.called_off for record in federation.accounts.rounds.values()] == [True, False, False]
+    assert [record.aborted for record in federation.accounts.rounds.values()] == [True, False, False]
 
 
 def test_rounds_that_build_on_each_other_are_told_of_a_change() -> None:
@@ -199,7 +199,7 @@ def test_too_few_sites_end_the_run_by_name() -> None:
 
 
 def test_a_membership_that_shrinks_below_the_fewest_says_so_and_keeps_its_history() -> None:
-    membership = Membership(("a", "b", "c"), Survival(fewest=2))
+    membership = Membership(("a", "b", "c"), DropoutPolicy(fewest=2))
     membership.change(4, "train", {"a": "it slept"}, (), "round 4")
     with pytest.raises(SitesLost, match=r"b was lost in round 5: it slept. 1 site is left, and 2 are needed."):
         membership.change(5, "train", {"b": "it slept"}, (), "round 5")
@@ -240,7 +240,7 @@ def test_a_masked_round_goes_on_without_two_of_twenty_and_a_ring_is_run_again() 
         records = list(federation.accounts.rounds.values())[1:]
         links = [traffic for link, traffic in federation.accounts.select(control=False) if link.round > 1]
         spent[protocol] = (len(records), sum(traffic.payload_bytes for traffic in links))
-        assert [record.called_off for record in records] == ([False] if protocol == "masked" else [True, False])
+        assert [record.aborted for record in records] == ([False] if protocol == "masked" else [True, False])
     assert spent["masked"][0] == 1
     assert spent["ring"][0] == 2
     assert spent["masked"][1] > spent["ring"][1]  # three numbers do not make up for the shares
@@ -276,7 +276,7 @@ def never_enough(channel: Channel, shape: tuple[int, int]) -> Residues:
 
 
 def test_a_round_that_fails_again_and_again_with_all_sites_there_ends_the_run() -> None:
-    failed = pytest.raises(RoundFailed, match=r"called off, and \d+ times in a row, though every site answers")
+    failed = pytest.raises(RoundFailed, match=r"aborted, and \d+ times in a row, though every site answers")
     with drill(3, timeout_s=0.2) as federation, failed as caught:
         federation._protocol = replace(sum_protocol("ring"), reveal_residues=never_enough)
         total(federation)

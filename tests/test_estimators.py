@@ -22,11 +22,12 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
 
-from algorithms import DppSVC, HybridSVC, PanSVC, PrivateErmClassifier, dpp_svc, pan_svc
+from algorithms import DppSVC, HybridSVC, PanSVC, PrivateErmClassifier
+from algorithms.estimators import dpp_svc, pan_svc
 from algorithms.pan_svm import LONE_ROWS_DISCLOSE
+from federation.assemble import local_federation
 from federation.errors import FederationError
-from federation.local import local_federation
-from protocols.ring_sum import RING
+from protocols.sums.ring import RING
 from scenarios import run
 from tests.conftest import ROOT, site_processes, wait_until
 

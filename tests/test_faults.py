@@ -16,12 +16,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from federation.keys import COORDINATOR
-from protocols.registry import SUMS
-from scenarios import runner, spec, workload
-from scenarios.adversity import FaultSpec
-from scenarios.problems import ScenarioError
-from scenarios.runner import Finished
+from federation.transport.keys import COORDINATOR
+from protocols.sums.registry import SUMS
+from scenarios.data import dataset
+from scenarios.run import runner
+from scenarios.run.runner import Finished
+from scenarios.schema import spec
+from scenarios.schema.errors import ScenarioError
+from scenarios.schema.threats import FaultSpec
 from tests.conftest import site_processes, workspaces
 
 EVERYTHING = "FEDSVM_CHAOS" in os.environ
@@ -40,7 +42,7 @@ SMALL = [
 def run(folder: Path, changes: list[str], faults: list[str], *, without: str = "") -> Finished:
     """A run of a small scenario; `without` a site, that is, as if it had never been there."""
     scenario, base = spec.read("quickstart", overrides=[*SMALL, *changes], faults=faults)
-    rows = workload.prepare(scenario, base)
+    rows = dataset.prepare(scenario, base)
     if without:
         kept = [(name, held) for name, held in zip(rows.names, rows.holdings, strict=True) if name != without]
         names = [name for name, _ in kept]
@@ -94,7 +96,7 @@ def test_a_killed_site_leaves_the_optimum_of_the_others(
             if phase != "train":
                 expected = optimum_without(f"site-{site}", shared_folder)
                 assert result["model"]["objective"] == pytest.approx(expected, rel=2 * TOLERANCE)
-            again = result["cost"]["called_off"]
+            again = result["cost"]["aborted"]
             assert again <= (0 if protocol in {"plain", "masked"} and phase == "train" else 1)
             outcomes[phase, "run again" if again else "went on in the same round"] += 1
     assert not site_processes(temporary_folder)
@@ -105,7 +107,7 @@ def test_a_killed_site_leaves_the_optimum_of_the_others(
 def test_a_sum_that_cannot_go_on_with_fewer_sites_says_so(tmp_path: Path) -> None:
     changes = ["protocol.sum=changing-neighbours", "protocol.rings=2"]
     scenario, base = spec.read("quickstart", overrides=[*SMALL, *changes])
-    rows = workload.prepare(scenario, base)
+    rows = dataset.prepare(scenario, base)
     faults, _ = spec.read("quickstart", faults=["kill:site=2,phase=train,round=3"])
     scenario = scenario.model_copy(update={"faults": faults.faults})  # as if the site had died by itself
     (tmp_path / "run").mkdir()
@@ -167,7 +169,7 @@ def test_random_faults_end_in_the_optimum_or_in_a_reason(seed: int, tmp_path: Pa
     if result["status"] == "completed":
         check_optimum(result)
     else:
-        assert "was lost in" in result["error"] or "was called off" in result["error"], (faults, result["error"])
+        assert "was lost in" in result["error"] or "was aborted" in result["error"], (faults, result["error"])
         assert "internal" not in result["error"]
     assert COORDINATOR not in result["memberships"][-1]["sites"]
     assert not site_processes(temporary_folder)

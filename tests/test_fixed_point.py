@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federation.channel import uniform_residues
+from federation.channel.socket import uniform_residues
 from federation.errors import BoundExceeded
-from protocols.fixed_point import FEWEST_FRACTION_BITS, WIDEST_BOUND, FixedPoint, add, subtract
+from protocols.arithmetic.fixed_point import MIN_FRACTION_BITS, WIDEST_BOUND, FixedPoint, add, subtract
 
 BOUNDS = st.floats(1e-6, 2.0**60)
 SITES = st.integers(1, 1000)
@@ -29,7 +29,7 @@ def as_integers(limbs: np.ndarray) -> list[int]:
 def test_values_come_back_to_the_stated_precision(bound: float, sites: int, shares: list[float]) -> None:
     encoding = FixedPoint.for_bound(bound, sites)
     values = np.array(shares) * bound
-    assert encoding.fraction_bits >= FEWEST_FRACTION_BITS
+    assert encoding.fraction_bits >= MIN_FRACTION_BITS
     decoded = encoding.decode(encoding.encode(values))
     half_step = 2.0 ** -(encoding.fraction_bits + 1)
     assert np.abs(decoded - values).max() <= half_step + 1e-15 * np.abs(values).max()

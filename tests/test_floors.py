@@ -1,41 +1,83 @@
-"""One-way dependencies: a file imports from its own floor or from one below."""
+"""One-way dependencies: a file imports from its own floor or from one below, and inside a floor one way too."""
 
 from __future__ import annotations
 
 import ast
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import ROOT
 
-FLOORS = ["federation", "protocols", "algorithms", "scenarios"]
-FILES = [path for floor in FLOORS for path in sorted((ROOT / floor).glob("*.py"))]
+FLOORS = ["federation", "protocols", "algorithms", "scenarios", "fedsvm"]
+FILES = [path for floor in FLOORS for path in sorted((ROOT / floor).rglob("*.py"))]
 
 
-def imported(path: Path) -> set[str]:
-    """First parts of the names of all modules that a file imports, wherever in it."""
-    names = set()
+def module_of(path: Path) -> str:
+    """The dotted name of a file's module; of a package's `__init__`, the package's."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in FILES}
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Dotted names of everything that a file imports, wherever in it; of ours, the module that it comes from."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
-            names |= {alias.name.partition(".")[0] for alias in node.names}
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path} imports relatively"
-            names.add((node.module or "").partition(".")[0])
-    return names
+            whole = [f"{node.module}.{alias.name}" for alias in node.names]
+            yield from (name if name in MODULES else str(node.module) for name in whole)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def room_of(module: str) -> str:
+    """The sub-package a module is in, or, of one that stands directly on its floor, the module itself."""
+    parts = module.split(".")
+    return ".".join(parts[:2])
+
+
+def is_type_only(path: Path) -> bool:
+    """Package maps re-export lazily and stand above what they list."""
+    return path.name == "__init__.py"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_import_climbs(path: Path) -> None:
-    above = set(FLOORS[FLOORS.index(path.parent.name) + 1 :])
-    assert not imported(path) & above
+    above = set(FLOORS[FLOORS.index(path.relative_to(ROOT).parts[0]) + 1 :])
+    assert not {name.partition(".")[0] for name in imported(path)} & above
 
 
-def test_the_check_sees_every_floor() -> None:
-    assert {path.parent.name for path in FILES} == set(FLOORS)
-    assert "federation" in imported(ROOT / "algorithms" / "pan_svm.py")
+@pytest.mark.parametrize("floor", FLOORS)
+def test_rooms_of_a_floor_import_one_way(floor: str) -> None:
+    """There is an order of its sub-packages and single modules in which each imports from earlier ones only."""
+    needs: dict[str, set[str]] = {}
+    for module, path in MODULES.items():
+        if module.startswith(f"{floor}.") and not is_type_only(path):
+            ours = {room_of(name) for name in imported(path) if name.startswith(f"{floor}.")}
+            needs.setdefault(room_of(module), set()).update(ours - {room_of(module)})
+    while free := {room for room, below in needs.items() if not below & needs.keys()}:
+        needs = {room: below for room, below in needs.items() if room not in free}
+    assert not needs, f"these import each other in a circle: {needs}"
+
+
+def test_the_check_sees_every_floor_and_what_is_inside() -> None:
+    assert {path.relative_to(ROOT).parts[0] for path in FILES} == set(FLOORS)
+    assert any(len(path.relative_to(ROOT).parts) > 2 for path in FILES)
+    assert "federation.federation" in set(imported(ROOT / "algorithms" / "pan_svm.py"))
+
+
+@pytest.mark.parametrize(
+    "package", sorted({path.parent for path in FILES}), ids=lambda path: str(path.relative_to(ROOT))
+)
+def test_every_package_is_installed(package: Path) -> None:
+    """A folder without an `__init__` is found by no packager, and would be missing from the wheel silently."""
+    assert (package / "__init__.py").is_file()
 
 
 def test_a_site_process_imports_nothing_heavy() -> None:

@@ -13,16 +13,16 @@ from scipy import sparse
 from scipy.optimize import check_grad
 from sklearn.svm import LinearSVC
 
-from algorithms.cutting_plane import Stopping
-from algorithms.fourier import choose_frequencies, cosine_error, paired_error, paired_features, rbf
-from algorithms.hinge_sums import HingeSums
+from algorithms.features.fourier import choose_frequencies, cosine_error, paired_error, paired_features, rbf
 from algorithms.hybrid_svm import HybridSettings, minimised, public_weights, train
-from algorithms.mechanisms import Account, Promise
+from algorithms.optimisation.cutting_plane import Stopping
+from algorithms.optimisation.hinge_sums import HingeSums
+from algorithms.privacy.mechanisms import PrivacyAccountant, PrivacyParameters
 from federation.arrays import FloatArray
-from federation.coordinator import Federation
 from federation.errors import FederationError
-from federation.partition import Partition
-from scenarios import spec
+from federation.federation import Federation
+from federation.site.partition import Partition
+from scenarios.schema import spec
 from tests.conftest import drill
 from tests.test_runs import fedsvm, run
 
@@ -124,7 +124,7 @@ def test_public_rows_choose_their_price_and_make_a_prior_that_predicts() -> None
 # Over a federation.
 
 
-def settings(promise: Promise | None, **changes: Any) -> HybridSettings:
+def settings(promise: PrivacyParameters | None, **changes: Any) -> HybridSettings:
     given: dict[str, Any] = {
         "frequencies": FREQUENCIES,
         "sigma": SIGMA,
@@ -168,7 +168,7 @@ def test_without_noise_a_federation_finds_the_pooled_minimiser(prior: str) -> No
     public, private = table(40, seed=5), table(600)
     with drill(3, program="hybrid-svm", partitions=partitions(*private, 3)) as federation:
         prepared(federation)
-        model = train(federation, settings(None, prior=prior), public, lambda: 600, Account())
+        model = train(federation, settings(None, prior=prior), public, lambda: 600, PrivacyAccountant())
     features = paired_features(private[0], model.frequencies.rho)
     assert model.solution is not None
     objective = loss(features, private[1], 20.0 / 600, model.weights, model.prior)
@@ -180,7 +180,7 @@ def test_a_one_shot_model_is_the_weighted_mean_of_the_sites_own_minimisers() -> 
     public, private = table(40, seed=5), table(600)
     with drill(3, program="hybrid-svm", partitions=partitions(*private, 3)) as federation:
         prepared(federation)
-        model = train(federation, settings(None, variant="one-shot"), public, lambda: 600, Account())
+        model = train(federation, settings(None, variant="one-shot"), public, lambda: 600, PrivacyAccountant())
         seen = {disclosure.step for disclosure in federation.disclosures if disclosure.to == "coordinator"}
     assert seen == {"own_part"}
     features = paired_features(private[0], model.frequencies.rho)
@@ -201,11 +201,11 @@ def test_a_one_shot_model_is_the_weighted_mean_of_the_sites_own_minimisers() -> 
 @pytest.mark.parametrize("variant", ["cutting-plane", "one-shot"])
 def test_what_is_released_is_the_model_with_noise_of_the_promised_size(mechanism: str, variant: str) -> None:
     public, private = table(40, seed=5), table(600)
-    promise = Promise(mechanism, 1.0, 1e-6 if mechanism == "gaussian" else 0.0)  # type: ignore[arg-type]
+    promise = PrivacyParameters(mechanism, 1.0, 1e-6 if mechanism == "gaussian" else 0.0)  # type: ignore[arg-type]
     with drill(3, program="hybrid-svm", partitions=partitions(*private, 3)) as federation:
         prepared(federation)
-        exact = train(federation, settings(None, variant=variant), public, lambda: 600, Account()).weights
-        account, released = Account(), []
+        exact = train(federation, settings(None, variant=variant), public, lambda: 600, PrivacyAccountant()).weights
+        account, released = PrivacyAccountant(), []
         for _ in range(12):
             model = train(federation, settings(promise, variant=variant), public, lambda: 600, account)
             released.append(model.weights)
@@ -234,27 +234,27 @@ def test_a_spent_budget_ends_it_before_private_rows_are_touched() -> None:
         prepared(federation)
         before = federation.progress.round
         with pytest.raises(FederationError, match="would exceed the budget of 1 and inf; nothing is released"):
-            train(federation, settings(Promise("laplace", 2.0)), public, lambda: 60, Account(1.0))
+            train(federation, settings(PrivacyParameters("laplace", 2.0)), public, lambda: 60, PrivacyAccountant(1.0))
         assert federation.progress.round == before
 
 
 def test_a_delta_that_only_shares_add_is_in_the_budget_before_they_are_summed() -> None:
     public, private = table(40, seed=5), table(60)
-    chosen = settings(Promise("laplace", 1.0), variant="one-shot")
+    chosen = settings(PrivacyParameters("laplace", 1.0), variant="one-shot")
     with drill(3, program="hybrid-svm", partitions=partitions(*private, 3)) as federation:
         prepared(federation)
         with pytest.raises(FederationError, match="nothing is released"):
-            train(federation, chosen, public, lambda: 60, Account(delta=1e-12))
+            train(federation, chosen, public, lambda: 60, PrivacyAccountant(delta=1e-12))
         assert "noisy_part" not in {record.step for record in federation.accounts.rounds.values()}
 
 
 def test_nothing_is_released_when_training_falls_short_of_its_tolerance() -> None:
     public, private = table(40, seed=5), table(600)
-    short = settings(Promise("laplace", 1.0), max_iterations=1, C=1000.0)
+    short = settings(PrivacyParameters("laplace", 1.0), max_iterations=1, C=1000.0)
     with drill(3, program="hybrid-svm", partitions=partitions(*private, 3)) as federation:
         prepared(federation)
         with pytest.raises(FederationError, match=r"did not reach the gap of 1e-11 .* nothing is released"):
-            train(federation, short, public, lambda: 600, Account())
+            train(federation, short, public, lambda: 600, PrivacyAccountant())
 
 
 def test_sites_that_are_lost_leave_noise_enough() -> None:
@@ -264,13 +264,13 @@ def test_sites_that_are_lost_leave_noise_enough() -> None:
         site: [{"number": 0, "kind": "kill", "phase": "launch", "round": 4, "message": 1, "for_s": None}]
         for site in ("site-2", "site-4")
     }
-    promise = Promise("gaussian", 1.0, 1e-6)
+    promise = PrivacyParameters("gaussian", 1.0, 1e-6)
     with drill(
         5, protocol="masked", program="hybrid-svm", partitions=partitions(*private, 5), faults=faults
     ) as federation:
         prepared(federation)
         chosen = settings(promise, variant="one-shot")
-        model = train(federation, chosen, public, lambda: 600, Account())
+        model = train(federation, chosen, public, lambda: 600, PrivacyAccountant())
         assert federation.sites == ("site-1", "site-3", "site-5")
     assert model.noise is not None
     assert np.abs(model.weights).max() < 100 * model.noise.scale + 10.0
@@ -279,15 +279,15 @@ def test_sites_that_are_lost_leave_noise_enough() -> None:
 def test_a_site_that_is_started_again_trains_again_and_adds_its_part() -> None:
     public, private = table(40, seed=5), table(600)
     kill = {"number": 0, "kind": "kill", "phase": "launch", "round": 4, "message": 0, "for_s": None}
-    chosen, held = settings(Promise("gaussian", 1.0, 1e-6), variant="one-shot"), partitions(*private, 3)
+    chosen, held = settings(PrivacyParameters("gaussian", 1.0, 1e-6), variant="one-shot"), partitions(*private, 3)
     with drill(3, program="hybrid-svm", partitions=held, faults={"site-2": [kill]}, rejoin=True) as federation:
         prepared(federation)
-        model = train(federation, chosen, public, lambda: 600, Account())
+        model = train(federation, chosen, public, lambda: 600, PrivacyAccountant())
         assert federation.sites == ("site-1", "site-2", "site-3")
         assert [change.joined for change in federation.membership.changes] == [("site-2",)]
     with drill(3, program="hybrid-svm", partitions=partitions(*private, 3)) as federation:
         prepared(federation)
-        exact = train(federation, settings(None, variant="one-shot"), public, lambda: 600, Account())
+        exact = train(federation, settings(None, variant="one-shot"), public, lambda: 600, PrivacyAccountant())
     assert model.noise is not None
     assert np.abs(model.weights - exact.weights).max() < 10 * model.noise.scale
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.live import Ahead
+from scenarios.report.live import EtaEstimator
 from tests.test_runs import FEDSVM
 
 
 def test_the_gaps_decay_tells_how_long_training_takes() -> None:
-    ahead = Ahead(folds=1, tolerance=1e-4)
+    ahead = EtaEstimator(folds=1, tolerance=1e-4)
     for second in range(8):
         assert ahead.seconds_left(second) is None or second > 5
         ahead.note(second, "train", math.exp(-second))
@@ -25,14 +25,14 @@ def test_the_gaps_decay_tells_how_long_training_takes() -> None:
 
 
 def test_a_gap_that_does_not_fall_tells_nothing() -> None:
-    ahead = Ahead(folds=1, tolerance=1e-4)
+    ahead = EtaEstimator(folds=1, tolerance=1e-4)
     for second in range(20):
         ahead.note(second, "train", 0.5 + second / 100)
     assert ahead.seconds_left(20.0) is None
 
 
 def test_training_that_is_repeated_tells_nothing() -> None:
-    ahead = Ahead(folds=1, tolerance=1e-4)
+    ahead = EtaEstimator(folds=1, tolerance=1e-4)
     for start in (0.0, 5.0):
         ahead.note(start, "train", None)
         ahead.note(start + 1, "setup", None)
@@ -40,7 +40,7 @@ def test_training_that_is_repeated_tells_nothing() -> None:
 
 
 def test_folds_that_are_done_tell_how_long_the_others_take() -> None:
-    ahead = Ahead(folds=5, tolerance=1e-4)
+    ahead = EtaEstimator(folds=5, tolerance=1e-4)
     for start in (0.0, 10.0, 20.0):
         ahead.note(start, "setup", None)
         assert ahead.seconds_left(start) is None or start > 10

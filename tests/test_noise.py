@@ -10,15 +10,23 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from algorithms.discrete_noise import (
+from algorithms.privacy.discrete_noise import (
     discrete_gaussian,
     discrete_laplace,
-    distance_of,
     drawn,
     gaussian_share,
     laplace_share,
+    total_variation_bound,
 )
-from algorithms.mechanisms import Account, Noise, Promise, Release, gaussian_deviation, noise_for, spherical
+from algorithms.privacy.mechanisms import (
+    Noise,
+    PrivacyAccountant,
+    PrivacyParameters,
+    Release,
+    gaussian_deviation,
+    noise_for,
+    spherical,
+)
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError
 
@@ -95,8 +103,8 @@ def test_every_step_of_the_lattice_occurs() -> None:
 
 
 def test_the_distance_of_shares_is_small_and_grows_with_what_is_drawn() -> None:
-    assert distance_of(1 << 20, 1, 120) == 0.0
-    assert 0 < distance_of(1 << 20, 5, 120) < distance_of(1 << 20, 5, 240) < 1e-6
+    assert total_variation_bound(1 << 20, 1, 120) == 0.0
+    assert 0 < total_variation_bound(1 << 20, 5, 120) < total_variation_bound(1 << 20, 5, 240) < 1e-6
 
 
 def test_spherical_noise_has_a_uniform_direction_and_a_gamma_norm() -> None:
@@ -121,7 +129,7 @@ def test_the_gaussian_deviation_is_the_smallest_that_is_private(epsilon: float, 
 
 
 def test_noise_covers_the_minimiser_the_gap_and_the_rounding() -> None:
-    noise = noise_for(Promise("laplace", 0.5), 120, sensitivity=2e-4, gap=1e-12)
+    noise = noise_for(PrivacyParameters("laplace", 0.5), 120, sensitivity=2e-4, gap=1e-12)
     l2 = 2e-4 + 2 * math.sqrt(2e-12) + math.sqrt(120) * noise.step
     assert noise.sensitivity == pytest.approx(math.sqrt(120) * l2, rel=1e-12)
     assert noise.scale == pytest.approx(noise.sensitivity / 0.5, rel=1e-12)
@@ -133,7 +141,7 @@ def test_noise_covers_the_minimiser_the_gap_and_the_rounding() -> None:
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "spherical"])
 def test_releases_lie_on_the_lattice_whatever_they_are_releases_of(mechanism: str) -> None:
     """Floating point gives nothing away: what can be released does not depend on what is released."""
-    promise = Promise(mechanism, 1.0, 1e-6 if mechanism == "gaussian" else 0.0)  # type: ignore[arg-type]
+    promise = PrivacyParameters(mechanism, 1.0, 1e-6 if mechanism == "gaussian" else 0.0)  # type: ignore[arg-type]
     noise = noise_for(promise, 5, sensitivity=0.01, gap=0.0)
     for vector in (np.zeros(5), np.full(5, 1 / 3), np.array([math.pi, -math.e, 1e-9, 7.0, 0.1])):
         steps = noise.released(vector) / noise.step
@@ -141,10 +149,10 @@ def test_releases_lie_on_the_lattice_whatever_they_are_releases_of(mechanism: st
 
 
 def test_shares_are_not_counted_as_exact() -> None:
-    alone, shared = (noise_for(Promise("laplace", 1.0), 120, 1e-4, 0.0, parts) for parts in (1, 5))
+    alone, shared = (noise_for(PrivacyParameters("laplace", 1.0), 120, 1e-4, 0.0, parts) for parts in (1, 5))
     assert alone.delta == 0.0
     assert 0 < shared.delta < 1e-5
-    assert Noise(Promise("gaussian", 1.0, 1e-6), 1, 1.0, 1.0, 1.0, 5).delta == 1e-6
+    assert Noise(PrivacyParameters("gaussian", 1.0, 1e-6), 1, 1.0, 1.0, 1.0, 5).delta == 1e-6
 
 
 # The account.
@@ -155,7 +163,7 @@ def release(epsilon: float, delta: float = 0.0) -> Release:
 
 
 def test_releases_add_up_and_what_exceeds_the_budget_is_refused() -> None:
-    account = Account(epsilon=1.0, delta=1e-6)
+    account = PrivacyAccountant(epsilon=1.0, delta=1e-6)
     for _ in range(10):
         account.spend(release(0.1, 1e-7))
     assert account.spent == pytest.approx((1.0, 1e-6))
@@ -164,5 +172,5 @@ def test_releases_add_up_and_what_exceeds_the_budget_is_refused() -> None:
     ):
         account.spend(release(0.1))
     with pytest.raises(FederationError, match="nothing is released"):
-        Account(delta=1e-9).spend(release(0.1, 1e-8))
+        PrivacyAccountant(delta=1e-9).spend(release(0.1, 1e-8))
     assert len(account.releases) == 10

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scenarios import datasets
-from scenarios.problems import ScenarioError
+from scenarios.data import sources
+from scenarios.schema.errors import ScenarioError
 
 ARFF = """@relation patients
 @attribute age numeric
@@ -69,12 +69,12 @@ def downloaded(folder: Path, columns: list[dict[str, Any]], arff: str, kind: str
         target.write_bytes(gzip.compress(content.encode()))
 
 
-def load(source: str, missing: str = "refuse") -> datasets.Dataset:
-    return datasets.load(source, label="label", missing=missing, base_folder=Path())
+def load(source: str, missing: str = "refuse") -> sources.Dataset:
+    return sources.load(source, label="label", missing=missing, base_folder=Path())
 
 
 def test_a_cached_set_is_read_with_its_target_as_the_label(cache: Path) -> None:
-    data = datasets.read_columns("openml:7", Path())
+    data = sources.read_columns("openml:7", Path())
     np.testing.assert_array_equal(data["age"], [40.0, np.nan, 70.5])
     assert data["town"].tolist() == ["Ulm", "Wien", ""]
     assert data["label"].tolist() == ["yes", "no", "no"]

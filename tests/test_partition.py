@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federation.arrays import IntArray
-from scenarios import datasets, partition
-from scenarios.datasets import Dataset, Feature
-from scenarios.problems import ScenarioError
+from scenarios.data import sources, splits
+from scenarios.data.sources import Dataset, Feature
+from scenarios.schema.errors import ScenarioError
 
 
 def table(rows: int, seed: int = 0) -> Dataset:
@@ -24,7 +24,7 @@ def table(rows: int, seed: int = 0) -> Dataset:
 
 
 def dealt(split: str, data: Dataset, sites: int, seed: int = 0) -> list[IntArray]:
-    parts = partition.horizontal(split, data, sites, np.random.default_rng(seed))
+    parts = splits.horizontal(split, data, sites, np.random.default_rng(seed))
     assert sorted(np.concatenate(parts).tolist()) == list(range(data.rows))
     assert all(len(part) for part in parts)
     return parts
@@ -35,7 +35,7 @@ def test_rows_are_dealt_once_and_evenly(rows: int, sites: int, split: str, seed:
     data = table(rows, seed)
     if rows < sites:
         with pytest.raises(ScenarioError, match=f"{sites} sites cannot share {rows} training rows; use fewer sites"):
-            partition.horizontal(split, data, sites, np.random.default_rng(0))
+            splits.horizontal(split, data, sites, np.random.default_rng(0))
         return
     sizes = [len(part) for part in dealt(split, data, sites, seed)]
     assert max(sizes) - min(sizes) <= 1
@@ -45,7 +45,7 @@ def test_label_skew_leaves_sites_with_one_class_and_says_so() -> None:
     data = table(100)
     parts = dealt("label-skew", data, 5)
     signs = np.where(data.labels == "yes", 1.0, -1.0)
-    said = partition.sites_without_a_class([f"s{i}" for i in range(5)], [signs[part] for part in parts], ("no", "yes"))
+    said = splits.sites_without_a_class([f"s{i}" for i in range(5)], [signs[part] for part in parts], ("no", "yes"))
     assert len(said) >= 4
     assert said[0] == "s0 holds no row of class 'yes'."
 
@@ -55,7 +55,7 @@ def test_by_feature_gives_each_site_a_range_of_its_own(rows: int, sites: int, se
     data = table(rows, seed)
     if len(np.unique(data.features[0].values)) < sites:
         with pytest.raises(ScenarioError, match="too few distinct values"):
-            partition.horizontal("by-feature:x", data, sites, np.random.default_rng(0))
+            splits.horizontal("by-feature:x", data, sites, np.random.default_rng(0))
         return
     parts = dealt("by-feature:x", data, sites)
     values = [data.features[0].values[part] for part in parts]
@@ -78,7 +78,7 @@ def test_sizes_are_kept() -> None:
 )
 def test_what_cannot_be_split_is_refused(split: str, sentence: str) -> None:
     with pytest.raises(ScenarioError, match=sentence):
-        partition.horizontal(split, table(100), 3, np.random.default_rng(0))
+        splits.horizontal(split, table(100), 3, np.random.default_rng(0))
 
 
 def columns(*names: str) -> Dataset:
@@ -90,9 +90,9 @@ def test_columns_are_dealt_once_and_evenly(count: int, sites: int) -> None:
     names = [f"c{number}" for number in range(count)]
     if count < sites:
         with pytest.raises(ScenarioError, match=f"{sites} sites cannot share {count} columns; use fewer sites"):
-            partition.vertical("even", columns(*names), [f"s{i}" for i in range(sites)])
+            splits.vertical("even", columns(*names), [f"s{i}" for i in range(sites)])
         return
-    parts = partition.vertical("even", columns(*names), [f"s{i}" for i in range(sites)])
+    parts = splits.vertical("even", columns(*names), [f"s{i}" for i in range(sites)])
     assert [name for part in parts for name in part] == names
     assert max(map(len, parts)) - min(map(len, parts)) <= 1
 
@@ -100,44 +100,42 @@ def test_columns_are_dealt_once_and_evenly(count: int, sites: int) -> None:
 def test_columns_are_given_as_listed_with_names_of_any_kind() -> None:
     data = columns("age", "body mass", "a,b", "x[1]", "it's")
     split = """columns:[[ body mass , 'a,b'], ["it's"],[age,"x[1]"]]"""
-    assert partition.vertical(split, data, ["s", "t", "u"]) == [("body mass", "a,b"), ("it's",), ("age", "x[1]")]
+    assert splits.vertical(split, data, ["s", "t", "u"]) == [("body mass", "a,b"), ("it's",), ("age", "x[1]")]
 
 
 def test_columns_that_are_claimed_twice_or_by_nobody_are_named_together() -> None:
     with pytest.raises(ScenarioError) as caught:
-        partition.vertical(
-            "columns:[[age, sex],[age, wieght],[age]]", columns("age", "sex", "weight", "hair"), ["s"] * 3
-        )
+        splits.vertical("columns:[[age, sex],[age, wieght],[age]]", columns("age", "sex", "weight", "hair"), ["s"] * 3)
     assert caught.value.problems == (
         "data.split: column 'age' is claimed by sites 1 and 2 and 3; give it to one of them.",
         "data.split: table has no column 'wieght'. Did you mean 'weight'?",
         "data.split: no site is given 'weight', 'hair'; add it to one's columns, or to data.ignore.",
     )
     with pytest.raises(ScenarioError, match="column 'age' is claimed by site 1 twice"):
-        partition.vertical("columns:[[age, age],[sex]]", columns("age", "sex"), ["s", "t"])
+        splits.vertical("columns:[[age, age],[sex]]", columns("age", "sex"), ["s", "t"])
 
 
 @given(st.integers(1, 100), st.integers(2, 6), st.floats(0.01, 1.0), st.integers(0, 99))
 def test_rows_overlap_as_much_as_was_asked_for_and_each_is_somewhere(
     rows: int, sites: int, overlap: float, seed: int
 ) -> None:
-    holds = partition.overlapping(rows, sites, overlap, np.random.default_rng(seed))
+    holds = splits.overlapping(rows, sites, overlap, np.random.default_rng(seed))
     assert holds.all(axis=0).sum() == round(overlap * rows)
     assert holds.any(axis=0).all()
 
 
 def test_test_rows_and_folds_keep_the_classes_and_the_seed_decides() -> None:
     labels = table(200).labels
-    train, test = partition.test_split(labels, 0.25, 7)
+    train, test = splits.test_split(labels, 0.25, 7)
     assert len(test) == 50
     assert sorted([*train, *test]) == list(range(200))
     assert abs((labels[test] == "yes").mean() - (labels == "yes").mean()) < 0.02
-    np.testing.assert_array_equal(test, partition.test_split(labels, 0.25, 7)[1])
-    assert not np.array_equal(test, partition.test_split(labels, 0.25, 8)[1])
-    folds = partition.folds(labels, 5, 7)
+    np.testing.assert_array_equal(test, splits.test_split(labels, 0.25, 7)[1])
+    assert not np.array_equal(test, splits.test_split(labels, 0.25, 8)[1])
+    folds = splits.folds(labels, 5, 7)
     assert np.bincount(folds).tolist() == [40] * 5
-    np.testing.assert_array_equal(folds, partition.folds(labels, 5, 7))
-    assert len(partition.test_split(labels, 0.0, 7)[1]) == 0
+    np.testing.assert_array_equal(folds, splits.folds(labels, 5, 7))
+    assert len(splits.test_split(labels, 0.0, 7)[1]) == 0
 
 
 def test_too_few_rows_of_a_class_for_folds_or_a_test() -> None:
@@ -145,20 +143,20 @@ def test_too_few_rows_of_a_class_for_folds_or_a_test() -> None:
     with pytest.raises(
         ScenarioError, match=r"data\.folds: 5 folds need as many rows of each class; the rarest, 'b', has 1"
     ):
-        partition.folds(labels, 5, 0)
+        splits.folds(labels, 5, 0)
     with pytest.raises(ScenarioError, match=r"data\.test_fraction: class 'b' has one row only"):
-        partition.test_split(labels, 0.2, 0)
+        splits.test_split(labels, 0.2, 0)
     labels = np.array(["a"] * 20 + ["b"] * 3)
     with pytest.raises(ScenarioError, match="leaves 1 test rows for 2 classes; choose a larger fraction"):
-        partition.test_split(labels, 0.01, 0)
+        splits.test_split(labels, 0.01, 0)
     with pytest.raises(ScenarioError, match="leaves 0 training rows for 2 classes; choose a smaller fraction"):
-        partition.test_split(labels, 0.99, 0)
+        splits.test_split(labels, 0.99, 0)
 
 
 def test_any_seed_of_a_scenario_will_do() -> None:
     labels = table(200).labels
-    assert len(partition.test_split(labels, 0.2, 2**63 - 1)[1]) == 40
-    assert len(partition.folds(labels, 5, 2**63 - 1)) == 200
+    assert len(splits.test_split(labels, 0.2, 2**63 - 1)[1]) == 40
+    assert len(splits.folds(labels, 5, 2**63 - 1)) == 200
 
 
 def numbers(*values: float) -> Dataset:
@@ -172,7 +170,7 @@ def test_a_frequent_value_leaves_no_site_without_rows() -> None:
 
 
 def test_fourclass_is_cut_as_near_to_the_paper_as_its_docstring_says(data_folder: Path) -> None:
-    data = datasets.load("fourclass_scale", label="label", base_folder=data_folder)
+    data = sources.load("fourclass_scale", label="label", base_folder=data_folder)
     values = [data.features[0].values[part] for part in dealt("by-feature:f1", data, 3)]
     np.testing.assert_allclose([part.max() for part in values], [-0.296703, 0.285714, 1.0])
     assert [len(part) for part in values] == [291, 288, 283]

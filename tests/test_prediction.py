@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scenarios import datasets, prediction, run, spec, workload
-from scenarios.problems import ScenarioError
+from scenarios import predict, run
+from scenarios.data import dataset, sources
+from scenarios.schema import spec
+from scenarios.schema.errors import ScenarioError
 from tests.test_runs import fedsvm
 
 SMALL = {"federation.round_timeout_s": 30.0, "compare.centralised": False}
@@ -23,7 +25,7 @@ PATIENTS = "patient,age,sex,stage,label\n" + "".join(
 
 def write_table(path: Path, source: str, indices: np.ndarray) -> np.ndarray:
     """Rows of a built-in data set as a file, in another order of columns; their labels."""
-    data = datasets.load(source, label="label", base_folder=Path())
+    data = sources.load(source, label="label", base_folder=Path())
     columns = list(reversed(data.features))
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
@@ -49,8 +51,8 @@ def test_predictions_of_the_test_rows_are_as_good_as_the_run_said(name: str, sou
     result = run(name, changes=changes, out=tmp_path / "run")
     assert (result["status"], result["error"]) == ("completed", None)
     scenario, base = spec.read(name, changes=changes)
-    labels = write_table(tmp_path / "new.csv", source, workload.prepare(scenario, base).tests[-1])
-    found = prediction.predict(tmp_path / "run", str(tmp_path / "new.csv"))
+    labels = write_table(tmp_path / "new.csv", source, dataset.prepare(scenario, base).tests[-1])
+    found = predict.predict(tmp_path / "run", str(tmp_path / "new.csv"))
     right = float(np.mean(found.predicted == labels))
     assert right == pytest.approx(result["metrics"]["folds"][-1]["accuracy"], abs=1e-12)
 
@@ -94,12 +96,12 @@ def test_the_command_prints_a_line_for_each_row(trained: Path, tmp_path: Path) -
 def test_rows_that_do_not_fit_the_model_are_named(text: str, sentence: str, trained: Path, tmp_path: Path) -> None:
     (tmp_path / "new.csv").write_text(text)
     with pytest.raises(ScenarioError, match=sentence):
-        prediction.predict(trained, str(tmp_path / "new.csv"))
+        predict.predict(trained, str(tmp_path / "new.csv"))
 
 
 def test_a_folder_without_a_model_is_said(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="is not the folder of a run"):
-        prediction.predict(tmp_path, "wdbc")
+        predict.predict(tmp_path, "wdbc")
     done = fedsvm("predict", tmp_path, "wdbc", folder=tmp_path)
     assert done.returncode == 2
     assert "is not the folder of a run" in done.stderr

@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from algorithms.cutting_plane import Stopping
-from algorithms.discrete_noise import laplace_share
-from algorithms.hinge_sums import HingeSums
+from algorithms.dp_erm import ErmSettings, Loss, perturbed
 from algorithms.hybrid_svm import minimised
-from algorithms.mechanisms import Noise, Promise, noise_for, spherical
-from algorithms.private_erm import ErmSettings, Loss, perturbed
+from algorithms.optimisation.cutting_plane import Stopping
+from algorithms.optimisation.hinge_sums import HingeSums
+from algorithms.privacy.discrete_noise import laplace_share
+from algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for, spherical
 from federation.arrays import FloatArray
 
 ROWS, C, TOLERANCE = 200, 1.0, 1e-11
@@ -99,16 +99,16 @@ def _bound(first: int, second: int, count: int, delta: float, confidence: float)
 
 
 MECHANISMS = [
-    Promise("laplace", 1.0),
-    Promise("laplace", 0.5),
-    Promise("laplace", 2.0),
-    Promise("spherical", 1.0),
-    Promise("gaussian", 1.0, DELTA),
+    PrivacyParameters("laplace", 1.0),
+    PrivacyParameters("laplace", 0.5),
+    PrivacyParameters("laplace", 2.0),
+    PrivacyParameters("spherical", 1.0),
+    PrivacyParameters("gaussian", 1.0, DELTA),
 ]
 named = pytest.mark.parametrize("promise", MECHANISMS, ids=lambda p: f"{p.mechanism} {p.epsilon}")
 
 
-def declared(promise: Promise, sensitivity: float = 2.0) -> Noise:
+def declared(promise: PrivacyParameters, sensitivity: float = 2.0) -> Noise:
     return noise_for(promise, 2, sensitivity * C / ROWS, TOLERANCE * C)
 
 
@@ -119,7 +119,9 @@ def test_the_worst_pair_is_as_far_apart_as_the_bound_allows() -> None:
 
 
 @named
-def test_no_mechanism_gives_away_more_than_it_promises(promise: Promise, record_property: Callable[..., None]) -> None:
+def test_no_mechanism_gives_away_more_than_it_promises(
+    promise: PrivacyParameters, record_property: Callable[..., None]
+) -> None:
     noise, pair = declared(promise), worst_pair()
     found = lower_bounds(noise, pair, noise.released, promise.delta)
     record_property("epsilon_at_least", found.reported)
@@ -129,7 +131,7 @@ def test_no_mechanism_gives_away_more_than_it_promises(promise: Promise, record_
 
 
 @pytest.mark.parametrize("promise", [p for p in MECHANISMS if p.epsilon == 1.0], ids=lambda p: p.mechanism)
-def test_half_the_noise_is_found_out(promise: Promise, record_property: Callable[..., None]) -> None:
+def test_half_the_noise_is_found_out(promise: PrivacyParameters, record_property: Callable[..., None]) -> None:
     noise, pair = declared(promise), worst_pair()
     halved = Noise(promise, noise.size, noise.step, noise.scale / 2, noise.sensitivity, noise.parts)
     found = lower_bounds(halved, pair, halved.released, promise.delta)
@@ -148,7 +150,7 @@ def test_the_papers_printed_combination_is_found_out() -> None:
         ).w
         for y in (labels, flipped)
     ]
-    noise = noise_for(Promise("laplace", 1.0), 2, 4 * 0.01 / ROWS, 0.0)
+    noise = noise_for(PrivacyParameters("laplace", 1.0), 2, 4 * 0.01 / ROWS, 0.0)
     assert lower_bounds(noise, (printed[0], printed[1]), noise.released).sure > 2.0
 
 
@@ -182,7 +184,7 @@ def test_objective_perturbation_gives_away_no_more_than_it_promises(share_of_noi
 
 def test_shares_of_as_many_sites_as_must_remain_protect_as_much() -> None:
     """Three shares where noise is sized for three; with two of them it is found out."""
-    promise, pair = Promise("laplace", 1.0), worst_pair()
+    promise, pair = PrivacyParameters("laplace", 1.0), worst_pair()
     noise = noise_for(promise, 2, 2 * C / ROWS, TOLERANCE * C, parts=3)
 
     def bounds(sites: int) -> Bounds:

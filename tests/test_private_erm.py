@@ -18,8 +18,7 @@ from scipy.optimize import minimize
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from algorithms.mechanisms import Account, Promise, noise_for
-from algorithms.private_erm import (
+from algorithms.dp_erm import (
     ErmModel,
     ErmSettings,
     Loss,
@@ -32,6 +31,7 @@ from algorithms.private_erm import (
     perturbed,
     train,
 )
+from algorithms.privacy.mechanisms import PrivacyAccountant, PrivacyParameters, noise_for
 from federation.arrays import FloatArray
 from federation.errors import FederationError, StepRefused
 from tests.conftest import drill
@@ -54,7 +54,7 @@ def test_losses_have_the_derivatives_that_the_proofs_need(loss: Loss) -> None:
     assert np.isfinite(np.concatenate(loss(np.array([-1e6, 1e6])))).all()
 
 
-def federated(settings: ErmSettings, rows: FloatArray, labels: FloatArray, account: Account) -> ErmModel:
+def federated(settings: ErmSettings, rows: FloatArray, labels: FloatArray, account: PrivacyAccountant) -> ErmModel:
     with drill(3, program="dp-erm", partitions=partitions(rows, labels, 3)) as federation:
         prepared(federation)
         return train(federation, settings, Points(NO_FREQUENCIES, 4.0, 4), lambda: len(rows), account, clip=True)
@@ -62,7 +62,7 @@ def federated(settings: ErmSettings, rows: FloatArray, labels: FloatArray, accou
 
 def test_without_noise_a_federation_finds_scikit_learns_logistic_regression() -> None:
     rows, labels = table(500)
-    model = federated(ErmSettings(LOGISTIC, 0.02, "output", None), rows, labels, Account())
+    model = federated(ErmSettings(LOGISTIC, 0.02, "output", None), rows, labels, PrivacyAccountant())
     points = at_most_one(rows / 4.0, clip=True)
     other = LogisticRegression(C=1 / (500 * 0.02), fit_intercept=False, tol=1e-10, max_iter=10_000).fit(points, labels)
     np.testing.assert_allclose(model.weights, other.coef_[0], atol=1e-6)
@@ -71,7 +71,7 @@ def test_without_noise_a_federation_finds_scikit_learns_logistic_regression() ->
 
 def test_without_noise_hubers_svm_is_at_its_minimum() -> None:
     rows, labels = table(500)
-    model = federated(ErmSettings(HUBER, 0.02, "output", None), rows, labels, Account())
+    model = federated(ErmSettings(HUBER, 0.02, "output", None), rows, labels, PrivacyAccountant())
     sums = erm_sums(at_most_one(rows / 4.0, clip=True), labels, model.weights, HUBER) / 500
     assert np.linalg.norm(sums[1:5] + 0.02 * model.weights) < 1e-9
 
@@ -79,8 +79,8 @@ def test_without_noise_hubers_svm_is_at_its_minimum() -> None:
 @pytest.mark.parametrize("perturbation", ["output", "objective"])
 def test_a_release_is_noisy_and_accounted_for(perturbation: Perturbation) -> None:
     rows, labels = table(300)
-    account, settings = Account(1.0), ErmSettings(LOGISTIC, 0.05, perturbation, 1.0)
-    exact = federated(ErmSettings(LOGISTIC, 0.05, perturbation, None), rows, labels, Account()).weights
+    account, settings = PrivacyAccountant(1.0), ErmSettings(LOGISTIC, 0.05, perturbation, 1.0)
+    exact = federated(ErmSettings(LOGISTIC, 0.05, perturbation, None), rows, labels, PrivacyAccountant()).weights
     model = federated(settings, rows, labels, account)
     assert np.linalg.norm(model.weights - exact) > 1e-4
     (release,) = account.releases
@@ -91,7 +91,7 @@ def test_a_release_is_noisy_and_accounted_for(perturbation: Perturbation) -> Non
 
 def test_output_noise_is_what_the_paper_says() -> None:
     """Norm Gamma(d, 2 / (n lambda epsilon)), but for what is left of the gradient, and rounding."""
-    noise = noise_for(Promise("spherical", 0.5), 6, 2 / (400 * 0.05), 0.0)
+    noise = noise_for(PrivacyParameters("spherical", 0.5), 6, 2 / (400 * 0.05), 0.0)
     assert noise.scale == pytest.approx(2 / (400 * 0.05 * 0.5), rel=1e-4)
     norms = np.linalg.norm([noise.released(np.zeros(6)) for _ in range(4000)], axis=1)
     assert norms.mean() == pytest.approx(6 * noise.scale, rel=0.05)
@@ -169,7 +169,7 @@ def test_mean_errors_are_those_of_diffprivlib(epsilon: float, record_property: C
         f = minimised(lambda at: erm_sums(points, labels, at, LOGISTIC), plan, rows)
         if perturbation == "objective":
             return f
-        return noise_for(Promise("spherical", epsilon), size, 2 / (rows * STRENGTH), 0.0).released(f)
+        return noise_for(PrivacyParameters("spherical", epsilon), size, 2 / (rows * STRENGTH), 0.0).released(f)
 
     found = {"theirs": errors(theirs), "ours": errors(partial(ours, "objective"))}
     record_property("mean_errors", {name: float(each.mean()) for name, each in found.items()})

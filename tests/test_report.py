@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from scenarios import report, run
-from scenarios.live import human_bytes
-from scenarios.problems import ScenarioError
-from scenarios.summary import lines
+from scenarios import run
+from scenarios.report.live import human_bytes
+from scenarios.report.page import write_report
+from scenarios.report.summary import lines
+from scenarios.schema.errors import ScenarioError
 from tests.test_runs import fedsvm
 
 FAST = {"compare.centralised": False, "algorithm.landmarks": 40}
@@ -48,7 +49,7 @@ class Page(HTMLParser):
 
 
 def page_of(folder: Path) -> tuple[Page, dict[str, Any], str]:
-    text = report.write_report(folder).read_text()
+    text = write_report(folder).read_text()
     return Page(text), json.loads((folder / "result.json").read_text()), text
 
 
@@ -154,4 +155,4 @@ def test_what_a_scenario_says_cannot_break_the_page(tmp_path: Path) -> None:
 
 def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="is not the folder of a run"):
-        report.write_report(tmp_path)
+        write_report(tmp_path)

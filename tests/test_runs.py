@@ -18,12 +18,14 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from algorithms.kernels import Kernel
-from algorithms.vocabulary import RECORD
+from algorithms.data.encoding import RECORD
+from algorithms.features.kernels import Kernel
 from federation.arrays import FloatArray
-from protocols.ring_sum import RING
-from scenarios import runner, spec, workload
-from scenarios.runner import Finished
+from protocols.sums.ring import RING
+from scenarios.data import dataset
+from scenarios.run import runner
+from scenarios.run.runner import Finished
+from scenarios.schema import spec
 from tests.conftest import site_processes, wait_until, workspaces
 
 FEDSVM = Path(sys.executable).with_name("fedsvm")
@@ -39,7 +41,7 @@ def run(name: str, folder: Path, *changes: str, sites: int | None = None) -> Fin
     """A run within this process; its sites are processes of their own."""
     scenario, base = spec.read(name, overrides=changes, sites=sites)
     folder.mkdir(parents=True)
-    finished = runner.run(scenario, workload.prepare(scenario, base), folder, lambda federation, faults: None)
+    finished = runner.run(scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None)
     assert finished.result["error"] is None, finished.traceback
     return finished
 
@@ -136,7 +138,7 @@ def test_the_log_has_a_line_for_every_round_and_the_gap_of_every_iteration(
 def decisions(folder: Path) -> FloatArray:
     """Decision values for every row of the run's data, from what the documentation says of model.npz alone."""
     scenario, base = spec.read(str(folder / "scenario.toml"))
-    prepared = workload.prepare(scenario, base)
+    prepared = dataset.prepare(scenario, base)
     rows = prepared.rows
     with np.load(folder / "model.npz") as model:
         blocks = [rows.numeric]
@@ -151,7 +153,7 @@ def decisions(folder: Path) -> FloatArray:
 def test_the_model_file_is_all_that_prediction_needs(quickstart: tuple[dict[str, Any], Path]) -> None:
     result, folder = quickstart
     scenario, base = spec.read(str(folder / "scenario.toml"))
-    rows = workload.prepare(scenario, base)
+    rows = dataset.prepare(scenario, base)
     (test,) = rows.tests
     right = np.sign(decisions(folder)[test]) == rows.rows.signs[test]
     assert right.mean() == pytest.approx(result["metrics"]["accuracy"])

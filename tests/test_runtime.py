@@ -21,14 +21,14 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from federation import wire
-from federation.coordinator import Federation
-from federation.deadline import Deadline
-from federation.endpoint import Endpoint, raise_descriptor_limit
 from federation.errors import DeadlineExpired, EndpointError, LaunchError, SiteFailed, SitesLost
-from federation.keys import KeyPair, Party, Roster
-from federation.launcher import LocalLauncher
-from federation.relay import Conditions, Relays
+from federation.federation import Federation
+from federation.processes.launcher import LocalLauncher
+from federation.relays.process import Conditions, Relays
+from federation.transport import wire
+from federation.transport.deadline import Deadline
+from federation.transport.endpoint import Endpoint, raise_descriptor_limit
+from federation.transport.keys import KeyPair, Party, Roster
 from tests.conftest import drill, site_processes, wait_until, workspaces
 
 ANY_PORT = "tcp://127.0.0.1:*"
@@ -82,7 +82,7 @@ def test_a_site_that_waits_to_reach_a_lost_neighbour_still_says_farewell() -> No
     with drill(4, timeout_s=60, on_dropout="abort") as federation, pytest.raises(SitesLost, match='is "abort"'):
         federation.sum("total", shape=(3,), bound=1e3)
         federation.sum("die", shape=(3,), bound=1.0, site="site-3")
-    assert set(federation.farewells) == {"site-1", "site-2", "site-4"}
+    assert set(federation.final_reports) == {"site-1", "site-2", "site-4"}
 
 
 def test_a_site_that_hangs_is_told_from_those_that_wait_for_it() -> None:
@@ -98,7 +98,7 @@ def test_a_round_whose_sites_compute_for_long_is_given_the_time() -> None:
     with drill(2, protocol="plain", timeout_s=0.3) as federation:
         federation.run("work", work_s=30.0, seconds=3.0)
         assert federation.sites == ("site-1", "site-2")
-        assert not any(record.called_off for record in federation.accounts.rounds.values())
+        assert not any(record.aborted for record in federation.accounts.rounds.values())
 
 
 def test_a_site_that_does_not_take_in_its_partition_is_named() -> None:
@@ -231,8 +231,8 @@ def test_a_site_that_is_bothered_by_strangers_carries_on() -> None:
 
     with drill(3, started=bother) as federation:
         assert federation.sum("total", shape=(3,), bound=1e3).shape == (3,)
-    for farewell in federation.farewells.values():
-        assert sum(farewell["refused"].values()) == 1
+    for final_report in federation.final_reports.values():
+        assert sum(final_report["refused"].values()) == 1
 
 
 # Sockets that cannot be had.
@@ -272,7 +272,7 @@ def test_too_many_open_files_are_refused_in_words() -> None:
 def test_no_folder_for_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every folder that Python would try is out of reach for the server, which runs in one that is gone."""
     script = (
-        "import os, sys, tempfile, tests.site_process as s; from federation.forkserver import main\n"
+        "import os, sys, tempfile, tests.site_process as s; from federation.processes.forkserver import main\n"
         "tempfile._candidate_tempdir_list = lambda: ['/proc/no-such-folder']\n"
         "main(s.Installation({}, {}), int(sys.argv[1]))"
     )

@@ -13,19 +13,19 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from federation.arrays import FloatArray
+from federation.channel.memory import InMemoryNetwork, MemoryChannel
 from federation.errors import BoundExceeded
-from federation.keys import COORDINATOR
-from federation.rehearsal import MemoryChannel, Rehearsal
+from federation.transport.keys import COORDINATOR
+from protocols.analysis.conformance import names
 from protocols.scalar_product import deal_and_reveal, fraction_bits, scalar_product, scalar_product_cost
-from scenarios.conformance import names
 from tests.test_sums import is_uniform
 
 VECTORS = npst.arrays(np.float64, st.integers(0, 20), elements=st.floats(-100, 100))
 
 
-def multiply(x: FloatArray, y: FloatArray, bound: float) -> tuple[float, Rehearsal]:
+def multiply(x: FloatArray, y: FloatArray, bound: float) -> tuple[float, InMemoryNetwork]:
     """The product as the coordinator learns it, and the record of the protocol."""
-    rehearsal = Rehearsal(names(2))
+    rehearsal = InMemoryNetwork(names(2))
 
     def part(vector: FloatArray, channel: MemoryChannel) -> None:
         scalar_product(channel, vector, bound)
@@ -76,7 +76,7 @@ def test_the_coordinator_and_a_site_together_learn_the_other_vector() -> None:
 
 def test_a_vector_that_does_not_fit_is_refused_before_anything_is_sent() -> None:
     for vector in (np.array([1.0, 5.0]), np.array([1.0, math.nan])):
-        rehearsal = Rehearsal(names(2))
+        rehearsal = InMemoryNetwork(names(2))
         with pytest.raises(BoundExceeded, match="beyond the declared bound 4"):
             rehearsal.play({"site-1": functools.partial(scalar_product, vector=vector, bound=4.0)})
         assert rehearsal.sent == []

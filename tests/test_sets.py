@@ -12,10 +12,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federation.keys import COORDINATOR
-from federation.rehearsal import MemoryChannel, Rehearsal
-from protocols.commutative import P256, P521, Cipher, Group, contents_of
-from protocols.set_intersection import (
+from federation.channel.memory import InMemoryNetwork, MemoryChannel
+from federation.transport.keys import COORDINATOR
+from protocols.analysis.conformance import names
+from protocols.arithmetic.commutative import P256, P521, Cipher, Group, contents_of
+from protocols.sets.intersection import (
     cardinality_cost,
     count_common,
     intersect,
@@ -23,8 +24,7 @@ from protocols.set_intersection import (
     set_cardinality,
     set_intersection,
 )
-from protocols.set_union import LONGEST_ITEM_BYTES, reveal_union, set_union, union_cost
-from scenarios.conformance import names
+from protocols.sets.union import MAX_ITEM_BYTES, reveal_union, set_union, union_cost
 
 SETS = st.lists(
     st.lists(st.integers(0, 12).map(lambda n: f"patient {n}"), unique=True, max_size=8), min_size=2, max_size=5
@@ -36,9 +36,9 @@ def play(
     sets: Sequence[Sequence[object]],
     site_part: Callable[..., object],
     coordinator_part: Callable[..., object],
-) -> tuple[dict[str, object], Rehearsal]:
+) -> tuple[dict[str, object], InMemoryNetwork]:
     """Both parts with every site's own set, and the sizes of all."""
-    rehearsal = Rehearsal(names(len(sets)))
+    rehearsal = InMemoryNetwork(names(len(sets)))
     counts = {site: len(each) for site, each in zip(rehearsal.sites, sets, strict=True)}
     parts: dict[str, Callable[[MemoryChannel], object]] = {
         site: functools.partial(lambda own, channel: site_part(channel, own, counts), own)
@@ -48,7 +48,7 @@ def play(
     return rehearsal.play(parts), rehearsal
 
 
-def spent(rehearsal: Rehearsal) -> tuple[int, int, int]:
+def spent(rehearsal: InMemoryNetwork) -> tuple[int, int, int]:
     return len(rehearsal.sent), rehearsal.hops, rehearsal.payload_bytes
 
 
@@ -86,7 +86,7 @@ def test_the_cardinality_is_that_of_the_intersection(sets: list[list[str]]) -> N
 
 
 @settings(max_examples=15)
-@given(st.lists(st.lists(st.binary(max_size=LONGEST_ITEM_BYTES), unique=True, max_size=5), min_size=2, max_size=4))
+@given(st.lists(st.lists(st.binary(max_size=MAX_ITEM_BYTES), unique=True, max_size=5), min_size=2, max_size=4))
 def test_the_union_has_every_item_once(sets: list[list[bytes]]) -> None:
     found, rehearsal = play(sets, set_union, lambda channel, counts: reveal_union(channel))
     union = sorted(set().union(*sets))
@@ -121,7 +121,7 @@ def test_what_others_see_of_a_set_is_not_in_the_order_of_its_rows() -> None:
 
 
 def test_an_item_that_does_not_fit_is_refused_before_anything_is_sent() -> None:
-    rehearsal = Rehearsal(names(2))
+    rehearsal = InMemoryNetwork(names(2))
     counts = dict.fromkeys(rehearsal.sites, 1)
     with pytest.raises(ValueError, match="64 bytes do not fit a point; at most 63 do"):
         rehearsal.play(dict.fromkeys(rehearsal.sites, lambda channel: set_union(channel, [b"x" * 64], counts)))

@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios import spec, workload
-from scenarios.adversity import FaultSpec
-from scenarios.problems import ScenarioError
+from scenarios.data import dataset
+from scenarios.schema import spec
+from scenarios.schema.errors import ScenarioError
+from scenarios.schema.threats import FaultSpec
 
 LEAST: dict[str, Any] = {"name": "x", "data": {"source": "iris"}}
 
@@ -337,7 +338,7 @@ def test_what_does_not_go_together_is_reported_beside_other_mistakes() -> None:
 
 
 def test_a_scenario_is_read_without_the_slow_libraries() -> None:
-    code = "import sys, scenarios.spec; print(*{name.partition('.')[0] for name in sys.modules})"
+    code = "import sys, scenarios.schema.spec; print(*{name.partition('.')[0] for name in sys.modules})"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "pydantic" in printed.split()
     assert not set(printed.split()) & {"sklearn", "pyarrow", "scipy"}
@@ -346,7 +347,7 @@ def test_a_scenario_is_read_without_the_slow_libraries() -> None:
 @pytest.mark.parametrize("name", spec.catalogue())
 def test_the_catalogue_fits_its_data(name: str, data_folder: Path) -> None:
     scenario, folder = spec.read(name)
-    prepared = workload.prepare(scenario, folder)
+    prepared = dataset.prepare(scenario, folder)
     assert prepared.classes[1] == scenario.data.positive
     assert len(prepared.holdings) == scenario.federation.sites
 

@@ -15,30 +15,30 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federation.arrays import Residues
-from federation.channel import Channel, uniform_residues
+from federation.channel.memory import InMemoryNetwork, MemoryChannel
+from federation.channel.socket import Channel, uniform_residues
 from federation.errors import EndpointError, StepRefused
-from federation.keys import COORDINATOR
-from federation.rehearsal import MemoryChannel, Rehearsal
-from protocols import shamir
-from protocols.changing_neighbours_sum import changing_neighbours, edge_disjoint_rings
+from federation.transport.keys import COORDINATOR
+from protocols.analysis import conformance
+from protocols.analysis.conformance import names
+from protocols.arithmetic import shamir
+from protocols.arithmetic.fixed_point import add, subtract
 from protocols.common_seed import common_seed
-from protocols.fixed_point import add, subtract
-from protocols.k_secure_sum import distances, k_secure, partners
-from protocols.masked_sum import (
+from protocols.secret_order import secret_order
+from protocols.sums.changing_neighbours import changing_neighbours, edge_disjoint_rings
+from protocols.sums.contract import Cost, SecureSum
+from protocols.sums.k_secure import distances, k_secure, partners
+from protocols.sums.masked import (
+    MAX_NEIGHBOURS,
     MISSING,
-    MOST_NEIGHBOURS,
     OPEN,
     Consent,
     masked,
     neighbourhoods,
     threshold_of,
 )
-from protocols.plain_sum import PLAIN
-from protocols.ring_sum import CHUNK, RING
-from protocols.secret_order import secret_order
-from protocols.secure_sum import Cost, SecureSum
-from scenarios import conformance
-from scenarios.conformance import names
+from protocols.sums.plain import PLAIN
+from protocols.sums.ring import CHUNK, RING
 from tests.conftest import drill, sum_protocol
 
 PROTOCOLS = [
@@ -57,8 +57,8 @@ ALL = pytest.mark.parametrize(
 
 
 def rehearse(
-    protocol: SecureSum, inputs: list[Residues], rehearsal: Rehearsal | None = None
-) -> tuple[Residues, Rehearsal]:
+    protocol: SecureSum, inputs: list[Residues], rehearsal: InMemoryNetwork | None = None
+) -> tuple[Residues, InMemoryNetwork]:
     """The residues that the coordinator learns, and the record of the round."""
     return conformance.play(protocol, inputs, rehearsal)
 
@@ -72,7 +72,7 @@ def test_every_sum_keeps_what_it_must(protocol: SecureSum) -> None:
 @settings(max_examples=40)
 @given(count=st.integers(1, 40), limbs=st.sampled_from([1, 2]), length=st.integers(1, 50))
 def test_sums_are_exact_and_cost_what_they_promise(protocol: SecureSum, count: int, limbs: int, length: int) -> None:
-    conformance.check_exact(protocol, max(count, protocol.fewest_sites), (limbs, length))
+    conformance.check_exact(protocol, max(count, protocol.min_sites), (limbs, length))
 
 
 @ALL
@@ -87,7 +87,7 @@ def test_some_sums_are_recovered_when_a_site_dies(protocol: SecureSum, message: 
     inputs = [uniform_residues((1, 3)) for _ in range(5)]
     everyone = functools.reduce(add, inputs)
     for number, site in enumerate(names(5)):
-        total, _ = rehearse(protocol, inputs, Rehearsal(names(5), deaths={site: message}))
+        total, _ = rehearse(protocol, inputs, InMemoryNetwork(names(5), deaths={site: message}))
         assert any(np.array_equal(total, right) for right in (everyone, subtract(everyone, inputs[number])))
 
 
@@ -133,7 +133,7 @@ def test_a_sum_that_keeps_something_not_is_found_out(protocol: SecureSum, says: 
 
 
 def test_a_vector_of_another_length_is_refused() -> None:
-    rehearsal = Rehearsal(names(3))
+    rehearsal = InMemoryNetwork(names(3))
     lengths = dict(zip(rehearsal.sites, (3, 3, 4), strict=True))
     parts: dict[str, Callable[[MemoryChannel], None]] = {
         name: functools.partial(lambda vector, channel: RING.contribute_residues(channel, vector), vector)
@@ -170,7 +170,7 @@ def test_what_one_site_of_a_ring_sees_is_uniform_whatever_the_inputs_are() -> No
 
 
 @dataclass
-class WeakRehearsal(Rehearsal):
+class WeakRehearsal(InMemoryNetwork):
     """A rehearsal whose parties draw fewer bits than they should: the test double of a careless implementation."""
 
     bits: int = 64
@@ -283,7 +283,7 @@ def test_a_masked_sum_is_that_of_the_sites_that_stay(count: int, data: st.DataOb
     dying = data.draw(st.lists(st.sampled_from(names(count)), unique=True, max_size=most))
     deaths = {site: data.draw(st.integers(1, 4)) for site in dying}
     inputs = [uniform_residues((2, 5)) for _ in range(count)]
-    total, _ = rehearse(protocol, inputs, Rehearsal(names(count), deaths=deaths))
+    total, _ = rehearse(protocol, inputs, InMemoryNetwork(names(count), deaths=deaths))
     in_the_sum = {site for site in names(count) if deaths.get(site, 9) > 2}
     message = 3  # each question for the seeds of the missing is answered by one more message
     while len(in_the_sum) < count and any(deaths.get(site) == message for site in in_the_sum):
@@ -298,7 +298,7 @@ def test_a_masked_sum_with_too_few_sites_left_reveals_nothing() -> None:
     with pytest.raises(
         EndpointError, match=r"2 sites around .* are left and a masked sum needs 3; nothing was revealed"
     ):
-        rehearse(masked(0.6), [uniform_residues((1, 3))] * 5, Rehearsal(names(5), deaths=deaths))
+        rehearse(masked(0.6), [uniform_residues((1, 3))] * 5, InMemoryNetwork(names(5), deaths=deaths))
 
 
 def test_what_the_coordinator_sees_of_a_masked_site_is_uniform() -> None:
@@ -310,14 +310,14 @@ def test_what_the_coordinator_sees_of_a_masked_site_is_uniform() -> None:
 @given(st.integers(2, 130))
 def test_neighbourhoods_are_mutual_and_of_one_size(count: int) -> None:
     groups = neighbourhoods(names(count))
-    assert {len(group) for group in groups.values()} == {min(count, MOST_NEIGHBOURS + 1)}
+    assert {len(group) for group in groups.values()} == {min(count, MAX_NEIGHBOURS + 1)}
     assert all(site in groups[peer] for site, group in groups.items() for peer in group)
 
 
 @pytest.mark.parametrize("count", [52, 70])
 def test_a_sparse_masked_sum_survives_dropouts(count: int) -> None:
     inputs = [uniform_residues((1, 4)) for _ in range(count)]
-    total, _ = rehearse(masked(0.6), inputs, Rehearsal(names(count), deaths={"site-7": 1, "site-30": 2}))
+    total, _ = rehearse(masked(0.6), inputs, InMemoryNetwork(names(count), deaths={"site-7": 1, "site-30": 2}))
     expected = [vector for number, vector in enumerate(inputs, start=1) if number not in (7, 30)]
     np.testing.assert_array_equal(total, functools.reduce(add, expected))
 
@@ -373,7 +373,7 @@ def test_any_threshold_of_shares_gives_the_secret_and_fewer_do_not(holders: int,
 
 
 def test_sites_share_a_seed_that_the_coordinator_is_not_sent() -> None:
-    rehearsal = Rehearsal(names(5))
+    rehearsal = InMemoryNetwork(names(5))
     seeds = rehearsal.play(dict.fromkeys(rehearsal.sites, common_seed))
     assert len({seed.tobytes() for seed in seeds.values()}) == 1
     assert len(seeds["site-1"].tobytes()) == 32

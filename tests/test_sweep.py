@@ -12,8 +12,8 @@ from xml.etree import ElementTree
 import pyarrow.parquet as pq
 import pytest
 
-from scenarios.problems import ScenarioError
-from scenarios.sweep import Axis, Plot, Point, Sweep, draw
+from scenarios.schema.errors import ScenarioError
+from scenarios.sweep.grid import Axis, Plot, Point, Sweep, draw
 from tests.conftest import site_processes, wait_until
 from tests.test_runs import FEDSVM, fedsvm
 

@@ -13,15 +13,17 @@ import psutil
 import pytest
 
 from algorithms.dpp_svm import kernel_bytes
-from algorithms.kernels import Kernel
-from federation.transcript import read_transcript
+from algorithms.features.kernels import Kernel
+from algorithms.features.partial_kernel import exchanged_elements
+from federation.channel.transcript import read_transcript
+from protocols.arithmetic.commutative import P256
 from protocols.common_seed import SHAPE
-from protocols.commutative import P256
-from protocols.kernel_exchange import exchanged_elements
-from protocols.masked_sum import masked
-from protocols.set_intersection import intersection_cost
-from scenarios import runner, spec, workload
-from scenarios.runner import Finished
+from protocols.sets.intersection import intersection_cost
+from protocols.sums.masked import masked
+from scenarios.data import dataset
+from scenarios.run import runner
+from scenarios.run.runner import Finished
+from scenarios.schema import spec
 from tests.test_runs import fedsvm, run
 
 SAME = 1e-8
@@ -38,7 +40,7 @@ def fails(name: str, folder: Path, *changes: str, faults: tuple[str, ...] = ()) 
 def attempt(name: str, folder: Path, *changes: str, faults: tuple[str, ...] = ()) -> Finished:
     scenario, base = spec.read(name, overrides=changes, faults=faults)
     folder.mkdir(parents=True)
-    return runner.run(scenario, workload.prepare(scenario, base), folder, lambda federation, faults: None)
+    return runner.run(scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None)
 
 
 def check_pooled(result: dict[str, Any]) -> None:

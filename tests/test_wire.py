@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from federation import wire
 from federation.errors import Malformed
-from federation.wire import Message, decode, encode
+from federation.transport import wire
+from federation.transport.wire import Message, decode, encode
 
 DTYPES: list[np.dtype[Any]] = [np.dtype("<f8"), np.dtype("<i8"), np.dtype("<u8"), np.dtype("|u1")]
 SHAPES = npst.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)

@@ -1,0 +1,205 @@
+"""Vertical partitions: every site holds other columns of the same records.
+
+A site owns its columns, so it encodes and scales them by itself. What the sites need in common is an order of the
+records that all of them hold, and to know which of these are held out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from federation.arrays import FloatArray, IntArray
+from federation.errors import FederationError, StepRefused
+from federation.federation import Federation
+from federation.site.partition import Partition
+from federation.site.program import SiteProgram, step
+from protocols.common_seed import common_seed
+from protocols.sets.intersection import intersect, set_intersection
+
+Align = Literal["identifier", "position"]
+
+COORDINATOR_SEES = "which encrypted identifiers the sites have in common, two by two and all, and not what they are"
+SECONDS_PER_POINT = 2.5e-4
+"""To encrypt it, three times what it takes. Sites encrypt n + 1 sets one after the other, on as few as one core."""
+
+SITES_SEE = "which of its records every other site holds too"
+
+
+class VerticalSite(SiteProgram):
+    """The columns of one site.
+
+    The partition's arrays are `numeric` (n, p), `codes` (n, q) of the q categorical columns, `labels` (1, n) of +1 and
+    -1, or (0, n) where other sites hold them, and `folds` (n,): the fold in which a record is held out, -1 for none.
+    Its values `numeric` and `categorical` are the names of the columns, `categories` the values of each categorical
+    column that the codes count, and `identifiers` those of the records, where positions do not tell which are the same.
+    """
+
+    def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
+        super().__init__(site, partition, settings)
+        codes, categories = partition.arrays["codes"], partition.values["categories"]
+        self.columns = encoded(partition.arrays["numeric"], codes, categories)
+        self.order: IntArray = np.arange(len(self.columns))
+
+    @step
+    def record_count(self) -> FloatArray:
+        """Number of records."""
+        return np.array(float(len(self.columns)))
+
+    @step
+    def identifier_count(self) -> FloatArray:
+        """Number of identifiers. Raises StepRefused where two records have the same."""
+        identifiers = self.partition.values["identifiers"]
+        if twice := len(identifiers) - len(set(identifiers)):
+            raise StepRefused(
+                f"{twice} of its {len(identifiers)} records have the identifier of another; keep one record of each"
+            )
+        return np.array(float(len(identifiers)))
+
+    @step
+    def set_intersection(self, counts: dict[str, int]) -> None:
+        """Put the records that all sites hold in one order, of `counts` identifiers at each site."""
+        salt = common_seed(self.channel).tobytes()
+        self.order = set_intersection(self.channel, self.partition.values["identifiers"], counts, salt)
+
+    @step
+    def prepare_fold(self, fold: int, scale: str) -> None:
+        """Hold the records of a fold out, and scale all by those that are left; see `scale_of`."""
+        self.training = self.partition.arrays["folds"][self.order] != fold
+        aligned = self.columns[self.order]
+        self.offset, self.spread = scale_of(aligned[self.training], scale)
+        self.rows: FloatArray = (aligned - self.offset) / self.spread
+
+    @step
+    def fold_counts(self) -> FloatArray:
+        """(3,) records to train on, records held out, and 1 where the site holds the labels."""
+        labelled = len(self.partition.arrays["labels"])
+        return np.array([self.training.sum(), (~self.training).sum(), labelled], dtype=np.float64)
+
+    @step
+    def labels_of(self, held_out: bool) -> FloatArray:
+        """(n,) labels of the training records or of those held out, zeros where other sites hold them."""
+        chosen = ~self.training if held_out else self.training
+        labels = self.partition.arrays["labels"][:, self.order]
+        return np.asarray(labels[:, chosen].sum(axis=0))
+
+    @step
+    def longest(self) -> FloatArray:
+        """The largest squared length of a record's part, from which bounds on later sums follow."""
+        return np.array(float((self.rows**2).sum(axis=1).max(initial=0.0)))
+
+
+def encoded(numeric: FloatArray, codes: IntArray, categories: Sequence[Sequence[str]]) -> FloatArray:
+    """(n, p + 0/1 columns): categorical columns (n, q) become one column per category, behind the numeric ones."""
+    blocks = [np.equal.outer(column, np.arange(len(names))) for column, names in zip(codes.T, categories, strict=True)]
+    return np.hstack([numeric, *blocks]).astype(np.float64)
+
+
+def column_names(numeric: Sequence[str], categorical: Sequence[str], categories: Sequence[Sequence[str]]) -> list[str]:
+    """Names of the columns that `encoded` makes."""
+    pairs = zip(categorical, categories, strict=True)
+    return [*numeric, *(f"{column}={name}" for column, names in pairs for name in names)]
+
+
+def scale_of(columns: FloatArray, method: str) -> tuple[FloatArray, FloatArray]:
+    """Offset and scale, both (p,), of columns (n, p): standard, minmax (to [-1, 1]) or none. Constants keep scale 1."""
+    if method == "standard":
+        offset, spread = columns.mean(axis=0), columns.std(axis=0)
+        # What is left of a constant column is the rounding of its mean, not a spread to divide by.
+        spread = np.where(spread > 1e-9 * np.abs(offset), spread, 0.0)
+    elif method == "minmax":
+        low, high = columns.min(axis=0), columns.max(axis=0)
+        offset, spread = (high + low) / 2, (high - low) / 2
+    else:
+        offset, spread = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
+    return offset, np.where(spread > 0, spread, 1.0)
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records that all sites hold: labels (n,) of those to train on, and how many are held out."""
+
+    labels: FloatArray
+    held_out: int
+    label_sites: tuple[str, ...]
+
+
+def align(federation: Federation, by: Align) -> int:
+    """Have the sites put the records that all of them hold in one order; how many these are.
+
+    Raises FederationError where there are none, or positions cannot tell; SiteFailed for identifiers that are there
+    twice.
+    """
+    if by == "position":
+        return _same_count(federation)
+    counts = {site: int(n) for site, n in federation.gather("identifier_count", shape=()).items()}
+    matched: int = federation.run(
+        "set_intersection",
+        take_part=lambda channel: intersect(channel, counts),
+        work_s=SECONDS_PER_POINT * len(counts) * (len(counts) + 1) * max(counts.values()),
+        counts=counts,
+    )
+    federation.disclose("coordinator", "set_intersection", COORDINATOR_SEES, ())
+    federation.disclose("sites", "set_intersection", SITES_SEE, ())
+    if matched == 0:
+        raise FederationError(
+            "The sites have no record in common; see that data.identifier names the same kind of identifier at all of "
+            "them, written the same way."
+        )
+    return matched
+
+
+def _same_count(federation: Federation) -> int:
+    counts = {site: int(n) for site, n in federation.gather("record_count", shape=()).items()}
+    if len(set(counts.values())) > 1:
+        listed = ", ".join(f"{site} {count}" for site, count in counts.items())
+        raise FederationError(
+            f"The sites hold different numbers of records ({listed}), so their positions do not tell which are the "
+            'same; set data.align = "identifier".'
+        )
+    return next(iter(counts.values()))
+
+
+def hold_out(federation: Federation, fold: int, scale: str) -> Records:
+    """Have the sites hold the records of a fold out and scale the others; the labels of these.
+
+    Raises FederationError where the sites do not fit together: other records held out, no labels, or labels that
+    disagree.
+    """
+    federation.run("prepare_fold", fold=fold, scale=scale)
+    counts = {site: found.astype(int) for site, found in federation.gather("fold_counts", shape=(3,)).items()}
+    if len({(training, held_out) for training, held_out, _ in counts.values()}) > 1:
+        raise FederationError(f"The sites hold out different records in fold {fold}; give them the same folds.")
+    training, held_out, _ = next(iter(counts.values()))
+    label_sites = tuple(site for site, (_, _, labelled) in counts.items() if labelled)
+    if not label_sites:
+        raise FederationError(
+            f"None of {', '.join(counts)} holds the labels; data.label_site must name a site that takes part."
+        )
+    labels = labels_of(federation, int(training), label_sites, held_out=False)
+    if len(np.unique(labels)) < 2:
+        raise FederationError(f"The {training} records to train on are of one class; two are needed.")
+    return Records(labels, int(held_out), label_sites)
+
+
+def labels_of(federation: Federation, count: int, label_sites: Sequence[str], *, held_out: bool) -> FloatArray:
+    """(n,) labels of +1 and -1. Raises FederationError where sites that hold them disagree."""
+    holders = len(label_sites)
+    sums = np.rint(federation.sum("labels_of", shape=(count,), bound=float(holders), held_out=held_out))
+    federation.disclose(
+        "coordinator", "labels_of", "the labels themselves, since one site's are all there is", (count,)
+    )
+    if disagreeing := int(np.count_nonzero(np.abs(sums) != holders)):
+        raise FederationError(
+            f"The labels of {disagreeing} of {count} records disagree between {', '.join(label_sites)}; correct them, "
+            "or set data.label_site to the one that is right."
+        )
+    return np.asarray(sums / holders)
+
+
+def reach_of(federation: Federation) -> float:
+    """A bound on the squared length of any record: the sum of the sites' longest parts."""
+    return float(federation.sum("longest", shape=(), bound=np.inf)) * (1 + 1e-9) + 1e-9

@@ -1,0 +1,127 @@
+"""The sums over rows that the cutting plane asks for: of rows that are here, or over a federation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from federation.arrays import FloatArray, IntArray
+from federation.federation import Federation
+from federation.site.program import SiteProgram, step
+
+
+@dataclass(frozen=True)
+class HingeSums:
+    """Rows with features (n, m) and labels (K, n) of +1 and -1, dealt to g groups: members (g, n) of 0 and 1.
+
+    It is an `Oracle` of the cutting plane where these are all rows, and a site's part of one where they are its own.
+    """
+
+    features: FloatArray
+    labels: FloatArray
+    members: FloatArray
+
+    @classmethod
+    def dealt(cls, features: FloatArray, labels: FloatArray, groups: int, random: np.random.Generator) -> HingeSums:
+        """Rows dealt at random to groups of equal size, give or take one."""
+        rows = len(features)
+        group = (random.permutation(rows) + random.integers(groups)) % groups
+        return cls(features, labels, np.eye(groups)[:, group])
+
+    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
+        """(k, g, m + 2) per problem and group: a = sum c y f, d = sum c y, m = sum c (Lu 2016, algorithm 2)."""
+        y = self.labels[problems]
+        c = y * (w @ self.features.T + b[:, None]) < 1
+        cy = c * y
+        sums = np.empty((len(problems), len(self.members), self.features.shape[1] + 2))
+        for k in range(len(problems)):
+            sums[k, :, :-2] = (self.members * cy[k]) @ self.features
+            sums[k, :, -2] = self.members @ cy[k]
+            sums[k, :, -1] = self.members @ c[k]
+        return sums
+
+    def line(
+        self,
+        problems: IntArray,
+        w: FloatArray,
+        b: FloatArray,
+        dw: FloatArray,
+        db: FloatArray,
+        steps: FloatArray,
+    ) -> FloatArray:
+        """(k, s, 2): the loss and its derivative along (dw, db) at each step (Lu 2016, algorithm 3)."""
+        y = self.labels[problems]
+        start = y * (w @ self.features.T + b[:, None])
+        slope = y * (dw @ self.features.T + db[:, None])
+        slack = 1 - start[:, None, :] - steps[:, :, None] * slope[:, None, :]
+        violated = slack > 0
+        return np.stack([(slack * violated).sum(axis=2), -(violated * slope[:, None, :]).sum(axis=2)], axis=2)
+
+
+class HingeSite(SiteProgram):
+    """A site that has its rows' features ready in `sums`."""
+
+    sums: HingeSums
+
+    @step
+    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
+        """This site's part of the grouped cuts."""
+        return self.sums.cuts(problems, w, b)
+
+    @step
+    def line(
+        self,
+        problems: IntArray,
+        w: FloatArray,
+        b: FloatArray,
+        dw: FloatArray,
+        db: FloatArray,
+        steps: FloatArray,
+    ) -> FloatArray:
+        """This site's part of the losses along a line."""
+        return self.sums.line(problems, w, b, dw, db, steps)
+
+
+@dataclass(frozen=True)
+class FederatedOracle:
+    """The sums of the cutting plane, over a federation.
+
+    reach: a bound on the summed length of the features. on_lone_rows: is told how many cuts have a single term.
+    """
+
+    federation: Federation
+    groups: int
+    rows: int
+    reach: float
+    on_lone_rows: Callable[[int], None] = lambda cuts: None
+
+    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
+        """One secure sum of grouped cuts; see `HingeSums.cuts`."""
+        shape = (len(problems), self.groups, w.shape[1] + 2)
+        bound = max(self.rows, self.reach)
+        found = self.federation.sum("cuts", shape=shape, bound=bound, problems=problems, w=w, b=b)
+        self.on_lone_rows(int(np.count_nonzero(np.rint(found[..., -1]) == 1)))
+        return found
+
+    def line(
+        self,
+        problems: IntArray,
+        w: FloatArray,
+        b: FloatArray,
+        dw: FloatArray,
+        db: FloatArray,
+        steps: FloatArray,
+    ) -> FloatArray:
+        """One secure sum of losses and derivatives at every step; see `HingeSums.line`."""
+        margins = self._margin_bound(w, b) + float(np.abs(steps).max()) * self._margin_bound(dw, db)
+        bound = max(self.rows + margins, self._margin_bound(dw, db))
+        shape = (*steps.shape, 2)
+        return self.federation.sum(
+            "line", shape=shape, bound=bound, problems=problems, w=w, b=b, dw=dw, db=db, steps=steps
+        )
+
+    def _margin_bound(self, w: FloatArray, b: FloatArray) -> float:
+        """No sum over rows of |w.f + b| exceeds this."""
+        return float((np.linalg.norm(w, axis=1) * self.reach + np.abs(b) * self.rows).max())

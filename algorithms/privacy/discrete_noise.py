@@ -1,0 +1,131 @@
+"""Noise on the integers, from the operating system's generator: discrete Laplace and discrete Gaussian.
+
+Noise drawn in floating point gives itself away: which values are possible at all depends on what it is added to
+(Mironov 2012). Here noise and result lie on one lattice, where every value is possible whatever the result is.
+
+One draw is exact, with rational arithmetic and coins only (Canonne, Kamath and Steinke 2020, algorithms 1 to 3). Drawn
+in shares, one at each site, so that nobody knows the noise: the difference of two negative binomials with a fractional
+count, whose sum over the sites is discrete Laplace; and discrete Gaussians of a share of the variance, whose sum is as
+good as one (Kairouz, Liu and Steinke 2021, theorem 9). Negative binomials have no simple exact sampler:
+`total_variation_bound` bounds how far those here are from the distribution.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from collections.abc import Callable
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from federation.arrays import IntArray
+
+Wide = NDArray[np.longdouble]
+_BITS = 64
+_ERRORS = 160
+"""Roundings of size eps that may add up in one logarithmic draw, over a support of 40 scales at four bounds each."""
+
+
+# One draw, exactly.
+
+
+def discrete_laplace(scale: int) -> int:
+    """An integer x with probability proportional to exp(-|x| / scale)."""
+    while True:
+        low = secrets.randbelow(scale)
+        if not _bernoulli_exp(low, scale):
+            continue
+        high = 0
+        while _bernoulli_exp(1, 1):
+            high += 1
+        size, negative = low + scale * high, secrets.randbelow(2)
+        if size or not negative:  # zero would count twice
+            return -size if negative else size
+
+
+def discrete_gaussian(variance: Fraction) -> int:
+    """An integer x with probability proportional to exp(-x^2 / (2 variance))."""
+    scale = math.isqrt(variance.numerator // variance.denominator) + 1
+    p, q = variance.numerator, variance.denominator
+    while True:
+        candidate = discrete_laplace(scale)
+        if _bernoulli_exp((abs(candidate) * scale * q - p) ** 2, 2 * p * q * scale * scale):
+            return candidate
+
+
+def _bernoulli_exp(numerator: int, denominator: int) -> bool:
+    """True with probability exp(-numerator / denominator), by coins of rational chance."""
+    whole, rest = divmod(numerator, denominator)
+    return all(_decays_up_to_one(1, 1) for _ in range(whole)) and _decays_up_to_one(rest, denominator)
+
+
+def _decays_up_to_one(numerator: int, denominator: int) -> bool:
+    turn = 1
+    while secrets.randbelow(denominator * turn) < numerator:
+        turn += 1
+    return turn % 2 == 1
+
+
+def drawn(draw: Callable[[], int], size: int) -> IntArray:
+    """(size,) independent draws."""
+    return np.array([draw() for _ in range(size)], dtype=np.int64)
+
+
+# Shares, of which as many as `parts` make up the noise.
+
+
+def laplace_share(scale: int, parts: int, size: int) -> IntArray:
+    """(size,) shares whose sum over `parts` sites is discrete Laplace of this scale."""
+    if parts == 1:
+        return drawn(lambda: discrete_laplace(scale), size)
+    return _negative_binomial(scale, parts, size) - _negative_binomial(scale, parts, size)
+
+
+def gaussian_share(variance: Fraction, parts: int, size: int) -> IntArray:
+    """(size,) shares whose sum over `parts` sites is as good as discrete Gaussian of this variance."""
+    return drawn(lambda: discrete_gaussian(variance / parts), size)
+
+
+def total_variation_bound(scale: int, parts: int, size: int) -> float:
+    """How far `size` sums of Laplace shares may be from the distribution, in total variation."""
+    if parts == 1:
+        return 0.0
+    draws = 2 * size * (math.log(scale) + 1) + size
+    return float(draws * _ERRORS * scale * max(float(np.finfo(np.longdouble).eps), 2.0**-_BITS))
+
+
+def _negative_binomial(scale: int, parts: int, size: int) -> IntArray:
+    """Counts with r = 1/parts and p = exp(-1/scale): a Poisson number of logarithmic draws."""
+    log_rest = np.log(-np.expm1(np.longdouble(-1) / scale))  # of 1 - p
+    counts = _poisson(float(-log_rest) / parts, size)
+    draws = _logarithmic(scale, log_rest, int(counts.sum()))
+    totals = np.concatenate([[0], np.cumsum(draws)])
+    ends = np.cumsum(counts)
+    return np.asarray(totals[ends] - totals[ends - counts])
+
+
+def _poisson(mean: float, size: int) -> IntArray:
+    """By inversion of the distribution function."""
+    terms = np.arange(1, math.ceil(mean + 40 * math.sqrt(mean + 1)) + 40, dtype=np.longdouble)
+    masses = np.exp(np.longdouble(-mean)) * np.concatenate(
+        [[np.longdouble(1)], np.cumprod(np.longdouble(mean) / terms)]
+    )
+    return np.searchsorted(np.cumsum(masses), _uniform(size)).astype(np.int64)
+
+
+def _logarithmic(scale: int, log_rest: np.longdouble, size: int) -> IntArray:
+    """Kemp's method (1981): geometric with a random parameter."""
+    first, second = _uniform(size), _uniform(size)
+    log_q = np.log1p(-np.exp(log_rest * first))
+    with np.errstate(divide="ignore"):  # q = 0 leaves 1
+        values = np.floor(1 + np.log(second) / log_q)
+    return np.where(np.log(second) >= np.longdouble(-1) / scale, 1, values).astype(np.int64)
+
+
+def _uniform(size: int) -> Wide:
+    """In (0, 1], 64 bits each from the operating system's generator."""
+    bits = np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
+    return np.asarray((bits.astype(np.longdouble) + 1) / np.longdouble(2) ** _BITS)

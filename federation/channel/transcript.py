@@ -1,0 +1,83 @@
+"""What a party writes down of its part in every round: all it sends, receives and draws, and what it put in.
+
+Colluding parties write all of it. In a simulation that audits them the honest sites write down their inputs alone:
+that is the truth which a reconstruction is compared with, and nothing that the coalition gets to see.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from federation.arrays import Residues
+from federation.transport import framefile
+from federation.transport.wire import DATA_KIND, RUN_ID_BYTES, Message
+
+SENT, RECEIVED, DREW, INPUT = "sent", "received", "drew", "input"
+_RUN = bytes(RUN_ID_BYTES)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of a transcript: `place` counts the entries of a kind with one peer in a round, from 0."""
+
+    what: str
+    round: int
+    peer: str
+    place: int
+    array: NDArray[Any]
+    terms: dict[str, Any]
+
+
+class Transcript:
+    """A party's own record. `colludes`: it writes down everything, not its input alone."""
+
+    def __init__(self, path: str, *, colludes: bool) -> None:
+        self._file = framefile.create(path)
+        self._colludes = colludes
+        self._round = 0
+        self._counts: Counter[tuple[str, str]] = Counter()
+
+    def begin_round(self, round_number: int) -> Transcript:
+        """From here on entries belong to this round."""
+        self._round = round_number
+        self._counts.clear()
+        return self
+
+    def put_in(self, residues: Residues, terms: dict[str, Any]) -> None:
+        """The encoded input to a secure sum, and its terms: step, protocol, options, sites, bound, shape, opened_by."""
+        self._write(INPUT, "", residues, terms)
+
+    def sending(self, peer: str, array: NDArray[Any]) -> None:
+        """An array that leaves."""
+        self._observe(SENT, peer, array)
+
+    def received(self, peer: str, array: NDArray[Any]) -> None:
+        """An array that came in."""
+        self._observe(RECEIVED, peer, array)
+
+    def drew(self, residues: Residues) -> None:
+        """A random vector, or a keystream."""
+        self._observe(DREW, "", residues)
+
+    def _observe(self, what: str, peer: str, array: NDArray[Any]) -> None:
+        if self._colludes:
+            self._write(what, peer, array, {})
+
+    def _write(self, what: str, peer: str, array: NDArray[Any], terms: dict[str, Any]) -> None:
+        fields = {"what": what, "peer": peer, "place": self._counts[what, peer], "terms": terms}
+        self._counts[what, peer] += 1
+        framefile.write(self._file, Message(DATA_KIND, _RUN, self._round, fields=fields, arrays={"value": array}))
+        self._file.flush()
+
+
+def read_transcript(path: str) -> Iterator[Entry]:
+    """Every entry of a transcript. Raises Malformed where it is damaged, as by a writer that was killed."""
+    for message in framefile.read(path):
+        fields = message.fields
+        array = message.arrays["value"]
+        yield Entry(fields["what"], message.round, fields["peer"], fields["place"], array, fields["terms"])

@@ -1,0 +1,203 @@
+"""The process that site processes are forked from: everything imported, no thread, no ZeroMQ context.
+
+A site forked from here shares the interpreter and the libraries with its siblings, so it starts in milliseconds and
+owns only the memory that it writes. The server holds one stream to the coordinator's process. When that stream ends,
+however that process ended, the server kills the sites and removes the workspace. If the server itself is killed, the
+kernel kills the sites (Linux), or they see their lifeline end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import gc
+import heapq
+import os
+import selectors
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgpack
+
+from federation.errors import FederationError
+from federation.processes import pipe
+from federation.site.program import Installation
+from federation.site.site import Assignment, run_site
+
+WORKSPACE_PREFIX = "fedsvm-"
+_PR_SET_PDEATHSIG = 1
+_LARGEST_REPORT = 1 << 14
+_C = ctypes.CDLL(None)
+
+
+def main(installation: Installation, descriptor: int) -> None:
+    """Serve the coordinator's process at the other end of socket `descriptor` until it is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with socket.socket(fileno=descriptor) as stream, _workspace(stream) as workspace:
+        if workspace is not None:
+            pipe.write(stream, {"workspace": workspace})
+            _ForkServer(installation, stream).serve()
+
+
+@contextlib.contextmanager
+def _workspace(stream: socket.socket) -> Iterator[str | None]:
+    """A folder that only this user may enter, removed when the server ends."""
+    try:
+        folder = tempfile.mkdtemp(prefix=WORKSPACE_PREFIX)
+    except OSError as error:
+        reason = f"No folder for temporary files: {error}; set TMPDIR to a folder that can be written."
+        pipe.write(stream, {"error": reason})
+        yield None
+        return
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+class _ForkServer:
+    def __init__(self, installation: Installation, stream: socket.socket) -> None:
+        self._installation = installation
+        self._stream = stream
+        self._sites: dict[int, str] = {}
+        self._stalls: dict[str, float | None] = {}
+        self._stalled: list[tuple[float, int]] = []
+        self._reports, self._report = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._reports.setblocking(False)
+        self._lifeline, self._life = os.pipe()
+        self._selector = selectors.DefaultSelector()
+        self._serving = True
+
+    def serve(self) -> None:
+        """Fork sites as ordered, pass on their reports, and tell of their ends."""
+        wakeup, waker = socket.socketpair()
+        wakeup.setblocking(False)
+        waker.setblocking(False)
+        signal.set_wakeup_fd(waker.fileno())
+        signal.signal(signal.SIGCHLD, lambda number, frame: None)
+        self._selector.register(self._stream, selectors.EVENT_READ, self._obey)
+        self._selector.register(self._reports, selectors.EVENT_READ, self._pass_on)
+        self._selector.register(wakeup, selectors.EVENT_READ, lambda: self._reap(wakeup))
+        self._installation.warm_up()
+        gc.collect()
+        gc.freeze()
+        try:
+            while self._serving:
+                for key, _ in self._selector.select(self._until_next()):
+                    key.data()
+                self._continue_stalled()
+        finally:
+            self._kill_all()
+
+    def _obey(self) -> None:
+        order = pipe.read(self._stream)
+        if order is None:
+            self._serving = False
+        else:
+            self._fork_all([Assignment(**fields) for fields in order["start"]])
+
+    def _fork_all(self, assignments: list[Assignment]) -> None:
+        """Fork in one go: every page that the server writes between two forks is one more of the child's own."""
+        server = os.getpid()
+        for assignment in assignments:
+            pid = os.fork()
+            if pid == 0:
+                self._live(assignment, server)
+            self._sites[pid] = assignment.name
+
+    def _live(self, assignment: Assignment, server: int) -> None:
+        """In the child: be the site, and never return."""
+        status = 1
+        try:
+            self._detach(server)
+            run_site(assignment, self._installation, self._report_as(assignment.name), self._lifeline)
+            status = 0
+        except FederationError as error:
+            self._report.send(msgpack.packb({"site": assignment.name, "error": str(error)}))
+        except BaseException:  # noqa: BLE001 - the child must not go on as a second server
+            traceback.print_exc()
+        finally:
+            sys.stderr.flush()
+            os._exit(status)
+
+    def _report_as(self, site: str) -> Callable[[dict[str, Any]], None]:
+        def report(fields: dict[str, Any]) -> None:
+            self._report.send(msgpack.packb(fields | {"site": site}))
+
+        return report
+
+    def _detach(self, server: int) -> None:
+        """Let go of what belongs to the server, and die with it."""
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        self._selector.close()
+        self._stream.close()
+        self._reports.close()
+        os.close(self._life)
+        if sys.platform.startswith("linux"):
+            _C.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != server:
+            os._exit(1)
+
+    def _pass_on(self) -> None:
+        """Pass on what a site reports. Before it stalls it says for how long."""
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                report = msgpack.unpackb(self._reports.recv(_LARGEST_REPORT))
+                if "fault" in report:
+                    self._stalls[report["site"]] = report["for_s"]
+                self._tell(report)
+
+    def _note_stopped(self, pid: int) -> None:
+        self._pass_on()
+        if (seconds := self._stalls.pop(self._sites[pid], None)) is not None:
+            heapq.heappush(self._stalled, (time.monotonic() + seconds, pid))
+
+    def _until_next(self) -> float | None:
+        return max(0.0, self._stalled[0][0] - time.monotonic()) if self._stalled else None
+
+    def _continue_stalled(self) -> None:
+        while self._stalled and self._stalled[0][0] <= time.monotonic():
+            _, pid = heapq.heappop(self._stalled)
+            if pid in self._sites:
+                os.kill(pid, signal.SIGCONT)
+                self._tell({"continued": self._sites[pid]})
+
+    def _reap(self, wakeup: socket.socket) -> None:
+        with contextlib.suppress(BlockingIOError):
+            while wakeup.recv(4096):
+                pass
+        while self._sites:
+            pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            if pid == 0:
+                return
+            if os.WIFSTOPPED(status):
+                self._note_stopped(pid)
+                continue
+            self._pass_on()
+            self._tell({"ended": self._sites.pop(pid), "how": _how(status), "well": status == 0})
+
+    def _tell(self, message: dict[str, Any]) -> None:
+        try:
+            pipe.write(self._stream, message)
+        except OSError:
+            self._serving = False
+
+    def _kill_all(self) -> None:
+        for pid in self._sites:
+            os.kill(pid, signal.SIGKILL)
+        for pid in self._sites:
+            os.waitpid(pid, 0)
+
+
+def _how(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"was killed by signal {os.WTERMSIG(status)}"
+    return f"exited with status {os.WEXITSTATUS(status)}"

@@ -1,0 +1,124 @@
+"""Starts site processes on this machine and watches them."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from federation.errors import LaunchError
+from federation.federation import Ended
+from federation.processes import pipe
+from federation.processes.child import Child
+from federation.site.site import Assignment
+from federation.transport.deadline import Deadline
+from federation.transport.keys import Party
+
+_START_S = 60.0
+_ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM")}
+_GIVE_MEMORY_BACK = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(1 << 15)}
+"""Without these the C library of Linux keeps what large vectors took, in every site."""
+
+
+class LocalLauncher:
+    """Forks sites from a preloaded server process.
+
+    `module` is what the server runs: it names the installation whose programs the sites offer. `workspace` is a
+    folder of this run alone, for partitions and ipc sockets; it is gone when the launcher is closed, or when this
+    process or the server is killed. `struck` says when faults that sites do to themselves struck, by number, and
+    `continued` which stalled sites went on when; times are monotonic. Raises LaunchError.
+    """
+
+    def __init__(self, module: str) -> None:
+        self.pids: dict[str, int] = {}
+        self.struck: dict[int, float] = {}
+        self.continued: list[tuple[str, float]] = []
+        self._ended: list[Ended] = []
+        self._server = Child(module, os.environ | _ONE_THREAD | _GIVE_MEMORY_BACK)
+        self._stream = self._server.stream
+        self.workspace: Path | None = None
+
+    def __enter__(self) -> LocalLauncher:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def prepare(self) -> Path:
+        """Wait until the server is up; the workspace it made. Raises LaunchError."""
+        answer = self._read(Deadline(_START_S))
+        if "error" in answer:
+            raise LaunchError(answer["error"])
+        self.workspace = Path(answer["workspace"])
+        return self.workspace
+
+    def start(self, assignments: Iterable[Assignment]) -> list[Party]:
+        """Start a site for each assignment and wait until all have reported in. Raises LaunchError."""
+        wanted = list(assignments)
+        pipe.write(self._stream, {"start": [assignment.to_fields() for assignment in wanted]})
+        parties: dict[str, Party] = {}
+        deadline = Deadline(_START_S)
+        while awaited := {assignment.name for assignment in wanted} - parties.keys():
+            message = self._read(deadline)
+            if party := self._reported(message, awaited):
+                parties[party.name] = party
+        return [parties[assignment.name] for assignment in wanted]
+
+    def fileno(self) -> int:
+        """Readable when a site ended, or the server did."""
+        return self._stream.fileno()
+
+    def ended(self) -> list[Ended]:
+        """The sites that ended since the last call. Raises LaunchError if the server itself is gone."""
+        while select.select([self._stream], [], [], 0)[0]:
+            message = pipe.read(self._stream)
+            if message is None:
+                raise LaunchError("The process that the sites are forked from was killed, and the sites with it.")
+            self._note(message)
+        ended, self._ended = self._ended, []
+        return ended
+
+    def close(self) -> None:
+        """End every process that is left, and remove the workspace."""
+        self._server.close()
+        if self.workspace is not None:
+            shutil.rmtree(self.workspace, ignore_errors=True)
+
+    def _reported(self, message: dict[str, Any], awaited: set[str]) -> Party | None:
+        """The site that reports in with this message, if it is such a one."""
+        if "error" in message:
+            raise LaunchError(message["error"])
+        if message.get("ended") in awaited:
+            raise LaunchError(f"{message['ended']} could not start: its process {message['how']}.")
+        if "party" not in message:
+            self._note(message)
+            return None
+        self.pids[message["site"]] = message["pid"]
+        return Party(*message["party"])
+
+    def _note(self, message: dict[str, Any]) -> None:
+        """Remember the end of a site, or what it is about to do to itself."""
+        if "ended" in message:
+            self._ended.append(Ended(message["ended"], message["how"], message["well"]))
+        elif "fault" in message:
+            self.struck[message["fault"]] = time.monotonic()
+        elif "continued" in message:
+            self.continued.append((message["continued"], time.monotonic()))
+
+    def _read(self, deadline: Deadline) -> dict[str, Any]:
+        if not select.select([self._stream], [], [], deadline.remaining_ms() / 1000)[0]:
+            raise LaunchError(
+                f"The site processes were not up within {deadline.seconds:g} s; is the machine overloaded?"
+            )
+        message = pipe.read(self._stream)
+        if message is None:
+            status = self._server.status()
+            raise LaunchError(f"The process that the sites are forked from ended with status {status} at its start.")
+        return message

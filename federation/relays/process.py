@@ -1,0 +1,627 @@
+"""User-space TCP relays: latency, jitter, bandwidth and faults on the links between parties, without root.
+
+One process relays all links. For every opener and listener it has a port of its own, so the port tells who opened a
+connection and thereby which two directed links it uses: outward bytes obey the link to the listener, bytes back obey
+the opposite one. What is read from one end waits in a queue until the conditions of its link let it go; a cut link
+lets nothing go, and when it heals what waits is timed anew. A request takes effect before it is answered, so whatever
+its caller does next meets the change.
+
+The relays carry ciphertext (CURVE is behind them) and hold no key. Strangers on this machine may connect: what they
+send goes where everything goes and is refused there, and what may wait of one connection is bounded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import heapq
+import itertools
+import math
+import os
+import random
+import resource
+import select
+import selectors
+import signal
+import socket
+import struct
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from types import TracebackType
+from typing import Any
+
+from federation.errors import LaunchError
+from federation.processes import pipe
+from federation.processes.child import Child
+
+DirectedLink = tuple[str, str]
+"""Sender and receiver."""
+
+_ANSWER_S = 20.0
+_LARGEST_CHUNK = 1 << 16
+_MAX_QUEUED_BYTES = 1 << 22
+_CHUNK_OVERHEAD_BYTES = 256
+"""Charged for each chunk in a queue, so that single bytes cannot fill the memory either."""
+_LEAST_CORRUPTED_CHUNK = 64
+_LINKS_AT_ONCE = 1000
+"""It takes the kernel longer to find a free port the fewer there are, so thousands are not to share one deadline."""
+_LISTENER_REST_S = 0.05
+_BACKLOG = 128
+_LINGER_NOT_AT_ALL = struct.pack("ii", 1, 0)
+_WHAT_TO_CHANGE = {
+    errno.EMFILE: "raise the hard limit of open files (ulimit -Hn) or run fewer sites",
+    errno.ENFILE: "raise the system's limit of open files (fs.file-max) or run fewer sites",
+    errno.EADDRINUSE: "no port is free; widen net.ipv4.ip_local_port_range or run fewer sites",
+}
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a directed link does to bytes: milliseconds, and 10^6 bits per second (None: no limit).
+
+    The jitter is uniform in plus or minus `jitter_ms` around the latency. It never reorders a connection's bytes.
+    """
+
+    latency_ms: float = 0.0
+    jitter_ms: float = 0.0
+    bandwidth_mbit: float | None = None
+
+
+class Relays:
+    """Starts the relay process and orders what it does. `seed` is of the jitter.
+
+    Every method but `close` raises LaunchError when the process is gone, is silent, or cannot do what it should.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._child = Child(__name__)
+        self._stream = self._child.stream
+        self._stream.settimeout(_ANSWER_S)
+
+    def __enter__(self) -> Relays:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self, links: Mapping[DirectedLink, Conditions]) -> dict[DirectedLink, str]:
+        """Listen for the sender of every link; the address at which it reaches the receiver.
+
+        A link that is not among them but is the way back of one that is has no conditions.
+        """
+        wanted = [[*link, asdict(conditions)] for link, conditions in links.items()]
+        ports: list[int] = []
+        for start in range(0, len(wanted), _LINKS_AT_ONCE):
+            part = wanted[start : start + _LINKS_AT_ONCE]
+            ports += self._ask("open", seed=self._seed, links=part)["ports"]
+        return {link: f"tcp://127.0.0.1:{port}" for link, port in zip(links, ports, strict=True)}
+
+    def point(self, listener: str, address: str) -> None:
+        """Lead new connections to `listener` to this address, tcp://HOST:PORT, from now on."""
+        host, _, port = address.removeprefix("tcp://").rpartition(":")
+        self._ask("point", listener=listener, host=host, port=int(port))
+
+    def cut(self, links: Collection[DirectedLink], *, reset: bool, for_s: float | None) -> int:
+        """Hold what passes over these links, or with `reset` reset the connections that use them. The fault's number.
+
+        for_s: seconds after which it heals and what was held goes on; None: never.
+        """
+        return self._disturb("reset" if reset else "hold", links, for_s)
+
+    def delay(self, links: Collection[DirectedLink], *, extra_ms: float, for_s: float | None) -> int:
+        """Add milliseconds to the latency of these links for some seconds (None: for ever). The fault's number."""
+        return self._disturb("delay", links, for_s, extra_ms=extra_ms)
+
+    def corrupt(self, links: Collection[DirectedLink], *, count: int) -> int:
+        """Change `count` of the next bytes on each of these links, in chunks of 64 or more. The fault's number."""
+        return self._disturb("corrupt", links, None, count=count)
+
+    def outcomes(self) -> dict[int, dict[str, Any]]:
+        """What each fault did so far: bytes held, delayed and corrupted, connections reset, and if it is over."""
+        return dict(self._ask("outcomes")["outcomes"])
+
+    def close(self) -> None:
+        """End the process, and with it every relayed connection."""
+        self._child.close()
+
+    def _disturb(self, kind: str, links: Collection[DirectedLink], for_s: float | None, **terms: float) -> int:
+        answer = self._ask("disturb", kind=kind, links=[list(link) for link in links], for_s=for_s, terms=terms)
+        return int(answer["number"])
+
+    def _ask(self, do: str, **terms: Any) -> dict[str, Any]:
+        """Have something done, and wait until it is. Raises LaunchError."""
+        try:
+            pipe.write(self._stream, {"do": do, **terms})
+            answer = pipe.read(self._stream)
+        except TimeoutError:
+            self._stream.close()  # an answer that comes late would be taken for that to another request
+            raise LaunchError(
+                f"The relay process did not answer within {_ANSWER_S:g} s; is the machine overloaded?"
+            ) from None
+        except OSError:
+            answer = None
+        if answer is None:
+            raise LaunchError(self._how_it_ended())
+        if "error" in answer:
+            raise LaunchError(answer["error"])
+        return answer
+
+    def _how_it_ended(self) -> str:
+        status = self._child.status()
+        if status is None:
+            return "The relay process closed its stream to this process."
+        return f"The relay process ended with status {status}."
+
+
+# From here on: in the relay process.
+
+
+class _Loop:
+    """Waits for sockets and for moments, and calls what is to be done then."""
+
+    def __init__(self) -> None:
+        self.running = True
+        self._selector = selectors.DefaultSelector()
+        self._watched: dict[socket.socket, int] = {}
+        self._timers: list[tuple[float, int, Callable[[], None]]] = []
+        self._counter = itertools.count()
+
+    def at(self, moment: float, action: Callable[[], None]) -> None:
+        """Call `action` at a moment of the monotonic clock."""
+        heapq.heappush(self._timers, (moment, next(self._counter), action))
+
+    def watch(self, end: socket.socket, events: int, action: Callable[[int], None]) -> None:
+        """Call `action` with what a socket is ready for, whenever it is ready for some of `events`; 0: no more."""
+        before = self._watched.get(end, 0)
+        if events and before:
+            if events != before:
+                self._selector.modify(end, events, action)
+        elif events:
+            self._selector.register(end, events, action)
+        elif before:
+            self._selector.unregister(end)
+        self._watched[end] = events
+
+    def forget(self, end: socket.socket) -> None:
+        """Watch a socket no more, since it will be closed."""
+        if self._watched.pop(end, 0):
+            self._selector.unregister(end)
+
+    def run(self) -> None:
+        """Until `running` is set to False."""
+        while self.running:
+            self._wait()
+            for key, events in self._selector.select(0):
+                if self._watched.get(key.fileobj, 0) & events:  # type: ignore[call-overload]  # only sockets are watched
+                    key.data(events)
+            self._call_due()
+
+    def _wait(self) -> None:
+        """With select on the selector's own descriptor: epoll itself rounds up to whole milliseconds."""
+        timeout = max(0.0, self._timers[0][0] - time.monotonic()) if self._timers else None
+        select.select([self._selector], [], [], timeout)
+
+    def _call_due(self) -> None:
+        now = time.monotonic()
+        while self._timers and self._timers[0][0] <= now:
+            heapq.heappop(self._timers)[2]()
+
+
+@dataclass(eq=False)
+class _Fault:
+    """A disturbance of some links, and what it did so far."""
+
+    kind: str
+    extra_ms: float = 0.0
+    to_corrupt: dict[_Line, int] = field(default_factory=dict)
+    held_bytes: int = 0
+    resets: int = 0
+    delayed_bytes: int = 0
+    corrupted_bytes: int = 0
+    healed: bool = False
+
+    def outcome(self) -> dict[str, Any]:
+        names = ("held_bytes", "resets", "delayed_bytes", "corrupted_bytes", "healed")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass(eq=False)
+class _Line:
+    """A directed link, shared by all connections that use it."""
+
+    jitter: random.Random
+    conditions: Conditions = field(default_factory=Conditions)
+    faults: list[_Fault] = field(default_factory=list)
+    flows: dict[_Flow, _Connection] = field(default_factory=dict)
+    _free_at: float = 0.0
+
+    def suffers(self, kind: str) -> list[_Fault]:
+        """The faults of a kind that last."""
+        return [fault for fault in self.faults if fault.kind == kind]
+
+    def due(self, size: int) -> float:
+        """The moment when `size` bytes that are sent now come out."""
+        bandwidth = self.conditions.bandwidth_mbit
+        self._free_at = max(time.monotonic(), self._free_at) + (size * 8e-6 / bandwidth if bandwidth else 0.0)
+        jitter_ms = self.jitter.uniform(-self.conditions.jitter_ms, self.conditions.jitter_ms)
+        return self._free_at + max(0.0, self.conditions.latency_ms + jitter_ms + self._extra_ms(size)) / 1000
+
+    def retime(self) -> None:
+        """Time anew what waits, as if all of it were sent now."""
+        self._free_at = 0.0
+        for flow in self.flows:
+            flow.retime()
+
+    def corrupted(self, data: bytes) -> bytes:
+        """What corruptions make of a chunk."""
+        for fault in self.suffers("corrupt"):
+            if len(data) >= _LEAST_CORRUPTED_CHUNK:
+                data = self._corrupted_by(fault, data)
+        return data
+
+    def _extra_ms(self, size: int) -> float:
+        delays = self.suffers("delay")
+        for fault in delays:
+            fault.delayed_bytes += size
+        return sum(fault.extra_ms for fault in delays)
+
+    def _corrupted_by(self, fault: _Fault, data: bytes) -> bytes:
+        """Change bytes from the middle on: frames begin with their lengths, which are to stay whole."""
+        start = len(data) // 2
+        end = start + min(fault.to_corrupt[self], len(data) - start)
+        fault.corrupted_bytes += end - start
+        fault.to_corrupt[self] -= end - start
+        if fault.to_corrupt[self] == 0:
+            self.faults.remove(fault)
+            fault.healed = not any(fault.to_corrupt.values())
+        return data[:start] + bytes(byte ^ 0xFF for byte in data[start:end]) + data[end:]
+
+
+@dataclass(eq=False)
+class _Chunk:
+    """Bytes that are not sent yet, and when they may be; no bytes from the start: the end of the stream."""
+
+    rest: memoryview
+    due: float = math.inf
+
+
+class _Flow:
+    """One direction of one connection: chunks wait between `source` and `sink` until they are due."""
+
+    def __init__(self, source: socket.socket, sink: socket.socket, line: _Line, when: Callable[[float], None]) -> None:
+        self.finished = False
+        self.blocked = False
+        self._source, self._sink, self._line, self._when = source, sink, line, when
+        self._ended = False
+        self._chunks: deque[_Chunk] = deque()
+        self._queued_bytes = 0
+        self._latest_due = 0.0
+
+    @property
+    def has_room(self) -> bool:
+        """Whether to read on."""
+        return not self._ended and self._queued_bytes < _MAX_QUEUED_BYTES
+
+    def waiting_bytes(self) -> int:
+        return sum(len(chunk.rest) for chunk in self._chunks)
+
+    def read(self) -> None:
+        """Take in what came. Raises OSError."""
+        try:
+            data = self._source.recv(_LARGEST_CHUNK)
+        except BlockingIOError:
+            return
+        self._ended = not data
+        chunk = _Chunk(memoryview(self._line.corrupted(data)))
+        self._chunks.append(chunk)
+        self._queued_bytes += _CHUNK_OVERHEAD_BYTES + len(data)
+        if cuts := self._line.suffers("hold"):
+            for fault in cuts:
+                fault.held_bytes += len(data)
+        else:
+            self._time(chunk)
+
+    def send(self) -> None:
+        """Send what is due, as far as the sink takes it. Raises OSError."""
+        self.blocked = False
+        now = time.monotonic()
+        while self._chunks and self._chunks[0].due <= now and not self.blocked and not self._line.suffers("hold"):
+            chunk = self._chunks[0]
+            self._send(chunk)
+            if not chunk.rest:
+                self._chunks.popleft()
+                self._queued_bytes -= _CHUNK_OVERHEAD_BYTES
+
+    def retime(self) -> None:
+        """Time all that waits, whether it was timed before or not."""
+        self._latest_due = 0.0
+        for chunk in self._chunks:
+            self._time(chunk)
+
+    def _time(self, chunk: _Chunk) -> None:
+        self._latest_due = chunk.due = max(self._latest_due, self._line.due(len(chunk.rest)))
+        self._when(chunk.due)
+
+    def _send(self, chunk: _Chunk) -> None:
+        if not chunk.rest:
+            self._sink.shutdown(socket.SHUT_WR)
+            self.finished = True
+            return
+        try:
+            sent = self._sink.send(chunk.rest)
+        except BlockingIOError:
+            self.blocked = True
+            return
+        chunk.rest = chunk.rest[sent:]
+        self._queued_bytes -= sent
+
+
+class _Connection:
+    """A connection that an opener made, `near`, and the one that continues it to the listener, `far`.
+
+    `dial` begins to connect the far end. It waits while one of the two links is cut, as any handshake would.
+    """
+
+    def __init__(
+        self, loop: _Loop, near: socket.socket, lines: tuple[_Line, _Line], dial: Callable[[socket.socket], None]
+    ) -> None:
+        self._loop, self._near, self._lines, self._dial = loop, near, lines, dial
+        self._far = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        for end in (near, self._far):
+            end.setblocking(False)
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._outward = _Flow(near, self._far, lines[0], self._proceed_at)
+        self._inward = _Flow(self._far, near, lines[1], self._proceed_at)
+        self._dialled = self._established = self._closed = False
+        lines[0].flows[self._outward] = self
+        lines[1].flows[self._inward] = self
+
+    def proceed(self) -> None:
+        """Do all that can be done now, and wait for the rest."""
+        if self._closed:
+            return
+        try:
+            self._connect()
+            if self._established:
+                self._outward.send()
+                self._inward.send()
+        except OSError:
+            self.close(reset=True)
+            return
+        if self._outward.finished and self._inward.finished:
+            self.close(reset=False)
+        else:
+            self._watch()
+
+    def close(self, *, reset: bool) -> None:
+        """End it at both ends; with `reset` neither takes that for the end of a whole stream."""
+        self._closed = True
+        del self._lines[0].flows[self._outward]
+        del self._lines[1].flows[self._inward]
+        for end in (self._near, self._far):
+            self._loop.forget(end)
+            _close(end, reset=reset)
+
+    def _connect(self) -> None:
+        """Connect the far end unless something is cut. Raises OSError."""
+        if not self._dialled and not any(line.suffers("hold") for line in self._lines):
+            self._dial(self._far)
+            self._dialled = True
+
+    def _proceed_at(self, moment: float) -> None:
+        self._loop.at(moment, self.proceed)
+
+    def _watch(self) -> None:
+        self._loop.watch(self._near, _events(self._outward, self._inward), self._near_is_ready)
+        if self._established:
+            self._loop.watch(self._far, _events(self._inward, self._outward), self._far_is_ready)
+        elif self._dialled:
+            self._loop.watch(self._far, selectors.EVENT_WRITE, self._far_has_answered)
+
+    def _near_is_ready(self, events: int) -> None:
+        self._end_is_ready(self._outward, events)
+
+    def _far_is_ready(self, events: int) -> None:
+        self._end_is_ready(self._inward, events)
+
+    def _far_has_answered(self, events: int) -> None:
+        if self._far.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.close(reset=True)
+        else:
+            self._established = True
+            self.proceed()
+
+    def _end_is_ready(self, flow: _Flow, events: int) -> None:
+        try:
+            if events & selectors.EVENT_READ:
+                flow.read()
+        except OSError:
+            self.close(reset=True)
+        else:
+            self.proceed()
+
+
+class _Server:
+    """Does what the handle asks for, and accepts connections."""
+
+    def __init__(self, stream: socket.socket) -> None:
+        self._stream = stream
+        self._loop = _Loop()
+        self._lines: dict[DirectedLink, _Line] = {}
+        self._targets: dict[str, tuple[str, int]] = {}
+        self._faults: list[_Fault] = []
+
+    def serve(self) -> None:
+        """Until the stream of requests ends."""
+        self._loop.watch(self._stream, selectors.EVENT_READ, self._obey)
+        self._loop.run()
+
+    # Requests.
+
+    def _obey(self, events: int) -> None:
+        request = pipe.read(self._stream)
+        if request is None:
+            self._loop.running = False
+            return
+        try:
+            pipe.write(self._stream, self._answer(**request))
+        except OSError:
+            self._loop.running = False
+
+    def _answer(self, do: str, **terms: Any) -> dict[str, Any]:
+        requests: dict[str, Callable[..., dict[str, Any]]] = {
+            "open": self._open,
+            "point": self._point,
+            "disturb": self._disturb,
+            "outcomes": self._outcomes,
+        }
+        try:
+            return requests[do](**terms)
+        except LaunchError as error:
+            return {"error": str(error)}
+
+    def _open(self, seed: int, links: list[list[Any]]) -> dict[str, Any]:
+        for sender, receiver, conditions in links:
+            for link in ((sender, receiver), (receiver, sender)):
+                jitter = random.Random(f"{seed} {link}")  # noqa: S311 - an experiment's, not a secret
+                self._lines.setdefault(link, _Line(jitter))
+            self._lines[sender, receiver].conditions = Conditions(**conditions)
+        return {"ports": [self._listen(sender, receiver) for sender, receiver, _ in links]}
+
+    def _point(self, listener: str, host: str, port: int) -> dict[str, Any]:
+        self._targets[listener] = (host, port)
+        return {}
+
+    def _disturb(
+        self, kind: str, links: list[list[str]], for_s: float | None, terms: dict[str, float]
+    ) -> dict[str, Any]:
+        lines = [self._line(sender, receiver) for sender, receiver in links]
+        fault = _Fault(kind, extra_ms=terms.get("extra_ms", 0.0))
+        self._faults.append(fault)
+        for line in lines:
+            line.faults.append(fault)
+        if kind == "corrupt":
+            fault.to_corrupt = dict.fromkeys(lines, int(terms["count"]))
+        elif kind == "hold":
+            _hold(fault, lines)
+        elif kind == "reset":
+            _reset(fault, lines)
+        if for_s is not None:
+            self._loop.at(time.monotonic() + for_s, lambda: _heal(fault, lines))
+        return {"number": len(self._faults) - 1}
+
+    def _outcomes(self) -> dict[str, Any]:
+        return {"outcomes": [[number, fault.outcome()] for number, fault in enumerate(self._faults)]}
+
+    def _line(self, sender: str, receiver: str) -> _Line:
+        line = self._lines.get((sender, receiver))
+        if line is None:
+            raise LaunchError(f"No relay carries what {sender} sends to {receiver}; open that link first.")
+        return line
+
+    # Connections.
+
+    def _listen(self, opener: str, listener: str) -> int:
+        try:
+            server = socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG)
+        except OSError as error:
+            advice = _WHAT_TO_CHANGE.get(error.errno or 0, "see whether 127.0.0.1 is up")
+            raise LaunchError(f"The relays cannot listen for {opener}: {error.strerror}; {advice}.") from error
+        server.setblocking(False)
+        self._await_connections(server, opener, listener)
+        return int(server.getsockname()[1])
+
+    def _await_connections(self, server: socket.socket, opener: str, listener: str) -> None:
+        self._loop.watch(server, selectors.EVENT_READ, lambda events: self._accept(server, opener, listener))
+
+    def _accept(self, server: socket.socket, opener: str, listener: str) -> None:
+        try:
+            near, _ = server.accept()
+        except OSError:
+            # Given up by its opener, or no descriptor is free: then the listener would be ready again and again.
+            self._loop.forget(server)
+            again = time.monotonic() + _LISTENER_REST_S
+            self._loop.at(again, lambda: self._await_connections(server, opener, listener))
+            return
+        lines = self._lines[opener, listener], self._lines[listener, opener]
+        resets = {fault for line in lines for fault in line.suffers("reset")}
+        for fault in resets:
+            fault.resets += 1
+        if resets or not self._join(near, lines, listener):
+            _close(near, reset=True)
+
+    def _join(self, near: socket.socket, lines: tuple[_Line, _Line], listener: str) -> bool:
+        """Continue a connection to the listener; False if no descriptor is free for it."""
+        try:
+            connection = _Connection(self._loop, near, lines, lambda far: self._dial(far, listener))
+        except OSError:
+            return False
+        connection.proceed()
+        return True
+
+    def _dial(self, far: socket.socket, listener: str) -> None:
+        """Begin to connect to where a party listens now. Raises OSError."""
+        if listener not in self._targets:
+            raise ConnectionRefusedError
+        status = far.connect_ex(self._targets[listener])
+        if status not in (0, errno.EINPROGRESS):
+            raise OSError(status, os.strerror(status))
+
+
+def _hold(fault: _Fault, lines: list[_Line]) -> None:
+    """Hold what waits too; `proceed` lets the ends know."""
+    fault.held_bytes += sum(flow.waiting_bytes() for line in lines for flow in line.flows)
+    for connection in _connections(lines):
+        connection.proceed()
+
+
+def _reset(fault: _Fault, lines: list[_Line]) -> None:
+    for connection in _connections(lines):
+        connection.close(reset=True)
+        fault.resets += 1
+
+
+def _heal(fault: _Fault, lines: list[_Line]) -> None:
+    fault.healed = True
+    for line in lines:
+        line.faults.remove(fault)
+        if fault.kind == "hold" and not line.suffers("hold"):
+            line.retime()
+    for connection in _connections(lines):
+        connection.proceed()
+
+
+def _connections(lines: list[_Line]) -> list[_Connection]:
+    """Those that use any of these links, each once."""
+    return list(dict.fromkeys(connection for line in lines for connection in line.flows.values()))
+
+
+def _events(outward: _Flow, inward: _Flow) -> int:
+    """What to wait for at an end that is the source of one flow and the sink of the other."""
+    return (selectors.EVENT_READ if outward.has_room else 0) | (selectors.EVENT_WRITE if inward.blocked else 0)
+
+
+def _close(end: socket.socket, *, reset: bool) -> None:
+    if reset:
+        with contextlib.suppress(OSError):
+            end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOT_AT_ALL)
+    end.close()
+
+
+def main(descriptor: int) -> None:
+    """Relay for the process at the other end of socket `descriptor` until it is gone."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    with socket.socket(fileno=descriptor) as stream:
+        _Server(stream).serve()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

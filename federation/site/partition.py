@@ -1,0 +1,35 @@
+"""What a site holds, and the file it is handed in: arrays and plain values, readable by its owner only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from federation.errors import Malformed, StepRefused
+from federation.transport import framefile, wire
+
+_RUN = bytes(wire.RUN_ID_BYTES)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """Arrays by name, and plain values (numbers, text, lists) by name."""
+
+    arrays: Mapping[str, wire.Array]
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def write(self, path: str) -> None:
+        """Write to a new file that only its owner may read. Raises OSError if it exists."""
+        message = wire.Message(wire.DATA_KIND, _RUN, fields=dict(self.values), arrays=dict(self.arrays))
+        with framefile.create(path) as file:
+            framefile.write(file, message)
+
+
+def read_partition(path: str) -> Partition:
+    """The partition in a file. Raises StepRefused if it is not one."""
+    try:
+        (message,) = framefile.read(path)
+    except (Malformed, ValueError) as error:
+        raise StepRefused(f"its partition file is damaged: {error}") from error
+    return Partition(message.arrays, message.fields)

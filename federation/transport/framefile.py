@@ -1,0 +1,53 @@
+"""Messages in a file: the frames of each (see `wire`), every frame behind its length in 8 bytes.
+
+Files of a site are readable by their owner only. Reading this costs a site far less memory than an archive of numpy's
+would, of which the code alone takes a megabyte in every process.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Iterator
+from typing import IO
+
+from federation.errors import Malformed
+from federation.transport import wire
+
+_LENGTH = struct.Struct("<Q")
+
+
+def create(path: str) -> IO[bytes]:
+    """A new file that only its owner may read. Raises OSError if it exists."""
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb")
+
+
+def write(file: IO[bytes], message: wire.Message) -> None:
+    """Append one message."""
+    for frame in wire.encode(message):
+        file.write(_LENGTH.pack(len(frame)))
+        file.write(frame)
+
+
+def read(path: str) -> Iterator[wire.Message]:
+    """Every message of a file. Raises Malformed where it is damaged."""
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes a quarter of a megabyte in every site
+        content = memoryview(file.read())
+    while content:
+        head, rest = _frame(content)
+        frames = [head]
+        for _ in range(wire.array_count(head)):
+            frame, rest = _frame(rest)
+            frames.append(frame)
+        yield wire.decode(frames)
+        content = rest
+
+
+def _frame(content: memoryview) -> tuple[memoryview, memoryview]:
+    """The frame that content begins with, and what follows it."""
+    try:
+        (length,) = _LENGTH.unpack_from(content)
+    except struct.error as error:
+        raise Malformed("a frame that is cut short") from error
+    end = _LENGTH.size + length
+    return content[_LENGTH.size : end], content[end:]

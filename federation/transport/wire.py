@@ -1,0 +1,161 @@
+"""A message as frames: one small msgpack header, then raw array buffers without a copy. Never pickle.
+
+Wire format, version 1. Frame 0 is the msgpack array
+
+    [version, kind, run, round, sequence, hop, fields, [[name, dtype, shape], ...]]
+
+and frame i + 1 is the C-ordered, little-endian buffer of the i-th array listed at the end. `run` is 8 random
+bytes that every message of a run carries. Everything a header claims is checked against the frames that came
+with it before an array is made, and arrays are views of those frames: nothing is allocated on a sender's word.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgpack
+import numpy as np
+from numpy.typing import NDArray
+
+from federation.errors import Malformed
+
+VERSION = 1
+RUN_ID_BYTES = 8
+MAX_HEADER_BYTES = 1 << 20
+MAX_FRAME_BYTES = 1 << 28
+MAX_ARRAYS = 16
+MAX_DIMENSIONS = 4
+
+CONTROL_KINDS = frozenset({"roster", "order", "done", "failed", "abort", "aborted", "stop", "final_report"})
+DATA_KIND = "data"
+KINDS = CONTROL_KINDS | {DATA_KIND}
+
+_DTYPES: dict[str, np.dtype[Any]] = {
+    "<f8": np.dtype("<f8"),
+    "<i8": np.dtype("<i8"),
+    "<u8": np.dtype("<u8"),
+    "|u1": np.dtype("|u1"),
+}
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Message:
+    """What one party tells another.
+
+    `fields` holds plain msgpack values (numbers, text, lists, tables); `arrays` float64, int64, uint64 or uint8
+    arrays of at most four dimensions. `hop` is the length of the longest chain of messages of this round that ends
+    in this one.
+    """
+
+    kind: str
+    run: bytes
+    round: int = 0
+    sequence: int = 0
+    hop: int = 0
+    fields: dict[str, Any] = field(default_factory=dict)
+    arrays: dict[str, Array] = field(default_factory=dict)
+
+    @property
+    def payload_bytes(self) -> int:
+        """Bytes of the array buffers."""
+        return sum(array.nbytes for array in self.arrays.values())
+
+
+def encode(message: Message) -> list[bytes | memoryview]:
+    """Frames of `message`; the buffers of contiguous arrays are not copied.
+
+    Raises ValueError where the message could not be decoded at the other end.
+    """
+    arrays = {name: np.asarray(array, order="C") for name, array in message.arrays.items()}
+    specs = [[name, array.dtype.str, list(array.shape)] for name, array in arrays.items()]
+    tags = [message.run, message.round, message.sequence, message.hop]
+    header = msgpack.packb([VERSION, message.kind, *tags, message.fields, specs])
+    _require_sendable(message.kind, header, arrays)
+    return [header, *(_buffer(array) for array in arrays.values())]
+
+
+def _buffer(array: Array) -> bytes | memoryview:
+    return array.reshape(-1).view(np.uint8).data if array.size else b""
+
+
+def _require_sendable(kind: str, header: bytes, arrays: dict[str, Array]) -> None:
+    if len(header) > MAX_HEADER_BYTES:
+        raise ValueError(f"the header of a {kind} message has {len(header)} bytes; at most {MAX_HEADER_BYTES} go")
+    for name, array in arrays.items():
+        if array.dtype.str not in _DTYPES or array.ndim > MAX_DIMENSIONS:
+            raise ValueError(f"array {name!r} ({array.dtype}, {array.ndim} dimensions) has no wire form")
+        if array.nbytes > MAX_FRAME_BYTES:
+            raise ValueError(f"array {name!r} has {array.nbytes} bytes; at most {MAX_FRAME_BYTES} go in one frame")
+    if len(arrays) > MAX_ARRAYS:
+        raise ValueError(f"{len(arrays)} arrays in one message; at most {MAX_ARRAYS} go")
+
+
+def decode(frames: Sequence[bytes | memoryview]) -> Message:
+    """The message in `frames`; its arrays are read-only views of the frames.
+
+    Raises Malformed, and nothing else, for frames that do not keep the format.
+    """
+    header = _header(frames)
+    kind, run, specs = header[1], header[2], header[7]
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise Malformed("unknown kind of message")
+    if not isinstance(run, bytes) or len(run) != RUN_ID_BYTES:
+        raise Malformed("the run is not 8 bytes")
+    if not all(type(number) is int and 0 <= number < 1 << 53 for number in header[3:6]):
+        raise Malformed("round, sequence or hop is not a count")
+    if not isinstance(header[6], dict):
+        raise Malformed("the fields are not a table")
+    round_number, sequence, hop, fields = header[3:7]
+    return Message(kind, run, round_number, sequence, hop, fields, _arrays(specs, frames[1:]))
+
+
+def array_count(head: bytes | memoryview) -> int:
+    """How many frames follow a header frame. Raises Malformed."""
+    specs = _header([head])[-1]
+    if not isinstance(specs, list):
+        raise Malformed("array list does not match the frames")
+    return len(specs)
+
+
+def _header(frames: Sequence[bytes | memoryview]) -> list[Any]:
+    if not frames or len(frames) > MAX_ARRAYS + 1:
+        raise Malformed("wrong number of frames")
+    if len(frames[0]) > MAX_HEADER_BYTES:
+        raise Malformed("header too long")
+    try:
+        header = msgpack.unpackb(frames[0], strict_map_key=True)
+    except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException) as error:
+        raise Malformed("header is not msgpack") from error
+    if not isinstance(header, list) or len(header) != 8 or type(header[0]) is not int or header[0] != VERSION:
+        raise Malformed("header of another format or version")
+    return header
+
+
+def _arrays(specs: object, frames: Sequence[bytes | memoryview]) -> dict[str, Array]:
+    if not isinstance(specs, list) or len(specs) != len(frames):
+        raise Malformed("array list does not match the frames")
+    arrays = dict(_array(spec, frame) for spec, frame in zip(specs, frames, strict=True))
+    if len(arrays) != len(specs):
+        raise Malformed("two arrays of one name")
+    return arrays
+
+
+def _array(spec: object, frame: bytes | memoryview) -> tuple[str, Array]:
+    if not isinstance(spec, list) or len(spec) != 3 or not isinstance(spec[0], str):
+        raise Malformed("an array is not described by name, type and shape")
+    name, code, shape = spec
+    dtype = _DTYPES.get(code) if isinstance(code, str) else None
+    if dtype is None or not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
+        raise Malformed("an array of unknown type or shape")
+    if not all(type(side) is int and 0 <= side <= MAX_FRAME_BYTES for side in shape):
+        raise Malformed("an array with an impossible side")
+    if math.prod(shape) * dtype.itemsize != len(frame):
+        raise Malformed("an array whose buffer has another size than its shape")
+    array = np.frombuffer(frame, dtype=dtype).reshape(shape)
+    array.flags.writeable = False
+    return name, array

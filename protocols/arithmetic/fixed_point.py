@@ -1,0 +1,93 @@
+"""float64 to and from the integers modulo 2^64, or modulo 2^128 where 64 bits would cost precision.
+
+A value x becomes round(x * 2^f), with f as large as the declared bound B on the size of any sum of n such values
+allows: n * B * 2^f < 2^63 (or 2^127). Sums of residues are exact, in any order; what is lost is the rounding of each
+input, at most 2^-(f+1). Residues modulo 2^128 are two limbs, added with carry: the carry never shows, so a sum of
+wide residues reveals the sum alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from federation.arrays import FloatArray, Residues
+from federation.errors import BoundExceeded
+
+LIMB_BITS = 64
+MIN_FRACTION_BITS = 40
+"""One limb serves where it leaves this many bits behind the point; beyond, two limbs do."""
+
+WIDEST_BOUND = 2.0**62
+"""What stands in for an unknown bound: two limbs then keep 50 bits and more behind the point."""
+
+
+@dataclass(frozen=True)
+class FixedPoint:
+    """An encoding: `limbs` of 64 bits, `fraction_bits` behind the point, values of at most `bound` in size."""
+
+    limbs: int
+    fraction_bits: int
+    bound: float
+
+    @classmethod
+    def for_bound(cls, bound: float, sites: int) -> FixedPoint:
+        """The finest encoding whose sums over `sites` values of size at most `bound` cannot wrap round.
+
+        `bound` math.inf means that nothing is known. Raises ValueError for a bound that is not positive or larger
+        than 2^62.
+        """
+        known = WIDEST_BOUND if math.isinf(bound) else bound
+        if not 0 < known <= WIDEST_BOUND:
+            raise ValueError(f"a bound must be positive and at most 2^62, or infinite; got {bound}")
+        integer_bits = math.frexp(known * sites)[1]
+        for limbs in (1, 2):
+            fraction_bits = LIMB_BITS * limbs - 1 - integer_bits
+            if fraction_bits >= MIN_FRACTION_BITS:
+                return cls(limbs, fraction_bits, known)
+        raise ValueError(f"{sites} values of size {bound} do not fit 128 bits")
+
+    def encode(self, values: FloatArray) -> Residues:
+        """Residues of shape (limbs, values.size). Raises BoundExceeded for a value not finite or beyond the bound."""
+        flat = np.ravel(values)
+        if not np.isfinite(flat).all():
+            raise BoundExceeded(f"{np.count_nonzero(~np.isfinite(flat))} of {flat.size} values are not finite")
+        if flat.size and np.abs(flat).max() > self.bound:
+            raise BoundExceeded(
+                f"a value of size {np.abs(flat).max():.6g} is beyond the declared bound {self.bound:.6g}"
+            )
+        scaled = np.rint(np.ldexp(flat, self.fraction_bits))
+        if self.limbs == 1:
+            return scaled.astype(np.int64).view(np.uint64)[None, :]
+        size = np.abs(scaled)
+        high = np.floor(np.ldexp(size, -LIMB_BITS))
+        low = size - np.ldexp(high, LIMB_BITS)
+        residues = np.stack([low.astype(np.uint64), high.astype(np.uint64)])
+        return np.where(scaled < 0, subtract(np.zeros_like(residues), residues), residues)
+
+    def decode(self, residues: Residues) -> FloatArray:
+        """float64 of shape (d,) from residues of shape (limbs, d)."""
+        if self.limbs == 1:
+            return np.asarray(np.ldexp(residues[0].view(np.int64).astype(np.float64), -self.fraction_bits))
+        negative = residues[1].view(np.int64) < 0
+        size = np.where(negative, subtract(np.zeros_like(residues), residues), residues).astype(np.float64)
+        magnitude = np.ldexp(size[1], LIMB_BITS - self.fraction_bits) + np.ldexp(size[0], -self.fraction_bits)
+        return np.asarray(np.where(negative, -magnitude, magnitude))
+
+
+def add(a: Residues, b: Residues) -> Residues:
+    """a + b modulo 2^64 or 2^128, elementwise, for residues of shape (limbs, d)."""
+    total = a + b
+    if len(total) == 2:
+        total[1] += total[0] < a[0]
+    return total
+
+
+def subtract(a: Residues, b: Residues) -> Residues:
+    """a - b modulo 2^64 or 2^128, elementwise, for residues of shape (limbs, d)."""
+    difference = a - b
+    if len(difference) == 2:
+        difference[1] -= a[0] < b[0]
+    return difference

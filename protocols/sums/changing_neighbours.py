@@ -1,0 +1,78 @@
+"""Ring sums over rings that share no edge, so that every site has other neighbours in each.
+
+The vector is split into r additive segments, all but one uniform over the whole modulus, and each goes round a ring
+of its own. The rings are edge-disjoint Hamiltonian cycles (Walecki's construction), of which n sites have
+(n - 1) // 2; the schedule of the protocol's paper (Sheikh, Kumar and Mishra 2010) falls to three colluders.
+
+Cost: r n messages a chunk and one for the sum; r n + 1 hops; (r n + 1) d residues.
+
+Security. Against semi-honest parties. A site has 2 r different neighbours, and all of them together learn its vector;
+2 r - 1 do not, since the segment between two of them that do not collude is uniform to the others. The initiator of all
+rings is one site, which reveals only the sum of the segments' sums.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+
+from federation.arrays import Residues
+from federation.channel.socket import Channel
+from federation.transport.keys import COORDINATOR
+from protocols.arithmetic.fixed_point import add, subtract
+from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
+from protocols.sums.ring import chunk_count, chunks, ring_reveal, round_the_ring
+
+DEFAULT_RINGS = 2
+
+
+def changing_neighbours_contribute(rings: int, channel: Channel, vector: Residues) -> None:
+    """A site's part: a segment for each ring, and the total to the coordinator if it is the initiator."""
+    last = vector
+    total = np.zeros_like(vector)
+    for number, ring in enumerate(edge_disjoint_rings(channel.sites, rings), start=1):
+        segment = last if number == rings else channel.random(vector.shape)
+        last = subtract(last, segment)
+        for place, part in zip(chunks(total), round_the_ring(channel, ring, segment), strict=False):
+            place[...] = add(place, part)
+    if channel.me == channel.sites[0]:
+        channel.send(COORDINATOR, total)
+
+
+def edge_disjoint_rings(sites: tuple[str, ...], rings: int) -> list[tuple[str, ...]]:
+    """`rings` Hamiltonian cycles of the complete graph, at most (n - 1) // 2, no two sharing an edge.
+
+    The first site stays in place; the others, in a circle, are visited in a zigzag j, j + 1, j - 1, j + 2, … that
+    starts one further in each ring.
+    """
+    first, *circle = sites
+    count = len(circle)
+    zigzag = [(step + 1) // 2 * (1 if step % 2 else -1) for step in range(count)]
+    return [(first, *(circle[(j + offset) % count] for offset in zigzag)) for j in range(rings)]
+
+
+def changing_neighbours_cost(rings: int, sites: int, shape: tuple[int, int]) -> Cost:
+    """One ring after the other, and then the sum."""
+    limbs, length = shape
+    times = chunk_count(length)
+    return Cost(
+        messages=rings * sites * times + 1,
+        hops=rings * sites + 1 if times else 1,
+        payload_bytes=(rings * sites + 1) * limbs * length * RESIDUE_BYTES,
+    )
+
+
+def changing_neighbours(rings: int = DEFAULT_RINGS) -> SecureSum:
+    """The protocol with r = `rings`, 1 or more. It needs 2 r + 1 sites. Raises ValueError."""
+    if not isinstance(rings, int) or rings < 1:
+        raise ValueError(f"rings is {rings!r}, and must be a whole number from 1")
+    return SecureSum(
+        "changing-neighbours",
+        functools.partial(changing_neighbours_contribute, rings),
+        ring_reveal,
+        functools.partial(changing_neighbours_cost, rings),
+        smallest_coalition=lambda sites: 2 * rings,
+        min_sites=2 * rings + 1,
+        options={"rings": rings},
+    )

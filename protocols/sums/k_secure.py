@@ -1,0 +1,79 @@
+"""The distributed k-secure sum (Sheikh, Kumar and Mishra 2010).
+
+Each site splits its vector into k additive segments, all but one uniform over the whole modulus, keeps one, and sends
+the others to k - 1 different sites. Every site then adds what it kept and what it received, and these blocks go through
+the ring sum. The papers leave out that segments must be residues: parts that are merely smaller numbers let a coalition
+estimate the whole.
+
+Cost: n (k - 1) messages for the segments, n a chunk for the ring and one for the sum; n + 2 hops;
+(n (k - 1) + n + 1) d residues.
+
+Security. Against semi-honest parties. To learn a site's vector takes its two ring neighbours, who know its block, and
+every site it sent a segment to or received one from: what they did not all see is uniform to the others. Segments go to
+sites at distances 2, 3, … along the ring, so that partners are new parties and not the ring neighbours again; k = n
+sends one to everyone and stands up to n - 2 colluders, beyond which the sum itself gives the last input away.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from federation.arrays import Residues
+from federation.channel.socket import Channel
+from protocols.arithmetic.fixed_point import add, subtract
+from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
+from protocols.sums.ring import chunk_count, ring_contribute, ring_reveal
+
+MIN_SITES = 3
+
+DEFAULT_SEGMENTS = 3
+
+
+def k_secure_contribute(segments: int, channel: Channel, vector: Residues) -> None:
+    """A site's part: exchange segments, then send the block round the ring."""
+    count, position = len(channel.sites), channel.sites.index(channel.me)
+    block = vector
+    for distance in distances(count, segments):
+        segment = channel.random(vector.shape)
+        block = subtract(block, segment)
+        channel.send(channel.sites[(position + distance) % count], segment)
+    for distance in distances(count, segments):
+        block = add(block, channel.receive(channel.sites[(position - distance) % count], vector.shape))
+    ring_contribute(channel, block)
+
+
+def distances(sites: int, segments: int) -> list[int]:
+    """How far along the ring each segment goes: k - 1 distances, the ring neighbours' last."""
+    return [*range(2, sites - 1), 1, sites - 1][: segments - 1]
+
+
+def partners(sites: int, segments: int) -> set[int]:
+    """The smallest coalition that learns a site's vector, as distances along the ring from it."""
+    sent = set(distances(sites, segments))
+    return sent | {sites - distance for distance in sent} | {1, sites - 1}
+
+
+def k_secure_cost(segments: int, sites: int, shape: tuple[int, int]) -> Cost:
+    """The segments, in one hop, and then a ring."""
+    limbs, length = shape
+    times = chunk_count(length)
+    return Cost(
+        messages=sites * (segments - 1 + times) + 1,
+        hops=sites + 2 if times else 2,
+        payload_bytes=(sites * (segments - 1) + sites + 1) * limbs * length * RESIDUE_BYTES,
+    )
+
+
+def k_secure(segments: int = DEFAULT_SEGMENTS) -> SecureSum:
+    """The protocol with k = `segments`, 2 or more. It needs as many sites, and three. Raises ValueError."""
+    if not isinstance(segments, int) or segments < 2:
+        raise ValueError(f"segments is {segments!r}, and must be a whole number from 2")
+    return SecureSum(
+        "k-secure",
+        functools.partial(k_secure_contribute, segments),
+        ring_reveal,
+        functools.partial(k_secure_cost, segments),
+        smallest_coalition=lambda sites: len(partners(sites, segments)),
+        min_sites=max(MIN_SITES, segments),
+        options={"segments": segments},
+    )

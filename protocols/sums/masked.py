@@ -1,0 +1,317 @@
+"""The masked sum: double masking with Shamir recovery (Bonawitz et al. 2017), sparse for many sites (Bell et al. 2020).
+
+Site u sends y_u = x_u + PRG(b_u) + sum_{v > u} PRG(s_uv) - sum_{v < u} PRG(s_uv) for its neighbours v. The pairwise
+masks cancel in the sum; the own mask b_u protects a site that is given up and whose y_u comes in late. Everybody talks
+to the coordinator only, so no two sites need a connection:
+
+    1. u -> coordinator: y_u, and shares of b_u, each sealed for the neighbour that holds it
+    2. if sites are missing, the coordinator names them, and the others give it the s_uv they have in common with them;
+       again with a longer list if one of those is lost meanwhile
+    3. the coordinator hands on the sealed shares, and the sites give it the shares of b_u of all that are in the sum
+
+Keys are agreed once a run; the s_uv of a round are derived from them and open no other round. Up to 51 sites all are
+neighbours of all; beyond, each has 50, the nearest on a circle in an order hashed from the names of all sites.
+
+What differs from the paper: the pairwise seeds are never shared. Those of a missing site are given by its neighbours
+themselves, each of which lives, or joins the list of the missing before any b_u is opened. That takes one share a
+neighbour instead of two, and no coalition of sites, however many, can open the pairwise masks between two others.
+
+Cost without dropouts, with m - 1 neighbours each: 5 n messages and 3 hops; n d limbs residues, and for each site
+6 (m - 1) words of sealed shares up, as many down, 4 m words of opened ones, and m + 1 bytes of who is in.
+
+Security. Against semi-honest parties, coordinator included. For one peer and round a *site* gives either the pairwise
+seed or its share of the own mask, never both; it refuses a coordinator that names itself or a peer in both lists, takes
+a missing site back, asks after the shares were opened, or leaves fewer than the threshold in the sum. So whatever a
+coordinator asks, with fewer colluders than the threshold at least one honest neighbour opened a share of b_u, and keeps
+its pairwise mask closed. To learn the vector of a site in the sum takes the coordinator and all its neighbours; of a
+site whose y_u came late, the coordinator and `threshold` of them. Public keys come with the roster: a coordinator that
+lies about these is not semi-honest.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+from numpy.typing import NDArray
+
+from federation.arrays import Residues
+from federation.channel.socket import Channel
+from federation.errors import EndpointError, StepRefused
+from federation.transport.keys import COORDINATOR
+from protocols.arithmetic import shamir
+from protocols.arithmetic.fixed_point import add, subtract
+from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
+
+MAX_NEIGHBOURS = 50
+SECRET_WORDS, SEALED_WORDS = 4, 6
+_NONCE = bytes(12)
+"""Every share is sealed with a key of its own, derived for one round and holder, so that its nonce may be constant."""
+
+DEFAULT_THRESHOLD = 0.66
+
+MISSING, OPEN = 0, 1
+Flags = NDArray[np.uint8]
+
+
+# What all parties know.
+
+
+def neighbourhoods(sites: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """Each site and its neighbours, in the order of `sites`; who is in whose neighbourhood is mutual."""
+    if len(sites) <= MAX_NEIGHBOURS + 1:
+        return dict.fromkeys(sites, sites)
+    circle = sorted(sites, key=lambda site: hashlib.sha256(" ".join((site, *sites)).encode()).digest())
+    reach = range(-MAX_NEIGHBOURS // 2, MAX_NEIGHBOURS // 2 + 1)
+    place = {site: number for number, site in enumerate(sites)}
+    return {
+        site: tuple(sorted((circle[(i + step) % len(circle)] for step in reach), key=place.__getitem__))
+        for i, site in enumerate(circle)
+    }
+
+
+def threshold_of(share: float, members: int) -> int:
+    """How many of a neighbourhood must remain, two at least."""
+    return max(2, math.ceil(share * members - 1e-9))
+
+
+# The site's part.
+
+
+@dataclass
+class Consent:
+    """What a site has helped to open in one round, and so what it will refuse."""
+
+    me: str
+    group: tuple[str, ...]
+    threshold: int
+    missing: frozenset[str] = frozenset()
+    opened: bool = False
+
+    def agree(self, stage: int, present: frozenset[str]) -> None:
+        """Agree to a request in which `present` of the group are in the sum. Raises StepRefused."""
+        gone = frozenset(self.group) - present
+        if self.me in gone:
+            raise StepRefused("it is asked to help with a sum that it is not in; nothing was opened")
+        if self.opened:
+            raise StepRefused("shares of this round were opened already; it opens no second set")
+        if both := sorted(self.missing & present):
+            raise StepRefused(
+                f"it is asked for both halves of {both[0]}: the pairwise mask was opened, its own stays shut"
+            )
+        if len(present) < self.threshold:
+            raise StepRefused(f"{len(present)} of {len(self.group)} sites are in the sum and {self.threshold} must be")
+        self.missing = gone
+        self.opened = stage == OPEN
+
+
+def masked_contribute(share: float, channel: Channel, vector: Residues) -> None:
+    """A site's part: send the masked vector and the sealed shares, then help to open what the sum needs."""
+    group = neighbourhoods(channel.sites)[channel.me]
+    consent = Consent(channel.me, group, threshold_of(share, len(group)))
+    own = _draw(channel)
+    shares = dict(zip(group, shamir.split(own, consent.threshold, len(group), lambda: _draw(channel)), strict=True))
+    channel.send(COORDINATOR, _masked(channel, group, own, vector))
+    channel.send(COORDINATOR, _sealed(channel, shares))
+    while not consent.opened:
+        stage, present = _request(channel, group)
+        consent.agree(stage, present)
+        if stage == MISSING:
+            channel.send(COORDINATOR, _pairwise_seeds(channel, consent.missing, group))
+    channel.send(COORDINATOR, _opened(channel, group, present, shares[channel.me]))
+
+
+def _masked(channel: Channel, group: tuple[str, ...], own: int, vector: Residues) -> Residues:
+    """y = x + PRG(b) + sum_{v > u} PRG(s_uv) - sum_{v < u} PRG(s_uv)."""
+    total = add(vector, channel.expand(_to_bytes(own), vector.shape))
+    position = group.index(channel.me)
+    for number, peer in enumerate(group):
+        if number != position:
+            mask = channel.expand(_pairwise_seed(channel, peer), vector.shape)
+            total = add(total, mask) if number > position else subtract(total, mask)
+    return total
+
+
+def _sealed(channel: Channel, shares: Mapping[str, int]) -> Residues:
+    """(m - 1, 6) words: the share of each neighbour, which only it can open."""
+    others = [peer for peer in shares if peer != channel.me]
+    sealed = [
+        _cipher(channel, channel.me, peer, peer).encrypt(_NONCE, _to_bytes(shares[peer]), None) for peer in others
+    ]
+    return _words(sealed, SEALED_WORDS)
+
+
+def _request(channel: Channel, group: tuple[str, ...]) -> tuple[int, frozenset[str]]:
+    """What the coordinator asks for, and who of the group it says is in the sum."""
+    stage, *flags = channel.receive(COORDINATOR, (1 + len(group),), np.uint8).tolist()
+    if stage not in (MISSING, OPEN) or not set(flags) <= {0, 1}:
+        raise StepRefused("the coordinator asks for something that the protocol does not know")
+    return stage, frozenset(peer for peer, flag in zip(group, flags, strict=True) if flag)
+
+
+def _pairwise_seeds(channel: Channel, missing: frozenset[str], group: tuple[str, ...]) -> Residues:
+    """(missing, 4) words, in the group's order."""
+    return _words([_pairwise_seed(channel, peer) for peer in group if peer in missing], SECRET_WORDS)
+
+
+def _opened(channel: Channel, group: tuple[str, ...], present: frozenset[str], own_share: int) -> Residues:
+    """(present, 4) words: this site's share of the own mask of each site in the sum, itself included."""
+    others = [peer for peer in group if peer in present and peer != channel.me]
+    sealed = channel.receive(COORDINATOR, (len(others), SEALED_WORDS))
+    shares = {
+        peer: _cipher(channel, peer, channel.me, peer).decrypt(_NONCE, words.tobytes(), None)
+        for peer, words in zip(others, sealed, strict=True)
+    }
+    shares[channel.me] = _to_bytes(own_share)
+    return _words([shares[peer] for peer in group if peer in present], SECRET_WORDS)
+
+
+def _pairwise_seed(channel: Channel, peer: str) -> bytes:
+    return channel.shared_secret(peer, "pairwise mask")
+
+
+def _cipher(channel: Channel, owner: str, holder: str, peer: str) -> ChaCha20Poly1305:
+    """What seals the share that `holder` holds of the own mask of `owner`."""
+    other = holder if channel.me == owner else owner
+    return ChaCha20Poly1305(channel.shared_secret(other, f"share of {owner}"))
+
+
+def _draw(channel: Channel) -> int:
+    """Uniform below the prime of the secret sharing."""
+    while (drawn := int.from_bytes(channel.random((SECRET_WORDS,)).tobytes(), "little")) >= shamir.PRIME:
+        continue
+    return drawn
+
+
+# The coordinator's part.
+
+
+def masked_reveal(share: float, channel: Channel, shape: tuple[int, int]) -> Residues:
+    """The sum of the vectors of all sites that are there to the end of step 2."""
+    groups = neighbourhoods(channel.sites)
+    masked = channel.collect(dict.fromkeys(channel.sites, shape))
+    sealed = channel.collect({site: (len(groups[site]) - 1, SEALED_WORDS) for site in masked})
+    present, seeds = _settle(channel, groups, share, frozenset(sealed))
+    own = _open_own_masks(channel, groups, share, present, sealed)
+    total = np.zeros(shape, dtype=np.uint64)
+    for site in sorted(present):
+        total = add(total, subtract(masked[site], channel.expand(_to_bytes(own[site]), shape)))
+    for (site, gone), seed in seeds.items():
+        mask = channel.expand(seed, shape)
+        later = groups[site].index(gone) > groups[site].index(site)
+        total = subtract(total, mask) if later else add(total, mask)
+    return total
+
+
+def _settle(
+    channel: Channel, groups: Mapping[str, tuple[str, ...]], share: float, present: frozenset[str]
+) -> tuple[frozenset[str], dict[tuple[str, str], bytes]]:
+    """Who is in the sum, and the seeds of the pairwise masks between them and the missing."""
+    while True:
+        _require_enough(groups, share, present)
+        missing = {site: [peer for peer in groups[site] if peer not in present] for site in present}
+        asked = [site for site in channel.sites if site in present and missing[site]]
+        for site in asked:
+            channel.send(site, _flags(MISSING, groups[site], present))
+        answers = channel.collect({site: (len(missing[site]), SECRET_WORDS) for site in asked})
+        if len(answers) == len(asked):
+            pairs = [(site, gone) for site in asked for gone in missing[site]]
+            seeds = [words.tobytes() for site in asked for words in answers[site]]
+            return present, dict(zip(pairs, seeds, strict=True))
+        present -= frozenset(asked) - answers.keys()
+
+
+def _open_own_masks(
+    channel: Channel,
+    groups: Mapping[str, tuple[str, ...]],
+    share: float,
+    present: frozenset[str],
+    sealed: Mapping[str, Residues],
+) -> dict[str, int]:
+    """The own mask of every site in the sum, from the shares that its neighbours open."""
+    members = {site: [peer for peer in groups[site] if peer in present] for site in present}
+    for site in sorted(present):
+        channel.send(site, _flags(OPEN, groups[site], present))
+        channel.send(site, _for_holder(site, groups, members[site], sealed))
+    answers = channel.collect({site: (len(members[site]), SECRET_WORDS) for site in sorted(present)})
+    shares: dict[str, dict[int, int]] = {site: {} for site in present}
+    for holder, opened in answers.items():
+        for owner, words in zip(members[holder], opened, strict=True):
+            shares[owner][groups[owner].index(holder) + 1] = int.from_bytes(words.tobytes(), "little")
+    return {owner: _combined(owner, known, threshold_of(share, len(groups[owner]))) for owner, known in shares.items()}
+
+
+def _combined(owner: str, shares: Mapping[int, int], threshold: int) -> int:
+    """The own mask from as many shares as it takes. Raises EndpointError where there are fewer."""
+    _require(len(shares), threshold, f"shares of {owner}")
+    return shamir.combine(dict(sorted(shares.items())[:threshold]))
+
+
+def _for_holder(
+    holder: str, groups: Mapping[str, tuple[str, ...]], members: Iterable[str], sealed: Mapping[str, Residues]
+) -> Residues:
+    """(…, 6) words: the sealed shares that `holder` holds of those of its neighbours that are in the sum."""
+    rows = [
+        sealed[owner][[peer for peer in groups[owner] if peer != owner].index(holder)]
+        for owner in members
+        if owner != holder
+    ]
+    return np.array(rows, dtype=np.uint64).reshape(len(rows), SEALED_WORDS)
+
+
+def _require_enough(groups: Mapping[str, tuple[str, ...]], share: float, present: frozenset[str]) -> None:
+    if not present:
+        raise EndpointError("no site is left in the masked sum")
+    for site in present:
+        left = sum(peer in present for peer in groups[site])
+        _require(left, threshold_of(share, len(groups[site])), f"sites around {site}")
+
+
+def _require(found: int, needed: int, what: str) -> None:
+    if found < needed:
+        raise EndpointError(f"{found} {what} are left and a masked sum needs {needed}; nothing was revealed")
+
+
+def _flags(stage: int, group: tuple[str, ...], present: frozenset[str]) -> Flags:
+    return np.array([stage, *(peer in present for peer in group)], dtype=np.uint8)
+
+
+def _words(secrets: list[bytes], words: int) -> Residues:
+    return np.frombuffer(b"".join(secrets), dtype=np.uint64).reshape(len(secrets), words)
+
+
+def _to_bytes(secret: int) -> bytes:
+    return secret.to_bytes(8 * SECRET_WORDS, "little")
+
+
+def masked_cost(sites: int, shape: tuple[int, int]) -> Cost:
+    """Without dropouts: input and sealed shares up, list and sealed shares down, opened shares up."""
+    limbs, length = shape
+    members = min(sites, MAX_NEIGHBOURS + 1)
+    words = 2 * SEALED_WORDS * (members - 1) + SECRET_WORDS * members
+    return Cost(
+        messages=5 * sites,
+        hops=3,
+        payload_bytes=sites * ((limbs * length + words) * RESIDUE_BYTES + members + 1),
+    )
+
+
+def masked(threshold: float = DEFAULT_THRESHOLD) -> SecureSum:
+    """The protocol in which the share `threshold` of the sites must remain. It needs two sites. Raises ValueError."""
+    if not isinstance(threshold, int | float) or not 0.5 < threshold <= 1:
+        raise ValueError(f"threshold is {threshold!r}, and must be above 0.5 and at most 1")
+    return SecureSum(
+        "masked",
+        functools.partial(masked_contribute, threshold),
+        functools.partial(masked_reveal, threshold),
+        masked_cost,
+        smallest_coalition=lambda sites: min(sites - 1, MAX_NEIGHBOURS),
+        min_sites=2,
+        needs_pairwise_keys=True,
+        options={"threshold": threshold},
+    )

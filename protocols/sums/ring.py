@@ -1,0 +1,89 @@
+"""The secure sum on a ring (Clifton, Kantarcioglu, Vaidya, Lin and Zhu 2002, section 3.1).
+
+The initiator draws R uniform over the whole modulus and sends R + v1 to its successor; each site adds its vector and
+passes it on; the initiator takes R off what comes back and reveals the sum to the coordinator. Long vectors go round
+in chunks, so that the hops of one chunk overlap with those of the next.
+
+The sum is revealed in one message: all of it or, when the initiator is lost, nothing, so that the sum over the other
+sites may be revealed instead.
+
+Cost: n messages a chunk and one for the sum, n + 1 hops, (n + 1) * d residues.
+
+Security. Against semi-honest parties, everything a single site sees is uniform whatever the inputs are. The two ring
+neighbours of a site learn its vector together, by subtraction, and nothing smaller does; the initiator is no
+exception, for its neighbours hold R + v1 and R + S, and S is public. With two sites the initiator would learn the
+other's vector from the sum, so three is the fewest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from federation.arrays import Residues
+from federation.channel.socket import Channel
+from federation.transport.keys import COORDINATOR
+from protocols.arithmetic.fixed_point import add, subtract
+from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
+
+CHUNK = 1 << 16
+"""Residues a message carries at most, for each limb."""
+
+
+def ring_contribute(channel: Channel, vector: Residues) -> None:
+    """A site's part: the first site of the ring is the initiator, and reveals the sum to the coordinator."""
+    parts = list(round_the_ring(channel, channel.sites, vector))
+    if channel.me == channel.sites[0]:
+        channel.send(COORDINATOR, joined(parts, vector.shape))
+
+
+def round_the_ring(channel: Channel, ring: tuple[str, ...], vector: Residues) -> Iterator[Residues]:
+    """Add `vector` to what goes round `ring`; yields the sum, by chunks, at the first site and nothing elsewhere."""
+    position = ring.index(channel.me)
+    predecessor = ring[position - 1]
+    successor = ring[(position + 1) % len(ring)]
+    if position > 0:
+        for own in chunks(vector):
+            channel.send(successor, add(channel.receive(predecessor, own.shape), own))
+        return
+    mask = channel.random(vector.shape)
+    for masked in chunks(add(mask, vector)):
+        channel.send(successor, masked)
+    for share in chunks(mask):
+        yield subtract(channel.receive(predecessor, share.shape), share)
+
+
+def ring_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
+    """The coordinator's part: take the sum from the initiator."""
+    return channel.receive(channel.sites[0], shape)
+
+
+def ring_cost(sites: int, shape: tuple[int, int]) -> Cost:
+    """n messages round the ring for each chunk, and one to the coordinator."""
+    limbs, length = shape
+    times = chunk_count(length)
+    return Cost(
+        messages=sites * times + 1,
+        hops=sites + 1 if times else 1,
+        payload_bytes=(sites + 1) * limbs * length * RESIDUE_BYTES,
+    )
+
+
+def chunk_count(length: int) -> int:
+    """How many chunks a vector of `length` goes round in."""
+    return -(-length // CHUNK)
+
+
+def chunks(vector: Residues) -> Iterator[Residues]:
+    """Views of `vector`, shape (limbs, d), of at most CHUNK columns each."""
+    for start in range(0, vector.shape[1], CHUNK):
+        yield vector[:, start : start + CHUNK]
+
+
+def joined(parts: list[Residues], shape: tuple[int, ...]) -> Residues:
+    """The vector of this shape that was cut into `parts`."""
+    return np.concatenate(parts, axis=1) if parts else np.zeros(shape, dtype=np.uint64)
+
+
+RING = SecureSum("ring", ring_contribute, ring_reveal, ring_cost, smallest_coalition=lambda sites: 2, min_sites=3)

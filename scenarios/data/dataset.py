@@ -1,0 +1,242 @@
+"""The data of a scenario, cut into what each site holds and what is kept for the test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from federation.arrays import FloatArray, IntArray
+from federation.site.partition import Partition
+from scenarios.data import sources, splits
+from scenarios.data.sources import Dataset
+from scenarios.schema.base import resolve
+from scenarios.schema.errors import ScenarioError, nearest
+from scenarios.schema.spec import Scenario
+from scenarios.schema.tables import ALL
+
+NO_FOLD = -1
+
+
+@dataclass(frozen=True)
+class Rows:
+    """numeric (n, p), categorical (n, q) text, signs (n,) of +1 and -1."""
+
+    numeric: FloatArray
+    categorical: NDArray[np.str_]
+    signs: FloatArray
+
+    def take(self, indices: IntArray | NDArray[np.bool_]) -> Rows:
+        """These rows only."""
+        return Rows(self.numeric[indices], self.categorical[indices], self.signs[indices])
+
+
+@dataclass(frozen=True)
+class SiteShard:
+    """What one site holds: indices of rows, in its own order, names of columns, and whether it has the labels."""
+
+    rows: IntArray
+    columns: tuple[str, ...]
+    labelled: bool = True
+
+
+@dataclass(frozen=True)
+class FederatedDataset:
+    """Everything about the data that a run needs.
+
+    rows: all of them. names: of the sites. holdings: of each site. folds: (n,) the fold that holds a row out, -1 for
+    none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then positive.
+    identifiers (n,): of the rows, where sites align them by these; empty otherwise. public: indices of the rows that
+    are nobody's secret, and at no site.
+    """
+
+    rows: Rows
+    numeric_columns: tuple[str, ...]
+    categorical_columns: tuple[str, ...]
+    classes: tuple[str, str]
+    names: tuple[str, ...]
+    holdings: tuple[SiteShard, ...]
+    folds: IntArray
+    tests: tuple[IntArray, ...]
+    identifiers: NDArray[np.str_]
+    public: IntArray
+    warnings: tuple[str, ...]
+
+    def training(self, fold: int, names: Sequence[str]) -> IntArray:
+        """Indices of the rows that these sites train on while `fold` is held out."""
+        held = np.sort(np.concatenate([self.holdings[self.names.index(name)].rows for name in names]))
+        return held[self.folds[held] != fold] if fold != NO_FOLD else held
+
+    def write_partition(self, site: int, path: Path) -> None:
+        """Write what one site holds to a file that only its owner may read."""
+        held = self.holdings[site]
+        mine = self.rows.take(held.rows)
+        numeric = [place for place, name in enumerate(self.numeric_columns) if name in held.columns]
+        categorical = [place for place, name in enumerate(self.categorical_columns) if name in held.columns]
+        columns = [np.unique(mine.categorical[:, place], return_inverse=True) for place in categorical]
+        codes = np.column_stack([codes for _, codes in columns]) if columns else np.zeros((len(mine.signs), 0))
+        arrays = {
+            "numeric": np.ascontiguousarray(mine.numeric[:, numeric]),
+            "codes": codes.astype(np.int64),
+            "labels": mine.signs[None, :][: int(held.labelled)],
+            "folds": self.folds[held.rows],
+        }
+        values = {
+            "numeric": [self.numeric_columns[place] for place in numeric],
+            "categorical": [self.categorical_columns[place] for place in categorical],
+            "categories": [categories.tolist() for categories, _ in columns],
+        }
+        if len(self.identifiers):
+            values["identifiers"] = self.identifiers[held.rows].tolist()
+        Partition(arrays, values).write(str(path))
+
+
+def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
+    """Load the data, set the test rows apart, and deal the others to the sites.
+
+    Raises ScenarioError, saying what to change, before any process is started.
+    """
+    settings = scenario.data
+    data = sources.load(
+        settings.source,
+        label=settings.label,
+        identifier=settings.identifier,
+        ignore=settings.ignore,
+        missing=settings.missing,
+        base_folder=base_folder,
+    )
+    classes = _classes(data, settings.positive)
+    signs = np.where(data.labels == classes[1], 1.0, -1.0)
+    public, private = _set_apart(scenario, data)
+    folds, tests = _held_out(scenario, data, private)
+    _check_declared(data, settings.categories)
+    _check_ranges(data, settings.ranges)
+    vertical = settings.partition == "vertical"
+    holdings = _deal_columns(scenario, data) if vertical else _deal_rows(scenario, data, private, tests)
+    names = scenario.federation.site_names
+    return FederatedDataset(
+        rows=_rows(data, signs),
+        numeric_columns=tuple(feature.name for feature in data.features if not feature.categorical),
+        categorical_columns=tuple(feature.name for feature in data.features if feature.categorical),
+        classes=classes,
+        names=tuple(names),
+        holdings=holdings,
+        folds=folds,
+        tests=tests,
+        identifiers=_identifiers(scenario, data),
+        public=public,
+        warnings=(
+            *([f"{data.dropped} rows with missing values were left out."] if data.dropped else []),
+            *splits.sites_without_a_class(names, [signs[held.rows] for held in holdings], classes),
+        ),
+    )
+
+
+def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
+    """Indices of the public rows and of the others."""
+    count = scenario.data.public
+    if count >= data.rows:
+        raise ScenarioError([f"data.public: {data.name} has {data.rows} rows, and some must be private; lower it."])
+    shuffled = np.random.default_rng([scenario.seed, 5]).permutation(data.rows)
+    public = np.sort(shuffled[:count])
+    if count and len(np.unique(data.labels[public])) < 2:
+        raise ScenarioError([f"data.public: the {count} public rows are of one class; set more apart."])
+    return public, np.sort(shuffled[count:])
+
+
+def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[IntArray, tuple[IntArray, ...]]:
+    """(n,) the fold that holds a row out, -1 for none, and the test rows of each, all of them private.
+
+    Without folds, test rows are dealt to nobody; where their columns are what sites hold, they are held out as fold 0.
+    """
+    settings = scenario.data
+    folds = np.full(data.rows, NO_FOLD)
+    if settings.folds is not None:
+        folds[private] = splits.folds(data.labels[private], settings.folds, scenario.seed)
+        return folds, tuple(np.flatnonzero(folds == fold) for fold in range(settings.folds))
+    _, chosen = splits.test_split(data.labels[private], settings.test_fraction, scenario.seed)
+    test = private[chosen]
+    if settings.partition == "vertical":
+        folds[test] = 0
+    return folds, (test,)
+
+
+def _deal_rows(
+    scenario: Scenario, data: Dataset, private: IntArray, tests: tuple[IntArray, ...]
+) -> tuple[SiteShard, ...]:
+    """Disjoint rows with all columns."""
+    random = np.random.default_rng([scenario.seed, 1])
+    names = scenario.federation.site_names
+    dealt = private if scenario.data.folds is not None else np.setdiff1d(private, tests[0])
+    parts = splits.horizontal(scenario.data.split, data.take(dealt), len(names), random)
+    columns = tuple(feature.name for feature in data.features)
+    return tuple(SiteShard(dealt[part], columns) for part in parts)
+
+
+def _deal_columns(scenario: Scenario, data: Dataset) -> tuple[SiteShard, ...]:
+    """Disjoint columns, of all rows or of most of them; by identifiers every site has an order of its own."""
+    settings, names = scenario.data, scenario.federation.site_names
+    random = np.random.default_rng([scenario.seed, 2])
+    holds = splits.overlapping(data.rows, len(names), settings.overlap, random)
+    label_site = None if settings.label_site == ALL else resolve(settings.label_site, names)
+    holdings = []
+    for name, columns, held in zip(names, splits.vertical(settings.split, data, names), holds, strict=True):
+        rows = np.flatnonzero(held)
+        shuffled = random.permutation(rows) if settings.align == "identifier" else rows
+        holdings.append(SiteShard(shuffled, columns, label_site in (None, name)))
+    return tuple(holdings)
+
+
+def _identifiers(scenario: Scenario, data: Dataset) -> NDArray[np.str_]:
+    """Those of the source; where it has none and sites are to align by them, rows are numbered."""
+    wanted = scenario.data.align == "identifier" and scenario.data.identifier is None
+    return np.array([f"record-{row + 1}" for row in range(data.rows)]) if wanted else data.identifiers
+
+
+def _classes(data: Dataset, positive: str | None) -> tuple[str, str]:
+    """(negative, positive): by name, or the last of two in sorted order."""
+    found = data.classes
+    if positive is not None and positive not in found:
+        raise ScenarioError([f"data.positive: {positive!r} is not a label of {data.name}; it has {', '.join(found)}."])
+    if positive is None and len(found) > 2:
+        raise ScenarioError(
+            [f"data.positive: {data.name} has {len(found)} classes ({', '.join(found[:8])}); say which one is +1."]
+        )
+    chosen = found[-1] if positive is None else positive
+    others = [name for name in found if name != chosen]
+    return others[0] if len(others) == 1 else f"not {chosen}", chosen
+
+
+def _check_declared(data: Dataset, declared: dict[str, list[str]]) -> None:
+    problems = []
+    columns = {feature.name: feature for feature in data.features}
+    for name, values in declared.items():
+        feature = columns.get(name)
+        if feature is None or not feature.categorical:
+            problems.append(f"data.categories.{name}: {data.name} has no categorical column of that name.")
+        elif missing := sorted(set(feature.values.tolist()) - set(values)):
+            problems.append(f"data.categories.{name}: add {', '.join(map(repr, missing[:8]))}, which the data hold.")
+    if problems:
+        raise ScenarioError(problems)
+
+
+def _check_ranges(data: Dataset, ranges: dict[str, list[float]]) -> None:
+    numeric = [feature.name for feature in data.features if not feature.categorical]
+    unknown = [name for name in ranges if name not in numeric]
+    if unknown:
+        raise ScenarioError(
+            [f"data.ranges.{n}: {data.name} has no numeric column of that name.{nearest(n, numeric)}" for n in unknown]
+        )
+
+
+def _rows(data: Dataset, signs: FloatArray) -> Rows:
+    numeric: Sequence[FloatArray] = [f.values.astype(np.float64) for f in data.features if not f.categorical]
+    categorical = [f.values.astype(np.str_) for f in data.features if f.categorical]
+    return Rows(
+        np.column_stack(numeric) if numeric else np.zeros((data.rows, 0)),
+        np.column_stack(categorical) if categorical else np.zeros((data.rows, 0), dtype="<U1"),
+        signs,
+    )

@@ -1,0 +1,456 @@
+"""Tables of raw data: built-in ones, files, what lies in the folder that FEDSVM_DATA names, and openml.org's.
+
+scikit-learn and pyarrow take a second to import and are needed for some sources only, so they are imported where
+they are used.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from federation.arrays import FloatArray, IntArray
+from scenarios.data import openml
+from scenarios.schema.errors import ScenarioError, nearest
+
+FOLDER_VARIABLE = "FEDSVM_DATA"
+SUFFIXES = (".csv.gz", ".csv", ".svm", ".parquet")
+MISSING_MARKS = ("", "?", "NA", "NaN", "nan", "null")
+_EXPECTED = {
+    ".csv.gz": "comma-separated text in UTF-8 with a line of column names, packed by gzip",
+    ".csv": "comma-separated text in UTF-8 with a line of column names",
+    ".svm": "lines of a label followed by number:value pairs",
+    ".parquet": "an Apache Parquet file",
+}
+
+
+@dataclass(frozen=True)
+class Feature:
+    """One column: float64 values, or text for a categorical one; (n,)."""
+
+    name: str
+    values: FloatArray | NDArray[np.str_]
+
+    @property
+    def categorical(self) -> bool:
+        return self.values.dtype.kind == "U"
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A table. labels (n,) are text, also where the source has numbers. dropped: rows left out for missing values.
+
+    identifiers (n,): text that tells which rows of different tables are the same; empty where none were asked for.
+    """
+
+    name: str
+    features: tuple[Feature, ...]
+    labels: NDArray[np.str_]
+    dropped: int = 0
+    identifiers: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
+
+    @property
+    def rows(self) -> int:
+        return len(self.labels)
+
+    @property
+    def classes(self) -> list[str]:
+        """The distinct labels, sorted."""
+        return sorted(set(self.labels.tolist()))
+
+    def take(self, indices: IntArray | NDArray[np.bool_]) -> Dataset:
+        """The table with these rows only."""
+        features = tuple(Feature(feature.name, feature.values[indices]) for feature in self.features)
+        identifiers = self.identifiers[indices] if len(self.identifiers) else self.identifiers
+        return replace(self, features=features, labels=self.labels[indices], identifiers=identifiers)
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Columns as read, before a label is chosen: float64 with NaN, or text with "" for missing values."""
+
+    name: str
+    columns: dict[str, NDArray[Any]]
+
+
+class _UnusableError(ValueError):
+    """A file that can be read, but not used: a clause that says what to change."""
+
+
+@dataclass(frozen=True)
+class Available:
+    """One data set that can be named. The figures are None for files, which are not read to be listed."""
+
+    name: str
+    rows: int | None
+    columns: int | None
+    classes: int | None
+    place: str
+
+
+def load(
+    source: str,
+    *,
+    label: str,
+    identifier: str | None = None,
+    ignore: Sequence[str] = (),
+    missing: str = "refuse",
+    base_folder: Path,
+) -> Dataset:
+    """The table that `source` names: a built-in, a path (from `base_folder`, or here), a name under FEDSVM_DATA, or
+    "openml:ID".
+
+    label: its label column. identifier: the column that tells its rows apart, no two the same. ignore: columns to leave
+    out. missing: "refuse" or "drop" rows with missing values. Raises ScenarioError, saying what to change.
+    """
+    table = _find(source, base_folder)
+    _require_columns(table, label, identifier, ignore)
+    columns = {name: values for name, values in table.columns.items() if name not in ignore}
+    keep = _complete_rows(table.name, columns, missing)
+    _refuse_infinite(table.name, columns)
+    if not keep.any():
+        raise ScenarioError([f"data.missing: {table.name} has a missing value in every row; ignore such columns."])
+    features = tuple(Feature(name, values[keep]) for name, values in columns.items() if name not in (label, identifier))
+    if not features:
+        raise ScenarioError([f"data.source: {table.name} has no column besides the label {label!r}."])
+    dataset = Dataset(table.name, features, _as_text(columns[label][keep]), int((~keep).sum()))
+    if identifier is not None:
+        dataset = replace(dataset, identifiers=_distinct(table.name, identifier, _as_text(columns[identifier][keep])))
+    if len(dataset.classes) < 2:
+        found = ", ".join(dataset.classes) or "none"
+        raise ScenarioError(
+            [f"data.label: column {label!r} of {table.name} has one class only ({found}); two are needed."]
+        )
+    return dataset
+
+
+def read_columns(source: str, base_folder: Path) -> dict[str, NDArray[Any]]:
+    """Every column that `source` has, (n,) each: float64 with NaN, or text with "" for missing values.
+
+    Raises ScenarioError for a source that is not there or cannot be read.
+    """
+    return _find(source, base_folder).columns
+
+
+def available() -> list[Available]:
+    """Every built-in data set, and every file in the folder that FEDSVM_DATA names that no built-in one hides."""
+    listed = []
+    for name, build in _BUILT_IN.items():
+        columns = build()
+        labels = columns["label"]
+        listed.append(Available(name, len(labels), len(columns) - 1, len(set(labels.tolist())), "built in"))
+    files = [(name, path) for name, path in sorted(_found().items()) if name not in _BUILT_IN]
+    return listed + [Available(name, None, None, None, path.name) for name, path in files]
+
+
+def data_folder() -> Path | None:
+    """The folder that FEDSVM_DATA names, if it is set."""
+    named = os.environ.get(FOLDER_VARIABLE)
+    return Path(named) if named else None
+
+
+# Finding a source.
+
+
+def _find(source: str, base_folder: Path) -> _Table:
+    if source in _BUILT_IN:
+        return _Table(source, _BUILT_IN[source]())
+    if source.startswith(openml.PREFIX):
+        return _Table(source, openml.read(source))
+    if source.endswith(SUFFIXES):
+        candidates = [base_folder / source, Path(source)]
+        path = next((path for path in candidates if path.is_file()), None)
+        if path is None:
+            raise ScenarioError([f"data.source: there is no file {source!r} in {base_folder.resolve()} or here."])
+        return _read(path)
+    found = _found()
+    if source.replace("-", "_") in found:
+        return _read(found[source.replace("-", "_")])
+    raise ScenarioError(
+        [
+            f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), nor found {_searched(found)}, "
+            f"nor built in ({', '.join(_BUILT_IN)}), nor {openml.PREFIX}ID.{nearest(source, [*_BUILT_IN, *found])}"
+        ]
+    )
+
+
+def _searched(found: dict[str, Path]) -> str:
+    """Where names were looked for, and which were there."""
+    folder = data_folder()
+    if folder is None:
+        return f"(set {FOLDER_VARIABLE} to the folder of your files)"
+    if not folder.is_dir():
+        return f"in {FOLDER_VARIABLE} ({folder} is no folder)"
+    return f"in {folder} ({', '.join(sorted(found)) or 'which holds no such files'})"
+
+
+def _found() -> dict[str, Path]:
+    """Files in the folder of FEDSVM_DATA by name, hyphens as underscores."""
+    folder = data_folder()
+    if folder is None or not folder.is_dir():
+        return {}
+    files: dict[str, Path] = {}
+    for path, suffix in itertools.product(sorted(folder.iterdir()), SUFFIXES):
+        if path.name.endswith(suffix):
+            files.setdefault(path.name.removesuffix(suffix).replace("-", "_"), path)
+    return files
+
+
+# Reading files.
+
+
+def _read(path: Path) -> _Table:
+    try:
+        columns = _read_svm(path) if path.name.endswith(".svm") else _read_arrow(path)
+    except _UnusableError as error:
+        raise ScenarioError([f"data.source: {path}: {error}."]) from error
+    except UnicodeDecodeError as error:
+        raise ScenarioError([f"data.source: {path} is not UTF-8 text; save the file as UTF-8."]) from error
+    except MemoryError as error:
+        raise ScenarioError([f"data.source: {path} does not fit into memory with a number in every cell."]) from error
+    except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
+        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
+        expected = next(_EXPECTED[suffix] for suffix in SUFFIXES if path.name.endswith(suffix))
+        raise ScenarioError([f"data.source: {path} cannot be read: {reason}. It must be {expected}."]) from error
+    if not columns or not len(next(iter(columns.values()))):
+        raise ScenarioError([f"data.source: {path} has no rows; add some of two classes or more."])
+    return _Table(path.name, columns)
+
+
+def _read_arrow(path: Path) -> dict[str, NDArray[Any]]:
+    import pyarrow as pa  # noqa: PLC0415 - see the module's docstring
+    import pyarrow.parquet  # noqa: PLC0415
+
+    table = pa.parquet.read_table(path) if path.name.endswith(".parquet") else _read_csv(path)
+    names = table.column_names
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise _UnusableError(f"the column {twice[0]!r} appears more than once; rename one")
+    if binary := [name for name in names if pa.types.is_binary(table.column(name).type)]:
+        raise _UnusableError(f"column {binary[0]!r} is not UTF-8 text; save the file as UTF-8")
+    if nested := [name for name in names if pa.types.is_nested(table.column(name).type)]:
+        raise _UnusableError(f"column {nested[0]!r} holds lists or records; leave it out, or give each value a column")
+    return {name: _from_arrow(table.column(name)) for name in names}
+
+
+def _read_csv(path: Path) -> Any:
+    """A table of pyarrow. Raises _UnusableError naming the first line with too few or too many values."""
+    from pyarrow import csv  # noqa: PLC0415
+
+    ragged: list[Any] = []
+
+    def set_aside(row: Any) -> str:
+        ragged.append(row)
+        return "skip"
+
+    table = csv.read_csv(
+        path,
+        read_options=csv.ReadOptions(use_threads=False),  # with threads, rows have no numbers
+        parse_options=csv.ParseOptions(invalid_row_handler=set_aside),
+        convert_options=csv.ConvertOptions(null_values=list(MISSING_MARKS), strings_can_be_null=True),
+    )
+    if ragged:
+        first = ragged[0]
+        raise _UnusableError(
+            f"line {first.number} has {first.actual_columns} values for {first.expected_columns} columns "
+            f"({len(ragged)} in all); complete it, or put values that hold commas in quotes"
+        )
+    return table
+
+
+def _from_arrow(column: Any) -> NDArray[Any]:
+    """float64 with NaN for numbers, text with "" otherwise."""
+    import pyarrow as pa  # noqa: PLC0415
+
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+        # Not "safe": a whole number beyond 2^53, say an identifier, is rounded instead of refused.
+        return np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+    values = column.to_pylist()
+    return np.array(["" if value is None or value in MISSING_MARKS else str(value) for value in values], dtype=np.str_)
+
+
+def _read_svm(path: Path) -> dict[str, NDArray[Any]]:
+    from sklearn.datasets import load_svmlight_file  # noqa: PLC0415
+
+    matrix, labels = load_svmlight_file(str(path))
+    dense = np.asarray(matrix.toarray(), dtype=np.float64)
+    return {f"f{j + 1}": dense[:, j] for j in range(dense.shape[1])} | {"label": np.asarray(labels, dtype=np.float64)}
+
+
+# Checking what was read.
+
+
+def _distinct(source: str, column: str, identifiers: NDArray[np.str_]) -> NDArray[np.str_]:
+    """The identifiers, if no two are the same."""
+    names, counts = np.unique(identifiers, return_counts=True)
+    if len(names) < len(identifiers):
+        name = names[counts > 1][0]
+        rows = np.flatnonzero(identifiers == name)[:2] + 1
+        raise ScenarioError(
+            [
+                f"data.identifier: column {column!r} of {source} has {str(name)!r} in rows {rows[0]} and {rows[1]} "
+                f"({len(identifiers) - len(names)} such in all); keep one row of each, or name another column."
+            ]
+        )
+    return identifiers
+
+
+def _require_columns(table: _Table, label: str, identifier: str | None, ignore: Sequence[str]) -> None:
+    problems = []
+    wanted = [("data.label", label), *([("data.identifier", identifier)] if identifier is not None else [])]
+    for key, name in [*wanted, *(("data.ignore", name) for name in ignore)]:
+        if name not in table.columns:
+            listed = ", ".join(itertools.islice(table.columns, 40))
+            problems.append(
+                f"{key}: {table.name} has no column {name!r}.{nearest(name, table.columns)} It has: {listed}."
+            )
+    if label in ignore:
+        problems.append(f"data.ignore: {label!r} is the label and cannot be ignored.")
+    if identifier is not None and identifier in (label, *ignore):
+        problems.append(f"data.identifier: {identifier!r} is the label, or ignored; name another column.")
+    if problems:
+        raise ScenarioError(problems)
+
+
+def _complete_rows(name: str, columns: dict[str, NDArray[Any]], missing: str) -> NDArray[np.bool_]:
+    """Which rows have every value. Raises ScenarioError for the others unless they are to be dropped."""
+    gaps = {column: _gaps(values) for column, values in columns.items()}
+    incomplete = np.logical_or.reduce(list(gaps.values()))
+    if incomplete.any() and missing == "refuse":
+        row = int(incomplete.argmax())
+        column = next(column for column, where in gaps.items() if where[row])
+        count = sum(int(where.sum()) for where in gaps.values())
+        raise ScenarioError(
+            [
+                f"data.missing: {name} has no value in row {row + 1}, column {column!r} ({count} missing in all); "
+                'fill them, or set missing = "drop" to leave such rows out.'
+            ]
+        )
+    return np.asarray(~incomplete)
+
+
+def _gaps(values: NDArray[Any]) -> NDArray[np.bool_]:
+    return np.asarray(values == "" if values.dtype.kind == "U" else np.isnan(values))
+
+
+def _refuse_infinite(name: str, columns: dict[str, NDArray[Any]]) -> None:
+    for column, values in columns.items():
+        if values.dtype.kind == "f" and np.isinf(values).any():
+            row = int(np.isinf(values).argmax())
+            raise ScenarioError(
+                [f"data.source: {name} has an infinite value in row {row + 1}, column {column!r}; replace it."]
+            )
+
+
+def _as_text(labels: NDArray[Any]) -> NDArray[np.str_]:
+    """Labels as text: 1 and not 1.0."""
+    if labels.dtype.kind == "U":
+        return labels
+    return np.array([str(int(value)) if value == int(value) else str(value) for value in labels.tolist()])
+
+
+# What is built in.
+
+
+SQUARES = tuple(f"{row}-{column}" for row in ("top", "middle", "bottom") for column in ("left", "middle", "right"))
+_LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 4, 8), (2, 4, 6)]
+
+
+def _wins(board: str, player: str) -> bool:
+    return any(all(board[square] == player for square in line) for line in _LINES)
+
+
+def _final_boards() -> list[str]:
+    """Every board at which a game can end, x moving first, sorted."""
+    final: set[str] = set()
+    going_on = {"b" * 9}
+    for player in itertools.islice(itertools.cycle("xo"), 9):
+        moves = itertools.product(going_on, range(9))
+        after = {board[:i] + player + board[i + 1 :] for board, i in moves if board[i] == "b"}
+        over = {board for board in after if _wins(board, player)}
+        final |= over
+        going_on = after - over
+    return sorted(final | going_on)
+
+
+def _tic_tac_toe() -> dict[str, NDArray[Any]]:
+    """All 958 boards at which tic-tac-toe can end; positive where x, who moves first, has won."""
+    boards = _final_boards()
+    columns = {name: np.array([board[square] for board in boards]) for square, name in enumerate(SQUARES)}
+    return columns | {"label": np.array(["positive" if _wins(board, "x") else "negative" for board in boards])}
+
+
+CENSUS_ROWS = 30_000
+
+
+def _made_census() -> dict[str, NDArray[Any]]:
+    """Made-up people with the attributes of the hybrid SVM paper's census experiment; whose income is above the median.
+
+    A stand-in that needs no file: the numbers are drawn, and say nothing of anybody.
+    """
+    random = np.random.default_rng(2014)
+    age = np.clip(random.normal(42, 14, CENSUS_ROWS), 18, 90).round()
+    education = np.clip(random.normal(12, 3, CENSUS_ROWS), 0, 20).round()
+    gender = random.integers(0, 2, CENSUS_ROWS)
+    status = np.where(
+        random.random(CENSUS_ROWS) < 1 / (1 + np.exp((age - 30) / 6)), 0, 1 + (random.random(CENSUS_ROWS) < 0.25)
+    )
+    single, married = status == 0, status == 1
+    disability = random.random(CENSUS_ROWS) < 0.02 + 0.002 * np.maximum(age - 30, 0)
+    hours = np.clip(random.normal(38, 12, CENSUS_ROWS) - 15 * disability - 20 * (age > 66), 0, 90).round()
+    children = random.poisson(np.where(single, 0.1, 1.3))
+    family = 1 + married + children
+    here = np.minimum(random.exponential(9, CENSUS_ROWS), age).round()
+    native = random.random(CENSUS_ROWS) < 0.85
+    career = 30 - ((age - 50) / 8) ** 2  # income rises until fifty
+    income = (
+        0.9 * education + 0.12 * hours + 0.15 * career + 1.5 * gender + 1.2 * married - 2 * disability + 0.6 * native
+    )
+    income = income * np.exp(random.normal(0, 0.18, CENSUS_ROWS))
+    owner = random.random(CENSUS_ROWS) < 1 / (1 + np.exp(-(income - income.mean()) / 4 - (age - 40) / 20))
+    automobiles = random.poisson(np.clip(0.06 * income, 0.1, 4))
+    columns = {
+        "age": age,
+        "gender": gender,
+        "education": education,
+        "disability": disability,
+        "nationality": native,
+        "working-hours": hours,
+        "years-in-location": here,
+        "owns-dwelling": owner,
+        "family-size": family,
+        "children": children,
+        "automobiles": automobiles,
+        "single": single,
+        "married": married,
+    }
+    labels = np.where(income > np.median(income), "above", "below")
+    return {name: values.astype(np.float64) for name, values in columns.items()} | {"label": labels}
+
+
+def _from_scikit_learn(loader: str) -> Callable[[], dict[str, NDArray[Any]]]:
+    def build() -> dict[str, NDArray[Any]]:
+        import sklearn.datasets  # noqa: PLC0415
+
+        bunch = getattr(sklearn.datasets, loader)()
+        names = [str(name).replace(" ", "-") for name in bunch.feature_names]
+        columns = {name: np.asarray(bunch.data[:, j], dtype=np.float64) for j, name in enumerate(names)}
+        return columns | {"label": np.array([str(bunch.target_names[t]) for t in bunch.target])}
+
+    return build
+
+
+_BUILT_IN: dict[str, Callable[[], dict[str, NDArray[Any]]]] = {
+    "tic-tac-toe": _tic_tac_toe,
+    "wdbc": _from_scikit_learn("load_breast_cancer"),
+    "wine": _from_scikit_learn("load_wine"),
+    "iris": _from_scikit_learn("load_iris"),
+    "digits": _from_scikit_learn("load_digits"),
+    "made-census": _made_census,
+}

@@ -1,0 +1,194 @@
+"""Which site holds which rows and columns, which rows are kept for the test, and which fold holds each out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from federation.arrays import FloatArray, IntArray
+from scenarios.data.sources import Dataset
+from scenarios.schema.errors import ScenarioError, nearest
+from scenarios.schema.split import BY_FEATURE, COLUMNS, columns_of, sizes_of
+
+_SEEDS = 2**32
+
+
+def horizontal(split: str, data: Dataset, sites: int, random: np.random.Generator) -> list[IntArray]:
+    """Indices of the rows of each site: disjoint, and all rows together.
+
+    random: dealt evenly. label-skew: sorted by label and cut into equal blocks, so that sites are left with one
+    class. by-feature:NAME: sorted by that column and cut where its values change, into parts as equal in rows as
+    that allows. sizes:[a, b, …]: dealt at random in these sizes. Raises ScenarioError.
+
+    Table 3.3 of the PAN-SVM dissertation cuts fourclass into three "equally" by f1 at -0.307692 and 0.285714. Equal
+    numbers of rows put the cuts at -0.296703 and 0.285714, one step of the data's grid (six rows) off at the first;
+    equal widths would put them at -1/3 and 1/3, so parts are equal in rows here.
+    """
+    if data.rows < sites:
+        raise ScenarioError(
+            [f"federation.sites: {sites} sites cannot share {data.rows} training rows; use fewer sites."]
+        )
+    if split == "random":
+        return [np.sort(part) for part in np.array_split(random.permutation(data.rows), sites)]
+    if split == "label-skew":
+        shuffled = random.permutation(data.rows)
+        by_label = shuffled[np.argsort(data.labels[shuffled], kind="stable")]
+        return [np.sort(part) for part in np.array_split(by_label, sites)]
+    if split.startswith(BY_FEATURE):
+        return _by_feature(split.removeprefix(BY_FEATURE), data, sites)
+    return _by_size(sizes_of(split), data.rows, sites, random)
+
+
+def _by_feature(name: str, data: Dataset, sites: int) -> list[IntArray]:
+    feature = next((feature for feature in data.features if feature.name == name), None)
+    numeric = [feature.name for feature in data.features if not feature.categorical]
+    if feature is None or feature.categorical:
+        raise ScenarioError(
+            [
+                f"data.split: {data.name} has no numeric column {name!r} to split by.{nearest(name, numeric)} "
+                f"It has: {', '.join(numeric[:40]) or 'none'}."
+            ]
+        )
+    distinct, counts = np.unique(feature.values, return_counts=True)
+    if len(distinct) < sites:
+        raise ScenarioError(
+            [
+                f"data.split: column {name!r} has too few distinct values ({len(distinct)}) for {sites} sites to have "
+                "rows; use fewer sites or another column."
+            ]
+        )
+    part_of = np.searchsorted(distinct[_last_values(counts, sites)], feature.values, side="left")
+    return [np.flatnonzero(part_of == site) for site in range(sites)]
+
+
+def _last_values(counts: IntArray, sites: int) -> IntArray:
+    """(sites - 1,) which distinct value, in rising order, is the last of each site but the last.
+
+    counts: (v,) rows of each distinct value. It is the value of the last row of an equal share, unless a frequent
+    value would then leave a site without rows.
+    """
+    site = np.arange(sites - 1)
+    equal = np.searchsorted(np.cumsum(counts), counts.sum() * (site + 1) // sites)
+    rising = np.maximum.accumulate(equal - site) + site
+    return np.asarray(np.minimum(rising, len(counts) - sites + site))
+
+
+def _by_size(sizes: Sequence[int], rows: int, sites: int, random: np.random.Generator) -> list[IntArray]:
+    if len(sizes) != sites:
+        raise ScenarioError([f"data.split: {len(sizes)} sizes are given for {sites} sites."])
+    if sum(sizes) != rows:
+        raise ScenarioError([f"data.split: the sizes add up to {sum(sizes)}, but there are {rows} training rows."])
+    return [np.sort(part) for part in np.split(random.permutation(rows), np.cumsum(sizes)[:-1])]
+
+
+def vertical(split: str, data: Dataset, sites: Sequence[str]) -> list[tuple[str, ...]]:
+    """Names of the columns of each site: disjoint, and all columns together.
+
+    even: as they come, in equal numbers. columns:[[a, b], [c]]: as listed. Raises ScenarioError.
+    """
+    names = [feature.name for feature in data.features]
+    if not split.startswith(COLUMNS):
+        if len(names) < len(sites):
+            raise ScenarioError(
+                [f"federation.sites: {len(sites)} sites cannot share {len(names)} columns; use fewer sites."]
+            )
+        return [tuple(str(name) for name in part) for part in np.array_split(np.array(names), len(sites))]
+    lists = columns_of(split)
+    if problems := [*_misdealt(lists, names, data.name)]:
+        raise ScenarioError(problems)
+    return lists
+
+
+def _misdealt(lists: list[tuple[str, ...]], names: list[str], source: str) -> Iterator[str]:
+    given = [name for listed in lists for name in listed]
+    for name in dict.fromkeys(given):
+        if name not in names:
+            yield f"data.split: {source} has no column {name!r}.{nearest(name, names)}"
+        elif given.count(name) > 1:
+            claims = [f"{number}" for number, listed in enumerate(lists, start=1) if name in listed]
+            where = f"sites {' and '.join(claims)}" if len(claims) > 1 else f"site {claims[0]} twice"
+            yield f"data.split: column {name!r} is claimed by {where}; give it to one of them."
+    if left := [name for name in names if name not in given]:
+        unclaimed = ", ".join(map(repr, left[:8]))
+        yield f"data.split: no site is given {unclaimed}; add it to one's columns, or to data.ignore."
+
+
+def overlapping(rows: int, sites: int, overlap: float, random: np.random.Generator) -> NDArray[np.bool_]:
+    """(sites, rows) which site holds which row: a share of `overlap` of them is everywhere, the others are not."""
+    holds = random.random((sites, rows)) < 0.5
+    everywhere = random.permutation(rows) < round(overlap * rows)
+    lucky, unlucky = random.integers(sites, size=rows), random.integers(1, sites, size=rows)
+    holds[lucky, np.arange(rows)] = True
+    holds[(lucky + unlucky) % sites, np.arange(rows)] = False
+    return np.asarray(holds | everywhere)
+
+
+def sites_without_a_class(
+    names: Sequence[str], signs_of_site: Sequence[FloatArray], classes: tuple[str, str]
+) -> list[str]:
+    """A sentence for each site that lacks a class. PAN-SVM trains on sums over sites and can do with such sites."""
+    return [
+        f"{name} holds no row of class {classes[int(signs[0] < 0)]!r}."
+        for name, signs in zip(names, signs_of_site, strict=True)
+        if len(np.unique(signs)) == 1
+    ]
+
+
+def test_split(labels: NDArray[np.str_], fraction: float, seed: int) -> tuple[IntArray, IntArray]:
+    """(training, test) indices with `fraction` of each class in the test; all for training when it is 0."""
+    from sklearn.model_selection import train_test_split  # noqa: PLC0415 - slow to import
+
+    everything = np.arange(len(labels))
+    if fraction == 0:
+        return everything, everything[:0]
+    _require_enough_for_test(labels, fraction)
+    train, test = train_test_split(everything, test_size=fraction, random_state=seed % _SEEDS, stratify=labels)
+    return np.sort(train), np.sort(test)
+
+
+def _require_enough_for_test(labels: NDArray[np.str_], fraction: float) -> None:
+    classes, rarest, count = _rarest(labels)
+    if count < 2:
+        raise ScenarioError(
+            [
+                f"data.test_fraction: class {rarest!r} has one row only, which cannot be both trained on and tested; "
+                "add rows of it, or set data.test_fraction = 0."
+            ]
+        )
+    test = math.ceil(fraction * len(labels))
+    for kind, rows, change in [("test", test, "larger"), ("training", len(labels) - test, "smaller")]:
+        if rows < classes:
+            raise ScenarioError(
+                [
+                    f"data.test_fraction: {fraction} of {len(labels)} rows leaves {rows} {kind} rows for {classes} "
+                    f"classes; choose a {change} fraction."
+                ]
+            )
+
+
+def folds(labels: NDArray[np.str_], count: int, seed: int) -> IntArray:
+    """(n,) the fold, 0 … count - 1, in which each row is held out; classes are spread evenly over the folds."""
+    from sklearn.model_selection import StratifiedKFold  # noqa: PLC0415 - slow to import
+
+    _, rarest, rows = _rarest(labels)
+    if rows < count:
+        raise ScenarioError(
+            [
+                f"data.folds: {count} folds need as many rows of each class; the rarest, {rarest!r}, has {rows}. "
+                "Use fewer folds, or add rows of it."
+            ]
+        )
+    held_out = np.empty(len(labels), dtype=np.int64)
+    splitter = StratifiedKFold(count, shuffle=True, random_state=seed % _SEEDS)
+    for fold, (_, test) in enumerate(splitter.split(labels, labels)):
+        held_out[test] = fold
+    return held_out
+
+
+def _rarest(labels: NDArray[np.str_]) -> tuple[int, str, int]:
+    """How many classes there are, which has the fewest rows, and how many."""
+    classes, counts = np.unique(labels, return_counts=True)
+    return len(classes), str(classes[counts.argmin()]), int(counts.min())

@@ -1,0 +1,201 @@
+"""What a person sees while a run works: a panel on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from federation.federation import Federation
+from federation.membership import Change
+from scenarios.schema.spec import Scenario
+
+_REFRESH_PER_SECOND = 8
+_TELLING_GAPS = 6
+"""Of fewer, the certified gap's decay says nothing of how long it goes on."""
+
+
+class View(Protocol):
+    """Something that can be told of a run's progress, from before it starts until after it ends."""
+
+    def __enter__(self) -> View: ...
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def update(self, federation: Federation, faults: Sequence[str]) -> None:
+        """Called after every round, and when the algorithm has new figures; faults: those that struck so far."""
+
+
+class SilentView:
+    """Shows nothing."""
+
+    def __enter__(self) -> SilentView:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    def update(self, federation: Federation, faults: Sequence[str]) -> None:
+        """Show nothing."""
+
+
+class PlainView(SilentView):
+    """A line when a phase begins, a fault strikes, or sites leave or join, for logs and pipes."""
+
+    def __init__(self, console: Console, name: str) -> None:
+        self._console = console
+        self._name = name
+        self._phase = ""
+        self._changes = self._faults = 0
+
+    def update(self, federation: Federation, faults: Sequence[str]) -> None:
+        """Print a line for every new fault and change of membership, and if the phase is a new one."""
+        progress = federation.progress
+        for fault in faults[self._faults :]:
+            self._faults += 1
+            self._print(f"fault: {fault}")
+        for change in federation.membership.changes[self._changes :]:
+            self._changes += 1
+            self._print(change_in_words(change))
+        if progress.phase != self._phase:
+            self._phase = progress.phase
+            self._print(
+                f"{progress.phase} after {progress.round} rounds, {len(federation.sites)} sites, "
+                f"{human_bytes(federation.accounts.payload_bytes)} of payload"
+            )
+
+    def _print(self, line: str) -> None:
+        self._console.print(f"{self._name}: {line}", highlight=False, soft_wrap=True)
+
+
+class LiveView:
+    """A panel that is redrawn in place, and gone when the run ends."""
+
+    def __init__(self, console: Console, scenario: Scenario) -> None:
+        self._name = scenario.name
+        self._began = time.monotonic()
+        self._ahead = EtaEstimator(scenario.data.folds or 1, scenario.algorithm.tolerance)
+        self._shown = {"phase": "launch"}
+        self._live = Live(
+            console=console, refresh_per_second=_REFRESH_PER_SECOND, transient=True, get_renderable=self._panel
+        )
+
+    def __enter__(self) -> LiveView:
+        self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def update(self, federation: Federation, faults: Sequence[str]) -> None:
+        """Take in what is shown when the panel is drawn anew, which happens meanwhile too: time goes on."""
+        progress, figures = federation.progress, federation.progress.figures
+        now = time.monotonic()
+        seconds = max(now - self._began, 1e-3)
+        self._ahead.note(now, progress.phase, figures.get("gap"))
+        payload = federation.accounts.payload_bytes
+        shown = {
+            "phase": progress.phase,
+            "round": str(progress.round),
+            "live sites": _live(federation),
+            "traffic": f"{human_bytes(payload)} of payload, {human_bytes(payload / seconds)}/s",
+        }
+        if faults:
+            earlier = f" (and {len(faults) - 1} before it)" if len(faults) > 1 else ""
+            shown["last fault"] = f"{faults[-1]}{earlier}"
+        if federation.membership.changes:
+            shown["last change"] = change_in_words(federation.membership.changes[-1])
+        if "gap" in figures:
+            shown["iteration"] = f"{figures['iteration']:.0f}"
+            shown["certified gap"] = f"{figures['gap']:.1e}"
+        if (left := self._ahead.seconds_left(now)) is not None:
+            shown["time left"] = f"about {left:.0f} s"
+        self._shown = shown
+
+    def _panel(self) -> Table:
+        panel = Table(title=self._name, title_justify="left", show_header=False, box=None, pad_edge=False)
+        panel.add_column(style="dim")
+        panel.add_column()
+        for name, value in self._shown.items():
+            panel.add_row(name, value)
+        panel.add_row("elapsed", f"{time.monotonic() - self._began:.1f} s")
+        return panel
+
+
+@dataclass
+class EtaEstimator:
+    """How long training still takes, where that can be known: by the folds that are done, or by the gap's decay.
+
+    folds: models to train. tolerance: the gap at which each is done.
+    """
+
+    folds: int
+    tolerance: float
+    _phase: str = ""
+    _starts: list[float] = field(default_factory=list)
+    _gaps: list[tuple[float, float]] = field(default_factory=list)
+
+    def note(self, now: float, phase: str, gap: float | None) -> None:
+        """Take in where a run is at `now`, in seconds, and the certified gap of the model in training."""
+        if phase == "train" != self._phase:
+            self._starts.append(now)
+            self._gaps.clear()
+        self._phase = phase
+        if gap and phase == "train" and (not self._gaps or gap != self._gaps[-1][1]):
+            self._gaps.append((now, gap))
+
+    def seconds_left(self, now: float) -> float | None:
+        """From `now` until the last model is trained; None where nothing tells."""
+        if len(self._starts) > self.folds:  # some are trained again, and nobody knows how often
+            return None
+        if len(self._starts) > 1:
+            each = (self._starts[-1] - self._starts[0]) / (len(self._starts) - 1)
+            return max(0.0, (self.folds - len(self._starts) + 1) * each - (now - self._starts[-1]))
+        if self.folds > 1 or len(self._gaps) < _TELLING_GAPS:
+            return None
+        (then, before), (last, gap) = self._gaps[len(self._gaps) // 2], self._gaps[-1]
+        if gap >= before or last <= then:
+            return None
+        decay = math.log(before / gap) / (last - then)
+        return max(0.0, math.log(max(1.0, gap / self.tolerance)) / decay - (now - last))
+
+
+def _live(federation: Federation) -> str:
+    """How many sites take part, and which do not."""
+    sites = federation.membership.all_sites
+    out = [site for site in sites if site not in federation.sites]
+    if not out:
+        return str(len(sites))
+    named = ", ".join(out[:3]) + (f" and {len(out) - 3} more" if len(out) > 3 else "")
+    return f"{len(federation.sites)} of {len(sites)}, without {named}"
+
+
+def change_in_words(change: Change) -> str:
+    """Who left and why, or joined, and how many sites there are."""
+    left = "; ".join(f"{site} dropped ({why})" for site, why in change.left.items())
+    joined = ", ".join(change.joined)
+    back = f"{joined} {'takes' if len(change.joined) == 1 else 'take'} part again" if joined else ""
+    happened = "; ".join(part for part in (left, back) if part)
+    return f"round {change.round} ({change.phase}): {happened}; {len(change.sites)} sites"
+
+
+def human_bytes(count: float) -> str:
+    """3 significant digits and a unit: 12.3 kB, 4.56 MB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.3g} {unit}"
+        count /= 1000
+    raise AssertionError

@@ -1,0 +1,202 @@
+"""Carries out a scenario's network conditions and faults, and says afterwards what came of each fault.
+
+Kills and stalls are the sites' own part (`federation.site.faults`); what happens to links is ordered from the relays
+before the orders of the round go out.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, NamedTuple
+
+from federation.federation import Federation
+from federation.membership import Change
+from federation.processes.launcher import LocalLauncher
+from federation.relays.process import Conditions, Relays
+from federation.transport.keys import COORDINATOR, Party, Roster
+from scenarios.schema.base import resolve
+from scenarios.schema.spec import Scenario
+from scenarios.schema.threats import FaultSpec, LinkSpec, NetworkSpec
+
+
+class Injector:
+    """The network between the parties of one run, and the faults that wait for their round."""
+
+    def __init__(self, scenario: Scenario, launcher: LocalLauncher) -> None:
+        self._names = scenario.federation.site_names
+        self._faults = scenario.faults
+        self._launcher = launcher
+        self._began: dict[int, float] = {}
+        self._relay_numbers: dict[int, int] = {}
+        self._relays = Relays(scenario.seed) if scenario.relayed else None
+        self._addresses: Mapping[tuple[str, str], str] = {}
+        self._outcomes: dict[int, dict[str, Any]] = {}
+        if self._relays is not None:
+            self._addresses = self._relays.open(conditions(scenario.network or NetworkSpec(), self._names))
+
+    def __enter__(self) -> Injector:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._relays is not None:
+            self._relays.close()
+
+    def own_faults(self, site: str) -> list[dict[str, Any]]:
+        """The faults that this site does to itself and has not done yet."""
+        return [
+            vars(fault.own(number))
+            for number, fault in enumerate(self._faults)
+            if not fault.on_links and fault.sites(self._names) == [site] and number not in self._launcher.struck
+        ]
+
+    def rejoins(self, site: str) -> bool:
+        """Whether the fault that killed the site says that it is started again."""
+        struck = [number for number in self._launcher.struck if self._faults[number].sites(self._names) == [site]]
+        return bool(struck) and self._faults[max(struck, key=self._launcher.struck.__getitem__)].rejoin
+
+    def reach(self, party: Party) -> None:
+        """Have the relays lead to where this party listens."""
+        if self._relays is not None:
+            self._relays.point(party.name, party.address)
+
+    def view(self, party: str, roster: Roster) -> Roster:
+        """The roster with the addresses that `party` reaches the others by."""
+        if self._relays is None:
+            return roster
+        return Roster(
+            Party(other.name, self._addresses[party, other.name], other.public_key, other.agreement_key)
+            if other.name != party
+            else other
+            for other in roster
+        )
+
+    def strike(self, phase: str, phase_round: int) -> None:
+        """Begin the faults on links that are due."""
+        for number, fault in enumerate(self._faults):
+            if self._relays is not None and fault.on_links and (fault.phase, fault.round) == (phase, phase_round):
+                self._relay_numbers[number] = _disturb(self._relays, fault, fault.links(self._names))
+                self._began[number] = time.monotonic()
+
+    def settle(self) -> None:
+        """Take in what the relays have to say of the faults on links, while they are there."""
+        if self._relays is not None:
+            self._outcomes = self._relays.outcomes()
+
+    # What came of it.
+
+    def struck(self) -> list[str]:
+        """The faults that struck so far, in words, the first one first."""
+        began = self._began | self._launcher.struck
+        return [
+            f"{self._faults[number].kind} {', '.join(self._struck(self._faults[number]))} in "
+            f"{self._faults[number].phase} round {self._faults[number].round}"
+            for number in sorted(began, key=began.__getitem__)
+        ]
+
+    def reports(self, federation: Federation) -> list[dict[str, Any]]:
+        """Each fault with its start and end in seconds of the run, whether it healed, and its outcome in words."""
+        return [self._report(number, fault, federation) for number, fault in enumerate(self._faults)]
+
+    def _report(self, number: int, fault: FaultSpec, federation: Federation) -> dict[str, Any]:
+        began = self._began.get(number, self._launcher.struck.get(number))
+        place = {"kind": fault.kind, "site": ", ".join(self._struck(fault)), "phase": fault.phase, "round": fault.round}
+        if began is None:
+            nothing = {"at_round": None, "start_s": None, "end_s": None, "healed": False}
+            return place | nothing | {"outcome": "not reached"}
+        at_round = _round_of(fault, federation)
+        ended = self._ended(number, fault, began)
+        changes = self._changes(fault, at_round, federation)
+        return place | {
+            "at_round": at_round,
+            "start_s": round(began - federation.began, 6),
+            "end_s": None if ended is None else round(ended - federation.began, 6),
+            "healed": ended is not None if fault.kind != "kill" else any(back for _, back, _ in changes),
+            "outcome": _outcome(changes, at_round, federation),
+        }
+
+    def _changes(self, fault: FaultSpec, at_round: int, federation: Federation) -> list[_Change]:
+        """Which of the sites that a fault struck left and came back, until another fault struck any of them."""
+        struck = set(self._struck(fault))
+        others = [_round_of(other, federation) for other in self._faults if struck & set(self._struck(other))]
+        until = min((number for number in others if number > at_round), default=sys.maxsize)
+        return [
+            _Change(sorted(struck & change.left.keys()), sorted(struck & set(change.joined)), change)
+            for change in federation.membership.changes
+            if at_round <= change.round < until
+        ]
+
+    def _struck(self, fault: FaultSpec) -> list[str]:
+        """The sites that it cuts off from the coordinator, or that it is done to."""
+        if fault.kind != "partition":
+            return fault.sites(self._names)
+        away = [group for group in fault.parties(self._names) if COORDINATOR not in group]
+        return [name for name in self._names if any(name in group for group in away)]
+
+    def _ended(self, number: int, fault: FaultSpec, began: float) -> float | None:
+        if fault.kind == "kill":
+            return began
+        if fault.kind == "stall":
+            later = [when for site, when in self._launcher.continued if site in fault.sites(self._names)]
+            return next((when for when in later if when > began), None)
+        if not self._outcomes.get(self._relay_numbers[number], {}).get("healed"):
+            return None
+        return began + (fault.for_s or 0.0)
+
+
+def _round_of(fault: FaultSpec, federation: Federation) -> int:
+    """The round of the run that a fault is placed at; 0 if the run did not come to it."""
+    for record in federation.accounts.rounds.values():
+        if (record.phase, record.phase_round) == (fault.phase, fault.round):
+            return record.round
+    return 0
+
+
+def _disturb(relays: Relays, fault: FaultSpec, links: list[tuple[str, str]]) -> int:
+    """Begin a fault on links. The number by which the relays know it."""
+    if fault.kind == "delay":
+        return relays.delay(links, extra_ms=fault.delay_ms or 0.0, for_s=fault.for_s)
+    if fault.kind == "corrupt":
+        return relays.corrupt(links, count=fault.bytes)
+    return relays.cut(links, reset=fault.kind == "disconnect", for_s=fault.for_s)
+
+
+class _Change(NamedTuple):
+    left: list[str]
+    back: list[str]
+    change: Change
+
+
+def _outcome(changes: list[_Change], at_round: int, federation: Federation) -> str:
+    parts = []
+    for left, back, change in changes:
+        parts += [f"{', '.join(left)} dropped in round {change.round} ({change.phase})"] if left else []
+        parts += [f"{', '.join(back)} back after round {change.round}"] if back else []
+    if parts:
+        return "; ".join(parts)
+    if federation.accounts.rounds[at_round].aborted:
+        return f"round {at_round} was aborted and run again, and all went on"
+    return "all went on"
+
+
+def conditions(network: NetworkSpec, names: list[str]) -> dict[tuple[str, str], Conditions]:
+    """What every directed link does to bytes."""
+    everyone = [COORDINATOR, *names]
+    of_all = Conditions(network.latency_ms, network.jitter_ms, network.bandwidth_mbit)
+    links = {(a, b): of_all for a in everyone for b in everyone if a != b}
+    for link in network.links:
+        ends = [party if party == COORDINATOR else resolve(party, names) for party in (link.sender, link.receiver)]
+        links[str(ends[0]), str(ends[1])] = _own_conditions(link, network)
+    return links
+
+
+def _own_conditions(link: LinkSpec, network: NetworkSpec) -> Conditions:
+    def chosen(name: str) -> Any:
+        own = getattr(link, name)
+        return own if own is not None else getattr(network, name)
+
+    return Conditions(chosen("latency_ms"), chosen("jitter_ms"), chosen("bandwidth_mbit"))

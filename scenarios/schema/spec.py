@@ -1,0 +1,267 @@
+"""The scenario file as a typed model, read with every mistake reported at once."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Annotated, Any, get_args
+
+import tomli_w
+from pydantic import BaseModel, Field, ValidationError, field_validator
+
+from scenarios.schema.base import Part
+from scenarios.schema.consistency import MAX_WHOLE_NUMBER, impossible
+from scenarios.schema.errors import ScenarioError, nearest
+from scenarios.schema.tables import AlgorithmSpec, CompareSpec, DataSpec, FederationSpec, ProtocolSpec, require_name
+from scenarios.schema.threats import CollusionSpec, FaultSpec, NetworkSpec
+
+CATALOGUE = Path(__file__).parent.parent / "catalogue"
+
+
+class Scenario(Part):
+    """One experiment."""
+
+    name: str
+    seed: Annotated[int, Field(ge=0, le=MAX_WHOLE_NUMBER)] = 0
+    federation: FederationSpec = FederationSpec()
+    data: DataSpec
+    algorithm: AlgorithmSpec = AlgorithmSpec()
+    protocol: ProtocolSpec = ProtocolSpec()
+    compare: CompareSpec = CompareSpec()
+    faults: list[FaultSpec] = Field(default=[])
+    network: NetworkSpec | None = None
+    collusion: CollusionSpec | None = None
+
+    @field_validator("name")
+    @classmethod
+    def _check_name(cls, name: str) -> str:
+        return require_name(name)
+
+    @property
+    def min_sites(self) -> int:
+        """With fewer the run fails."""
+        return max(self.federation.min_sites, self.protocol.min_sites(self.federation.sites))
+
+    @property
+    def relayed(self) -> bool:
+        """Whether links go through relays: for network conditions, and for faults on links."""
+        return self.network is not None or any(fault.on_links for fault in self.faults)
+
+
+# Reading.
+
+
+def read(
+    scenario: str | Path,
+    *,
+    overrides: Sequence[str] = (),
+    changes: Mapping[str, Any] = MappingProxyType({}),
+    faults: Sequence[str] = (),
+    sites: int | None = None,
+) -> tuple[Scenario, Path]:
+    """The scenario that a path or a catalogue name stands for, and the folder its relative paths start from.
+
+    overrides: "key.path=value", the value as in TOML or a bare word. changes: values by key path. faults:
+    "kind:key=value,…", added to the file's. sites: in place of the file's number. Raises ScenarioError with everything
+    that is wrong.
+    """
+    path = _locate(str(scenario))
+    given = _parse(path)
+    given.setdefault("name", path.stem)
+    _apply_all(given, overrides)
+    for key, value in changes.items():
+        _put(given, key, value, said=f"changes[{key!r}]")
+    for fault in faults:
+        _add_fault(given, fault)
+    if sites is not None:
+        _override_sites(given, sites)
+    return validate(given), path.parent
+
+
+def validate(given: dict[str, Any]) -> Scenario:
+    """A scenario from plain values. Raises ScenarioError with everything that is wrong."""
+    try:
+        scenario = Scenario.model_validate(given)
+    except ValidationError as error:
+        raise ScenarioError([*_sentences(error), *impossible(given)]) from error
+    if problems := list(impossible(given)):
+        raise ScenarioError(problems)
+    return scenario
+
+
+def resolved_toml(scenario: Scenario) -> str:
+    """The scenario with every default spelt out; reading it gives the same scenario."""
+    return tomli_w.dumps(scenario.model_dump(mode="json", exclude_none=True, by_alias=True))
+
+
+def catalogue() -> dict[str, str]:
+    """Name and one line of every scenario in the catalogue."""
+    return {
+        path.stem: path.read_text(encoding="utf-8").partition("\n")[0].removeprefix("#").strip()
+        for path in sorted(CATALOGUE.glob("*.toml"))
+    }
+
+
+def catalogue_text(name: str) -> str:
+    """The file of a catalogue scenario. Raises ScenarioError for an unknown name."""
+    if name not in catalogue():
+        raise ScenarioError(
+            [
+                f"There is no scenario {name!r} in the catalogue.{nearest(name, catalogue())} "
+                f"It has {', '.join(catalogue())}; the name of a file of your own ends in .toml."
+            ]
+        )
+    return (CATALOGUE / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def _locate(scenario: str) -> Path:
+    path = Path(scenario)
+    if path.suffix == ".toml" or "/" in scenario:
+        if path.is_dir():
+            raise ScenarioError([f"{scenario} is a folder; name the TOML file in it."])
+        if not path.is_file():
+            raise ScenarioError(
+                [f"There is no scenario file {scenario!r}; the catalogue has {', '.join(catalogue())}."]
+            )
+        return path
+    catalogue_text(scenario)
+    return CATALOGUE / f"{scenario}.toml"
+
+
+def _parse(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ScenarioError([f"{path} cannot be read: {error.strerror}."]) from error
+    except UnicodeDecodeError as error:
+        raise ScenarioError([f"{path} is not valid TOML: it is not UTF-8 text; save it as UTF-8."]) from error
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError([f"{path} is not valid TOML: {error}."]) from error
+
+
+def _apply_all(given: dict[str, Any], overrides: Sequence[str]) -> None:
+    problems: list[str] = []
+    for override in overrides:
+        try:
+            _apply(given, override)
+        except ScenarioError as error:
+            problems += error.problems
+    if problems:
+        raise ScenarioError(problems)
+
+
+def _apply(given: dict[str, Any], override: str) -> None:
+    key, equals, text = override.partition("=")
+    if not equals or not all(key.strip().split(".")):
+        raise ScenarioError([f"--set {override}: write it as key.path=value, such as algorithm.C=10."])
+    _put(given, key.strip(), _value(text.strip()), said=f"--set {override}")
+
+
+def _put(given: dict[str, Any], key: str, value: Any, said: str) -> None:
+    place, path = given, key.split(".")
+    for part in path[:-1]:
+        place = place.setdefault(part, {})
+        if not isinstance(place, dict):
+            raise ScenarioError([f"{said}: {part} is not a table."])
+    place[path[-1]] = value
+
+
+def _add_fault(given: dict[str, Any], text: str) -> None:
+    """Add the fault that "kill:site=3,phase=train,round=5" describes; commas within brackets do not separate."""
+    kind, _, rest = text.partition(":")
+    listed = given.setdefault("faults", [])
+    fault: dict[str, Any] = {"kind": kind.strip()}
+    for part in re.findall(r"(?:\[[^=]*\]|[^,])+", rest):
+        key, equals, value = part.partition("=")
+        if not equals or not isinstance(listed, list):
+            raise ScenarioError(
+                [f"--fault {text}: write it as kind:key=value,…, such as kill:site=3,phase=train,round=5."]
+            )
+        fault[key.strip()] = _value(value.strip())
+    listed.append(fault)
+
+
+def _value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _override_sites(given: dict[str, Any], sites: int) -> None:
+    federation = given.setdefault("federation", {})
+    if isinstance(federation, dict):
+        if "names" in federation:
+            raise ScenarioError(["--sites: this scenario names its sites; change federation.names instead."])
+        federation["sites"] = sites
+
+
+# Saying what is wrong.
+
+
+def _sentences(error: ValidationError) -> list[str]:
+    return [_sentence(problem) for problem in error.errors()]
+
+
+def _sentence(problem: Any) -> str:
+    path = [str(part + 1 if isinstance(part, int) else part) for part in problem["loc"]]
+    key = ".".join(path) or "the scenario"
+    kind, context = problem["type"], problem.get("ctx", {})
+    if kind == "extra_forbidden":
+        beside = _keys_beside(path)
+        return f"{key}: unknown key.{nearest(path[-1], beside) or ' Known here: ' + ', '.join(beside) + '.'}"
+    if kind == "missing":
+        return f"{key}: is missing; the scenario must say it."
+    if kind == "value_error":
+        return f"{key}: {context['error']}."
+    if kind == "literal_error":
+        return f"{key}: {_got(problem)}it must be {context['expected'].replace(chr(39), chr(34))}."
+    wanted = _WANTED.get(kind)
+    if wanted is not None:
+        return f"{key}: {_got(problem)}it must be {wanted.format(**context)}."
+    return f"{key}: {_got(problem)}{problem['msg'][0].lower()}{problem['msg'][1:]}."
+
+
+_WANTED = {
+    "greater_than": "above {gt:g}",
+    "greater_than_equal": "{ge:g} or more",
+    "less_than": "below {lt:g}",
+    "less_than_equal": "{le:g} or less",
+    "int_type": "a whole number",
+    "float_type": "a number",
+    "bool_type": "true or false",
+    "string_type": "text, in quotes",
+    "list_type": "a list",
+    "too_short": "a list that is not empty",
+    "dict_type": "a table",
+    "model_type": "a table",
+    "finite_number": "a finite number",
+}
+
+
+def _got(problem: Any) -> str:
+    given = problem["input"]
+    return f"{given!r} will not do; " if isinstance(given, str | int | float | bool) else ""
+
+
+def _keys_beside(path: list[str]) -> list[str]:
+    """The keys that are known in the table an unknown key stands in."""
+    model: type[BaseModel] = Scenario
+    for part in path[:-1]:
+        if part.isdigit():  # of a list of tables
+            continue
+        inner = _table_of(model.model_fields[part].annotation) if part in model.model_fields else None
+        if inner is None:
+            return []
+        model = inner
+    return [field.alias or name for name, field in model.model_fields.items()]
+
+
+def _table_of(annotation: Any) -> type[BaseModel] | None:
+    """The table that an annotation stands for: itself, or within a list or an optional."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation
+    return next((table for inner in get_args(annotation) if (table := _table_of(inner))), None)

@@ -1,0 +1,37 @@
+"""How a scenario says who holds what, where a word is not enough: sizes of sites, and lists of columns."""
+
+from __future__ import annotations
+
+import re
+
+BY_FEATURE = "by-feature:"
+SIZES = "sizes:"
+COLUMNS = "columns:"
+_SIZES_FORM = re.compile(r"sizes:\s*\[\s*([1-9]\d{0,9}(?:\s*,\s*[1-9]\d{0,9})*)\s*\]")
+_ONE = r"(?:\"[^\"]+\"|'[^']+'|[^\[\],\"'\s][^\[\],\"']*)"
+_COLUMN = re.compile(_ONE)
+_LIST = re.compile(rf"\[(\s*{_ONE}\s*(?:,\s*{_ONE}\s*)*)\]")
+_COLUMNS_FORM = re.compile(rf"columns:\s*\[\s*{_LIST.pattern}\s*(?:,\s*{_LIST.pattern}\s*)*\]")
+
+
+def sizes_of(split: str) -> list[int]:
+    """The sizes in "sizes:[a, b, …]". Raises ValueError for anything else."""
+    match = _SIZES_FORM.fullmatch(split)
+    if match is None:
+        raise ValueError(f"{split!r} will not do; sizes are written sizes:[10, 20, 30], each of them 1 or more")
+    return [int(size) for size in match[1].split(",")]
+
+
+def columns_of(split: str) -> list[tuple[str, ...]]:
+    """The lists in "columns:[[a, "b c"], [d]]"; a name that holds a comma or a bracket stands in quotes.
+
+    Raises ValueError for anything else.
+    """
+    if _COLUMNS_FORM.fullmatch(split) is None:
+        raise ValueError(f"{split!r} will not do; columns are written columns:[[age, sex], [weight]]")
+    lists = [group[1] for group in _LIST.finditer(split.removeprefix(COLUMNS).strip()[1:-1])]
+    return [tuple(_unquoted(name[0].strip()) for name in _COLUMN.finditer(listed)) for listed in lists]
+
+
+def _unquoted(name: str) -> str:
+    return name[1:-1] if name[0] in "\"'" else name

@@ -1,0 +1,221 @@
+"""What a scenario puts in a run's way: faults, network conditions, and parties that collude."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from federation.site.faults import OWN_KINDS, OwnFault
+from federation.transport.keys import COORDINATOR
+from scenarios.schema.base import Count, NotNegative, Part, Positive, SiteRef, resolve
+
+LINK_KINDS = ("disconnect", "partition", "delay", "corrupt")
+_OF_KIND = {
+    "kill": {"site", "message", "rejoin"},
+    "stall": {"site", "message", "for_s"},
+    "disconnect": {"site", "for_s", "direction"},
+    "partition": {"site", "groups", "for_s"},
+    "delay": {"site", "for_s", "direction", "delay_ms"},
+    "corrupt": {"site", "direction", "bytes"},
+}
+_OF_ALL = {"kind", "phase", "round"}
+
+
+def _require_groups(value: Any) -> Any:
+    listed = isinstance(value, list) and value and all(isinstance(group, list) and group for group in value)
+    if not listed and value not in ("split-one", "bisect"):
+        raise ValueError(f'{value!r} will not do; it must be "split-one", "bisect" or lists of sites: [[1, 2], [3]]')
+    return value
+
+
+Groups = Annotated[str | list[list[SiteRef]], BeforeValidator(_require_groups)]
+
+
+class FaultSpec(Part):
+    """One fault, placed at a round of a phase.
+
+    kill: the site's process; `rejoin` starts it again. stall: the process stops for `for_s` seconds (without it for
+    ever). Both strike as the order of the round arrives or, with `message` = m, before the site's m-th message of it.
+    disconnect: connections of the site are reset and refused. partition: bytes between groups of parties are held back;
+    `groups` is "split-one" (`site` alone), "bisect", or lists of sites; the coordinator is in the largest group.
+    delay: `delay_ms` more on the site's links. corrupt: `bytes` bytes of a frame changed on each of the site's links.
+    Faults on links begin before the orders of the round go out. `direction`: which of the site's links.
+    """
+
+    kind: Literal["kill", "stall", "disconnect", "partition", "delay", "corrupt"]
+    phase: str
+    round: Count
+    site: SiteRef | None = None
+    message: Annotated[int, Field(ge=0)] = 0
+    for_s: Positive | None = None
+    rejoin: bool = False
+    direction: Literal["both", "in", "out"] = "both"
+    groups: Groups | None = None
+    delay_ms: Positive | None = None
+    bytes: Count = 1
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        foreign = self.model_fields_set - _OF_KIND[self.kind] - _OF_ALL
+        if changed := sorted(name for name in foreign if getattr(self, name) != type(self).model_fields[name].default):
+            raise ValueError(f"{changed[0]} is no part of a {self.kind} fault; leave it out")
+        if self.kind == "delay" and self.delay_ms is None:
+            raise ValueError("a delay fault needs delay_ms, the extra milliseconds")
+        if self.kind == "partition" and self.groups is None:
+            raise ValueError('a partition fault needs groups: "split-one" with a site, "bisect", or lists of sites')
+        needs_site = self.kind != "partition" or self.groups == "split-one"
+        if needs_site and self.site is None:
+            raise ValueError(f"a {self.kind} fault needs a site, by number or name")
+        if not needs_site and self.site is not None:
+            raise ValueError("site is for split-one only; leave it out")
+        return self
+
+    @property
+    def on_links(self) -> bool:
+        return self.kind in LINK_KINDS
+
+    def own(self, number: int) -> OwnFault:
+        """A kill or a stall as the site that does it to itself is told."""
+        return OwnFault(number, self.kind, self.phase, self.round, self.message, self.for_s)
+
+    @property
+    def _grouped(self) -> list[SiteRef]:
+        """The sites that a partition's groups list."""
+        return [site for group in self.groups for site in group] if isinstance(self.groups, list) else []
+
+    def sites(self, names: list[str]) -> list[str]:
+        """The sites that are named in it."""
+        return [name for site in [self.site, *self._grouped] if site is not None and (name := resolve(site, names))]
+
+    def parties(self, names: list[str]) -> list[set[str]]:
+        """The groups of a partition, the coordinator in the largest, the first of equals."""
+        if self.groups == "split-one":
+            groups = [set(names) - set(self.sites(names)), set(self.sites(names))]
+        elif self.groups == "bisect":
+            half = (len(names) + 1) // 2
+            groups = [set(names[:half]), set(names[half:])]
+        else:
+            groups = [{name for site in group if (name := resolve(site, names))} for group in self.groups or []]
+            groups.append(set(names) - set().union(*groups))
+        max(groups, key=len).add(COORDINATOR)
+        return groups
+
+    def links(self, names: list[str]) -> list[tuple[str, str]]:
+        """The directed links, (sender, receiver), that it concerns."""
+        everyone = [COORDINATOR, *names]
+        if self.kind == "partition":
+            side = {party: number for number, group in enumerate(self.parties(names)) for party in group}
+            return [(a, b) for a in everyone for b in everyone if side[a] != side[b]]
+        (site,) = self.sites(names)
+        others = [party for party in everyone if party != site]
+        inward, outward = [(other, site) for other in others], [(site, other) for other in others]
+        return (inward if self.direction != "out" else []) + (outward if self.direction != "in" else [])
+
+    def problems(self, names: list[str], phases: dict[str, int]) -> Iterator[str]:
+        """What in it does not exist."""
+        for site in [self.site, *self._grouped]:
+            if site is not None and resolve(site, names) is None:
+                yield f"there is no site {site!r}; there are {', '.join(names)}"
+        known = [resolve(site, names) for site in self._grouped]
+        if len(set(known)) < len(known):
+            yield "a site is in two of the groups; each may be in one"
+        if self.phase not in phases:
+            yield f"there is no phase {self.phase!r} with rounds; there are {', '.join(phases)}"
+        elif self.round > phases[self.phase]:
+            yield f"phase {self.phase!r} cannot have a round {self.round}; it has {phases[self.phase]} at most"
+
+
+def contradictions(faults: list[FaultSpec], names: list[str], phases: dict[str, int]) -> Iterator[str]:
+    """Faults that cannot both happen."""
+    order = {phase: place for place, phase in enumerate(phases)}
+
+    def when(fault: FaultSpec) -> tuple[int, int, int]:
+        return order.get(fault.phase, 0), fault.round, fault.message
+
+    numbered = list(enumerate(faults, start=1))
+    for number, fault in numbered:
+        for other_number, other in numbered:
+            same_site = other_number != number and set(fault.sites(names)) & set(other.sites(names))
+            gone = fault.kind == "kill" and not fault.rejoin and same_site and not isinstance(other.groups, list)
+            if gone and when(other) > when(fault):
+                yield f"faults.{other_number}: fault {number} kills its site for good before; set rejoin = true there"
+            at_once = fault.kind in OWN_KINDS and other.kind in OWN_KINDS and number < other_number
+            if same_site and at_once and when(fault) == when(other):
+                yield f"faults.{other_number}: fault {number} strikes the same site at the same message; keep one"
+            if number < other_number and fault.kind == other.kind == "partition" and when(fault) == when(other):
+                yield f"faults.{other_number}: fault {number} is a partition in the same round; list all groups in one"
+
+
+class LinkSpec(Part):
+    """Conditions of one direction between two parties, in place of the network's."""
+
+    sender: SiteRef = Field(alias="from")
+    receiver: SiteRef = Field(alias="to")
+    latency_ms: NotNegative | None = None
+    jitter_ms: NotNegative | None = None
+    bandwidth_mbit: Positive | None = None
+
+
+class NetworkSpec(Part):
+    """Conditions of every direction of every link: one-way latency, jitter around it, bandwidth."""
+
+    latency_ms: NotNegative = 0.0
+    jitter_ms: NotNegative = 0.0
+    bandwidth_mbit: Positive | None = None
+    links: list[LinkSpec] = Field(default=[])
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.jitter_ms > self.latency_ms:
+            raise ValueError("jitter_ms is more than latency_ms, and nothing arrives before it is sent; lower it")
+        return self
+
+    def problems(self, names: list[str]) -> Iterator[str]:
+        """Links of parties that do not exist."""
+        for number, link in enumerate(self.links, start=1):
+            for party in (link.sender, link.receiver):
+                if party != COORDINATOR and resolve(party, names) is None:
+                    there = ", ".join([COORDINATOR, *names])
+                    yield f"network.links.{number}: there is no party {party!r}; there are {there}."
+
+
+class CollusionSpec(Part):
+    """Who pools what it sees: some sites, and the coordinator if so declared.
+
+    `known_records`, of vertical partitions: of how many records they know a victim's columns before; without it, of one
+    more than it has columns.
+    """
+
+    sites: list[SiteRef] = Field(default=[])
+    coordinator: bool = False
+    known_records: Count | None = None
+
+    @field_validator("sites")
+    @classmethod
+    def _check_sites(cls, sites: list[SiteRef]) -> list[SiteRef]:
+        if len(set(sites)) < len(sites):
+            raise ValueError("a site is listed twice")
+        return sites
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.sites and not self.coordinator:
+            raise ValueError("nobody colludes; list sites, set coordinator = true, or leave the table out")
+        return self
+
+    def members(self, names: list[str]) -> list[str]:
+        """The colluding sites by name."""
+        return [name for site in self.sites if (name := resolve(site, names))]
+
+    def problems(self, names: list[str]) -> Iterator[str]:
+        """Sites that do not exist, and a coalition that nobody is left to attack."""
+        for site in self.sites:
+            if resolve(site, names) is None:
+                yield f"collusion.sites: there is no site {site!r}; there are {', '.join(names)}."
+        members = self.members(names)
+        if twice := sorted({name for name in members if members.count(name) > 1}):
+            yield f"collusion.sites: {twice[0]} is listed twice, by number and by name."
+        if len(set(members)) == len(names):
+            yield "collusion.sites: all sites are in the coalition and nobody is left to learn about; leave one out."

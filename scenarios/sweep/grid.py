@@ -1,0 +1,323 @@
+"""A grid of runs: one scenario with some of its keys varied, one row a run, resumed where it was interrupted."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scenarios.report.plotting import new_figure
+from scenarios.schema import spec
+from scenarios.schema.errors import ScenarioError
+
+POINTS = "points"
+_BASE = "scenario.toml"
+_SEPARATOR = re.compile(r""",(?=(?:[^"']|"[^"]*"|'[^']*')*$)(?![^\[]*\])""")
+_MEASURES: dict[str, tuple[str, ...]] = {
+    "accuracy": ("metrics", "accuracy"),
+    "auc": ("metrics", "auc"),
+    "pooled_accuracy": ("centralised", "accuracy"),
+    "pooled_auc": ("centralised", "auc"),
+    "objective": ("model", "objective"),
+    "gap": ("model", "gap"),
+    "iterations": ("model", "iterations"),
+    "records_exposed": ("model", "records_exposed"),
+    "rounds": ("cost", "rounds"),
+    "hops": ("cost", "hops"),
+    "messages": ("cost", "messages"),
+    "payload_bytes": ("cost", "payload_bytes"),
+    "wire_bytes": ("cost", "wire_bytes"),
+    "control_bytes": ("cost", "control", "wire_bytes"),
+    "epsilon": ("privacy", "epsilon"),
+    "train_s": ("timing", "train_s"),
+    "total_s": ("timing", "total_s"),
+}
+MEASURES = tuple(_MEASURES)
+"""What a row has besides the varied keys, and can be plotted: places in result.json."""
+
+ROUND = "round"
+"""The axis along which a run itself goes."""
+
+COURSES = ("gap", "objective")
+"""What is known of a run in each of its rounds, where its algorithm notes it."""
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A key path and the texts of its values, each as `--set` takes it."""
+
+    key: str
+    values: tuple[str, ...]
+
+    @classmethod
+    def read(cls, text: str) -> Axis:
+        """From "key.path=v1,v2,…"; commas within brackets or quotes do not separate. Raises ScenarioError."""
+        key, equals, listed = text.partition("=")
+        values = _SEPARATOR.split(listed)
+        if not equals or not key.strip() or not all(value.strip() for value in values) or not values:
+            raise ScenarioError([f"--vary {text}: write it as key.path=v1,v2,…, such as protocol.sum=plain,ring."])
+        return cls(key.strip(), tuple(value.strip() for value in values))
+
+
+@dataclass(frozen=True)
+class Point:
+    """One run of the grid: a value for every axis."""
+
+    values: Mapping[str, str]
+
+    @property
+    def name(self) -> str:
+        """A name for its folder, another one for every point."""
+        text = ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in self.values.items())
+        return re.sub(r"[^A-Za-z0-9=,._+-]", "_", text)
+
+    @property
+    def changes(self) -> list[str]:
+        return [f"{key}={value}" for key, value in self.values.items()]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The grid of some axes around a scenario, in a folder."""
+
+    scenario: str
+    changes: tuple[str, ...]
+    axes: tuple[Axis, ...]
+    folder: Path
+
+    @property
+    def points(self) -> list[Point]:
+        keys = [axis.key for axis in self.axes]
+        return [
+            Point(dict(zip(keys, chosen, strict=True))) for chosen in itertools.product(*(a.values for a in self.axes))
+        ]
+
+    def prepare(self) -> None:
+        """Check every point, and take the folder. Raises ScenarioError before anything is started."""
+        problems = list(self._problems())
+        if problems:
+            raise ScenarioError(problems)
+        scenario, _ = spec.read(self.scenario, overrides=self.changes)
+        text, base = spec.resolved_toml(scenario), self.folder / _BASE
+        if base.is_file() and base.read_text() != text:
+            raise ScenarioError([f"--out: {self.folder} holds a sweep of another scenario; name another folder."])
+        try:
+            (self.folder / POINTS).mkdir(parents=True, exist_ok=True)
+            base.write_text(text)
+        except OSError as error:
+            raise ScenarioError([f"--out: no folder {self.folder} can be made: {error.strerror}."]) from error
+
+    def _problems(self) -> Iterator[str]:
+        keys = [axis.key for axis in self.axes]
+        if twice := sorted({key for key in keys if keys.count(key) > 1}):
+            yield f"--vary {twice[0]}: is varied twice; list all its values once."
+        names = [point.name for point in self.points]
+        if len(set(names)) < len(names):
+            yield "--vary: two points of the grid are the same; list each value once."
+        for point in self.points:
+            try:
+                spec.read(self.scenario, overrides=[*self.changes, *point.changes])
+            except ScenarioError as error:
+                yield from (f"{point.name}: {problem}" for problem in error.problems)
+
+    def missing(self) -> list[Point]:
+        """The points that have no result of a completed run."""
+        return [point for point in self.points if not self._is_done(point)]
+
+    def _is_done(self, point: Point) -> bool:
+        return (self._result(point) or {}).get("status") == "completed"
+
+    def run(self, jobs: int, on_done: Callable[[Point], None]) -> None:
+        """Run what is missing, `jobs` at a time, each as a process of its own. Interrupted, it ends those that run."""
+        running: set[subprocess.Popen[bytes]] = set()
+        stopping = threading.Event()
+        with ThreadPoolExecutor(jobs) as pool:
+            waiting = {pool.submit(self._run, point, running, stopping): point for point in self.missing()}
+            try:
+                for done in as_completed(waiting):
+                    done.result()
+                    on_done(waiting[done])
+            except BaseException:
+                stopping.set()
+                pool.shutdown(wait=False, cancel_futures=True)
+                for process in list(running):
+                    process.terminate()
+                raise
+
+    def _run(self, point: Point, running: set[subprocess.Popen[bytes]], stopping: threading.Event) -> None:
+        target = self.folder / POINTS / point.name
+        shutil.rmtree(target, ignore_errors=True)
+        changes = [word for change in (*self.changes, *point.changes) for word in ("--set", change)]
+        words = ["run", self.scenario, *changes, "--out", str(target), "--quiet"]
+        command = [sys.executable, "-m", "scenarios.sweep_point", *words]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        running.add(process)
+        if stopping.is_set():  # it was started while the others were ended
+            process.terminate()
+        try:
+            process.wait()  # every wait within a run has its deadline
+        finally:
+            running.discard(process)
+            if process.stdin is not None:
+                process.stdin.close()
+
+    def _result(self, point: Point) -> dict[str, Any] | None:
+        try:
+            found: dict[str, Any] = json.loads((self.folder / POINTS / point.name / "result.json").read_text())
+        except (OSError, ValueError):
+            return None
+        return found
+
+    def rows(self) -> list[Row]:
+        """One row for each point that has a result: its values, its measures, and how it ended."""
+        found = []
+        for point in self.points:
+            result = self._result(point)
+            if result is not None:
+                measures = {name: _at(result, place) for name, place in _MEASURES.items()}
+                found.append({**point.values, "status": result["status"], **measures, "error": result["error"]})
+        return found
+
+    def courses(self, measure: str) -> list[Row]:
+        """Of each point that completed, its values, and its `course`: rounds and what the measure was in them."""
+        found = []
+        for point in self.points:
+            if self._is_done(point):
+                log = (self.folder / POINTS / point.name / "log.jsonl").read_text().splitlines()
+                events = [event for event in map(json.loads, log) if event["event"] == "figures" and measure in event]
+                found.append({**point.values, "course": [(event["round"], event[measure]) for event in events]})
+        return found
+
+    def draw(self, plot: Plot, rows: Sequence[Row]) -> None:
+        """Draw a plot into the sweep's folder."""
+        path = self.folder / plot.name
+        if plot.axis == ROUND:
+            draw_courses(plot, self.courses(plot.measure), path)
+        else:
+            draw(plot, rows, path)
+
+    def write(self) -> list[Row]:
+        """Write the rows as sweep.csv and sweep.parquet, and return them."""
+        import pyarrow as pa  # noqa: PLC0415 - slow to import
+        from pyarrow import csv, parquet  # noqa: PLC0415
+
+        rows = self.rows()
+        if rows:
+            table = pa.Table.from_pylist([{name: _numeric(value) for name, value in row.items()} for row in rows])
+            parquet.write_table(table, self.folder / "sweep.parquet")
+            csv.write_csv(table, self.folder / "sweep.csv")
+        return rows
+
+
+def _at(result: dict[str, Any], place: Sequence[str]) -> Any:
+    found: Any = result
+    for name in place:
+        found = found[name] if found is not None else None
+    return found
+
+
+def _numeric(value: Any) -> Any:
+    """A number where a text is one, so that columns of numbers are numbers."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return float(value) if "." in value or "e" in value.lower() else int(value)
+    except ValueError:
+        return value
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A measure against a varied key, or the round, a line or a set of bars for each value of another key."""
+
+    measure: str
+    axis: str
+    group: str | None
+
+    @property
+    def name(self) -> str:
+        grouped = f"-by-{self.group}" if self.group else ""
+        return f"{self.measure}-against-{self.axis}{grouped}.svg"
+
+    @classmethod
+    def read(cls, text: str, axes: Sequence[Axis]) -> Plot:
+        """From "measure:axis" or "measure:axis:group". Raises ScenarioError."""
+        measure, _, rest = text.partition(":")
+        axis, _, group = rest.partition(":")
+        keys = [each.key for each in axes]
+        course = axis == ROUND and measure in COURSES
+        if measure not in MEASURES or not (axis in keys or course) or (group and group not in keys):
+            raise ScenarioError(
+                [
+                    f"--plot {text}: write it as measure:axis or measure:axis:group; measures are "
+                    f"{', '.join(MEASURES)}, and axes {', '.join(keys)}, and {ROUND} for {' and '.join(COURSES)}."
+                ]
+            )
+        return cls(measure, axis, group or None)
+
+
+def usual_plots(axes: Sequence[Axis]) -> list[Plot]:
+    """Bytes and seconds against the first axis, grouped by the second."""
+    group = axes[1].key if len(axes) > 1 else None
+    return [Plot(measure, axes[0].key, group) for measure in ("payload_bytes", "total_s")]
+
+
+def draw(plot: Plot, rows: Sequence[Row], path: Path) -> None:
+    """Draw a plot of completed runs as SVG; of runs that differ in other keys too, the mean."""
+    known = [row for row in rows if row["status"] == "completed" and row[plot.measure] is not None]
+    values = list(dict.fromkeys(row[plot.axis] for row in known))
+    numeric = all(not isinstance(_numeric(value), str) for value in values)
+    figure = new_figure(7, 4)
+    axes = figure.subplots()
+    groups = list(dict.fromkeys(row[plot.group] for row in known)) if plot.group else [None]
+    for number, group in enumerate(groups):
+        of_group = [row for row in known if plot.group is None or row[plot.group] == group]
+        means = _means(of_group, plot, values)
+        label = None if group is None else str(group)
+        if numeric:
+            axes.plot([_numeric(value) for value in means], list(means.values()), marker="o", label=label)
+        else:
+            places = [values.index(value) + (number + 0.5) / len(groups) - 0.5 for value in means]
+            axes.bar(places, list(means.values()), width=0.9 / len(groups), label=label)
+    if not numeric:
+        axes.set_xticks(range(len(values)), values)
+    axes.set(xlabel=plot.axis, ylabel=plot.measure)
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", alpha=0.3)
+    if plot.group:
+        axes.legend(title=plot.group)
+    figure.savefig(path)
+
+
+def draw_courses(plot: Plot, runs: Sequence[Row], path: Path) -> None:
+    """Draw how a measure went, a line for each run, in one colour for each value of the group."""
+    figure = new_figure(7, 4)
+    axes = figure.subplots()
+    groups = list(dict.fromkeys(run[plot.group] for run in runs)) if plot.group else [None]
+    for number, group in enumerate(groups):
+        label = None if group is None else str(group)
+        for run in runs:
+            if (plot.group is None or run[plot.group] == group) and run["course"]:
+                axes.semilogy(*zip(*run["course"], strict=True), color=f"C{number}", label=label)
+                label = None  # once in the legend
+    axes.set(xlabel=ROUND, ylabel=plot.measure)
+    axes.grid(alpha=0.3)
+    if plot.group:
+        axes.legend(title=plot.group)
+    figure.savefig(path)
+
+
+def _means(rows: Sequence[Row], plot: Plot, values: Sequence[str]) -> dict[str, float]:
+    of_value = {value: [row[plot.measure] for row in rows if row[plot.axis] == value] for value in values}
+    return {value: sum(found) / len(found) for value, found in of_value.items() if found}
