@@ -353,7 +353,7 @@ class Federation:
         self._close_books()
 
     def dismiss(self) -> None:
-        """Tell the sites to stop and take in their final reports; those that do not answer are the launcher's to end."""
+        """Tell the sites to stop and take in their final reports; the launcher ends those that do not answer."""
         self._aborting = self._over = True
         self._tell(self.membership.reachable, "stop")
         with suppress(DeadlineExpired):  # whoever is silent now is ended by the launcher

@@ -46,8 +46,8 @@ class Assignment:
     """What a launcher tells a site process. Plain values only: it crosses a process boundary.
 
     faults: those that this site does to itself, see `faults`. transcript_path: where it writes its transcript, see
-    `transcript`; empty in a run that nobody audits. needs_pairwise_keys: whether it makes a key pair to agree on secrets
-    with.
+    `transcript`; empty in a run that nobody audits. needs_pairwise_keys: whether it makes a key pair to agree on
+    secrets with.
     """
 
     name: str
