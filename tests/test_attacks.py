@@ -14,13 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federation.arrays import Residues
-from federation.channel.memory import InMemoryNetwork
 from federation.channel.socket import Channel, uniform_residues
 from federation.channel.transcript import read_transcript
 from federation.transport.keys import COORDINATOR
 from protocols.analysis import coalitions
-from protocols.analysis.coalitions import Label, Rehearsed, Span
-from protocols.analysis.conformance import smallest_breaking
+from protocols.analysis.coalitions import AnalysedSum, smallest_breaking_coalition
+from protocols.analysis.execution import Label, execute
+from protocols.analysis.span import Span, is_combination
+from protocols.analysis.symbolic import linear_views
 from protocols.sums.changing_neighbours import changing_neighbours
 from protocols.sums.contract import SecureSum
 from protocols.sums.k_secure import k_secure
@@ -46,7 +47,7 @@ PROTOCOLS = [
     ids=lambda value: audit.described(value) if isinstance(value, SecureSum) else str(value),
 )
 def test_the_smallest_breaking_coalition_is_the_stated_one(protocol: SecureSum, count: int) -> None:
-    assert smallest_breaking(protocol, count) == min(protocol.smallest_coalition(count), count - 1)
+    assert smallest_breaking_coalition(protocol, count) == min(protocol.smallest_coalition(count), count - 1)
 
 
 def test_a_protocol_that_leaks_more_than_it_says_is_found_out() -> None:
@@ -65,14 +66,14 @@ def test_a_protocol_that_leaks_more_than_it_says_is_found_out() -> None:
     careless = replace(
         RING, contribute_residues=lambda channel, vector: RING.contribute_residues(Forgetful(channel), vector)
     )
-    assert smallest_breaking(careless, 5) == 1
-    assert Rehearsed.of(careless, 5).leaks(("site-2",), coordinator=False) == {"site-1"}
+    assert smallest_breaking_coalition(careless, 5) == 1
+    assert AnalysedSum.of(careless, 5).leaks(("site-2",), coordinator=False) == {"site-1"}
 
 
 def test_all_but_one_learn_the_last_input_from_the_sum() -> None:
     for protocol in PROTOCOLS:
         if protocol.min_sites <= 5:
-            assert Rehearsed.of(protocol, 5).leaks(("site-1", "site-2", "site-4", "site-5"), coordinator=False) == {
+            assert AnalysedSum.of(protocol, 5).leaks(("site-1", "site-2", "site-4", "site-5"), coordinator=False) == {
                 "site-3"
             }
 
@@ -93,39 +94,35 @@ def test_a_combination_is_found_if_there_is_one(rows: int, columns: int, data: s
 def test_what_is_not_a_combination_is_not_found() -> None:
     vectors = uniform_residues((6, 40))
     assert Span(vectors).combination(uniform_residues((1, 40))[0]) is None
-    assert (
-        coalitions.is_found(vectors[2], np.vstack([vectors[2], uniform_residues((3, 40))])) is False
-    )  # too few columns
+    assert is_combination(vectors[2], np.vstack([vectors[2], uniform_residues((3, 40))])) is False  # too few columns
     long = uniform_residues((4, 200))
-    assert coalitions.is_found(long[1], long)
-    assert not coalitions.is_found(uniform_residues((1, 200))[0], long)
-    assert not coalitions.is_found(np.zeros(200, dtype=np.uint64), long)
+    assert is_combination(long[1], long)
+    assert not is_combination(uniform_residues((1, 200))[0], long)
+    assert not is_combination(np.zeros(200, dtype=np.uint64), long)
 
 
 def test_the_forms_of_a_protocol_show_that_it_adds_all_inputs_once() -> None:
     for protocol in PROTOCOLS:
         sites = tuple(f"site-{number}" for number in range(1, 9))
-        total = coalitions.linear_views(protocol, sites)[Label("total", "")]
+        total = linear_views(protocol, sites)[Label("total", "")]
         np.testing.assert_array_equal(total[0], [1] * 8 + [0] * (total.size - 8))
 
 
 def test_a_vector_that_went_round_in_chunks_is_put_together() -> None:
     sites = ("site-1", "site-2", "site-3", "site-4")
     inputs = {site: uniform_residues((1, CHUNK + 10)) for site in sites}
-    record = coalitions.rehearse(RING, InMemoryNetwork(sites), inputs)
+    record = execute(RING, inputs).record
     seen = coalitions.view(record, ["site-1", "site-3"], coordinator=False)
-    reconstruction_coefficients = coalitions.reconstruction_coefficients(
-        coalitions.linear_views(RING, sites), seen, sites, ["site-2", "site-4"]
-    )
-    for victim, recipe in reconstruction_coefficients.items():
-        np.testing.assert_array_equal(coalitions.combined(recipe, record), inputs[victim])
-    assert set(reconstruction_coefficients) == {"site-2", "site-4"}
+    by_victim = coalitions.reconstruction_coefficients(linear_views(RING, sites), seen, sites, ["site-2", "site-4"])
+    for victim, coefficients in by_victim.items():
+        np.testing.assert_array_equal(coalitions.combined(coefficients, record), inputs[victim])
+    assert set(by_victim) == {"site-2", "site-4"}
 
 
 def test_of_a_site_that_was_given_up_late_the_own_mask_protects_the_input() -> None:
     """Its masked vector came in and its pairwise masks were opened; its own was not, and nobody learns it."""
     sites = tuple(f"site-{number}" for number in range(1, 6))
-    symbols = coalitions.linear_views(masked(0.6), sites, {"site-3": 2})
+    symbols = linear_views(masked(0.6), sites, {"site-3": 2})
     seen = coalitions.view(symbols, ["site-1"], coordinator=True)
     assert Label("received", COORDINATOR, "site-3") in seen
     assert coalitions.reconstruction_coefficients(symbols, seen, sites, ["site-2", "site-3", "site-4", "site-5"]) == {}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from federation.channel.memory import InMemoryNetwork, MemoryChannel
 from federation.transport.keys import COORDINATOR
-from protocols.analysis.conformance import names
+from protocols.analysis.execution import site_names
 from protocols.arithmetic.commutative import P256, P521, Cipher, Group, contents_of
 from protocols.sets.intersection import (
     cardinality_cost,
@@ -37,19 +37,19 @@ def play(
     site_part: Callable[..., object],
     coordinator_part: Callable[..., object],
 ) -> tuple[dict[str, object], InMemoryNetwork]:
-    """Both parts with every site's own set, and the sizes of all."""
-    rehearsal = InMemoryNetwork(names(len(sets)))
-    counts = {site: len(each) for site, each in zip(rehearsal.sites, sets, strict=True)}
+    """Both halves with every site's own set, and the sizes of all."""
+    network = InMemoryNetwork(site_names(len(sets)))
+    counts = {site: len(each) for site, each in zip(network.sites, sets, strict=True)}
     parts: dict[str, Callable[[MemoryChannel], object]] = {
         site: functools.partial(lambda own, channel: site_part(channel, own, counts), own)
-        for site, own in zip(rehearsal.sites, sets, strict=True)
+        for site, own in zip(network.sites, sets, strict=True)
     }
     parts[COORDINATOR] = lambda channel: coordinator_part(channel, counts)
-    return rehearsal.play(parts), rehearsal
+    return network.play(parts), network
 
 
-def spent(rehearsal: InMemoryNetwork) -> tuple[int, int, int]:
-    return len(rehearsal.sent), rehearsal.hops, rehearsal.payload_bytes
+def spent(network: InMemoryNetwork) -> tuple[int, int, int]:
+    return len(network.sent), network.hops, network.payload_bytes
 
 
 def intersection_site(channel: MemoryChannel, own: Sequence[str], counts: dict[str, int]) -> object:
@@ -63,42 +63,40 @@ def cardinality_site(channel: MemoryChannel, own: Sequence[str], counts: dict[st
 @settings(max_examples=30)
 @given(SETS)
 def test_every_site_learns_which_of_its_rows_all_have_in_one_order(sets: list[list[str]]) -> None:
-    found, rehearsal = play(sets, intersection_site, intersect)
+    found, network = play(sets, intersection_site, intersect)
     common = set.intersection(*map(set, sets))
     assert found[COORDINATOR] == len(common)
-    aligned = [
-        [own[place] for place in np.asarray(found[site])] for site, own in zip(rehearsal.sites, sets, strict=True)
-    ]
+    aligned = [[own[place] for place in np.asarray(found[site])] for site, own in zip(network.sites, sets, strict=True)]
     assert all(names == aligned[0] for names in aligned)
     assert set(aligned[0]) == common
     assert len(aligned[0]) == len(common)
     cost = intersection_cost([len(own) for own in sets], len(common))
-    assert spent(rehearsal) == (cost.messages, cost.hops, cost.payload_bytes)
+    assert spent(network) == (cost.messages, cost.hops, cost.payload_bytes)
 
 
 @settings(max_examples=20)
 @given(SETS)
 def test_the_cardinality_is_that_of_the_intersection(sets: list[list[str]]) -> None:
-    found, rehearsal = play(sets, cardinality_site, count_common)
+    found, network = play(sets, cardinality_site, count_common)
     assert found[COORDINATOR] == len(set.intersection(*map(set, sets)))
     cost = cardinality_cost([len(own) for own in sets])
-    assert spent(rehearsal) == (cost.messages, cost.hops, cost.payload_bytes)
+    assert spent(network) == (cost.messages, cost.hops, cost.payload_bytes)
 
 
 @settings(max_examples=15)
 @given(st.lists(st.lists(st.binary(max_size=MAX_ITEM_BYTES), unique=True, max_size=5), min_size=2, max_size=4))
 def test_the_union_has_every_item_once(sets: list[list[bytes]]) -> None:
-    found, rehearsal = play(sets, set_union, lambda channel, counts: reveal_union(channel))
+    found, network = play(sets, set_union, lambda channel, counts: reveal_union(channel))
     union = sorted(set().union(*sets))
     assert found[COORDINATOR] == union
     cost = union_cost([len(own) for own in sets], len(union))
-    assert spent(rehearsal) == (cost.messages, cost.hops, cost.payload_bytes)
+    assert spent(network) == (cost.messages, cost.hops, cost.payload_bytes)
 
 
 def test_no_identifier_and_no_hash_of_one_leaves_its_site() -> None:
     sets = [["Ada", "Grace", "Emmy"], ["Grace", "Ada"], ["Ada", "Sofja", "Grace"]]
-    _, rehearsal = play(sets, intersection_site, intersect)
-    sent = b"".join(message.array.tobytes() for message in rehearsal.sent)
+    _, network = play(sets, intersection_site, intersect)
+    sent = b"".join(message.array.tobytes() for message in network.sent)
     for name in {name for own in sets for name in own}:
         plain_hashes = [
             hashlib.new(kind, part).digest()
@@ -112,8 +110,8 @@ def test_no_identifier_and_no_hash_of_one_leaves_its_site() -> None:
 def test_what_others_see_of_a_set_is_not_in_the_order_of_its_rows() -> None:
     """A site's rows may be sorted by something that tells; what it sends is not."""
     names = [f"patient {number}" for number in range(40)]
-    found, rehearsal = play([names, names], intersection_site, intersect)
-    sent = next(m.array for m in rehearsal.sent if (m.sender, m.receiver) == ("site-1", COORDINATOR))
+    found, network = play([names, names], intersection_site, intersect)
+    sent = next(m.array for m in network.sent if (m.sender, m.receiver) == ("site-1", COORDINATOR))
     rank = np.argsort(np.lexsort(sent.T[::-1]))
     rows = np.asarray(found["site-1"])[rank]
     assert sorted(rows.tolist()) == list(range(40))
@@ -121,11 +119,11 @@ def test_what_others_see_of_a_set_is_not_in_the_order_of_its_rows() -> None:
 
 
 def test_an_item_that_does_not_fit_is_refused_before_anything_is_sent() -> None:
-    rehearsal = InMemoryNetwork(names(2))
-    counts = dict.fromkeys(rehearsal.sites, 1)
+    network = InMemoryNetwork(site_names(2))
+    counts = dict.fromkeys(network.sites, 1)
     with pytest.raises(ValueError, match="64 bytes do not fit a point; at most 63 do"):
-        rehearsal.play(dict.fromkeys(rehearsal.sites, lambda channel: set_union(channel, [b"x" * 64], counts)))
-    assert rehearsal.sent == []
+        network.play(dict.fromkeys(network.sites, lambda channel: set_union(channel, [b"x" * 64], counts)))
+    assert network.sent == []
 
 
 @pytest.mark.parametrize("group", [P256, P521], ids=["P-256", "P-521"])

@@ -1,0 +1,10 @@
+"""What a secure sum costs and reveals, found out by executing it in memory.
+
+In the order to read it:
+
+- `execution`: one sum in memory, and the labelled record of all that its parties saw.
+- `symbolic`: the same on symbols, so that every message is a linear form of the inputs and of what was drawn.
+- `span`: linear algebra modulo 2^64.
+- `coalitions`: what a coalition sees, and whose inputs follow from it.
+- `conformance`: what every secure sum must keep, checked; for sums of this project and of others.
+"""

@@ -1,4 +1,4 @@
-"""What every secure sum must keep, checked in threads and without sockets: exact, as dear as it says, as secret.
+"""What every secure sum must keep, checked in memory: correct, at the cost stated, with the secrecy stated.
 
 `check_sum` is for sums of this project and of others; the tests run it over all of ours.
 """
@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,9 +18,10 @@ from federation.channel.memory import InMemoryNetwork, MemoryChannel
 from federation.channel.socket import Channel, uniform_residues
 from federation.errors import BoundExceeded, RoundAborted
 from federation.transport.keys import COORDINATOR
-from protocols.analysis.coalitions import Rehearsed
+from protocols.analysis.coalitions import smallest_breaking_coalition
+from protocols.analysis.execution import Execution, execute, site_names
 from protocols.arithmetic.fixed_point import add
-from protocols.sums.contract import Cost, SecureSum
+from protocols.sums.contract import SecureSum
 
 MAX_SITES = 8
 _SHAPES = [(1, 0), (1, 1), (2, 3), (1, 70_000)]
@@ -34,25 +35,26 @@ class ConformanceError(AssertionError):
     """A sum does not keep what it must; the message says what."""
 
 
-class Played(NamedTuple):
-    """What a rehearsed round came to: the residues that the coordinator learns, and what went over the network."""
-
-    total: Residues
-    rehearsal: InMemoryNetwork
-
-    @property
-    def cost(self) -> Cost:
-        """What the round cost."""
-        return Cost(len(self.rehearsal.sent), self.rehearsal.hops, self.rehearsal.payload_bytes)
-
-
 def check_sum(protocol: SecureSum) -> Iterator[str]:
-    """Check one property after the other, and say in words which was kept. Raises ConformanceError.
+    """Check one property after the other: correctness, cost, faults, secrecy.
 
-    Exact sums at the cost of the formula, over all numbers of sites up to 8; the same for a sum that one site opens;
-    no party left waiting when another dies or fails; values that do not fit refused; and as many colluders as stated
-    learn a site's input, and no fewer, by the algebra of the messages and by the numbers in them. Whether masks are
-    uniform is the channel's part, so that a sum must draw all of them by `channel.random`.
+    Sums are exact and cost what the formula says, over all numbers of sites up to 8; so does a sum that one site opens;
+    values that do not fit are refused; no party is left waiting when another dies or fails; and as many colluders as
+    stated learn a site's input, and no fewer, by the algebra of the messages and by the numbers in them. Whether masks
+    are uniform is the channel's part, so that a sum must draw all of them by `channel.random`.
+
+    Parameters
+    ----------
+    protocol : SecureSum
+
+    Yields
+    ------
+    str
+        What was kept, in words.
+
+    Raises
+    ------
+    ConformanceError
     """
     counts = range(max(1, protocol.min_sites), max(MAX_SITES, protocol.min_sites) + 1)
     for count, shape in itertools.product(counts, _SHAPES):
@@ -65,7 +67,7 @@ def check_sum(protocol: SecureSum) -> Iterator[str]:
     yield "values that do not fit the bound are refused before anything is sent"
     for number, message in itertools.product(range(counts[-1]), range(1, 9)):
         check_death(protocol, counts[-1], number, message)
-    for failing in (*names(counts[-1]), COORDINATOR):
+    for failing in (*site_names(counts[-1]), COORDINATOR):
         check_failure(protocol, counts[-1], failing)
     yield "a party that dies or fails leaves nobody waiting, and no wrong sum"
     attacked = [count for count in _ATTACKED if count >= protocol.min_sites] or [protocol.min_sites]
@@ -74,44 +76,46 @@ def check_sum(protocol: SecureSum) -> Iterator[str]:
     yield f"it takes as many colluders as stated to learn an input, over {attacked[0]} to {attacked[-1]} sites"
 
 
-def names(count: int) -> tuple[str, ...]:
-    """site-1, site-2, …"""
-    return tuple(f"site-{number}" for number in range(1, count + 1))
-
-
-def play(protocol: SecureSum, inputs: list[Residues], rehearsal: InMemoryNetwork | None = None) -> Played:
-    """Rehearse a round of inputs (limbs, d). Raises RoundAborted where a party died, and the others gave up."""
-    chosen = rehearsal or InMemoryNetwork(names(len(inputs)))
-    parts: dict[str, Callable[[MemoryChannel], Residues | None]] = {
-        name: functools.partial(_contribute, protocol, vector)
-        for name, vector in zip(chosen.sites, inputs, strict=True)
-    }
-    limbs, length = inputs[0].shape
-    parts[COORDINATOR] = lambda channel: protocol.reveal_residues(channel, (limbs, length))
-    total = chosen.play(parts)[COORDINATOR]
-    if total is None:
-        raise ConformanceError(f"{protocol.name}: the coordinator's part returns nothing; it must return the sum.")
-    return Played(total, chosen)
-
-
-def _contribute(protocol: SecureSum, vector: Residues, channel: Channel) -> None:
-    protocol.contribute_residues(channel, vector)
-
-
 def check_exact(protocol: SecureSum, count: int, shape: tuple[int, int]) -> None:
-    """The sum is that of the integers modulo 2^64 a limb, and costs what the formula says."""
-    inputs = [uniform_residues(shape) for _ in range(count)]
-    played, promised = play(protocol, inputs), protocol.cost_of(count, shape)
+    """Check that the sum is that of the integers modulo 2^64 a limb, and costs what the formula says.
+
+    Parameters
+    ----------
+    protocol : SecureSum
+    count : int
+        Number of sites.
+    shape : (limbs, d)
+        Of the residues.
+
+    Raises
+    ------
+    ConformanceError
+    """
+    inputs = _random_inputs(count, shape)
+    execution, stated = execute(protocol, inputs), protocol.cost_of(count, shape)
     where = f"over {count} sites, of residues {shape}"
-    if not np.array_equal(played.total, functools.reduce(add, inputs)):
+    if execution.total is None:
+        raise ConformanceError(f"{protocol.name}: the coordinator's part returns nothing; it must return the sum.")
+    if not np.array_equal(execution.total, functools.reduce(add, inputs.values())):
         raise ConformanceError(f"{protocol.name}: the sum {where} is not that of the inputs.")
-    if played.cost != promised:
-        raise ConformanceError(f"{protocol.name}: a sum {where} costs {played.cost}, and cost_of says {promised}.")
+    if execution.cost != stated:
+        raise ConformanceError(f"{protocol.name}: a sum {where} costs {execution.cost}, and cost_of says {stated}.")
 
 
 def check_for_one_site(protocol: SecureSum, count: int) -> None:
-    """What the coordinator forwards to the site that opens the sum is uniform, and costs one message more."""
-    opener, shape = names(count)[-1], (2, 3)
+    """Check that what the coordinator forwards to the site that opens the sum is uniform, for one message more.
+
+    Parameters
+    ----------
+    protocol : SecureSum
+    count : int
+        Number of sites.
+
+    Raises
+    ------
+    ConformanceError
+    """
+    opener, shape = site_names(count)[-1], (2, 3)
     values = [np.arange(6.0).reshape(shape) * (number + 1) / 32 for number in range(count)]
 
     def contribute(value: FloatArray, channel: MemoryChannel) -> FloatArray | None:
@@ -123,24 +127,33 @@ def check_for_one_site(protocol: SecureSum, count: int) -> None:
         protocol.contribute(channel, blinded)
         return protocol.unblinded(channel, blind, shape, _BOUND)
 
-    rehearsal = InMemoryNetwork(names(count))
-    parts: dict[str, Callable[[MemoryChannel], FloatArray | None]] = {
-        name: functools.partial(contribute, value) for name, value in zip(rehearsal.sites, values, strict=True)
+    network = InMemoryNetwork(site_names(count))
+    parties: dict[str, Callable[[MemoryChannel], FloatArray | None]] = {
+        name: functools.partial(contribute, value) for name, value in zip(network.sites, values, strict=True)
     }
-    parts[COORDINATOR] = lambda channel: protocol.forward(channel, opener, shape, _BOUND)
-    opened = rehearsal.play(parts)[opener]
+    parties[COORDINATOR] = lambda channel: protocol.forward(channel, opener, shape, _BOUND)
+    opened = network.play(parties)[opener]
     if not np.array_equal(opened, sum(values)):  # type: ignore[arg-type]
         raise ConformanceError(f"{protocol.name}: a sum of {count} sites for the eyes of {opener} is not theirs.")
-    forwarded = next(m.array for m in reversed(rehearsal.sent) if (m.sender, m.receiver) == (COORDINATOR, opener))
+    forwarded = next(m.array for m in reversed(network.sent) if (m.sender, m.receiver) == (COORDINATOR, opener))
     if np.array_equal(forwarded, protocol.encoded(np.sum(values, axis=0), _BOUND, count)):
         raise ConformanceError(f"{protocol.name}: the coordinator can read the sum that it forwards to {opener}.")
-    played = Played(forwarded, rehearsal).cost
-    if played != (promised := protocol.cost_at_site(count, shape, _BOUND)):
-        raise ConformanceError(f"{protocol.name}: a sum for one site costs {played}, and the formula says {promised}.")
+    cost = Execution({}, forwarded, network).cost
+    if cost != (stated := protocol.cost_at_site(count, shape, _BOUND)):
+        raise ConformanceError(f"{protocol.name}: a sum for one site costs {cost}, and the formula says {stated}.")
 
 
 def check_bound(protocol: SecureSum) -> None:
-    """A value that is not finite, or beyond the bound, is refused."""
+    """Check that a value that is not finite, or beyond the bound, is refused.
+
+    Parameters
+    ----------
+    protocol : SecureSum
+
+    Raises
+    ------
+    ConformanceError
+    """
     for value in (math.nan, math.inf, 1.1):
         try:
             protocol.encoded(np.array([value]), 1.0, 5)
@@ -150,34 +163,63 @@ def check_bound(protocol: SecureSum) -> None:
 
 
 def check_death(protocol: SecureSum, count: int, number: int, message: int) -> None:
-    """A site that dies before one of its messages: the sum is that of all or of the others, or there is none."""
-    inputs = [uniform_residues((1, 3)) for _ in range(count)]
-    others = functools.reduce(add, inputs[:number] + inputs[number + 1 :], np.zeros((1, 3), dtype=np.uint64))
-    site = names(count)[number]
+    """Check that with a site that dies the sum is that of all or of the others, or there is none.
+
+    Parameters
+    ----------
+    protocol : SecureSum
+    count : int
+        Number of sites.
+    number : int
+        Which of them dies, from 0.
+    message : int
+        Before which of its messages, from 1.
+
+    Raises
+    ------
+    ConformanceError
+    """
+    inputs = _random_inputs(count, (1, 3))
+    dying = site_names(count)[number]
+    survivors = [vector for site, vector in inputs.items() if site != dying]
+    of_survivors = functools.reduce(add, survivors, np.zeros((1, 3), dtype=np.uint64))
     try:
-        played = play(protocol, inputs, InMemoryNetwork(names(count), deaths={site: message}))
+        execution = execute(protocol, inputs, InMemoryNetwork(tuple(inputs), deaths={dying: message}))
     except RoundAborted:
         return
-    if not any(np.array_equal(played.total, right) for right in (others, add(others, inputs[number]))):
-        raise ConformanceError(f"{protocol.name}: the sum is neither with nor without {site}, which died in it.")
+    if not any(np.array_equal(execution.total, right) for right in (of_survivors, add(of_survivors, inputs[dying]))):  # type: ignore[arg-type]
+        raise ConformanceError(f"{protocol.name}: the sum is neither with nor without {dying}, which died in it.")
 
 
 def check_failure(protocol: SecureSum, count: int, failing: str) -> None:
-    """A party that fails ends the round for all: none is left waiting."""
-    vector = uniform_residues((1, 3))
+    """Check that a party that fails ends the round for all, so that none is left waiting.
 
-    def part(name: str, channel: MemoryChannel) -> None:
-        if name == failing:
+    Parameters
+    ----------
+    protocol : SecureSum
+    count : int
+        Number of sites.
+    failing : str
+        The party: a site, or the coordinator.
+
+    Raises
+    ------
+    ConformanceError
+    """
+
+    def contribute(channel: Channel, vector: Residues) -> None:
+        if channel.me == failing:
             raise _Failed
-        if name == COORDINATOR:
-            protocol.reveal_residues(channel, (1, 3))
-        else:
-            protocol.contribute_residues(channel, vector)
+        protocol.contribute_residues(channel, vector)
 
+    def reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
+        if channel.me == failing:
+            raise _Failed
+        return protocol.reveal_residues(channel, shape)
+
+    with_failure = replace(protocol, contribute_residues=contribute, reveal_residues=reveal)
     try:
-        InMemoryNetwork(names(count)).play(
-            {name: functools.partial(part, name) for name in (*names(count), COORDINATOR)}
-        )
+        execute(with_failure, _random_inputs(count, (1, 3)))
     except (_Failed, RoundAborted):
         return
     raise ConformanceError(f"{protocol.name}: nobody notices that {failing} failed.")
@@ -188,25 +230,33 @@ class _Failed(Exception):
 
 
 def check_coalitions(protocol: SecureSum, count: int) -> None:
-    """It takes `smallest_coalition` sites, with the coordinator, to learn another's input; all others always do."""
-    stated, found = min(protocol.smallest_coalition(count), count - 1), smallest_breaking(protocol, count)
-    if protocol.discloses != (told := "sum" if found else "value"):
+    """Check that it takes `smallest_coalition` sites, with the coordinator, to learn another's input.
+
+    All others always do, from the sum itself. Checks `discloses` too.
+
+    Parameters
+    ----------
+    protocol : SecureSum
+    count : int
+        Number of sites.
+
+    Raises
+    ------
+    ConformanceError
+    """
+    stated = min(protocol.smallest_coalition(count), count - 1)
+    computed = smallest_breaking_coalition(protocol, count)
+    if protocol.discloses != (told := "sum" if computed else "value"):
         raise ConformanceError(
-            f"{protocol.name}: discloses is {protocol.discloses!r}; it must be {told!r}, for the coordinator alone "
-            f"{'learns no' if found else 'learns the'} input."
+            f"{protocol.name}: discloses must be {told!r}, got {protocol.discloses!r}: the coordinator alone "
+            f"{'learns no' if computed else 'learns the'} input."
         )
-    if found != stated:
+    if computed != stated:
         raise ConformanceError(
-            f"{protocol.name}: {found} of {count} sites and the coordinator learn the input of another, and "
+            f"{protocol.name}: {computed} of {count} sites and the coordinator learn the input of another, and "
             f"smallest_coalition says {stated}."
         )
 
 
-def smallest_breaking(protocol: SecureSum, count: int) -> int:
-    """The fewest sites that, with the coordinator, learn another's input."""
-    rehearsed = Rehearsed.of(protocol, count)
-    return next(
-        size
-        for size in range(count)
-        if any(rehearsed.leaks(each, coordinator=True) for each in itertools.combinations(rehearsed.sites, size))
-    )
+def _random_inputs(count: int, shape: tuple[int, int]) -> dict[str, Residues]:
+    return {site: uniform_residues(shape) for site in site_names(count)}

@@ -17,8 +17,9 @@ from federation.channel.transcript import DREW, INPUT, RECEIVED, Entry, read_tra
 from federation.errors import Malformed
 from federation.ledger import RoundRecord
 from federation.transport.keys import COORDINATOR
-from protocols.analysis import coalitions
-from protocols.analysis.coalitions import Label, Record, Rehearsed
+from protocols.analysis.coalitions import AnalysedSum, combined, reconstruction_coefficients, view
+from protocols.analysis.execution import Label, Record, labelled
+from protocols.analysis.symbolic import linear_views
 from protocols.arithmetic.fixed_point import FixedPoint
 from protocols.sums.contract import SecureSum
 from protocols.sums.registry import OWN_SUMS, SUMS
@@ -123,7 +124,7 @@ def parts_seen(
                 seen[victim,].append(part)
             honest = tuple(_victims(coalition, summed))
             if coalition.coordinator and len(honest) > 1:
-                rest = coalitions.combined(dict.fromkeys((Label("input", site) for site in honest), 1), _inputs(summed))
+                rest = combined(dict.fromkeys((Label("input", site) for site in honest), 1), _inputs(summed))
                 seen[honest].append(summed.decoded(rest))
     for record, entry in _given(coalition, transcripts, rounds):
         if record.step == step and not record.aborted:
@@ -180,19 +181,14 @@ def _reconstruct(coalition: Coalition, summed: SummedRound) -> dict[str, FloatAr
     sites = tuple(summed.terms["sites"])
     protocol = SUMS[summed.terms["protocol"]](**summed.terms["options"])
     deaths = {} if summed.record.aborted else {site: 1 + taken for site, taken in summed.record.missing.items()}
-    symbols = coalitions.linear_views(protocol, sites, deaths)
+    symbols = linear_views(protocol, sites, deaths)
     numbers = _numbers(coalition, summed, symbols, sites)
-    in_sight = coalitions.view(symbols, coalition.sites, coordinator=coalition.coordinator)
+    in_sight = view(symbols, coalition.sites, coordinator=coalition.coordinator)
     seen = [label for label in in_sight if label in numbers]
     if not seen:
         return {}
-    reconstruction_coefficients = coalitions.reconstruction_coefficients(
-        symbols, seen, sites, _victims(coalition, summed)
-    )
-    return {
-        victim: summed.decoded(coalitions.combined(recipe, numbers))
-        for victim, recipe in reconstruction_coefficients.items()
-    }
+    by_victim = reconstruction_coefficients(symbols, seen, sites, _victims(coalition, summed))
+    return {victim: summed.decoded(combined(coefficients, numbers)) for victim, coefficients in by_victim.items()}
 
 
 def _numbers(coalition: Coalition, summed: SummedRound, symbols: Record, sites: Sequence[str]) -> Record:
@@ -204,7 +200,7 @@ def _numbers(coalition: Coalition, summed: SummedRound, symbols: Record, sites: 
             arrays[entry.what, party, entry.peer].append(entry.array)
     numbers: Record = {}
     for (what, party, peer), found in arrays.items():
-        numbers |= coalitions.labelled(what, party, peer, found, (limbs, length))
+        numbers |= labelled(what, party, peer, found, (limbs, length))
     for site in coalition.sites:
         if site in summed.truth:
             numbers[Label("input", site)] = summed.truth[site]
@@ -217,7 +213,7 @@ def _total(summed: SummedRound, symbols: Record, sites: Sequence[str]) -> Residu
     """The revealed sum: of the inputs of those sites that are in it."""
     among = symbols[Label("total", "")][0]
     recipe = {Label("input", site): 1 for number, site in enumerate(sites) if among[number]}
-    return coalitions.combined(recipe, _inputs(summed))
+    return combined(recipe, _inputs(summed))
 
 
 def _judge(finding: Finding, truth: FloatArray, found: FloatArray | None, rows: FloatArray) -> None:
@@ -265,10 +261,10 @@ def standard_sums(sites: int) -> list[SecureSum]:
 def sweep(protocols: Sequence[SecureSum], sites: int) -> Iterator[Cell]:
     """Every coalition of every size, with and without the coordinator, against each sum over so many sites."""
     for protocol in protocols:
-        rehearsed = Rehearsed.of(protocol, sites)
+        analysed = AnalysedSum.of(protocol, sites)
         for size, coordinator in itertools.product(range(1, sites), (False, True)):
-            coalitions = list(itertools.combinations(rehearsed.sites, size))
-            leaks = sum(len(rehearsed.leaks(coalition, coordinator=coordinator)) for coalition in coalitions)
+            coalitions = list(itertools.combinations(analysed.sites, size))
+            leaks = sum(len(analysed.leaks(coalition, coordinator=coordinator)) for coalition in coalitions)
             pairs = len(coalitions) * (sites - size)
             yield Cell(described(protocol), sites, size, coordinator, pairs, leaks)
 

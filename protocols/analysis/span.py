@@ -1,0 +1,100 @@
+"""Linear algebra over the integers modulo 2^64: whether a vector is a combination of others, and of which.
+
+The ring has zero divisors, the even residues, so that Gaussian elimination cannot divide by any pivot that is not 0. It
+can by one with the fewest factors of 2, since every other entry in its column is a multiple of it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+_SPARE_COLUMNS = 64
+"""In k + 64 columns a random vector is a combination of k others, be it modulo 2 only, with a chance of 2^-64."""
+
+
+class Span:
+    """All combinations of some vectors with coefficients modulo 2^64.
+
+    Parameters
+    ----------
+    rows : uint64 array of shape (k, d)
+        The vectors.
+    """
+
+    def __init__(self, rows: NDArray[np.uint64]) -> None:
+        self._count, self._width = rows.shape
+        work = np.hstack([rows, np.eye(self._count, dtype=np.uint64)])
+        self._pivots: list[_Pivot] = []
+        while (pivot_place := _fewest_factors_of_two(work[:, : self._width])) is not None:
+            row, column = pivot_place
+            pivot = _Pivot.of(work[row], column)
+            work = np.delete(work, row, axis=0)
+            work = work - (work[:, column] >> pivot.shift)[:, None] * pivot.row
+            self._pivots.append(pivot)
+
+    def combination(self, target: NDArray[np.uint64]) -> NDArray[np.uint64] | None:
+        """How `target` is made of the rows.
+
+        Parameters
+        ----------
+        target : uint64 array of shape (d,)
+
+        Returns
+        -------
+        uint64 array of shape (k,), or None
+            Coefficients c with sum_i c_i row_i = target modulo 2^64; None if there are none.
+        """
+        rest = np.concatenate([target, np.zeros(self._count, dtype=np.uint64)])
+        for pivot in self._pivots:
+            rest = rest - (rest[pivot.column] >> pivot.shift) * pivot.row
+        return None if rest[: self._width].any() else np.negative(rest[self._width :])
+
+
+def is_combination(vector: NDArray[np.uint64], others: NDArray[np.uint64]) -> bool:
+    """Whether a vector is a combination of others, looking at columns enough to rule out a coincidence.
+
+    Parameters
+    ----------
+    vector : uint64 array of shape (d,)
+    others : uint64 array of shape (k, d)
+
+    Returns
+    -------
+    bool
+        False also where d is less than k + 64, and for a vector of zeros, which is a combination of any.
+    """
+    enough = len(others) + _SPARE_COLUMNS
+    if len(vector) < enough or not vector.any():
+        return False
+    not_zero = np.flatnonzero(vector)[:enough]
+    spread = np.linspace(0, len(vector) - 1, enough).astype(np.int64)
+    columns = np.union1d(not_zero, spread)
+    return Span(others[:, columns]).combination(vector[columns]) is not None
+
+
+@dataclass(frozen=True)
+class _Pivot:
+    """A row whose entry in `column` is 2^shift, and behind it how it is made of the original rows."""
+
+    row: NDArray[np.uint64]
+    column: int
+    shift: np.uint64
+
+    @classmethod
+    def of(cls, row: NDArray[np.uint64], column: int) -> _Pivot:
+        """The row, times the inverse of the odd factor of its entry."""
+        entry = int(row[column])
+        shift = (entry & -entry).bit_length() - 1
+        return cls(row * np.uint64(pow(entry >> shift, -1, 1 << 64)), column, np.uint64(shift))
+
+
+def _fewest_factors_of_two(rows: NDArray[np.uint64]) -> tuple[int, int] | None:
+    """Row and column of the entry with the fewest factors of 2; None if all are 0."""
+    lowest_bits = rows & (~rows + np.uint64(1))
+    if not lowest_bits.any():
+        return None
+    row, column = np.unravel_index(np.argmin(lowest_bits - np.uint64(1)), rows.shape)
+    return int(row), int(column)
