@@ -1,12 +1,19 @@
-"""A federation of processes on this machine, for a program that has its partitions in hand and no scenario."""
+"""The one way to start a federation: processes, sockets and keys, and the end of all of them.
+
+`started` is for whoever has something of their own to say about transport, faults or dropouts; `local_federation` for
+a program that has its partitions in hand.
+"""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
 
+from federation.channel.transcript import Transcript
 from federation.errors import FederationError
 from federation.federation import Federation
 from federation.membership import DropoutPolicy
@@ -18,7 +25,159 @@ from federation.transport.endpoint import Endpoint
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import RUN_ID_BYTES
 
-_ANY_PORT = "tcp://127.0.0.1:*"
+
+@dataclass(frozen=True)
+class SiteSetup:
+    """What is one site's own when it is started.
+
+    Parameters
+    ----------
+    write_partition : callable
+        Writes what the site holds to a new file, given its path.
+    settings : mapping, default {}
+        Plain values for its program, with the `seed` of its experiments.
+    faults : sequence of dict, default ()
+        Those that it does to itself, see `site.faults`.
+    transcript_path : str, default ""
+        Where it writes its transcript; empty for none.
+    colludes : bool, default False
+        Whether the transcript holds everything, not the inputs alone.
+    """
+
+    write_partition: Callable[[Path], None]
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    faults: Sequence[dict[str, Any]] = ()
+    transcript_path: str = ""
+    colludes: bool = False
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """Which sites there are to be, and how they are to speak to each other.
+
+    Parameters
+    ----------
+    sites : tuple of str
+        In ring order.
+    program : str
+        What they do: a program of their installation.
+    sum_protocol : SumProtocol
+        What `Federation.sum` runs.
+    setup : callable
+        What is a site's own, given its name. Called whenever the site is started, at launch or again.
+    round_timeout_s : float
+        How long the coordinator waits for a site.
+    policy : DropoutPolicy
+        What to do when sites are lost.
+    transport : {"tcp", "ipc"}, default "tcp"
+        Sockets of 127.0.0.1, or of files in the workspace.
+    port : int, default 0
+        With tcp, where the coordinator listens; the sites take the next ones. 0: any.
+    encrypted : bool, default True
+        Whether sockets use CURVE.
+    """
+
+    sites: tuple[str, ...]
+    program: str
+    sum_protocol: SumProtocol
+    setup: Callable[[str], SiteSetup]
+    round_timeout_s: float
+    policy: DropoutPolicy
+    transport: Literal["tcp", "ipc"] = "tcp"
+    port: int = 0
+    encrypted: bool = True
+
+    def address(self, party: str, workspace: Path) -> str:
+        """Where a party listens."""
+        number = 0 if party == COORDINATOR else 1 + self.sites.index(party)
+        if self.transport == "ipc":
+            return f"ipc://{workspace}/{number}.sock"
+        return f"tcp://127.0.0.1:{self.port + number if self.port else '*'}"
+
+
+@contextmanager
+def started(
+    launcher: LocalLauncher,
+    deployment: Deployment,
+    *,
+    on_listening: Callable[[Party], None] = lambda party: None,
+    on_progress: Callable[[Federation], None] = lambda federation: None,
+    on_round: Callable[[str, int], None] = lambda phase, phase_round: None,
+    views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
+    transcript: Transcript | None = None,
+) -> Iterator[Federation]:
+    """A federation whose site processes are up; `federation.assemble()` introduces them to each other.
+
+    When the context ends the sites are told to stop; the launcher, when it is closed, ends those that do not.
+
+    Parameters
+    ----------
+    launcher : LocalLauncher
+        Starts the sites.
+    deployment : Deployment
+    on_listening : callable, optional
+        Called with each party as soon as it listens: the coordinator first, and a site that is restarted again.
+    on_progress, on_round, views, transcript : optional
+        See `Federation`.
+
+    Raises
+    ------
+    FederationError
+        A process or a socket could not be had.
+    """
+    workspace = launcher.prepare()
+    keys = KeyPair.generate() if deployment.encrypted else None
+    run = secrets.token_bytes(RUN_ID_BYTES)
+    peers = len(deployment.sites)
+    with Endpoint(COORDINATOR, deployment.address(COORDINATOR, workspace), keys, peers) as endpoint:
+        me = Party(COORDINATOR, endpoint.address, keys.public if keys else None)
+        on_listening(me)
+
+        def assignment(site: str) -> Assignment:
+            setup, path = deployment.setup(site), workspace / f"{site}.partition"
+            path.unlink(missing_ok=True)  # of a process that was killed before it read it
+            setup.write_partition(path)
+            return Assignment(
+                name=site,
+                run=run,
+                listen=deployment.address(site, workspace),
+                peers=peers,
+                encrypted=deployment.encrypted,
+                coordinator_address=me.address,
+                coordinator_key=me.public_key,
+                program=deployment.program,
+                partition_path=str(path),
+                settings=dict(setup.settings),
+                faults=list(setup.faults),
+                transcript_path=setup.transcript_path,
+                colludes=setup.colludes,
+                needs_pairwise_keys=deployment.sum_protocol.needs_pairwise_keys,
+            )
+
+        def start(sites: Sequence[str]) -> list[Party]:
+            parties = launcher.start([assignment(site) for site in sites])
+            for party in parties:
+                on_listening(party)
+            return parties
+
+        federation = Federation(
+            endpoint,
+            Roster([me, *start(deployment.sites)]),
+            run,
+            launcher,
+            deployment.sum_protocol,
+            deployment.round_timeout_s,
+            policy=deployment.policy,
+            restart=lambda site: start([site])[0],
+            on_progress=on_progress,
+            on_round=on_round,
+            views=views,
+            transcript=transcript,
+        )
+        try:
+            yield federation
+        finally:
+            federation.dismiss()
 
 
 @contextmanager
@@ -33,44 +192,37 @@ def local_federation(
 ) -> Iterator[Federation]:
     """Sites in processes of their own, on encrypted sockets, ready for the first verb; all are gone afterwards.
 
-    module: what site processes run, as `python -m`; it calls `forkserver.main` with its installation. program: of that
-    installation, what the sites do. partitions: what each site holds, by its name, in ring order. settings: plain
-    values for every site, with the `seed` of its experiments. A site that is lost ends it. Raises FederationError.
+    Parameters
+    ----------
+    module : str
+        What site processes run, as `python -m`; it calls `forkserver.main` with its installation.
+    program : str
+        Of that installation, what the sites do.
+    partitions : mapping of str to Partition
+        What each site holds, by its name, in ring order.
+    sum_protocol : SumProtocol
+        What `Federation.sum` runs.
+    settings : mapping
+        Plain values for every site, with the `seed` of its experiments.
+    round_timeout_s : float, default 30.0
+        How long the coordinator waits for a site. One that is lost ends the federation.
+
+    Raises
+    ------
+    FederationError
+        There are too few sites for the sum, a process could not be started, or a site was lost.
     """
     if len(partitions) < sum_protocol.min_sites:
         raise FederationError(
             f"A {sum_protocol.name} sum needs {sum_protocol.min_sites} sites or more and there are "
             f"{len(partitions)}; with fewer it hides nothing. Have more sites, or another sum."
         )
-    with LocalLauncher(module) as launcher:
-        workspace, keys, run = launcher.prepare(), KeyPair.generate(), secrets.token_bytes(RUN_ID_BYTES)
-        with Endpoint(COORDINATOR, _ANY_PORT, keys, len(partitions)) as endpoint:
-            me = Party(COORDINATOR, endpoint.address, keys.public)
 
-            def assignment(name: str) -> Assignment:
-                path = str(workspace / f"{name}.partition")
-                partitions[name].write(path)
-                return Assignment(
-                    name=name,
-                    run=run,
-                    listen=_ANY_PORT,
-                    peers=len(partitions),
-                    encrypted=True,
-                    coordinator_address=me.address,
-                    coordinator_key=me.public_key,
-                    program=program,
-                    partition_path=path,
-                    settings=dict(settings),
-                    needs_pairwise_keys=sum_protocol.needs_pairwise_keys,
-                )
+    def setup(site: str) -> SiteSetup:
+        return SiteSetup(lambda path: partitions[site].write(str(path)), settings)
 
-            roster = Roster([me, *launcher.start(map(assignment, partitions))])
-            survival = DropoutPolicy(len(partitions), "abort")
-            federation = Federation(
-                endpoint, roster, run, launcher, sum_protocol, round_timeout_s, lambda _: None, survival=survival
-            )
-            try:
-                federation.assemble()
-                yield federation
-            finally:
-                federation.dismiss()
+    policy = DropoutPolicy(len(partitions), "abort")
+    deployment = Deployment(tuple(partitions), program, sum_protocol, setup, round_timeout_s, policy)
+    with LocalLauncher(module) as launcher, started(launcher, deployment) as federation:
+        federation.assemble()
+        yield federation

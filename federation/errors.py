@@ -1,7 +1,12 @@
 """The errors a user can meet: one sentence each, naming the site, the round and the way out.
 
-`FederationError` ends a run (exit status 3). `MembershipChanged` is for algorithms; `RoundAborted`, `Stopped`,
-`Malformed` and `DeadlineExpired` are signals between the parts of this floor and never reach a user.
+Every `FederationError` is of one of two families, and which one decides what becomes of a round:
+
+    Transient   a connection broke, or a peer is late: the round is aborted and runs again
+    Fatal       running it again cannot help: the run ends at once, with exit status 3
+
+`MembershipChanged` is for algorithms. `RoundAborted`, `Stopped`, `Malformed` and `DeadlineExpired` are signals between
+the parts of this floor and never reach a user.
 """
 
 from __future__ import annotations
@@ -10,33 +15,60 @@ from collections.abc import Mapping
 
 
 class FederationError(Exception):
-    """A run cannot go on. The message is what the user reads."""
+    """A run, or a round of it, cannot go on. The message is what the user reads."""
 
 
-class LaunchError(FederationError):
+class Transient(FederationError):
+    """The network failed, not the code: the round may run again. It reaches no user, see `RoundFailed`."""
+
+
+class Fatal(FederationError):
+    """Running a round again would end the same way, so the run ends."""
+
+
+class PeerDropped(Transient):
+    """A peer cannot be reached: its process ended, its connection broke, or too few peers are left."""
+
+
+class PeerLate(Transient):
+    """What a peer owes did not come in time."""
+
+
+class ProtocolError(Fatal):
+    """A party sent an array of another shape or type than its protocol has in this place.
+
+    The protocol's code is wrong at one of the two ends. `sender` and `receiver` are parties, `expected` and `got` what
+    should have come and what came, in words.
+    """
+
+    def __init__(self, sender: str, receiver: str, expected: str, got: str) -> None:
+        super().__init__(f"{sender} sent {got} to {receiver}; it must be {expected}")
+        self.sender = sender
+        self.receiver = receiver
+        self.expected = expected
+        self.got = got
+
+
+class LaunchError(Fatal):
     """The processes of a run could not be started."""
 
 
-class EndpointError(FederationError):
-    """A socket could not be opened, or a peer could not be reached."""
+class EndpointError(Fatal):
+    """A socket could not be opened."""
 
 
-class SiteFailed(FederationError):
-    """A step or a protocol raised at a site; `remote_traceback` is the site's own. `cut_off`: it could not reach,
-    or did not hear from, another, so the cause may lie elsewhere."""
+class SiteFailed(Fatal):
+    """A step or a protocol raised at a party; `remote_traceback` is the party's own."""
 
-    def __init__(
-        self, site: str, round_label: str, reason: str, remote_traceback: str = "", *, cut_off: bool = False
-    ) -> None:
+    def __init__(self, site: str, round_label: str, reason: str, remote_traceback: str = "") -> None:
         super().__init__(f"{site} failed in {round_label}: {reason}")
-        self.cut_off = cut_off
         self.site = site
         self.reason = reason
         self.remote_traceback = remote_traceback
 
 
-class SitesLost(FederationError):
-    """Sites were lost, and the others cannot or must not go on. `lost` says why, by site."""
+class SitesLost(Fatal):
+    """Sites dropped, and the others cannot or must not go on. `lost` says why, by site."""
 
     def __init__(self, lost: Mapping[str, str], round_label: str, consequence: str) -> None:
         who = "; ".join(f"{site} was lost in {round_label}: {why}" for site, why in lost.items())
@@ -44,7 +76,7 @@ class SitesLost(FederationError):
         self.lost = dict(lost)
 
 
-class RoundFailed(FederationError):
+class RoundFailed(Fatal):
     """A round was aborted again and again although every site answered; `waiting` says who waited for whom."""
 
     def __init__(self, round_label: str, times: int, waiting: Mapping[str, str]) -> None:
@@ -56,16 +88,16 @@ class RoundFailed(FederationError):
         self.waiting = dict(waiting)
 
 
-class MembershipChanged(Exception):
-    """Sites left or joined during a stage whose rounds build on each other: the stage must begin anew."""
-
-
-class StepRefused(FederationError):
+class StepRefused(Fatal):
     """A site will not carry out a step on its data; the message says why, and no traceback is needed."""
 
 
 class BoundExceeded(StepRefused):
     """A value does not fit the bound that was declared for its sum."""
+
+
+class MembershipChanged(Exception):
+    """Sites dropped or joined during a stage whose rounds build on each other: the stage must begin anew."""
 
 
 class RoundAborted(Exception):
@@ -81,7 +113,7 @@ class Stopped(Exception):
 
 
 class Malformed(Exception):
-    """A message that does not keep the wire format; it is refused and counted."""
+    """A message that does not keep the wire format, or a control message that does not keep its own."""
 
 
 class DeadlineExpired(Exception):

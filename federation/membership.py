@@ -1,30 +1,35 @@
-"""Who takes part: which sites are in, which are out and why, and what happens when one is lost.
+"""Who takes part: the one place that knows of every site whether it is in, whether its process lives, and why not.
 
-A site that is lost is out. If its process still lives and answers again, it is let in when the next phase begins; if
-it can be started again, it takes part from the next round.
+A site that is lost is *dropped*. If its process still lives and answers again, it is let in when the next phase begins;
+if it can be *restarted*, it takes part from the next round. What has to be said to sites for that is in `admission`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 from federation.errors import SitesLost
-from federation.transport.keys import Party
 
 
 @dataclass(frozen=True)
 class DropoutPolicy:
     """What a run does when sites are lost.
 
-    fewest: fewer sites must not go on. on_dropout: "abort" ends the run with the first loss. revive: starts a lost
-    site again, or returns None for one that stays away.
+    Parameters
+    ----------
+    min_sites : int, default 1
+        Fewer sites must not go on.
+    on_dropout : {"continue", "abort"}, default "continue"
+        "abort" ends the run with the first loss.
+    restart : callable
+        Whether a site whose process ended is started again, given its name; by default none is.
     """
 
-    fewest: int = 1
+    min_sites: int = 1
     on_dropout: Literal["continue", "abort"] = "continue"
-    revive: Callable[[str], Party | None] = lambda site: None
+    restart: Callable[[str], bool] = lambda site: False
 
 
 @dataclass(frozen=True)
@@ -39,53 +44,94 @@ class Change:
 
 
 @dataclass
+class _Status:
+    """What is known of one site: whether it takes part, how its process ended ("" while it lives), and whether it
+    answered since it dropped."""
+
+    takes_part: bool = True
+    ended: str = ""
+    answered: bool = False
+
+
 class Membership:
-    """The sites of a run in ring order, those that are in, and how that came to be."""
+    """The sites of a run in ring order, those that take part, and how that came to be.
 
-    all_sites: tuple[str, ...]
-    survival: DropoutPolicy
-    sites: tuple[str, ...] = ()
-    ended: dict[str, str] = field(default_factory=dict)
-    """Sites whose process ended, and how."""
-    returned: set[str] = field(default_factory=set)
-    """Sites that are out and answered again."""
-    changes: list[Change] = field(default_factory=list)
-    why_needed: str = ""
-    """What the others cannot do without, in a sentence, once no site can be spared."""
+    Parameters
+    ----------
+    all_sites : tuple of str
+        In ring order. At first all take part.
+    policy : DropoutPolicy
 
-    def __post_init__(self) -> None:
-        self.sites = self.all_sites
+    Attributes
+    ----------
+    changes : list of Change
+        Who left and who joined, in order.
+    why_needed : str
+        What the others cannot do without, in a sentence, once no site can be spared; "" before.
+    """
+
+    def __init__(self, all_sites: tuple[str, ...], policy: DropoutPolicy) -> None:
+        self.all_sites = all_sites
+        self.policy = policy
+        self.changes: list[Change] = []
+        self.why_needed = ""
+        self._status = {site: _Status() for site in all_sites}
 
     @property
-    def reachable(self) -> tuple[str, ...]:
-        """Sites with a process, whether they are in or out."""
-        return tuple(site for site in self.all_sites if site not in self.ended)
+    def sites(self) -> tuple[str, ...]:
+        """Sites that take part."""
+        return tuple(site for site, status in self._status.items() if status.takes_part)
 
     @property
-    def out(self) -> tuple[str, ...]:
-        """Sites with a process that do not take part."""
-        return tuple(site for site in self.reachable if site not in self.sites)
+    def with_process(self) -> tuple[str, ...]:
+        """Sites whose process lives, whether they take part or not."""
+        return tuple(site for site, status in self._status.items() if not status.ended)
+
+    @property
+    def dropped(self) -> tuple[str, ...]:
+        """Sites whose process lives and that do not take part."""
+        return tuple(site for site in self.with_process if not self._status[site].takes_part)
+
+    @property
+    def returned(self) -> set[str]:
+        """Sites that dropped and answered again."""
+        return {site for site in self.dropped if self._status[site].answered}
 
     @property
     def responsive(self) -> set[str]:
-        """Sites with a process that answers, as far as is known."""
-        return {site for site in self.reachable if site in self.sites or site in self.returned}
+        """Sites whose process lives and answers, as far as is known."""
+        return {site for site in self.with_process if self._status[site].takes_part or self._status[site].answered}
+
+    def how_ended(self, site: str) -> str:
+        """How the process of a site ended, in words; "" while it lives."""
+        return self._status[site].ended
+
+    def note_ended(self, site: str, how: str) -> None:
+        """The process of a site ended."""
+        self._status[site].ended = f"its process {how}"
+
+    def note_restarted(self, site: str) -> None:
+        """A site has a process again."""
+        self._status[site].ended = ""
+
+    def note_answer(self, site: str) -> None:
+        """A site answered: if it dropped, it shows by this that it is back."""
+        if not self._status[site].takes_part:
+            self._status[site].answered = True
 
     def change(
         self, round_number: int, phase: str, left: Mapping[str, str], joined: tuple[str, ...], label: str
     ) -> None:
         """Write down who left and who joined. Raises SitesLost if the others cannot or must not go on."""
-        stay = (set(self.sites) - set(left)) | set(joined)
-        self.returned -= set(joined) | set(left)
-        self.sites = tuple(site for site in self.all_sites if site in stay)
+        for site in left:
+            self._status[site].takes_part = self._status[site].answered = False
+        for site in joined:
+            self._status[site].takes_part, self._status[site].answered = True, False
         self.changes.append(Change(round_number, phase, dict(left), joined, self.sites))
-        if left and self.survival.on_dropout == "abort":
+        if left and self.policy.on_dropout == "abort":
             raise SitesLost(left, label, 'federation.on_dropout is "abort".')
         if self.why_needed and (gone := {site: why for site, why in left.items() if site not in joined}):
             raise SitesLost(gone, label, self.why_needed)
-        if len(self.sites) < self.survival.fewest:
-            raise SitesLost(left, label, f"{_counted(len(self.sites))} left, and {self.survival.fewest} are needed.")
-
-
-def _counted(sites: int) -> str:
-    return "1 site is" if sites == 1 else f"{sites} sites are"
+        if len(self.sites) < self.policy.min_sites:
+            count = "1 site is" if len(self.sites) == 1 else f"{len(self.sites)} sites are"
+            raise SitesLost(left, label, f"{count} left, and {self.policy.min_sites} are needed.")

@@ -85,7 +85,17 @@ def _by_link(links: list[tuple[Link, Traffic]]) -> list[dict[str, Any]]:
 
 def disclosures(federation: Federation) -> list[dict[str, Any]]:
     """What left its site unmasked, or was revealed by design: to whom, from which step, how often."""
-    return [{**vars(disclosure), "shape": list(disclosure.shape)} for disclosure in federation.disclosures]
+    return [
+        {
+            "to": each.to,
+            "step": each.step,
+            "kind": each.kind,
+            "form": each.form,
+            "shape": list(each.shape),
+            "times": each.times,
+        }
+        for each in federation.disclosures
+    ]
 
 
 def progress(federation: Federation) -> dict[str, Any]:
@@ -111,7 +121,7 @@ NO_REPORT: dict[str, Any] = {
     "cpu_s": None,
     "refused": {},
 }
-"""What is said of a site that said no final_report."""
+"""Of a site that sent no final report."""
 
 
 def sites(federation: Federation) -> list[dict[str, Any]]:
@@ -126,8 +136,12 @@ def _said(site: str, federation: Federation) -> dict[str, Any]:
     final_report = federation.final_reports.get(site)
     if final_report is None:
         return {}
-    told = {name: final_report[name] for name in ("unique_memory_bytes", "cpu_s", "refused")}
-    return {"status": _status(site, federation), **told}
+    return {
+        "status": _status(site, federation),
+        "unique_memory_bytes": final_report.unique_memory_bytes,
+        "cpu_s": final_report.cpu_s,
+        "refused": dict(final_report.refused),
+    }
 
 
 def _status(site: str, federation: Federation) -> str:

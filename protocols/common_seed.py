@@ -14,7 +14,7 @@ away, so nothing may rest on it but unlinkability from the coordinator.
 from __future__ import annotations
 
 from federation.arrays import Residues
-from federation.channel.socket import Channel
+from federation.channel.contract import Channel
 
 SHAPE = (1, 4)
 

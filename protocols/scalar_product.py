@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federation.arrays import FloatArray, Residues
-from federation.channel.socket import Channel
+from federation.channel.contract import Channel
 from federation.errors import BoundExceeded
 from federation.transport.keys import COORDINATOR
 from protocols.sums.contract import Cost

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import secrets
 import select
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,15 +14,13 @@ import psutil
 import pytest
 from hypothesis import settings
 
+from federation.assemble import Deployment, SiteSetup, started
 from federation.federation import Federation
 from federation.membership import DropoutPolicy
 from federation.processes.forkserver import WORKSPACE_PREFIX
 from federation.processes.launcher import LocalLauncher
 from federation.site.partition import Partition
-from federation.site.site import Assignment
 from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint
-from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from protocols.sums.contract import SecureSum
 from protocols.sums.registry import SUMS
 from scenarios.data.sources import FOLDER_VARIABLE
@@ -107,64 +103,33 @@ def drill(
     protocol: str = "ring",
     program: str = "drill",
     partitions: Sequence[Partition] | None = None,
-    transport: str = "tcp",
+    transport: Literal["tcp", "ipc"] = "tcp",
     encrypted: bool = True,
     timeout_s: float = 20.0,
     faults: Mapping[str, list[dict[str, Any]]] | None = None,
     on_dropout: Literal["continue", "abort"] = "continue",
     rejoin: bool = False,
     launched: Callable[[LocalLauncher], None] = lambda launcher: None,
-    started: Callable[[LocalLauncher, Federation], None] = lambda launcher, federation: None,
+    when_assembled: Callable[[LocalLauncher, Federation], None] = lambda launcher, federation: None,
 ) -> Iterator[Federation]:
     """A federation of real site processes that run the drill program; each holds ROWS plus its number.
 
     program, partitions: another program of the tests' installation, and what its sites hold. faults: those that sites
-    do to themselves, by site. rejoin: a site whose process ends is started again.
+    do to themselves, by site, until they are restarted. rejoin: a site whose process ends is restarted.
     """
-    with LocalLauncher("tests.site_process") as launcher:
-        workspace = launcher.prepare()
-        keys = KeyPair.generate() if encrypted else None
+    names = tuple(f"site-{number}" for number in range(1, sites + 1))
+    own_faults = dict(faults or {})
 
-        def address(number: int) -> str:
-            return "tcp://127.0.0.1:*" if transport == "tcp" else f"ipc://{workspace}/{number}.sock"
+    def setup(site: str) -> SiteSetup:
+        number = names.index(site)
+        held = partitions[number] if partitions is not None else Partition({"rows": ROWS + number})
+        return SiteSetup(lambda path: held.write(str(path)), {"seed": 1}, own_faults.pop(site, []))
 
-        with Endpoint(COORDINATOR, address(0), keys, sites) as endpoint:
-            run = secrets.token_bytes(8)
-            me = Party(COORDINATOR, endpoint.address, keys.public if keys else None)
-
-            def assignment(number: int) -> Assignment:
-                path = workspace / f"{number}.partition"
-                held = partitions[number] if partitions is not None else Partition({"rows": ROWS + number})
-                held.write(str(path))
-                return Assignment(
-                    name=f"site-{number + 1}",
-                    run=run,
-                    listen=address(number + 1),
-                    peers=sites,
-                    encrypted=encrypted,
-                    coordinator_address=me.address,
-                    coordinator_key=me.public_key,
-                    program=program,
-                    partition_path=str(path),
-                    settings={"seed": 1},
-                    faults=(faults or {}).get(f"site-{number + 1}", []),
-                    needs_pairwise_keys=sum_protocol(protocol).needs_pairwise_keys,
-                )
-
-            def revive(site: str) -> Party | None:
-                again = replace(assignment(int(site.removeprefix("site-")) - 1), faults=[])
-                return launcher.start([again])[0] if rejoin else None
-
-            roster = Roster([me, *launcher.start(assignment(number) for number in range(sites))])
-            chosen = sum_protocol(protocol)
-            survival = DropoutPolicy(chosen.min_sites, on_dropout, revive)
-            federation = Federation(
-                endpoint, roster, run, launcher, chosen, timeout_s, lambda _: None, survival=survival
-            )
-            launched(launcher)
-            federation.assemble()
-            started(launcher, federation)
-            try:
-                yield federation
-            finally:
-                federation.dismiss()
+    chosen = sum_protocol(protocol)
+    policy = DropoutPolicy(chosen.min_sites, on_dropout, lambda site: rejoin)
+    deployment = Deployment(names, program, chosen, setup, timeout_s, policy, transport=transport, encrypted=encrypted)
+    with LocalLauncher("tests.site_process") as launcher, started(launcher, deployment) as federation:
+        launched(launcher)
+        federation.assemble()
+        when_assembled(launcher, federation)
+        yield federation

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federation.arrays import Residues
-from federation.channel.socket import Channel, uniform_residues
+from federation.channel.contract import Channel, uniform_residues
 from federation.channel.transcript import read_transcript
 from federation.transport.keys import COORDINATOR
 from protocols.analysis import coalitions

@@ -13,11 +13,12 @@ import pytest
 
 from federation.arrays import FloatArray, Residues
 from federation.channel.agreement import KeyAgreement
-from federation.channel.socket import Channel
-from federation.errors import EndpointError, MembershipChanged, RoundFailed, SiteFailed, SitesLost
+from federation.channel.contract import Channel
+from federation.errors import MembershipChanged, PeerDropped, RoundFailed, SiteFailed, SitesLost
 from federation.federation import Federation
 from federation.membership import DropoutPolicy, Membership
 from federation.processes.launcher import LocalLauncher
+from federation.round import Round
 from federation.site.faults import OwnFaults
 from federation.site.program import Installation
 from federation.site.site import Assignment, Site
@@ -115,7 +116,7 @@ def test_a_site_that_stalls_for_too_long_is_out_until_the_next_phase(protocol: s
 
     continued: list[int] = []
     stall = fault("stall", 1, 1)
-    with drill(4, protocol=protocol, timeout_s=1.5, faults={"site-2": stall}, started=continue_it) as federation:
+    with drill(4, protocol=protocol, timeout_s=1.5, faults={"site-2": stall}, when_assembled=continue_it) as federation:
         with federation.phase("train"):
             assert is_total_of(total(federation), ["site-1", "site-3", "site-4"])
             os.kill(continued[0], signal.SIGCONT)
@@ -137,14 +138,16 @@ def test_a_sum_that_was_revealed_before_a_loss_was_noticed_stands() -> None:
     def reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
         """The ring's, but the first time it looks only when all sites are done and one of them is lost."""
         if pids:
-            federation._await(lambda: len(federation._answers) == 5, Deadline(20))
+            # The round's own waiting, which the channel is given as what to call after every wait.
+            round_: Round = channel._notice.__self__  # type: ignore[attr-defined]
+            round_.wait_until(lambda: len(round_.answers) == 5, Deadline(20))
             os.kill(pids.pop("site-3"), signal.SIGKILL)
             pids.clear()
-            federation._await(lambda: federation._losses, Deadline(20))
-            raise EndpointError("site-3 is lost")
+            round_.wait_until(lambda: round_.unreachable, Deadline(20))
+            raise PeerDropped("site-3 is lost")
         return ring_reveal(channel, shape)
 
-    with drill(5, started=remember) as federation:
+    with drill(5, when_assembled=remember) as federation:
         federation._protocol = replace(sum_protocol("ring"), reveal_residues=reveal)
         value = total(federation)
         assert is_total_of(value, federation.membership.all_sites)
@@ -199,7 +202,7 @@ def test_too_few_sites_end_the_run_by_name() -> None:
 
 
 def test_a_membership_that_shrinks_below_the_fewest_says_so_and_keeps_its_history() -> None:
-    membership = Membership(("a", "b", "c"), DropoutPolicy(fewest=2))
+    membership = Membership(("a", "b", "c"), DropoutPolicy(min_sites=2))
     membership.change(4, "train", {"a": "it slept"}, (), "round 4")
     with pytest.raises(SitesLost, match=r"b was lost in round 5: it slept. 1 site is left, and 2 are needed."):
         membership.change(5, "train", {"b": "it slept"}, (), "round 5")
@@ -215,11 +218,12 @@ def test_a_site_whose_round_is_called_off_before_it_begins_takes_what_comes_for_
         agreement, faults = KeyAgreement(run), OwnFaults([], lambda fields: None)
         site = Site(assignment, Installation({}, {}), endpoint, agreement, faults)
         for kind in ("order", "abort"):
-            site._control(COORDINATOR, Message(kind, run, 7), False)
-        site._mailbox._take_in(Received("site-2", Message("data", run, 8), False))
+            endpoint._pending.append(Received(COORDINATOR, Message(kind, run, 7), False))
+        endpoint._pending.append(Received("site-2", Message("data", run, 8), False))
+        site._notice()
         assert endpoint.refused["stale"] == 0
         site._mailbox.enter(8)
-        assert site._mailbox.take("site-2") is not None
+        assert site._mailbox.next_array("site-2") is not None
         assert site._orders == []
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federation.channel.socket import uniform_residues
+from federation.channel.contract import uniform_residues
 from federation.errors import BoundExceeded
 from protocols.arithmetic.fixed_point import MIN_FRACTION_BITS, WIDEST_BOUND, FixedPoint, add, subtract
 

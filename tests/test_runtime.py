@@ -21,13 +21,13 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from federation.errors import DeadlineExpired, EndpointError, LaunchError, SiteFailed, SitesLost
+from federation.errors import DeadlineExpired, EndpointError, LaunchError, PeerDropped, SiteFailed, SitesLost
 from federation.federation import Federation
 from federation.processes.launcher import LocalLauncher
 from federation.relays.process import Conditions, Relays
 from federation.transport import wire
 from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint, raise_descriptor_limit
+from federation.transport.endpoint import Endpoint, Received, raise_descriptor_limit
 from federation.transport.keys import KeyPair, Party, Roster
 from tests.conftest import drill, site_processes, wait_until, workspaces
 
@@ -132,7 +132,7 @@ def test_every_site_is_a_process_of_its_own_that_imports_nothing_heavy() -> None
     def remember(launcher: LocalLauncher, federation: Federation) -> None:
         pids.extend(launcher.pids.values())
 
-    with drill(5, started=remember) as federation:
+    with drill(5, when_assembled=remember) as federation:
         assert all(psutil.pid_exists(pid) for pid in pids)
         heavy = federation.gather("modules", shape=())
     assert len(set(pids)) == 5
@@ -156,13 +156,20 @@ def listening() -> object:
     endpoint.close()
 
 
+def receive(endpoint: Endpoint, deadline: Deadline) -> Received:
+    """The next valid message. Raises DeadlineExpired."""
+    while (received := endpoint.received()) is None:
+        endpoint.wait(deadline)
+    return received
+
+
 def expect_nothing(endpoint: Endpoint, reason: str) -> None:
     """Serve until something is refused for `reason`; no message may come of it."""
     deadline = Deadline(10)
     while not any(reason in refused for refused in endpoint.refused):
         assert not deadline.expired, dict(endpoint.refused)
         with pytest.raises(DeadlineExpired):
-            endpoint.receive(Deadline(0.05))
+            receive(endpoint, Deadline(0.05))
 
 
 @settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -179,7 +186,7 @@ def test_bytes_from_a_stranger_are_refused(listening: tuple[Endpoint, KeyPair, K
         while endpoint.refused.total() == before:
             assert not deadline.expired
             with pytest.raises(DeadlineExpired):
-                endpoint.receive(Deadline(0.02))
+                receive(endpoint, Deadline(0.02))
 
 
 def dealer(
@@ -205,7 +212,7 @@ def test_a_peer_is_called_what_its_key_stands_for(listening: tuple[Endpoint, Key
     endpoint, keys, friend = listening
     with zmq.Context() as context, dealer(context, endpoint, keys.public, friend) as client:
         client.send_multipart(wire.encode(wire.Message("data", b"12345678", fields={"from": "server"})))
-        received = endpoint.receive(Deadline(10))
+        received = receive(endpoint, Deadline(10))
     assert received.peer == "friend"
 
 
@@ -218,21 +225,21 @@ def test_malformed_frames_of_an_admitted_peer_are_refused(
     with zmq.Context() as context, dealer(context, endpoint, keys.public, friend) as client:
         client.send_multipart(frames)
         client.send_multipart(wire.encode(wire.Message("data", b"12345678")))
-        assert endpoint.receive(Deadline(10)).message.run == b"12345678"
+        assert receive(endpoint, Deadline(10)).message.run == b"12345678"
     assert any("malformed" in reason for reason in endpoint.refused)
 
 
 def test_a_site_that_is_bothered_by_strangers_carries_on() -> None:
     def bother(launcher: LocalLauncher, federation: Federation) -> None:
-        for party in federation._endpoint.roster:
+        for party in federation._dispatcher.mailbox.endpoint.roster:
             port = int(party.address.rpartition(":")[2])
             with socket.create_connection(("127.0.0.1", port)) as stranger:
                 stranger.sendall(secrets.token_bytes(200))
 
-    with drill(3, started=bother) as federation:
+    with drill(3, when_assembled=bother) as federation:
         assert federation.sum("total", shape=(3,), bound=1e3).shape == (3,)
     for final_report in federation.final_reports.values():
-        assert sum(final_report["refused"].values()) == 1
+        assert sum(final_report.refused.values()) == 1
 
 
 # Sockets that cannot be had.
@@ -249,7 +256,7 @@ def test_a_peer_that_is_not_there_is_named_with_its_address() -> None:
         address = f"tcp://127.0.0.1:{free.getsockname()[1]}"
     with Endpoint("me", ANY_PORT, None, 1) as endpoint:
         endpoint.admit(Roster([Party("peer", address, None)]))
-        with pytest.raises(EndpointError, match=f"me cannot reach peer at {address}: nobody listens there"):
+        with pytest.raises(PeerDropped, match=f"me cannot reach peer at {address}: nobody listens there"):
             endpoint.send("peer", wire.Message("data", b"12345678"), Deadline(1.0))
 
 
@@ -258,9 +265,7 @@ def test_a_peer_whose_key_is_not_the_one_we_expect_is_named() -> None:
     server = Endpoint("server", ANY_PORT, keys, 1)
     with server, Endpoint("me", ANY_PORT, mine, 1) as endpoint:
         endpoint.admit(Roster([Party("server", server.address, KeyPair.generate().public)]))
-        with pytest.raises(
-            EndpointError, match=r"me cannot reach server at tcp://.*: (the handshake failed|it closed)"
-        ):
+        with pytest.raises(PeerDropped, match=r"me cannot reach server at tcp://.*: (the handshake failed|it closed)"):
             endpoint.send("server", wire.Message("data", b"12345678"), Deadline(1.0))
 
 
@@ -308,7 +313,7 @@ def exchange(a: Endpoint, b: Endpoint, message: wire.Message) -> None:
     send_until_it_arrives(a, b, message)
     b.reply("a", message)
     with contextlib.suppress(DeadlineExpired):  # the answer's bytes may be those that are changed
-        a.receive(Deadline(1))
+        receive(a, Deadline(1))
 
 
 def send_until_it_arrives(a: Endpoint, b: Endpoint, message: wire.Message) -> None:
@@ -318,7 +323,7 @@ def send_until_it_arrives(a: Endpoint, b: Endpoint, message: wire.Message) -> No
     def listen() -> None:
         while not stop.is_set():
             with contextlib.suppress(DeadlineExpired):
-                arrived.append(b.receive(Deadline(0.05)))
+                arrived.append(receive(b, Deadline(0.05)))
                 stop.set()
 
     arrived: list[object] = []

@@ -31,7 +31,7 @@ def multiply(x: FloatArray, y: FloatArray, bound: float) -> tuple[float, InMemor
         scalar_product(channel, vector, bound)
 
     parts = {site: functools.partial(part, vector) for site, vector in zip(network.sites, (x, y), strict=True)}
-    found: dict[str, float | None] = network.play(
+    found: dict[str, float | None] = network.run(
         {**parts, COORDINATOR: lambda channel: deal_and_reveal(channel, len(x), bound)}
     )
     product = found[COORDINATOR]
@@ -76,7 +76,7 @@ def test_a_vector_that_does_not_fit_is_refused_before_anything_is_sent() -> None
     for vector in (np.array([1.0, 5.0]), np.array([1.0, math.nan])):
         network = InMemoryNetwork(site_names(2))
         with pytest.raises(BoundExceeded, match="beyond the declared bound 4"):
-            network.play({"site-1": functools.partial(scalar_product, vector=vector, bound=4.0)})
+            network.run({"site-1": functools.partial(scalar_product, vector=vector, bound=4.0)})
         assert network.sent == []
     with pytest.raises(ValueError, match="does not fit 128 bits"):
         fraction_bits(10, 1e30)

@@ -45,7 +45,7 @@ def play(
         for site, own in zip(network.sites, sets, strict=True)
     }
     parts[COORDINATOR] = lambda channel: coordinator_part(channel, counts)
-    return network.play(parts), network
+    return network.run(parts), network
 
 
 def spent(network: InMemoryNetwork) -> tuple[int, int, int]:
@@ -122,7 +122,7 @@ def test_an_item_that_does_not_fit_is_refused_before_anything_is_sent() -> None:
     network = InMemoryNetwork(site_names(2))
     counts = dict.fromkeys(network.sites, 1)
     with pytest.raises(ValueError, match="64 bytes do not fit a point; at most 63 do"):
-        network.play(dict.fromkeys(network.sites, lambda channel: set_union(channel, [b"x" * 64], counts)))
+        network.run(dict.fromkeys(network.sites, lambda channel: set_union(channel, [b"x" * 64], counts)))
     assert network.sent == []
 
 

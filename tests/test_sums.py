@@ -7,7 +7,7 @@ import math
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -15,9 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federation.arrays import Residues
+from federation.channel.contract import Channel, uniform_residues
 from federation.channel.memory import InMemoryNetwork, MemoryChannel
-from federation.channel.socket import Channel, uniform_residues
-from federation.errors import EndpointError, StepRefused
+from federation.errors import PeerDropped, ProtocolError, StepRefused
 from federation.transport.keys import COORDINATOR
 from protocols.analysis import conformance
 from protocols.analysis.execution import Execution, execute, site_names
@@ -138,8 +138,8 @@ def test_a_vector_of_another_length_is_refused() -> None:
         name: functools.partial(lambda vector, channel: RING.contribute_residues(channel, vector), vector)
         for name, vector in ((name, uniform_residues((1, length))) for name, length in lengths.items())
     }
-    with pytest.raises(EndpointError, match="site-2 sent"):
-        network.play(parts)
+    with pytest.raises(ProtocolError, match="site-2 sent"):
+        network.run(parts)
 
 
 # What the ring reveals.
@@ -179,10 +179,10 @@ class WeakNetwork(InMemoryNetwork):
 
 
 class _WeakChannel(MemoryChannel):
-    _rehearsal: WeakNetwork
+    _network: WeakNetwork
 
     def random(self, shape: Sequence[int]) -> Residues:
-        return super().random(shape) >> np.uint64(64 - self._rehearsal.bits)
+        return super().random(shape) >> np.uint64(64 - self._network.bits)
 
 
 @pytest.mark.parametrize("bits", [64, 63, 40])
@@ -294,9 +294,7 @@ def test_a_masked_sum_is_that_of_the_sites_that_stay(count: int, data: st.DataOb
 
 def test_a_masked_sum_with_too_few_sites_left_reveals_nothing() -> None:
     deaths = {"site-1": 1, "site-2": 2, "site-3": 1}
-    with pytest.raises(
-        EndpointError, match=r"2 sites around .* are left and a masked sum needs 3; nothing was revealed"
-    ):
+    with pytest.raises(PeerDropped, match=r"2 sites around .* are left and a masked sum needs 3; nothing was revealed"):
         run_sum(masked(0.6), [uniform_residues((1, 3))] * 5, InMemoryNetwork(site_names(5), deaths=deaths))
 
 
@@ -373,7 +371,7 @@ def test_any_threshold_of_shares_gives_the_secret_and_fewer_do_not(holders: int,
 
 def test_sites_share_a_seed_that_the_coordinator_is_not_sent() -> None:
     network = InMemoryNetwork(site_names(5))
-    seeds = network.play(dict.fromkeys(network.sites, common_seed))
+    seeds = network.run(dict.fromkeys(network.sites, common_seed))
     assert len({seed.tobytes() for seed in seeds.values()}) == 1
     assert len(seeds["site-1"].tobytes()) == 32
     assert len(network.sent) == network.hops == 4
@@ -409,7 +407,9 @@ def test_a_secret_order_is_a_permutation_that_seed_and_purpose_decide(count: int
         ("plain", "ipc", False),
     ],
 )
-def test_sums_over_sockets_equal_the_formula_and_the_prediction(protocol: str, transport: str, encrypted: bool) -> None:
+def test_sums_over_sockets_equal_the_formula_and_the_prediction(
+    protocol: str, transport: Literal["tcp", "ipc"], encrypted: bool
+) -> None:
     with drill(5, protocol=protocol, transport=transport, encrypted=encrypted) as federation:
         long = np.linspace(-1, 1, CHUNK + 7)
         np.testing.assert_allclose(federation.sum("total", shape=(3,), bound=1e3), [130.0, 150.0, 170.0], atol=1e-9)

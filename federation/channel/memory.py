@@ -1,15 +1,17 @@
-"""Protocols without processes: the parties are threads, the network is a set of queues.
+"""The channel in memory: the parties are threads, the network is a set of queues. See `contract` for what it promises.
 
-A protocol function cannot tell a rehearsal from a run, so its arithmetic, its cost and what it reveals can be
-examined quickly for many parties, and parties can be made to die at any message.
+A protocol function cannot tell it from sockets, so its arithmetic, its cost and what it reveals can be examined quickly
+for many parties, and parties can be made to die at any message.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -18,15 +20,16 @@ from numpy.typing import NDArray
 
 from federation.arrays import Residues
 from federation.channel.agreement import KeyAgreement, keystream
-from federation.channel.socket import uniform_residues
-from federation.errors import EndpointError, RoundAborted
+from federation.channel.contract import checked, uniform_residues
+from federation.errors import PeerDropped, PeerLate, RoundAborted, Transient
+from federation.transport.keys import COORDINATOR
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Sent:
-    """One message of a rehearsal."""
+    """One message that was sent in memory."""
 
     sender: str
     receiver: str
@@ -40,9 +43,23 @@ class Died(Exception):
 
 @dataclass
 class InMemoryNetwork:
-    """The network of one rehearsed round, and the record of all that went over it.
+    """The network of one round in memory, and the record of all that went over it.
 
-    deaths: the message, counted from 1, before which a party dies.
+    Parameters
+    ----------
+    sites : tuple of str
+        In ring order.
+    timeout_s : float, default 30.0
+        How long a party waits for another.
+    deaths : mapping of str to int, default {}
+        The message, counted from 1, before which a party dies.
+
+    Attributes
+    ----------
+    sent : list of Sent
+        Every message, in the order in which they were sent.
+    drawn : dict of str to list of Residues
+        Every random vector and keystream, by the party that drew it.
     """
 
     sites: tuple[str, ...]
@@ -55,18 +72,32 @@ class InMemoryNetwork:
         self._queues: dict[tuple[str, str], deque[Sent]] = defaultdict(deque)
         self._news = threading.Condition()
         self._failed = False
-        self._gone: set[str] = set()
+        self._dead: set[str] = set()
         self.agreements = {site: KeyAgreement(bytes(8)) for site in self.sites}
 
-    def play(self, parts: Mapping[str, Callable[[MemoryChannel], T]]) -> dict[str, T]:
-        """Run each party's part in a thread of its own; what it returns, by party, of those that did not die.
+    def run(self, parties: Mapping[str, Callable[[MemoryChannel], T]]) -> dict[str, T]:
+        """Run each party's function in a thread of its own.
 
-        The first error is raised.
+        Parameters
+        ----------
+        parties : mapping of str to callable
+            What each does with its channel. One that raises Died is dead; any other error aborts the round for all.
+
+        Returns
+        -------
+        dict of str
+            What each returned, of those that did not die.
+
+        Raises
+        ------
+        Exception
+            What a party raised; where several did, what would not have happened without it (a wrong shape rather than
+            a peer that dropped, and that rather than RoundAborted).
         """
-        with ThreadPoolExecutor(max_workers=len(parts)) as pool:
-            futures = {name: pool.submit(self._part, name, part) for name, part in parts.items()}
+        with ThreadPoolExecutor(max_workers=len(parties)) as pool:
+            futures = {name: pool.submit(self._run_party, name, party) for name, party in parties.items()}
         errors = {name: error for name, future in futures.items() if (error := future.exception()) is not None}
-        for error in sorted(errors.values(), key=lambda error: isinstance(error, RoundAborted)):
+        for error in sorted(errors.values(), key=_is_consequence):
             if not isinstance(error, Died):
                 raise error
         return {name: future.result() for name, future in futures.items() if name not in errors}
@@ -81,13 +112,13 @@ class InMemoryNetwork:
         """Length of the longest chain of messages each of which had to wait for the one before."""
         return max((message.hop for message in self.sent), default=0)
 
-    def _part(self, name: str, part: Callable[[MemoryChannel], T]) -> T:
+    def _run_party(self, name: str, party: Callable[[MemoryChannel], T]) -> T:
         try:
-            return part(self._channel(name))
+            return party(self._channel(name))
         except BaseException as error:
             with self._news:
                 if isinstance(error, Died):
-                    self._gone.add(name)
+                    self._dead.add(name)
                 else:
                     self._failed = True
                 self._news.notify_all()
@@ -97,57 +128,64 @@ class InMemoryNetwork:
         return MemoryChannel(self, name)
 
     def _put(self, message: Sent) -> None:
+        """Raises PeerDropped where a site sends to one that is dead."""
         with self._news:
+            if message.receiver in self._dead and message.sender != COORDINATOR:
+                raise PeerDropped(f"{message.sender} cannot reach {message.receiver}: it died.")
             self.sent.append(message)
             self._queues[message.sender, message.receiver].append(message)
             self._news.notify_all()
 
-    def _get(self, sender: str, receiver: str) -> Sent | None:
-        """The next message, or None if the sender died before it sent one."""
+    def _get(self, sender: str, receiver: str, deadline: float) -> Sent:
+        """The next message. Raises PeerDropped, PeerLate at a moment of the monotonic clock, and RoundAborted."""
         with self._news:
             arrived = self._queues[sender, receiver]
-            self._news.wait_for(lambda: arrived or self._failed or sender in self._gone, self.timeout_s)
+            self._news.wait_for(
+                lambda: arrived or self._failed or sender in self._dead, max(0.0, deadline - time.monotonic())
+            )
             if arrived:
                 return arrived.popleft()
             if self._failed:
                 raise RoundAborted
-            if sender in self._gone:
-                return None
-        raise EndpointError(f"{receiver} waited {self.timeout_s:g} s in vain for {sender}")
+            if sender in self._dead:
+                raise PeerDropped(f"{receiver} cannot go on without {sender}: it died")
+        raise PeerLate(f"{receiver} waited {self.timeout_s:g} s in vain for {sender}")
+
+
+def _is_consequence(error: BaseException) -> int:
+    return 2 if isinstance(error, RoundAborted) else 1 if isinstance(error, Transient) else 0
 
 
 class MemoryChannel:
-    """A channel of a rehearsal."""
+    """One party's channel in memory."""
 
-    def __init__(self, rehearsal: InMemoryNetwork, me: str) -> None:
+    def __init__(self, network: InMemoryNetwork, me: str) -> None:
         self.me = me
-        self.sites = rehearsal.sites
-        self._rehearsal = rehearsal
+        self.sites = network.sites
+        self._network = network
         self._hop = 0
         self._sent = 0
 
     def send(self, peer: str, array: NDArray[Any]) -> None:
-        """Send a copy of `array` to `peer`."""
+        """Send a copy of `array` to `peer`. Raises PeerDropped where a site sends to one that is dead."""
         self._sent += 1
-        if self._sent == self._rehearsal.deaths.get(self.me):
+        if self._sent == self._network.deaths.get(self.me):
             raise Died
-        self._rehearsal._put(Sent(self.me, peer, array.copy(), self._hop + 1))
+        self._network._put(Sent(self.me, peer, array.copy(), self._hop + 1))
 
     def receive(self, peer: str, shape: Sequence[int], dtype: Any = np.uint64) -> NDArray[Any]:
-        """The next array from `peer`. Raises EndpointError if it has another shape or type, or does not come."""
-        message = self._rehearsal._get(peer, self.me)
-        if message is None:
-            raise RoundAborted
+        """The next array from `peer`. Raises ProtocolError, PeerDropped, PeerLate and RoundAborted."""
+        message = self._network._get(peer, self.me, time.monotonic() + self._network.timeout_s)
         return self._open(peer, message, shape, dtype)
 
     def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:
-        """The next array from each of these peers; those that died are left out."""
-        messages = {peer: self._rehearsal._get(peer, self.me) for peer in shapes}
-        return {
-            peer: self._open(peer, message, shapes[peer], dtype)
-            for peer, message in messages.items()
-            if message is not None
-        }
+        """The next array from each of these peers; those that are gone or late are left out."""
+        deadline = time.monotonic() + self._network.timeout_s
+        arrays: dict[str, NDArray[Any]] = {}
+        for peer, shape in shapes.items():
+            with suppress(Transient):
+                arrays[peer] = self._open(peer, self._network._get(peer, self.me, deadline), shape, dtype)
+        return arrays
 
     def random(self, shape: Sequence[int]) -> Residues:
         """Uniform residues, remembered as drawn by this party."""
@@ -155,7 +193,7 @@ class MemoryChannel:
 
     def shared_secret(self, peer: str, purpose: str) -> bytes:
         """256 bits that this site and `peer` alone can derive."""
-        agreements = self._rehearsal.agreements
+        agreements = self._network.agreements
         pair = " ".join(sorted((self.me, peer)))
         return agreements[self.me].secret(agreements[peer].public, f"{purpose} {pair}")
 
@@ -164,11 +202,9 @@ class MemoryChannel:
         return self._drawn(keystream(secret, shape))
 
     def _drawn(self, residues: Residues) -> Residues:
-        self._rehearsal.drawn[self.me].append(residues)
+        self._network.drawn[self.me].append(residues)
         return residues
 
     def _open(self, peer: str, message: Sent, shape: Sequence[int], dtype: Any) -> NDArray[Any]:
         self._hop = max(self._hop, message.hop)
-        if message.array.shape != tuple(shape) or message.array.dtype != np.dtype(dtype):
-            raise EndpointError(f"{peer} sent {message.array.dtype} {message.array.shape} to {self.me}")
-        return message.array
+        return checked(peer, self.me, message.array, shape, dtype)

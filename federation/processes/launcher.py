@@ -12,9 +12,9 @@ from types import TracebackType
 from typing import Any
 
 from federation.errors import LaunchError
-from federation.federation import Ended
 from federation.processes import pipe
 from federation.processes.child import Child
+from federation.processes.contract import Ended
 from federation.site.site import Assignment
 from federation.transport.deadline import Deadline
 from federation.transport.keys import Party

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from federation.arrays import FloatArray, Residues
-from federation.channel.socket import Channel
+from federation.channel.contract import Channel
 from federation.site.partition import Partition
 
 Method = TypeVar("Method", bound=Callable[..., Any])
@@ -21,7 +21,7 @@ _MARK = "_federated_step"
 
 
 def step(method: Method) -> Method:
-    """Mark a method of a site half as one that the coordinator may name."""
+    """Mark a method of a site program as one that the coordinator may name."""
     setattr(method, _MARK, True)
     return method
 
@@ -29,9 +29,21 @@ def step(method: Method) -> Method:
 class SiteProgram:
     """The half of an algorithm that runs where the data is.
 
-    `partition` is what the site holds, `settings` the scenario's plain values, `site` the name of this site.
-    `channel` is the round's, for steps that run a protocol among the sites. `opened` is the last sum that was for this
-    site's eyes.
+    Parameters
+    ----------
+    site : str
+        The name of this site.
+    partition : Partition
+        What it holds.
+    settings : mapping
+        Plain values of the run, with the `seed` of its experiments.
+
+    Attributes
+    ----------
+    channel : Channel
+        The round's, for steps that run a protocol among the sites.
+    opened : FloatArray
+        The last sum that this site was the receiver of.
     """
 
     channel: Channel
@@ -58,7 +70,7 @@ class SiteProgram:
 
 
 class SumProtocol(Protocol):
-    """A secure sum, as sites and coordinator use it."""
+    """A secure sum, as sites and coordinator use it. Every sum has a receiver: the coordinator, or one of the sites."""
 
     @property
     def name(self) -> str:
@@ -77,26 +89,20 @@ class SumProtocol(Protocol):
         """What every party must know of it besides its name."""
 
     @property
-    def discloses(self) -> str:
-        """What the coordinator sees, in a word: "sum", or "value" where it sees each site's own."""
+    def discloses(self) -> Literal["sum", "value"]:
+        """What the coordinator sees: the sum, or each site's own value."""
 
     def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
-        """What the site's part is given. Raises BoundExceeded for values that are not finite or beyond the bound."""
+        """A site's input. Raises BoundExceeded for values that are not finite or beyond the bound."""
 
-    def contribute(self, channel: Channel, residues: Residues) -> None:
-        """The site's part."""
+    def contribute(self, channel: Channel, residues: Residues, receiver: str) -> Residues | None:
+        """A site's part: put an input in. The sum, at the site that receives it."""
 
-    def reveal(self, channel: Channel, shape: Sequence[int], bound: float) -> FloatArray:
-        """The coordinator's part: the sum of what the sites contribute."""
+    def decoded(self, residues: Residues, shape: Sequence[int], bound: float, sites: int) -> FloatArray:
+        """The sum over so many sites that residues stand for."""
 
-    def forward(self, channel: Channel, site: str, shape: Sequence[int], bound: float) -> None:
-        """The coordinator's part where `site` opens the sum, which is blinded."""
-
-    def blinded(self, residues: Residues) -> tuple[Residues, Residues]:
-        """Residues that are uniform over the whole modulus, and what makes them so."""
-
-    def unblinded(self, channel: Channel, blind: Residues, shape: Sequence[int], bound: float) -> FloatArray:
-        """The part of the site that opens the sum, after its contribution: the sum of `shape`."""
+    def reveal(self, channel: Channel, shape: Sequence[int], bound: float, receiver: str) -> FloatArray | None:
+        """The coordinator's part. The sum, if the coordinator receives it."""
 
 
 @dataclass(frozen=True)

@@ -14,22 +14,39 @@ from numpy.typing import NDArray
 
 from federation.arrays import FloatArray
 from federation.channel.agreement import KeyAgreement
-from federation.channel.socket import Mailbox, Observer, SocketChannel
+from federation.channel.contract import Observer
+from federation.channel.mailbox import Mailbox
+from federation.channel.socket import SocketChannel
 from federation.channel.transcript import Transcript
+from federation.control import (
+    Aborted,
+    Done,
+    Failed,
+    FinalReport,
+    GatherTerms,
+    Order,
+    RosterUpdate,
+    Standing,
+    SumTerms,
+    is_abort,
+    is_stop,
+    read_order,
+)
 from federation.errors import (
     BoundExceeded,
     DeadlineExpired,
-    EndpointError,
-    FederationError,
+    PeerDropped,
+    ProtocolError,
     RoundAborted,
     StepRefused,
     Stopped,
+    Transient,
 )
 from federation.site.faults import OwnFaults
 from federation.site.partition import read_partition
 from federation.site.program import Installation, SiteProgram
 from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint
+from federation.transport.endpoint import Endpoint, Received
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import Message
 
@@ -37,17 +54,40 @@ MAX_SILENCE_S = 3600.0
 """A coordinator that gave no order for this long is taken for dead."""
 
 _MAX_TRACEBACK = 16_000
-_TERMS = ("step", "protocol", "options", "sites", "bound", "shape", "opened_by")
-"""What of an order says how a secure sum was made."""
 
 
 @dataclass(frozen=True)
 class Assignment:
     """What a launcher tells a site process. Plain values only: it crosses a process boundary.
 
-    faults: those that this site does to itself, see `faults`. transcript_path: where it writes its transcript, see
-    `transcript`; empty in a run that nobody audits. needs_pairwise_keys: whether it makes a key pair to agree on
-    secrets with.
+    Parameters
+    ----------
+    name : str
+        The site's.
+    run : bytes
+        The run's 8 random bytes.
+    listen : str
+        Address to listen on.
+    peers : int
+        How many parties it may have to talk to.
+    encrypted : bool
+        Whether sockets use CURVE.
+    coordinator_address, coordinator_key : str, bytes or None
+        The one party it knows from the start.
+    program : str
+        Which of its installation's programs it runs.
+    partition_path : str
+        File of what it holds, which it removes when it has read it.
+    settings : dict, default {}
+        For the program.
+    faults : list of dict, default []
+        Those that this site does to itself, see `faults`.
+    transcript_path : str, default ""
+        Where it writes its transcript, see `transcript`; empty in a run that nobody audits.
+    colludes : bool, default False
+        Whether the transcript holds everything, not the inputs alone.
+    needs_pairwise_keys : bool, default False
+        Whether it makes a key pair to agree on secrets with.
     """
 
     name: str
@@ -115,33 +155,44 @@ class Site:
         self._faults = faults
         path = assignment.transcript_path
         self._transcript = Transcript(path, colludes=assignment.colludes) if path else None
-        self._mailbox = Mailbox(endpoint, assignment.run, self._control)
+        self._mailbox = Mailbox(endpoint, assignment.run)
         self._orders: list[Message] = []
         self._current: Message | None = None
         self._channel: SocketChannel | None = None
-        self._half: SiteProgram | None = None
+        self._program: SiteProgram | None = None
 
     def serve(self) -> None:
-        """Carry out orders until the coordinator says stop, then say final_report."""
+        """Carry out orders until the coordinator says stop, then say how it went."""
         try:
             while True:
                 self._carry_out(self._next_order())
         except (Stopped, DeadlineExpired):
             self._send_final_report()
 
+    # What the coordinator says.
+
     def _next_order(self) -> Message:
         silence = Deadline(MAX_SILENCE_S)
         while not self._orders:
-            self._mailbox.pump(silence)
+            self._mailbox.wait(silence)
+            self._notice()
         return self._orders.pop(0)
 
-    def _control(self, peer: str, message: Message, answer: bool) -> None:
-        """Take note of what the coordinator says, also in the middle of a protocol."""
+    def _notice(self) -> None:
+        """Take in the control messages that came, also in the middle of a protocol.
+
+        Raises RoundAborted in a round that is aborted, and Stopped.
+        """
+        while (received := self._mailbox.next_control()) is not None:
+            self._obey(received)
+
+    def _obey(self, received: Received) -> None:
+        peer, message, answer = received
         if peer != COORDINATOR or answer:
             self._mailbox.refused["order from a site"] += 1
-        elif message.kind == "stop":
+        elif is_stop(message):
             raise Stopped
-        elif message.kind == "abort":
+        elif is_abort(message):
             self._abort(message)
         else:
             self._orders.append(message)
@@ -156,92 +207,109 @@ class Site:
         self._orders = [order for order in self._orders if order.round > abort.round]
         if self._current is not None and self._current.round <= abort.round:
             raise RoundAborted(abort.round)
-        self._answer("aborted", abort.round)
+        self._answer(Aborted(*self._account(abort.round)), abort.round)
 
-    def _carry_out(self, order: Message) -> None:
-        self._current, self._channel = order, None
-        self._mailbox.enter(order.round)
+    # Carrying out an order.
+
+    def _carry_out(self, message: Message) -> None:
+        """Do what one order says, and answer how it ended."""
+        self._current, self._channel = message, None
+        self._mailbox.enter(message.round)
+        number, order = message.round, None
         try:
-            if order.kind == "roster":
+            order = read_order(message)
+            if isinstance(order, RosterUpdate):
                 self._join(order)
             else:
-                self._run_round(order)
-            self._answer("done", order.round)
+                self._run_round(order, number)
+            self._answer(Done(*self._account(number)), number)
         except RoundAborted as aborted:
-            self._answer("aborted", aborted.round)
-        except (StepRefused, EndpointError) as error:
-            cut_off = isinstance(error, EndpointError)
-            self._answer("failed", order.round, reason=str(error), traceback="", cut_off=cut_off)
+            self._answer(Aborted(*self._account(aborted.round)), aborted.round)
+        except Transient as error:
+            self._fail(number, str(error), cut_off=True)
+        except ProtocolError as error:
+            protocol = order.protocol if isinstance(order, Order) else ""
+            self._fail(number, f"the {protocol} protocol: {error}")
+        except StepRefused as error:
+            self._fail(number, str(error))
         except Stopped:
             raise
         except Exception as error:  # noqa: BLE001 - whatever a step raises is the coordinator's to report
-            trace = _shortened_traceback()
-            self._answer("failed", order.round, reason=_reason(error), traceback=trace, cut_off=False)
+            trace = traceback.format_exc()[-_MAX_TRACEBACK:]
+            self._fail(number, f"{type(error).__name__}: {error}", trace)
         self._current = self._channel = None
 
-    def _join(self, order: Message) -> None:
+    def _join(self, update: RosterUpdate) -> None:
         """Learn who takes part; the first time also take in the partition, whose file is not needed any longer."""
-        self._endpoint.admit(Roster.from_fields(order.fields["parties"]))
-        if self._half is None:
+        self._endpoint.admit(update.parties)
+        if self._program is None:
             program = self._installation.programs[self._assignment.program]
             partition = read_partition(self._assignment.partition_path)
             os.unlink(self._assignment.partition_path)  # noqa: PTH108 - see read_partition
-            self._half = program(self._assignment.name, partition, self._assignment.settings)
+            self._program = program(self._assignment.name, partition, self._assignment.settings)
 
-    def _run_round(self, order: Message) -> None:
-        fields = order.fields
-        if self._half is None:
-            raise FederationError("An order came before the roster.")
-        channel = self._open_channel(order)
-        value = self._half.find_step(fields["step"])(**fields["parameters"], **order.arrays)
-        if fields["verb"] in ("sum", "sum-at"):
-            self._contribute(channel, fields, _shaped(value, fields["shape"], fields["step"]))
-        elif fields["verb"] == "gather":
-            channel.send(COORDINATOR, _shaped(value, fields["shape"], fields["step"]))
+    def _run_round(self, order: Order, number: int) -> None:
+        """The step, and what becomes of its value."""
+        program = self._program
+        if program is None:
+            raise StepRefused("an order came before the roster")
+        program.channel = channel = self._open_channel(order, number)
+        value = program.find_step(order.step)(**order.parameters, **order.arrays)
+        terms = order.terms
+        if isinstance(terms, GatherTerms):
+            channel.send(COORDINATOR, _shaped(value, terms.shape, order.step))
+        elif isinstance(terms, SumTerms):
+            protocol = self._installation.sums[order.protocol](**terms.options)
+            sites = len(channel.sites)
+            residues = protocol.encoded(_shaped(value, terms.shape, order.step), terms.bound, sites)
+            if self._transcript is not None:
+                self._transcript.put_in(residues, order.described())
+            total = protocol.contribute(channel, residues, terms.receiver)
+            if total is not None:
+                program.opened = protocol.decoded(total, terms.shape, terms.bound, sites)
 
-    def _contribute(self, channel: SocketChannel, terms: dict[str, Any], value: FloatArray) -> None:
-        protocol = self._installation.sums[terms["protocol"]](**terms["options"])
-        residues = protocol.encoded(value, terms["bound"], len(channel.sites))
-        opens = terms["opened_by"] == channel.me
-        residues, blind = protocol.blinded(residues) if opens else (residues, residues)
-        if self._transcript is not None:
-            self._transcript.put_in(residues, {name: terms[name] for name in _TERMS})
-        protocol.contribute(channel, residues)
-        if opens and self._half is not None:
-            self._half.opened = protocol.unblinded(channel, blind, terms["shape"], terms["bound"])
-
-    def _open_channel(self, order: Message) -> SocketChannel:
+    def _open_channel(self, order: Order, number: int) -> SocketChannel:
         """The round's channel, for the protocol and for steps that run one."""
-        fields = order.fields
-        observers: list[Observer] = [self._faults.begin_round(fields["phase"], fields["phase_round"])]
+        observers: list[Observer] = [self._faults.begin_round(order.phase, order.phase_round)]
         if self._transcript is not None:
-            observers.append(self._transcript.begin_round(order.round))
-        deadline = Deadline(fields["timeout_s"])
-        sites = tuple(fields["sites"])
-        channel = SocketChannel(self._mailbox, sites, order, deadline, agreement=self._agreement, observers=observers)
-        self._channel = channel
-        if self._half is not None:
-            self._half.channel = channel
-        return channel
+            observers.append(self._transcript.begin_round(number))
+        self._channel = SocketChannel(
+            self._mailbox,
+            order.sites,
+            number,
+            Deadline(order.timeout_s),
+            self._notice,
+            agreement=self._agreement,
+            observers=observers,
+        )
+        return self._channel
 
-    def _answer(self, kind: str, round_number: int, **fields: Any) -> None:
-        """Say how the round ended here. If that cannot be said now, the coordinator will ask again."""
-        self._endpoint.measure(round_number)
+    # Answers.
+
+    def _fail(self, number: int, reason: str, trace: str = "", *, cut_off: bool = False) -> None:
+        self._answer(Failed(*self._account(number), reason, trace, cut_off), number)
+
+    def _account(self, number: int) -> tuple[list[list[Any]], Standing | None]:
+        """What went over this site's connections since it was last asked, and how far it came in the round."""
+        self._endpoint.measure(number)
+        standing = None
         if (channel := self._channel) is not None:
-            sent = channel.sent_to[COORDINATOR]
-            fields |= {"hop": channel.hop, "waiting": channel.waiting_for, "sent_to_coordinator": sent}
-        fields |= {"ledger": self._endpoint.ledger.take()}
+            standing = Standing(channel.hop, channel.waiting_for, channel.sent_to[COORDINATOR])
+        return self._endpoint.ledger.take(), standing
+
+    def _answer(self, answer: Done | Aborted | Failed, number: int) -> None:
+        """Say how the round ended here. If that cannot be said now, the coordinator will ask again."""
         try:
-            self._endpoint.reply(COORDINATOR, Message(kind, self._assignment.run, round_number, fields=fields))
-        except EndpointError:
+            self._endpoint.reply(COORDINATOR, answer.to_message(self._assignment.run, number))
+        except PeerDropped:
             self._mailbox.refused["answer that could not be delivered"] += 1
 
     def _send_final_report(self) -> None:
         endpoint = self._endpoint
         endpoint.measure(endpoint.round)
-        fields = resources() | {"refused": dict(endpoint.refused), "ledger": endpoint.ledger.take()}
-        with suppress(EndpointError):  # nobody is there to hear it
-            endpoint.reply(COORDINATOR, Message("final_report", self._assignment.run, endpoint.round, fields=fields))
+        report = FinalReport(endpoint.ledger.take(), refused=dict(endpoint.refused), **resources())
+        with suppress(PeerDropped):  # nobody is there to hear it
+            endpoint.reply(COORDINATOR, report.to_message(self._assignment.run, endpoint.round))
 
 
 def resources() -> dict[str, Any]:
@@ -259,17 +327,9 @@ def _unique_memory_bytes() -> int | None:
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith(b"Private_"))
 
 
-def _shaped(value: NDArray[Any] | float, shape: list[int], step: str) -> FloatArray:
+def _shaped(value: NDArray[Any] | float, shape: tuple[int, ...], step: str) -> FloatArray:
     """`value` as float64 of the announced shape; nothing else leaves the site."""
     array = np.asarray(value, dtype=np.float64)
-    if array.shape != tuple(shape):
-        raise BoundExceeded(f"step {step!r} computed shape {array.shape} where {tuple(shape)} was announced")
+    if array.shape != shape:
+        raise BoundExceeded(f"step {step!r} computed shape {array.shape} where {shape} was announced")
     return array
-
-
-def _reason(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
-
-
-def _shortened_traceback() -> str:
-    return traceback.format_exc()[-_MAX_TRACEBACK:]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from federation.arrays import Residues
-from federation.channel.socket import uniform_residues
+from federation.channel.contract import uniform_residues
 from federation.transport.keys import COORDINATOR
 from protocols.analysis.execution import Label, Record, execute, site_names
 from protocols.analysis.span import Span, are_combinations

@@ -52,7 +52,7 @@ class Execution(NamedTuple):
     inputs : mapping of site to Residues of shape (limbs, d)
         What each site put in.
     total : Residues of shape (limbs, d), or None
-        What the coordinator's part returned; None of a protocol that returns nothing.
+        What the coordinator's part returned; None where a site receives it, and of a protocol that returns nothing.
     network : InMemoryNetwork
         All that was sent and drawn.
     """
@@ -83,7 +83,12 @@ class Execution(NamedTuple):
         return record
 
 
-def execute(protocol: SecureSum, inputs: Mapping[str, Residues], network: InMemoryNetwork | None = None) -> Execution:
+def execute(
+    protocol: SecureSum,
+    inputs: Mapping[str, Residues],
+    network: InMemoryNetwork | None = None,
+    receiver: str = COORDINATOR,
+) -> Execution:
     """Run one secure sum in memory.
 
     Parameters
@@ -93,6 +98,8 @@ def execute(protocol: SecureSum, inputs: Mapping[str, Residues], network: InMemo
         What each site puts in; in ring order, all of one shape.
     network : InMemoryNetwork, default one over the sites of `inputs`
         A network without a past, such as one in which sites die.
+    receiver : str, default the coordinator
+        Who learns the sum: the coordinator, or one of the sites.
 
     Returns
     -------
@@ -103,17 +110,17 @@ def execute(protocol: SecureSum, inputs: Mapping[str, Residues], network: InMemo
     RoundAborted
         Where a party died and the others gave up.
     Exception
-        Whatever a party raised, such as EndpointError where a site dropped whom the sum cannot do without.
+        Whatever a party raised, such as PeerDropped where a site died whom the sum cannot do without.
     """
     network = network or InMemoryNetwork(tuple(inputs))
     limbs, length = next(iter(inputs.values())).shape
 
     def contribute(vector: Residues) -> Callable[[MemoryChannel], Residues | None]:
-        return lambda channel: protocol.contribute_residues(channel, vector)
+        return lambda channel: protocol.contribute(channel, vector, receiver)
 
     parties = {site: contribute(vector) for site, vector in inputs.items()}
-    parties[COORDINATOR] = lambda channel: protocol.reveal_residues(channel, (limbs, length))
-    return Execution(inputs, network.play(parties)[COORDINATOR], network)
+    parties[COORDINATOR] = lambda channel: protocol.forward(channel, (limbs, length), receiver)
+    return Execution(inputs, network.run(parties)[COORDINATOR], network)
 
 
 def labelled(what: str, party: str, peer: str, arrays: Iterable[Residues], shape: Sequence[int]) -> Record:

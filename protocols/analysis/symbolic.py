@@ -14,8 +14,9 @@ from types import MappingProxyType
 import numpy as np
 
 from federation.arrays import Residues
+from federation.channel.contract import uniform_residues
 from federation.channel.memory import InMemoryNetwork, MemoryChannel
-from federation.channel.socket import uniform_residues
+from federation.transport.keys import COORDINATOR
 from protocols.analysis.execution import Record, execute
 from protocols.sums.contract import SecureSum
 
@@ -60,16 +61,16 @@ class SymbolicNetwork(InMemoryNetwork):
 
 
 class _SymbolicChannel(MemoryChannel):
-    _rehearsal: SymbolicNetwork
+    _network: SymbolicNetwork
 
     def random(self, shape: Sequence[int]) -> Residues:
         """A new unknown, where a vector is drawn; secrets stay what they are."""
-        is_vector = tuple(shape) == self._rehearsal.shape
-        return self._drawn(self._rehearsal.unit() if is_vector else uniform_residues(shape))
+        is_vector = tuple(shape) == self._network.shape
+        return self._drawn(self._network.unit() if is_vector else uniform_residues(shape))
 
     def expand(self, secret: bytes, shape: Sequence[int]) -> Residues:
         """The unknown that the secret stands for."""
-        return self._drawn(self._rehearsal.unit(secret))
+        return self._drawn(self._network.unit(secret))
 
 
 def unit_vector(number: int, length: int) -> Residues:
@@ -80,7 +81,10 @@ def unit_vector(number: int, length: int) -> Residues:
 
 
 def linear_views(
-    protocol: SecureSum, sites: tuple[str, ...], deaths: Mapping[str, int] = MappingProxyType({})
+    protocol: SecureSum,
+    sites: tuple[str, ...],
+    deaths: Mapping[str, int] = MappingProxyType({}),
+    receiver: str = COORDINATOR,
 ) -> Record:
     """What every party sees in one sum, as linear forms.
 
@@ -91,6 +95,8 @@ def linear_views(
         In ring order.
     deaths : mapping of site to int, default {}
         Before which of its messages, counted from 1, a site dies.
+    receiver : str, default the coordinator
+        Who learns the sum.
 
     Returns
     -------
@@ -99,11 +105,11 @@ def linear_views(
 
     Raises
     ------
-    RoundAborted
+    Transient
         Where a site died and the others gave up.
     """
     count = len(sites)
-    length = count * (count + 3)  # no protocol draws more than n vectors a site
+    length = count * (count + 3)  # no protocol draws more than n vectors a site, and a receiver one more
     network = SymbolicNetwork(sites, deaths=deaths, unknowns=count, shape=(1, length))
     inputs = {site: unit_vector(number, length) for number, site in enumerate(sites)}
-    return execute(protocol, inputs, network).record
+    return execute(protocol, inputs, network, receiver).record

@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from federation.arrays import IntArray
-from federation.channel.socket import Channel
+from federation.channel.contract import Channel
 from federation.transport.keys import COORDINATOR
 from protocols.arithmetic.commutative import P256, Cipher, Points, distinct
 from protocols.sums.contract import Cost

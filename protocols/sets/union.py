@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from federation.channel.socket import Channel
+from federation.channel.contract import Channel
 from federation.transport.keys import COORDINATOR
 from protocols.arithmetic.commutative import P521, Cipher, Points, contents_of, distinct
 from protocols.sums.contract import Cost

@@ -18,7 +18,7 @@ import functools
 import numpy as np
 
 from federation.arrays import Residues
-from federation.channel.socket import Channel
+from federation.channel.contract import Channel
 from federation.transport.keys import COORDINATOR
 from protocols.arithmetic.fixed_point import add, subtract
 from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum

@@ -9,9 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 from federation.arrays import FloatArray, Residues
-from federation.channel.socket import Channel, uniform_residues
+from federation.channel.contract import Channel
 from federation.transport.keys import COORDINATOR
 from protocols.arithmetic.fixed_point import FixedPoint, add, subtract
 
@@ -46,7 +47,7 @@ class SecureSum:
     cost_of: Callable[[int, tuple[int, int]], Cost]
     smallest_coalition: Callable[[int], int]
     min_sites: int = 1
-    discloses: str = "sum"
+    discloses: Literal["sum", "value"] = "sum"
     needs_pairwise_keys: bool = False
     options: Mapping[str, float] = field(default_factory=dict)
 
@@ -54,32 +55,38 @@ class SecureSum:
         """A value as residues, for a sum over so many sites. Raises BoundExceeded for one that does not fit."""
         return FixedPoint.for_bound(bound, sites).encode(value)
 
-    def contribute(self, channel: Channel, residues: Residues) -> None:
-        """The site's part."""
-        self.contribute_residues(channel, residues)
+    def decoded(self, residues: Residues, shape: Sequence[int], bound: float, sites: int) -> FloatArray:
+        """The sum over so many sites that residues stand for, float64 of `shape`."""
+        return FixedPoint.for_bound(bound, sites).decode(residues).reshape(shape)
 
-    def reveal(self, channel: Channel, shape: Sequence[int], bound: float) -> FloatArray:
-        """The coordinator's part: the sum over the sites, float64 of `shape`."""
-        encoding = FixedPoint.for_bound(bound, len(channel.sites))
-        residues = self.reveal_residues(channel, (encoding.limbs, math.prod(shape)))
-        return encoding.decode(residues).reshape(shape)
+    def contribute(self, channel: Channel, residues: Residues, receiver: str = COORDINATOR) -> Residues | None:
+        """The site's part. The sum, at the site that receives it.
 
-    # A sum for the eyes of one site: its input is blinded, so that what the coordinator forwards says nothing.
+        That site puts in its residues plus a blind that is uniform over the whole modulus, so that the sum which the
+        coordinator forwards to it says nothing to anybody else.
+        """
+        if receiver != channel.me:
+            self.contribute_residues(channel, residues)
+            return None
+        blind = channel.random(residues.shape)
+        self.contribute_residues(channel, add(residues, blind))
+        return subtract(channel.receive(COORDINATOR, residues.shape), blind)
 
-    def blinded(self, residues: Residues) -> tuple[Residues, Residues]:
-        """The residues plus a blind that is uniform over the whole modulus, and the blind."""
-        blind = uniform_residues(residues.shape)
-        return add(residues, blind), blind
+    def forward(self, channel: Channel, shape: tuple[int, int], receiver: str = COORDINATOR) -> Residues | None:
+        """The coordinator's part in residues: keep the sum, or send it, blinded as it is, to the site that opens it."""
+        total = self.reveal_residues(channel, shape)
+        if receiver == channel.me:
+            return total
+        channel.send(receiver, total)
+        return None
 
-    def forward(self, channel: Channel, site: str, shape: Sequence[int], bound: float) -> None:
-        """The coordinator's part: send the blinded sum to the site that opens it."""
-        limbs = FixedPoint.for_bound(bound, len(channel.sites)).limbs
-        channel.send(site, self.reveal_residues(channel, (limbs, math.prod(shape))))
-
-    def unblinded(self, channel: Channel, blind: Residues, shape: Sequence[int], bound: float) -> FloatArray:
-        """The part of the site that opens the sum, after its contribution: float64 of `shape`."""
-        total = subtract(channel.receive(COORDINATOR, blind.shape), blind)
-        return FixedPoint.for_bound(bound, len(channel.sites)).decode(total).reshape(shape)
+    def reveal(
+        self, channel: Channel, shape: Sequence[int], bound: float, receiver: str = COORDINATOR
+    ) -> FloatArray | None:
+        """The coordinator's part: the sum over the sites, float64 of `shape`; None where a site receives it."""
+        sites = len(channel.sites)
+        total = self.forward(channel, (FixedPoint.for_bound(bound, sites).limbs, math.prod(shape)), receiver)
+        return None if total is None else self.decoded(total, shape, bound, sites)
 
     def cost_at_site(self, sites: int, shape: Sequence[int], bound: float) -> Cost:
         """What a sum costs that a site opens: one more message, with the sum."""

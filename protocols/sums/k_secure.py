@@ -19,7 +19,7 @@ from __future__ import annotations
 import functools
 
 from federation.arrays import Residues
-from federation.channel.socket import Channel
+from federation.channel.contract import Channel
 from protocols.arithmetic.fixed_point import add, subtract
 from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
 from protocols.sums.ring import chunk_count, ring_contribute, ring_reveal

@@ -41,8 +41,8 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from numpy.typing import NDArray
 
 from federation.arrays import Residues
-from federation.channel.socket import Channel
-from federation.errors import EndpointError, StepRefused
+from federation.channel.contract import Channel
+from federation.errors import PeerDropped, StepRefused
 from federation.transport.keys import COORDINATOR
 from protocols.arithmetic import shamir
 from protocols.arithmetic.fixed_point import add, subtract
@@ -247,7 +247,7 @@ def _open_own_masks(
 
 
 def _combined(owner: str, shares: Mapping[int, int], threshold: int) -> int:
-    """The own mask from as many shares as it takes. Raises EndpointError where there are fewer."""
+    """The own mask from as many shares as it takes. Raises PeerDropped where there are fewer."""
     _require(len(shares), threshold, f"shares of {owner}")
     return shamir.combine(dict(sorted(shares.items())[:threshold]))
 
@@ -266,7 +266,7 @@ def _for_holder(
 
 def _require_enough(groups: Mapping[str, tuple[str, ...]], share: float, present: frozenset[str]) -> None:
     if not present:
-        raise EndpointError("no site is left in the masked sum")
+        raise PeerDropped("no site is left in the masked sum")
     for site in present:
         left = sum(peer in present for peer in groups[site])
         _require(left, threshold_of(share, len(groups[site])), f"sites around {site}")
@@ -274,7 +274,7 @@ def _require_enough(groups: Mapping[str, tuple[str, ...]], share: float, present
 
 def _require(found: int, needed: int, what: str) -> None:
     if found < needed:
-        raise EndpointError(f"{found} {what} are left and a masked sum needs {needed}; nothing was revealed")
+        raise PeerDropped(f"{found} {what} are left and a masked sum needs {needed}; nothing was revealed")
 
 
 def _flags(stage: int, group: tuple[str, ...], present: frozenset[str]) -> Flags:

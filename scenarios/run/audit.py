@@ -181,7 +181,7 @@ def _reconstruct(coalition: Coalition, summed: SummedRound) -> dict[str, FloatAr
     sites = tuple(summed.terms["sites"])
     protocol = SUMS[summed.terms["protocol"]](**summed.terms["options"])
     deaths = {} if summed.record.aborted else {site: 1 + taken for site, taken in summed.record.missing.items()}
-    symbols = linear_views(protocol, sites, deaths)
+    symbols = linear_views(protocol, sites, deaths, summed.terms["opened_by"])
     numbers = _numbers(coalition, summed, symbols, sites)
     in_sight = view(symbols, coalition.sites, coordinator=coalition.coordinator)
     seen = [label for label in in_sight if label in numbers]

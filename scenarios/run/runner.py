@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import os
-import secrets
 import time
 import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from federation.assemble import started
 from federation.errors import FederationError, SiteFailed
 from federation.federation import Federation
-from federation.membership import DropoutPolicy
 from federation.processes.launcher import LocalLauncher
-from federation.transport.endpoint import Endpoint
-from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
-from federation.transport.wire import RUN_ID_BYTES
 from scenarios.data.dataset import FederatedDataset
 from scenarios.run import audit
 from scenarios.run.erm_run import ErmRun
@@ -25,7 +22,7 @@ from scenarios.run.horizontal import HorizontalRun
 from scenarios.run.hybrid_run import HybridRun
 from scenarios.run.injector import Injector
 from scenarios.run.outcome import Fold, Outcome, write
-from scenarios.run.starter import Starter, address
+from scenarios.run.starter import Starter
 from scenarios.run.vertical import VerticalRun
 from scenarios.schema.spec import Scenario
 
@@ -95,46 +92,36 @@ def _carry_out(
     course = COURSES[scenario.algorithm.name](scenario, workload, folder)
     with LocalLauncher(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
         outcome.injector = injector
-        with outcome.timed("launch_s"):
-            workspace = launcher.prepare()
-        keys = KeyPair.generate() if scenario.federation.encryption else None
-        with Endpoint(COORDINATOR, address(scenario, workspace, 0), keys, len(workload.names)) as endpoint:
-            me = Party(COORDINATOR, endpoint.address, keys.public if keys else None)
-            run_id = secrets.token_bytes(RUN_ID_BYTES)
-            starter = Starter(scenario, workload, launcher, injector, workspace, folder, run_id, me)
-            try:
-                with outcome.timed("launch_s"):
-                    federation = _assemble(scenario, endpoint, starter, on_progress)
-                outcome.federation = federation
-                try:
-                    federation.assemble()
-                    course.train(federation, outcome)
-                finally:
-                    federation.dismiss()
-                    injector.settle()
-                if scenario.collusion is not None:
-                    with federation.phase("audit"):
-                        outcome.collusion = _audit(scenario, course, federation, starter, outcome.folds[-1])
-            finally:
-                outcome.refused = dict(endpoint.refused)
+        starter = Starter(scenario, workload, launcher, injector, folder)
+        with _started(starter, outcome, on_progress) as federation:
+            federation.assemble()
+            course.train(federation, outcome)
+        if scenario.collusion is not None:
+            with federation.phase("audit"):
+                outcome.collusion = _audit(scenario, course, federation, starter, outcome.folds[-1])
 
 
-def _assemble(scenario: Scenario, endpoint: Endpoint, starter: Starter, on_progress: OnProgress) -> Federation:
-    starter.injector.reach(starter.coordinator)
-    parties = starter.start(scenario.federation.site_names)
-    return Federation(
-        endpoint,
-        Roster([starter.coordinator, *parties]),
-        starter.run,
-        starter.launcher,
-        scenario.protocol.secure_sum,
-        scenario.federation.round_timeout_s,
-        lambda federation: on_progress(federation, starter.injector.struck()),
-        survival=DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout, starter.revive),
-        on_round=starter.injector.strike,
-        transcript=starter.coordinators_transcript(),
-        views=starter.injector.view,
-    )
+@contextmanager
+def _started(starter: Starter, outcome: Outcome, on_progress: OnProgress) -> Iterator[Federation]:
+    """The sites of a scenario, and when they are gone what the relays and the coordinator have to say."""
+    injector, began = starter.injector, time.monotonic()
+    try:
+        with started(
+            starter.launcher,
+            starter.deployment(),
+            on_listening=injector.reach,
+            on_progress=lambda federation: on_progress(federation, injector.struck()),
+            on_round=injector.strike,
+            views=injector.view,
+            transcript=starter.coordinators_transcript(),
+        ) as federation:
+            outcome.timing["launch_s"] = time.monotonic() - began
+            outcome.federation = federation
+            yield federation
+    finally:
+        if outcome.federation is not None:
+            outcome.refused = outcome.federation.refused
+            injector.settle()
 
 
 def _audit(scenario: Scenario, course: Course, federation: Federation, starter: Starter, fold: Fold) -> dict[str, Any]:

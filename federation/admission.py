@@ -1,0 +1,148 @@
+"""How sites come to take part: at launch, when they are restarted, when they are waited for, and when they come back.
+
+Whoever joins is told the roster first and then, step by step, the public state: what earlier steps left at every site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from federation.control import Abort, Done, Order, RosterUpdate
+from federation.disclosures import Disclosures
+from federation.errors import DeadlineExpired, SitesLost
+from federation.exchange import Dispatcher, Exchange
+from federation.transport.deadline import Deadline
+from federation.transport.keys import Party, Roster
+
+
+class Admission:
+    """Lets sites in.
+
+    Parameters
+    ----------
+    dispatcher : Dispatcher
+        Says what has to be said.
+    roster : Roster
+        All parties, with the addresses that they listen on.
+    views : callable
+        The roster with the addresses that a party reaches the others by, given its name and the roster.
+    start : callable
+        Starts the process of a site that the policy has restarted.
+    disclosures : Disclosures
+        Where arrays are written down that newcomers are told.
+    round_timeout_s : float
+        How long each of the waits below takes at most.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        roster: Roster,
+        views: Callable[[str, Roster], Roster],
+        start: Callable[[str], Party],
+        disclosures: Disclosures,
+        round_timeout_s: float,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._membership = dispatcher.membership
+        self._roster = roster
+        self._views = views
+        self._start = start
+        self._disclosures = disclosures
+        self._round_timeout_s = round_timeout_s
+        self._public_state: dict[str, Order] = {}
+
+    def remember(self, order: Order) -> None:
+        """From now on a site that joins carries out this order first; of each step the last is remembered."""
+        self._public_state.pop(order.step, None)
+        self._public_state[order.step] = order
+
+    def assemble(self) -> None:
+        """Tell everybody the roster; every site takes in its partition and answers.
+
+        Raises SitesLost, naming the sites, when some do not.
+        """
+        endpoint, deadline = self._dispatcher.mailbox.endpoint, Deadline(self._round_timeout_s)
+        endpoint.admit(self._views(endpoint.name, self._roster))
+        for site in self._membership.sites:
+            endpoint.connect(site)
+        exchange = self._introduce(self._membership.sites, deadline)
+        if dropped := exchange.dropped(deadline):
+            raise SitesLost(dropped, self._dispatcher.label, "Every site must be there when a run begins.")
+
+    def replace_dropped(self, dropped: Mapping[str, str], round_: Exchange) -> tuple[str, ...]:
+        """Of the sites that a round lost, those that take part in the next one all the same.
+
+        A site whose process ended is restarted, if the policy does that. Where none can be spared, late ones are waited
+        for.
+        """
+        how_ended, policy = self._membership.how_ended, self._membership.policy
+        back = tuple(site for site in dropped if how_ended(site) and self._restart(site))
+        if self._membership.why_needed and policy.on_dropout == "continue":
+            back += self._wait_for([site for site in dropped if site not in back and not how_ended(site)], round_)
+        return back
+
+    def readmit(self) -> tuple[str, ...]:
+        """Let in the sites that answer again, ask those that do not, and say who came in."""
+        if self._membership.why_needed:
+            return ()
+        back = tuple(
+            site for site in self._membership.dropped if site in self._membership.returned and self._catch_up(site)
+        )
+        self._dispatcher.tell(self._membership.dropped, Abort())
+        return back
+
+    def _restart(self, site: str) -> bool:
+        """Restart a site as a new process with new keys. Whether it is ready to take part."""
+        if not self._membership.policy.restart(site):
+            return False
+        self._roster = self._roster.replaced(self._start(site))
+        self._membership.note_restarted(site)
+        endpoint = self._dispatcher.mailbox.endpoint
+        endpoint.admit(self._views(endpoint.name, self._roster))
+        self._introduce(
+            tuple(other for other in self._membership.sites if other != site), Deadline(self._round_timeout_s)
+        )
+        return self._catch_up(site)
+
+    def _wait_for(self, late: Sequence[str], round_: Exchange) -> tuple[str, ...]:
+        """The sites that answer to the round after all, and took in the public state."""
+        untold = set(late)
+
+        def all_answered() -> bool:
+            untold.difference_update(self._dispatcher.tell(untold, Abort()))
+            return all(site in round_.answers or self._membership.how_ended(site) for site in late)
+
+        with suppress(DeadlineExpired):
+            round_.wait_until(all_answered, Deadline(self._round_timeout_s))
+        return tuple(site for site in late if site in round_.answers and self._catch_up(site))
+
+    def _catch_up(self, site: str) -> bool:
+        """Tell a site who takes part and all that the public state consists of. Whether it took it in."""
+        deadline = Deadline(self._round_timeout_s)
+        if not isinstance(self._introduce((site,), deadline).answers.get(site), Done):
+            return False
+        for remembered in self._public_state.values():
+            order = replace(remembered, sites=(site,), phase="", phase_round=0)
+            self._disclosures.record_parameters(order)
+            exchange = Exchange(self._dispatcher, (site,))
+            exchange.send(order, Deadline(self._round_timeout_s))
+            self._wait_for_answers(exchange, deadline)
+            if not isinstance(exchange.answers.get(site), Done):
+                return False
+        return True
+
+    def _introduce(self, sites: tuple[str, ...], deadline: Deadline) -> Exchange:
+        """Tell sites who takes part, each with the addresses that it reaches the others by, and wait for answers."""
+        exchange = Exchange(self._dispatcher, sites)
+        for site in sites:
+            update = RosterUpdate(self._views(site, self._roster))
+            exchange.send(update, Deadline(self._round_timeout_s), site)
+        self._wait_for_answers(exchange, deadline)
+        return exchange
+
+    def _wait_for_answers(self, exchange: Exchange, deadline: Deadline) -> None:
+        with suppress(DeadlineExpired):
+            exchange.wait_until(lambda: not (exchange.unanswered() - exchange.unreachable.keys()), deadline)

@@ -1,0 +1,112 @@
+"""The contract of a channel: what a protocol function sees of the network, and how it fails.
+
+`federation.channel.socket` keeps it over an endpoint and `federation.channel.memory` in memory, so that the very same
+protocol function runs in a site process and in a test without processes. `federation.channel.conformance` checks that
+they agree.
+
+What can go wrong is the same on both:
+
+    a peer is gone            PeerDropped     the round runs again without it
+    a peer is late            PeerLate        the round runs again
+    a wrong shape or type     ProtocolError   a protocol's code is wrong; the run ends
+    the round ended           RoundAborted    another party could not go on; nothing is to be done here
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from federation.arrays import Residues
+from federation.errors import ProtocolError
+
+
+class Channel(Protocol):
+    """One party's view of one round.
+
+    Attributes
+    ----------
+    me : str
+        This party.
+    sites : tuple of str
+        The sites of the round in ring order, the same at every party.
+    """
+
+    me: str
+    sites: tuple[str, ...]
+
+    def send(self, peer: str, array: NDArray[Any]) -> None:
+        """Send `array` to `peer`, without waiting for it to be taken in.
+
+        Raises PeerDropped where a site cannot reach another. The coordinator's never raises: a site that is not there
+        will be missed when it is to answer.
+        """
+
+    def receive(self, peer: str, shape: Sequence[int], dtype: Any = np.uint64) -> NDArray[Any]:
+        """The next array from `peer`.
+
+        Parameters
+        ----------
+        peer : str
+        shape : sequence of int
+            What it must have.
+        dtype : numpy dtype, default uint64
+            What it must be of.
+
+        Raises
+        ------
+        ProtocolError
+            It has another shape or type.
+        PeerDropped
+            It may never come: the peer is gone, or the connection to it broke. A site cannot tell of a peer that it
+            has not sent to; the coordinator can of all, and gives up when any site of the round is gone.
+        PeerLate
+            It did not come in the time of the round.
+        RoundAborted
+            The round ended elsewhere.
+        """
+
+    def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:
+        """The next array from each of these peers, of these shapes; those that are gone or late are left out.
+
+        Each call has the whole time of a round for itself. Raises ProtocolError and RoundAborted as `receive` does.
+        """
+
+    def random(self, shape: Sequence[int]) -> Residues:
+        """Residues uniform over the whole modulus, from the operating system's generator."""
+
+    def shared_secret(self, peer: str, purpose: str) -> bytes:
+        """256 bits that this site and `peer` alone can derive, fresh for this round and purpose."""
+
+    def expand(self, secret: bytes, shape: Sequence[int]) -> Residues:
+        """The keystream of a 256-bit secret as residues: uniform to everyone who does not know it."""
+
+
+class Observer(Protocol):
+    """Something that watches one party's channel: a transcript, or a fault that waits for its moment."""
+
+    def sending(self, peer: str, array: NDArray[Any]) -> None:
+        """Called before an array leaves."""
+
+    def received(self, peer: str, array: NDArray[Any]) -> None:
+        """Called with every array that a protocol takes in."""
+
+    def drew(self, residues: Residues) -> None:
+        """Called with every random vector and every keystream."""
+
+
+def uniform_residues(shape: Sequence[int]) -> Residues:
+    """uint64 array of `shape`, every bit from the operating system's generator."""
+    return np.frombuffer(os.urandom(8 * int(np.prod(shape))), dtype=np.uint64).reshape(shape)
+
+
+def checked(sender: str, receiver: str, array: NDArray[Any] | None, shape: Sequence[int], dtype: Any) -> NDArray[Any]:
+    """The array, if it is of this shape and type. Raises ProtocolError."""
+    if array is None or array.shape != tuple(shape) or array.dtype != np.dtype(dtype):
+        got = "no array" if array is None else f"{array.dtype} {array.shape}"
+        raise ProtocolError(sender, receiver, f"{np.dtype(dtype)} {tuple(shape)}", got)
+    return array

@@ -1,0 +1,424 @@
+"""Every control message, its form on the wire, and what follows from it.
+
+    message        from         when                                what follows
+    -------------  -----------  ----------------------------------  ----------------------------------------------------
+    RosterUpdate   coordinator  at launch, and when a site was      the site admits exactly these parties, takes in its
+                                restarted or joins again            partition if it has not yet, and answers Done
+    Order          coordinator  a round begins                      the site runs the step and its part of the protocol,
+                                                                    and answers Done, Failed or Aborted
+    Done           site         its part of the order is complete   the coordinator waits for the others
+    Failed         site         a step or a protocol raised         `cut_off`: the round is aborted and runs again;
+                                                                    otherwise the run ends with SiteFailed
+    Abort          coordinator  a round cannot end, and to sites    a site in that round leaves it by RoundAborted; in
+                                that are late                       it or not, it answers Aborted
+    Aborted        site         it was told Abort                   the coordinator knows it for one that is there
+    Stop           coordinator  the run is over                     the site answers FinalReport, and its process ends
+    FinalReport    site         it was told Stop                    the coordinator keeps it; nothing more comes
+
+The coordinator's messages go over connections that it opened, the answers come back by the same ones. All of them
+carry the run and the round in the frame's header (`transport.wire`); what is listed in `to_message` are its `fields`.
+An answer for another round than the coordinator's is refused as stale.
+
+Every `from_message` is strict: another set of fields, or a field of another type, raises Malformed, and nothing of the
+message is believed. No other module spells the name of a field.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from federation.errors import Malformed
+from federation.transport.keys import COORDINATOR, Party, Roster
+from federation.transport.wire import Array, Message
+
+LedgerRows = list[list[Any]]
+"""What `Ledger.take` gives: the four parts of a link, then the four of its traffic."""
+
+_ROW = ((int,), (bool,), (str,), (str,), (int,), (int,), (int,), (int, type(None)))
+
+
+# What the coordinator says.
+
+
+@dataclass(frozen=True)
+class RosterUpdate:
+    """Who takes part, with the addresses that the receiving site reaches them by."""
+
+    parties: Roster
+
+    def to_message(self, run: bytes, round_number: int) -> Message:
+        """Fields: parties, a list of [name, address, public key, agreement key]."""
+        return Message("roster", run, round_number, fields={"parties": self.parties.to_fields()})
+
+    @classmethod
+    def from_message(cls, message: Message) -> RosterUpdate:
+        """Raises Malformed."""
+        parties = _fields(message, parties=(list,))["parties"]
+        for party in parties:
+            if not isinstance(party, list) or len(party) != 4 or not all(isinstance(each, str) for each in party[:2]):
+                raise Malformed("a party of the roster must be a name, an address and two keys")
+            if not all(isinstance(key, bytes | None) for key in party[2:]):
+                raise Malformed("a key of the roster must be bytes, or missing")
+        return cls(Roster(Party(*party) for party in parties))
+
+
+@dataclass(frozen=True)
+class SumTerms:
+    """What every party must know of a secure sum: the shape of a value, the bound of the sum, the protocol's options,
+    and the party that learns the sum."""
+
+    shape: tuple[int, ...]
+    bound: float
+    options: Mapping[str, float]
+    receiver: str
+
+
+@dataclass(frozen=True)
+class GatherTerms:
+    """What is known of a value that goes to the coordinator in the clear."""
+
+    shape: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Order:
+    """What all sites of a round are to do together, and where in the run this is.
+
+    Parameters
+    ----------
+    step : str
+        The step of the site's program.
+    protocol : str
+        What its messages are counted under: a secure sum's name, "gather", or the step's.
+    terms : SumTerms, GatherTerms or None
+        What becomes of the value that the step returns; None: nothing, it stays at the site.
+    parameters : mapping
+        The step's plain arguments.
+    arrays : mapping
+        The step's arrays.
+    phase : str
+        Phase of the run, for the record and for faults.
+    phase_round : int
+        Round within the phase, from 1; 0 for a site that is told afterwards what it missed.
+    sites : tuple of str
+        Who takes part, in ring order.
+    timeout_s : float
+        How long a site waits for a peer.
+    """
+
+    step: str
+    protocol: str
+    terms: SumTerms | GatherTerms | None = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    phase: str = ""
+    phase_round: int = 0
+    sites: tuple[str, ...] = ()
+    timeout_s: float = 0.0
+
+    @property
+    def verb(self) -> str:
+        """What a ledger and a log call the order: "run", "gather", "sum", or "sum-at" where a site opens the sum."""
+        if self.terms is None:
+            return "run"
+        if isinstance(self.terms, GatherTerms):
+            return "gather"
+        return "sum" if self.terms.receiver == COORDINATOR else "sum-at"
+
+    @property
+    def reveals(self) -> bool:
+        """Whether it is complete once the coordinator has a value; otherwise when every site has done its part."""
+        return isinstance(self.terms, GatherTerms) or (
+            isinstance(self.terms, SumTerms) and self.terms.receiver == COORDINATOR
+        )
+
+    def to_message(self, run: bytes, round_number: int) -> Message:
+        """Fields: verb, step, protocol, phase, phase_round, sites, parameters, timeout_s.
+
+        With a sum also shape, bound, options, opened_by; with a gather, shape.
+        """
+        fields = _terms_to_fields(self.terms) | {
+            "verb": self.verb,
+            "step": self.step,
+            "protocol": self.protocol,
+            "phase": self.phase,
+            "phase_round": self.phase_round,
+            "sites": list(self.sites),
+            "parameters": dict(self.parameters),
+            "timeout_s": float(self.timeout_s),
+        }
+        return Message("order", run, round_number, fields=fields, arrays=dict(self.arrays))
+
+    @classmethod
+    def from_message(cls, message: Message) -> Order:
+        """Raises Malformed."""
+        verb = message.fields.get("verb")
+        if verb not in ("run", "gather", "sum", "sum-at"):
+            raise Malformed(f"the verb of an order must be run, gather, sum or sum-at, got {verb!r}")
+        of_terms: dict[str, tuple[type, ...]] = {} if verb == "run" else {"shape": (list,)}
+        if verb in ("sum", "sum-at"):
+            of_terms |= {"bound": (float,), "options": (dict,), "opened_by": (str,)}
+        fields = _fields(
+            message,
+            verb=(str,),
+            step=(str,),
+            protocol=(str,),
+            phase=(str,),
+            phase_round=(int,),
+            sites=(list,),
+            parameters=(dict,),
+            timeout_s=(float,),
+            **of_terms,
+        )
+        _check_all(message.kind, "sites", fields["sites"], (str,))
+        order = cls(
+            fields["step"],
+            fields["protocol"],
+            _terms_from_fields(verb, fields),
+            fields["parameters"],
+            message.arrays,
+            fields["phase"],
+            fields["phase_round"],
+            tuple(fields["sites"]),
+            fields["timeout_s"],
+        )
+        if order.verb != verb:
+            raise Malformed(f"an order to {verb} must not be opened by {fields['opened_by']}")
+        return order
+
+    def described(self) -> dict[str, Any]:
+        """How a secure sum was made, in the plain values that a transcript keeps."""
+        return {
+            **_terms_to_fields(self.terms),
+            "step": self.step,
+            "protocol": self.protocol,
+            "sites": list(self.sites),
+        }
+
+
+@dataclass(frozen=True)
+class Abort:
+    """Leave the round of this number."""
+
+    def to_message(self, run: bytes, round_number: int) -> Message:
+        """No fields."""
+        return Message("abort", run, round_number)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The run is over."""
+
+    def to_message(self, run: bytes, round_number: int) -> Message:
+        """No fields."""
+        return Message("stop", run, round_number)
+
+
+# What a site says.
+
+
+@dataclass(frozen=True)
+class Standing:
+    """How far a site came in a round's protocol: the longest chain of messages that ended there, the peer that it
+    waited for last, and how many messages it sent to the coordinator."""
+
+    hop: int = 0
+    waiting: str = ""
+    sent_to_coordinator: int = 0
+
+
+@dataclass(frozen=True)
+class Done:
+    """The order was carried out. `standing` is None where no protocol could run, as with a roster."""
+
+    ledger: LedgerRows
+    standing: Standing | None = None
+
+    def to_message(self, run: bytes, round_number: int) -> Message:
+        """Fields: ledger; and where a protocol could run hop, waiting, sent_to_coordinator."""
+        return Message("done", run, round_number, fields=_answer_fields(self))
+
+    @classmethod
+    def from_message(cls, message: Message) -> Done:
+        """Raises Malformed."""
+        fields, standing = _answer(message)
+        return cls(fields["ledger"], standing)
+
+
+@dataclass(frozen=True)
+class Aborted:
+    """The round was left before its end, or was over already."""
+
+    ledger: LedgerRows
+    standing: Standing | None = None
+
+    def to_message(self, run: bytes, round_number: int) -> Message:
+        """Fields as of Done."""
+        return Message("aborted", run, round_number, fields=_answer_fields(self))
+
+    @classmethod
+    def from_message(cls, message: Message) -> Aborted:
+        """Raises Malformed."""
+        fields, standing = _answer(message)
+        return cls(fields["ledger"], standing)
+
+
+@dataclass(frozen=True)
+class Failed:
+    """Something raised. `cut_off`: a peer could not be reached or was late, so that the cause may lie elsewhere."""
+
+    ledger: LedgerRows
+    standing: Standing | None
+    reason: str
+    traceback: str
+    cut_off: bool
+
+    def to_message(self, run: bytes, round_number: int) -> Message:
+        """Fields as of Done, and reason, traceback, cut_off."""
+        own = {"reason": self.reason, "traceback": self.traceback, "cut_off": self.cut_off}
+        return Message("failed", run, round_number, fields=own | _answer_fields(self))
+
+    @classmethod
+    def from_message(cls, message: Message) -> Failed:
+        """Raises Malformed."""
+        fields, standing = _answer(message, reason=(str,), traceback=(str,), cut_off=(bool,))
+        return cls(fields["ledger"], standing, fields["reason"], fields["traceback"], fields["cut_off"])
+
+
+@dataclass(frozen=True)
+class FinalReport:
+    """What a site says of itself in the end: CPU seconds, memory that is its own alone in bytes (None where the system
+    does not say), and how many messages it refused, by reason."""
+
+    ledger: LedgerRows
+    cpu_s: float
+    unique_memory_bytes: int | None
+    refused: Mapping[str, int]
+
+    def to_message(self, run: bytes, round_number: int) -> Message:
+        """Fields: ledger, cpu_s, unique_memory_bytes, refused."""
+        fields = {
+            "cpu_s": self.cpu_s,
+            "unique_memory_bytes": self.unique_memory_bytes,
+            "refused": dict(self.refused),
+            "ledger": self.ledger,
+        }
+        return Message("final_report", run, round_number, fields=fields)
+
+    @classmethod
+    def from_message(cls, message: Message) -> FinalReport:
+        """Raises Malformed."""
+        fields = _fields(
+            message, ledger=(list,), cpu_s=(float,), unique_memory_bytes=(int, type(None)), refused=(dict,)
+        )
+        _check_ledger(fields["ledger"])
+        _check_all(message.kind, "refused", list(fields["refused"].values()), (int,))
+        return cls(**fields)
+
+
+ControlMessage = RosterUpdate | Order | Abort | Stop
+"""What a coordinator sends."""
+
+Outcome = Done | Aborted | Failed
+"""How an order ended at a site."""
+
+_OUTCOMES: dict[str, type[Done] | type[Aborted] | type[Failed]] = {"done": Done, "aborted": Aborted, "failed": Failed}
+
+
+def read_answer(message: Message) -> Outcome | FinalReport | None:
+    """What a site answers; None for a kind of message that no site may send. Raises Malformed."""
+    if message.kind == "final_report":
+        return FinalReport.from_message(message)
+    kind = _OUTCOMES.get(message.kind)
+    return kind.from_message(message) if kind is not None else None
+
+
+def is_abort(message: Message) -> bool:
+    """Whether it is an `Abort`, which has nothing but its round."""
+    return message.kind == "abort"
+
+
+def is_stop(message: Message) -> bool:
+    """Whether it is a `Stop`."""
+    return message.kind == "stop"
+
+
+def read_order(message: Message) -> RosterUpdate | Order:
+    """What a coordinator orders. Raises Malformed."""
+    if message.kind == "roster":
+        return RosterUpdate.from_message(message)
+    if message.kind == "order":
+        return Order.from_message(message)
+    raise Malformed(f"an order must be a roster or an order, got {message.kind}")
+
+
+# Fields, read and written.
+
+
+def _terms_to_fields(terms: SumTerms | GatherTerms | None) -> dict[str, Any]:
+    if terms is None:
+        return {}
+    if isinstance(terms, GatherTerms):
+        return {"shape": list(terms.shape)}
+    return {
+        "shape": list(terms.shape),
+        "bound": float(terms.bound),
+        "options": dict(terms.options),
+        "opened_by": terms.receiver,
+    }
+
+
+def _terms_from_fields(verb: str, fields: Mapping[str, Any]) -> SumTerms | GatherTerms | None:
+    if verb == "run":
+        return None
+    _check_all("order", "shape", fields["shape"], (int,))
+    if verb == "gather":
+        return GatherTerms(tuple(fields["shape"]))
+    _check_all("order", "options", list(fields["options"].values()), (int, float))
+    return SumTerms(tuple(fields["shape"]), fields["bound"], fields["options"], fields["opened_by"])
+
+
+def _answer_fields(answer: Outcome) -> dict[str, Any]:
+    standing = asdict(answer.standing) if answer.standing is not None else {}
+    return standing | {"ledger": answer.ledger}
+
+
+def _answer(message: Message, **own: tuple[type, ...]) -> tuple[dict[str, Any], Standing | None]:
+    """The fields of an answer, and its standing if it has one."""
+    of_standing = {"hop": (int,), "waiting": (str,), "sent_to_coordinator": (int,)}
+    stands = not message.fields.keys().isdisjoint(of_standing)
+    fields = _fields(message, ledger=(list,), **own, **(of_standing if stands else {}))
+    _check_ledger(fields["ledger"])
+    return fields, Standing(*(fields[name] for name in of_standing)) if stands else None
+
+
+def _fields(message: Message, **types: tuple[type, ...]) -> dict[str, Any]:
+    """The fields of a message, which must be these and of these types. Raises Malformed."""
+    fields = message.fields
+    if fields.keys() != types.keys():
+        raise Malformed(f"the fields of a {message.kind} must be {sorted(types)}, got {sorted(map(str, fields))}")
+    for name, allowed in types.items():
+        if type(fields[name]) not in allowed:
+            raise Malformed(f"{name} of a {message.kind} must be {_named(allowed)}, got {fields[name]!r:.80}")
+    return fields
+
+
+def _check_all(kind: str, name: str, values: list[Any], allowed: tuple[type, ...]) -> None:
+    for value in values:
+        if type(value) not in allowed:
+            raise Malformed(f"each of {name} of a {kind} must be {_named(allowed)}, got {value!r:.80}")
+
+
+def _check_ledger(rows: LedgerRows) -> None:
+    for row in rows:
+        if not isinstance(row, list) or len(row) != len(_ROW):
+            raise Malformed(f"a row of a ledger must have {len(_ROW)} values, got {row!r:.80}")
+        for value, allowed in zip(row, _ROW, strict=True):
+            if type(value) not in allowed:
+                raise Malformed(f"a value of a ledger must be {_named(allowed)}, got {value!r:.80}")
+
+
+def _named(allowed: tuple[type, ...]) -> str:
+    return " or ".join("missing" if kind is type(None) else kind.__name__ for kind in allowed)

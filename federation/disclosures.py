@@ -1,0 +1,99 @@
+"""What leaves its site and is not masked, and what is revealed by design: to whom, from which step, how often."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from federation.control import Order
+
+Kind = Literal["sum", "value", "parameter", "difference", "design"]
+"""A secure sum, a site's own value, an array that the coordinator sends to the sites, what two sums give away by their
+difference, and whatever else a protocol or an algorithm shows by design."""
+
+
+@dataclass
+class Disclosure:
+    """Something that a party learns.
+
+    Parameters
+    ----------
+    to : str
+        A party, or "sites" for all of them.
+    step : str
+        The step, or the protocol, that it comes from.
+    kind : str
+        See `Kind`.
+    shape : tuple of int
+        Of the array.
+    times : int, default 0
+        How often.
+    detail : str, default ""
+        Of a parameter, its name; otherwise what is shown, in a sentence, where the kind does not say it all.
+    """
+
+    to: str
+    step: str
+    kind: Kind
+    shape: tuple[int, ...]
+    times: int = 0
+    detail: str = ""
+
+    @property
+    def form(self) -> str:
+        """What is shown, in words."""
+        if self.kind == "parameter":
+            return f"parameter {self.detail}"
+        return self.detail or self.kind
+
+
+class Disclosures:
+    """All that was disclosed in a run, in the order in which it first happened."""
+
+    def __init__(self) -> None:
+        self._entries: dict[tuple[str, str, Kind, str, tuple[int, ...]], Disclosure] = {}
+        self._summed: dict[tuple[str, bytes], set[frozenset[str]]] = defaultdict(set)
+
+    @property
+    def entries(self) -> list[Disclosure]:
+        """Each once, with how often it happened."""
+        return list(self._entries.values())
+
+    def add(self, to: str, step: str, kind: Kind, shape: Sequence[int], times: int = 1, detail: str = "") -> None:
+        """Write down something that a party learns."""
+        new = Disclosure(to, step, kind, tuple(shape), detail=detail)
+        key = (to, step, kind, detail, tuple(shape))
+        self._entries.setdefault(key, new).times += times
+
+    def record_parameters(self, order: Order) -> None:
+        """Write down the arrays that an order shows the sites."""
+        for name, array in order.arrays.items():
+            self.add("sites", order.step, "parameter", array.shape, detail=name)
+
+    def record_difference_leakage(
+        self, order: Order, shape: Sequence[int], contributed: frozenset[str], all_sites: Sequence[str]
+    ) -> None:
+        """Write down what a sum gives away together with an earlier one of the same step and parameters.
+
+        By subtraction they show the sum over the sites that are in one of the two only.
+        """
+        earlier = self._summed[order.step, _digest({**order.parameters, **order.arrays})]
+        for others in earlier if contributed not in earlier else ():
+            named = ", ".join(site for site in all_sites if site in others ^ contributed)
+            detail = f"the difference of two sums, which is that of {named}"
+            self.add("coordinator", order.step, "difference", shape, detail=detail)
+        earlier.add(contributed)
+
+
+def _digest(params: Mapping[str, Any]) -> bytes:
+    """What tells the parameters of two rounds apart."""
+    digest = hashlib.sha256()
+    for name, value in sorted(params.items()):
+        content = value.tobytes() if isinstance(value, np.ndarray) else repr(value).encode()
+        digest.update(f"{name} {len(content)} ".encode() + content)
+    return digest.digest()

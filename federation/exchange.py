@@ -1,0 +1,175 @@
+"""Control messages out, answers in: what the coordinator says to sites, and what they say to that.
+
+A `Dispatcher` stands for the whole run: it numbers what is said, sends it, and tells valid answers from others. An
+`Exchange` is one thing that is said to some sites and the answers to it; a round is one with a protocol in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from federation.channel.mailbox import Mailbox
+from federation.control import Abort, ControlMessage, Failed, FinalReport, Outcome, Stop, read_answer
+from federation.errors import Malformed, PeerDropped, SiteFailed
+from federation.ledger import LAUNCH, Accounts, RoundRecord
+from federation.membership import Membership
+from federation.transport.deadline import Deadline
+
+
+class Dispatcher:
+    """The coordinator's side of the control messages.
+
+    Parameters
+    ----------
+    mailbox : Mailbox
+        The coordinator's.
+    membership : Membership
+        Is told of sites that answer, and says whose process ended.
+
+    Attributes
+    ----------
+    accounts : Accounts
+        What all parties report that they sent and received.
+    final_reports : dict of str to FinalReport
+        What sites said in the end.
+    record : RoundRecord
+        The round under way; before the first, the launch.
+    """
+
+    def __init__(self, mailbox: Mailbox, membership: Membership) -> None:
+        self.mailbox = mailbox
+        self.membership = membership
+        self.accounts = Accounts()
+        self.final_reports: dict[str, FinalReport] = {}
+        self.record = LAUNCH
+        self._told: set[tuple[type[Abort] | type[Stop], str]] = set()
+
+    @property
+    def label(self) -> str:
+        """The round under way, in words."""
+        return f"round {self.record.round} ({self.record.phase}, step {self.record.step})"
+
+    def begin(self, record: RoundRecord) -> None:
+        """From now on messages are about this round."""
+        self.record = record
+        self.accounts.rounds[record.round] = record
+        self._told.clear()
+        self.mailbox.enter(record.round)
+
+    def send(self, site: str, message: ControlMessage, deadline: Deadline) -> None:
+        """Send to a site. Raises PeerDropped if it cannot be reached in time, at once if its process ended.
+
+        Answers that come in meanwhile wait until somebody asks for them.
+        """
+
+        def check_process() -> None:
+            if self.membership.how_ended(site):
+                raise PeerDropped(f"{self.mailbox.endpoint.name} cannot reach {site}: its process ended.")
+
+        check_process()
+        wired = message.to_message(self.mailbox.run, self.record.round)
+        self.mailbox.endpoint.send(site, wired, deadline, check_process)
+
+    def tell(self, sites: Iterable[str], message: Abort | Stop) -> set[str]:
+        """Say a word to those of the sites that can be reached without waiting, once a round. Those that were told."""
+        kind, told = type(message), set()
+        for site in sorted(set(sites)):
+            if (kind, site) not in self._told:
+                try:
+                    self.send(site, message, Deadline(0))
+                except PeerDropped:
+                    continue
+                self._told.add((kind, site))
+            told.add(site)
+        return told
+
+    def next_answer(self) -> tuple[str, Outcome] | None:
+        """The next answer in the round under way that came in, or None. Raises SiteFailed for one that is malformed."""
+        while (received := self.mailbox.next_control()) is not None:
+            site, message, is_answer = received
+            if site not in self.membership.all_sites or not is_answer:
+                self.mailbox.refused["answer from a stranger"] += 1
+                continue
+            try:
+                answer = read_answer(message)
+            except Malformed as error:
+                raise SiteFailed(site, self.label, f"its answer is malformed: {error}") from error
+            if answer is None:
+                self.mailbox.refused["order from a site"] += 1
+                continue
+            self.accounts.enter(site, answer.ledger)
+            if isinstance(answer, FinalReport):
+                self.final_reports[site] = answer
+                continue
+            self.membership.note_answer(site)
+            if message.round == self.record.round:
+                return site, answer
+            self.mailbox.refused["stale"] += 1
+        return None
+
+    def close_books(self) -> None:
+        """Enter what the coordinator itself sent and received."""
+        endpoint = self.mailbox.endpoint
+        endpoint.measure(self.record.round)
+        self.accounts.enter(endpoint.name, endpoint.ledger.take())
+
+
+class Exchange:
+    """One thing that is said to some sites, and their answers; it knows nothing of what was said before.
+
+    Attributes
+    ----------
+    sites : tuple of str
+        Who is spoken to.
+    answers : dict of str to Done, Aborted or Failed
+        The first of each.
+    unreachable : dict of str
+        Why a site could not be told, or cannot go on.
+    """
+
+    def __init__(self, dispatcher: Dispatcher, sites: tuple[str, ...]) -> None:
+        self.sites = sites
+        self.answers: dict[str, Outcome] = {}
+        self.unreachable: dict[str, str] = {}
+        self._dispatcher = dispatcher
+        self._aborting = False
+
+    def send(self, message: ControlMessage, deadline: Deadline, site: str = "") -> None:
+        """Say something to all of the sites, or to one. One that cannot be reached is noted."""
+        for receiver in (site,) if site else self.sites:
+            try:
+                self._dispatcher.send(receiver, message, deadline)
+            except PeerDropped as error:
+                self.unreachable[receiver] = str(error).rstrip(".")
+
+    def unanswered(self) -> set[str]:
+        """Sites whose answer is still to come: those without one, and with a process."""
+        ended = {site for site in self.sites if self._dispatcher.membership.how_ended(site)}
+        return set(self.sites) - self.answers.keys() - ended
+
+    def wait_until(self, condition: Callable[[], object], deadline: Deadline) -> None:
+        """Take in answers until a condition holds. Raises DeadlineExpired, and SiteFailed when a site failed."""
+        while not condition():
+            self._dispatcher.mailbox.wait(deadline)
+            self.notice()
+
+    def notice(self) -> None:
+        """Take in the answers that came. Raises SiteFailed when a site that takes part failed for good."""
+        while (came := self._dispatcher.next_answer()) is not None:
+            site, answer = came
+            self.answers.setdefault(site, answer)
+            if isinstance(answer, Failed) and site in self._dispatcher.membership.sites and not self._aborting:
+                if not answer.cut_off:
+                    raise SiteFailed(site, self._dispatcher.label, answer.reason, answer.traceback)
+                self.unreachable[site] = answer.reason
+
+    def dropped(self, deadline: Deadline) -> dict[str, str]:
+        """The sites that this lost, and why: those that did not answer, and those whose process ended."""
+        how_ended = self._dispatcher.membership.how_ended
+        silent = dict.fromkeys(self.unanswered(), f"it did not answer within {deadline.seconds:g} s")
+        ended = {site: how_ended(site) for site in self.sites if how_ended(site)}
+        return {**silent, **ended}
+
+    def waiting(self) -> dict[str, str]:
+        """For whom each site waited last, of those that answered."""
+        return {site: answer.standing.waiting if answer.standing else "" for site, answer in self.answers.items()}

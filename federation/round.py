@@ -1,0 +1,170 @@
+"""One attempt at one round: the order, the coordinator's part in the protocol, every site's answer, and an end.
+
+A `Round` owns all that belongs to the attempt (its channel, the answers, the sites that it must do without) and dies
+with it. What becomes of it is for `Federation` to say: a round that is not complete is run again by whoever is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from federation.channel.contract import Observer
+from federation.channel.socket import SocketChannel
+from federation.channel.transcript import Transcript
+from federation.control import Abort, Done, Order
+from federation.errors import DeadlineExpired, ProtocolError, SiteFailed, Transient
+from federation.exchange import Dispatcher, Exchange
+from federation.transport.deadline import Deadline
+
+GRACE_S = 2.0
+"""How long sites may stay silent at least when a round is aborted, or the run is over."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """How a round ended: whether it is complete, what it revealed, and the sites that were lost in it, with reasons."""
+
+    complete: bool
+    value: Any
+    dropped: dict[str, str]
+
+
+class Round(Exchange):
+    """One attempt at one round.
+
+    Parameters
+    ----------
+    dispatcher : Dispatcher
+        Has begun the round.
+    order : Order
+        What goes to every site.
+    reach_s : float
+        Seconds that a site may take to be reached.
+    allowed_s : float
+        Seconds that the protocol may take, and then the answers.
+    transcript : Transcript or None
+        The coordinator's own, if it colludes.
+
+    Attributes
+    ----------
+    channel : SocketChannel
+        The coordinator's, once the order is out.
+    """
+
+    channel: SocketChannel
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        order: Order,
+        *,
+        reach_s: float,
+        allowed_s: float,
+        transcript: Transcript | None,
+    ) -> None:
+        super().__init__(dispatcher, order.sites)
+        self._order = order
+        self._reach_s = reach_s
+        self._allowed_s = allowed_s
+        self._transcript = transcript
+
+    @property
+    def hops(self) -> int:
+        """The longest chain of messages, as far as it is known."""
+        standings = [answer.standing.hop for answer in self.answers.values() if answer.standing is not None]
+        return max([self.channel.hop, *standings])
+
+    def run(self, take_part: Callable[[SocketChannel], Any]) -> Attempt:
+        """Send the order, do the coordinator's part and wait for the others.
+
+        A Transient error ends the attempt: the round is aborted, and every site left in peace for the next one. Raises
+        SiteFailed when a step or a protocol raised, or the protocol sent what it must not.
+        """
+        self.send(self._order, Deadline(self._reach_s))
+        deadline = Deadline(self._allowed_s)
+        self.channel = self._open_channel(deadline)
+        self._tell_channel()
+        value, revealed = None, False
+        with suppress(DeadlineExpired, Transient):
+            value, revealed = self._take_part(take_part, self.channel), True
+            deadline = Deadline(self._allowed_s)  # the protocol may have used up its own
+            self.wait_until(lambda: self._is_stalled() or not self.unanswered(), deadline)
+        if self.unanswered():
+            self._abort(deadline)
+        left_out = self.channel.left_out
+        self._dispatcher.tell(left_out, Abort())
+        self._dispatcher.record.missing = {site: self.channel.taken[site] for site in left_out}
+        if not revealed and not self.channel.taken:
+            value, revealed = self._recover_revealed_sum(take_part)
+        dropped = self.dropped(deadline)
+        done = all(isinstance(answer, Done) for site, answer in self.answers.items() if site not in dropped)
+        return Attempt(revealed and (done or self._order.reveals), value, dropped)
+
+    def unanswered(self) -> set[str]:
+        """Sites whose answer is still to come; the protocol went on without those that it left out."""
+        return super().unanswered() - self.channel.left_out.keys()
+
+    def notice(self) -> None:
+        """Take in the answers that came, and which processes ended. Raises SiteFailed when a site failed for good.
+
+        The channel calls this after every wait, so that a protocol which waits for a site that failed ends with it.
+        """
+        super().notice()
+        self.unreachable |= {site: how for site in self.sites if (how := self._dispatcher.membership.how_ended(site))}
+        self._tell_channel()
+
+    def dropped(self, deadline: Deadline) -> dict[str, str]:
+        """The sites that this round lost, and why."""
+        return {**self.channel.left_out, **super().dropped(deadline)}
+
+    def _tell_channel(self) -> None:
+        for site, why in self.unreachable.items():
+            self.channel.drop(site, why)
+
+    def _take_part(self, take_part: Callable[[SocketChannel], Any], channel: SocketChannel) -> Any:
+        """The coordinator's part. Raises SiteFailed for an array that the protocol does not have there."""
+        try:
+            return take_part(channel)
+        except ProtocolError as error:
+            reason = f"the {self._order.protocol} protocol: {error}"
+            raise SiteFailed(error.sender, self._dispatcher.label, reason) from error
+
+    def _open_channel(self, deadline: Deadline) -> SocketChannel:
+        record, mailbox = self._dispatcher.record, self._dispatcher.mailbox
+        observers: list[Observer] = []
+        if self._transcript is not None:
+            observers.append(self._transcript.begin_round(record.round))
+        return SocketChannel(mailbox, self.sites, record.round, deadline, self.notice, observers=observers)
+
+    def _is_stalled(self) -> bool:
+        """Whether sites may wait for one that is lost, or for a message that is. A sum that is revealed is over."""
+        if self._order.reveals:
+            return False
+        return bool(self.unreachable or self._dispatcher.mailbox.endpoint.interrupted & set(self.sites))
+
+    def _abort(self, deadline: Deadline) -> None:
+        """Somebody waits in vain: a site that waits for another answers, one that hangs does not.
+
+        Who is only late may still answer within the round's deadline.
+        """
+        self._aborting = True
+        untold = set(self.sites)
+
+        def all_answered() -> bool:
+            untold.difference_update(self._dispatcher.tell(untold, Abort()))  # some can be reached a little later only
+            return not self.unanswered()
+
+        with suppress(DeadlineExpired):
+            self.wait_until(all_answered, Deadline(max(GRACE_S, deadline.remaining_ms() / 1000)))
+        self._aborting = False
+
+    def _recover_revealed_sum(self, take_part: Callable[[SocketChannel], Any]) -> tuple[Any, bool]:
+        """A sum that a site sent before the round was aborted stands; it must not be revealed for others too."""
+        sent = (answer.standing.sent_to_coordinator for answer in self.answers.values() if answer.standing is not None)
+        if any(sent):  # what came in is there for a channel that has not heard of those who dropped since
+            with suppress(DeadlineExpired, Transient):
+                return self._take_part(take_part, self._open_channel(Deadline(GRACE_S))), True
+        return None, False

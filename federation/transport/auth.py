@@ -1,0 +1,87 @@
+"""Who may connect, and under which name: CURVE on every socket, and the answer to each handshake (ZAP, RFC 27).
+
+With keys a party is whoever its key stands for in the roster, and every other key is refused in the handshake. Without
+keys (`ipc`, or tcp by choice) a party is what it claims to be, if the roster knows the name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import zmq
+
+from federation.transport.keys import KeyPair, Party, Roster
+
+_ZAP_ADDRESS = "inproc://zeromq.zap.01"
+REFUSED = "key not in the roster"
+
+
+class Authenticator:
+    """Secures the sockets of one party, and tells its peers by their keys.
+
+    Parameters
+    ----------
+    name : str
+        This party's.
+    keys : KeyPair or None
+        None switches encryption off.
+
+    Attributes
+    ----------
+    roster : Roster
+        Exactly these parties may connect.
+    """
+
+    def __init__(self, name: str, keys: KeyPair | None) -> None:
+        self.roster = Roster([])
+        self._name = name
+        self._keys = keys
+
+    @property
+    def encrypted(self) -> bool:
+        return self._keys is not None
+
+    @property
+    def routing_id(self) -> bytes:
+        """What this party calls itself. Under CURVE nothing: the key says it, and an id could shut another peer out."""
+        return b"" if self._keys is not None else self._name.encode()
+
+    def listen(self, context: zmq.Context[zmq.Socket[bytes]]) -> zmq.Socket[bytes] | None:
+        """The socket on which libzmq asks, for every handshake, whether the key may speak; None without keys.
+
+        `answer` is to be called with every message of it.
+        """
+        if self._keys is None:
+            return None
+        zap = context.socket(zmq.REP)
+        zap.setsockopt(zmq.LINGER, 0)
+        zap.bind(_ZAP_ADDRESS)
+        return zap
+
+    def answer(self, frames: Sequence[bytes]) -> list[bytes]:
+        """The answer to one such question."""
+        version, request, *_, mechanism, key = frames
+        name = self.roster.name_of(key) if mechanism == b"CURVE" else None
+        verdict = (b"400", REFUSED.encode(), b"") if name is None else (b"200", b"OK", name.encode())
+        return [version, request, *verdict, b""]
+
+    def secure_listener(self, router: zmq.Socket[bytes]) -> None:
+        """Prepare a socket that others connect to."""
+        if self._keys is not None:
+            router.curve_server = True
+            router.curve_publickey, router.curve_secretkey = self._keys.public, self._keys.secret
+
+    def secure_dialler(self, dealer: zmq.Socket[bytes], peer: Party) -> None:
+        """Prepare a socket that connects to `peer`."""
+        if self._keys is not None:
+            dealer.curve_publickey, dealer.curve_secretkey = self._keys.public, self._keys.secret
+            dealer.curve_serverkey = peer.public_key or b""
+        else:
+            dealer.setsockopt(zmq.ROUTING_ID, self.routing_id)
+
+    def sender(self, routing_id: zmq.Frame, frames: Sequence[zmq.Frame]) -> str | None:
+        """Who sent a message that came in by the listening socket; None for somebody the roster does not know."""
+        if self._keys is None:
+            claimed = routing_id.bytes.decode("utf-8", "replace")
+            return claimed if claimed in self.roster else None
+        return str(frames[0].get("User-Id")) if frames else None

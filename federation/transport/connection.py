@@ -1,0 +1,200 @@
+"""One connection: how the one that this party opened fares, and what every stream carried, by formula and by kernel.
+
+A `Stream` is one TCP connection from its handshake to its end. A `Dialler` is this party's way to one peer: libzmq
+connects again when a stream breaks, so that a dialler outlives its streams.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import zmq
+
+from federation.errors import PeerDropped
+from federation.ledger import Ledger, Link, Traffic
+from federation.transport import counters, zmtp
+from federation.transport.auth import REFUSED
+from federation.transport.deadline import Deadline
+from federation.transport.keys import COORDINATOR, Party
+from federation.transport.wire import Message
+
+REDIAL_S = 0.3
+"""How long libzmq has to say that it connects again. After bytes that break the protocol it does not, and we do."""
+EVENT = struct.Struct("=Hi")
+"""A monitor's first frame (zmq_socket_monitor): the event and its value. Plain numbers throughout: an enumeration's
+Python code would cost every site half a megabyte of memory of its own."""
+_CONNECTED = int(zmq.EVENT_CONNECTED)
+_CONNECT_RETRIED = int(zmq.EVENT_CONNECT_RETRIED)
+_HANDSHAKE_SUCCEEDED = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
+DISCONNECTED = int(zmq.EVENT_DISCONNECTED)
+_REFUSED_KEY = int(zmq.EVENT_HANDSHAKE_FAILED_AUTH)
+HANDSHAKE_FAILURES = {
+    int(zmq.EVENT_HANDSHAKE_FAILED_NO_DETAIL): "handshake broken off",
+    _REFUSED_KEY: REFUSED,
+}
+# Never EVENT_HANDSHAKE_FAILED_PROTOCOL: telling a monitor of it, libzmq (4.3.5) forgets the error, and a connection on
+# which bytes were changed stays open and silent instead of being closed.
+MONITORED = _CONNECTED | _CONNECT_RETRIED | _HANDSHAKE_SUCCEEDED | DISCONNECTED | sum(HANDSHAKE_FAILURES)
+
+
+class Stream:
+    """One TCP connection, seen from this end, which enters in the ledger what goes over it.
+
+    A connection that the coordinator opened carries control messages, one that a site opened protocols, so the kernel's
+    byte count of a stream belongs to one or the other and never to both. Only the receiver measures: by the time it is
+    asked all that was sent to it has come in, whereas what it sent itself may still wait to go out.
+
+    Parameters
+    ----------
+    me, opener, peer : str
+        This party, the one that opened the connection, and the one at the other end.
+    descriptor : int
+        libzmq's own; what counts is a handle of ours on the same stream.
+    round_number : int
+        The round that the handshake is entered under.
+    """
+
+    def __init__(
+        self, me: str, opener: str, peer: str, *, encrypted: bool, ledger: Ledger, descriptor: int, round_number: int
+    ) -> None:
+        self.descriptor = descriptor
+        self._me, self._peer, self._control = me, peer, opener == COORDINATOR
+        self._encrypted = encrypted
+        self._ledger = ledger
+        self._kernel: socket.socket | None = counters.duplicate(descriptor)
+        self._measured = self._kernel is not None
+        self._received_bytes = self._entered_bytes = 0
+        by_opener = zmtp.opener_handshake_bytes(b"" if encrypted else opener.encode(), encrypted)
+        by_acceptor = zmtp.acceptor_handshake_bytes(encrypted)
+        sizes = (by_opener, by_acceptor) if opener == me else (by_acceptor, by_opener)
+        for sent, size in zip((True, False), sizes, strict=True):
+            self._enter(round_number, Traffic(predicted_wire_bytes=size), sent=sent)
+
+    @property
+    def ended(self) -> bool:
+        return self._kernel is None
+
+    def count(self, message: Message, frames: Sequence[Any], *, sent: bool) -> None:
+        """Enter one message in the ledger."""
+        predicted = zmtp.message_bytes([len(frame) for frame in frames], self._encrypted)
+        self._enter(message.round, Traffic(1, message.payload_bytes, predicted), sent=sent)
+
+    def measure(self, round_number: int) -> None:
+        """Enter what the kernel says came in since the last call."""
+        self._read_kernel()
+        arrived, self._entered_bytes = self._received_bytes - self._entered_bytes, self._received_bytes
+        if arrived:
+            self._ledger.add(self._link(round_number, sent=False), Traffic(wire_bytes=arrived))
+
+    def end(self) -> None:
+        """Let go of the stream, which our handle would keep open to the other end's harm."""
+        if self._kernel is not None:
+            self._read_kernel()
+            self._kernel.close()
+            self._kernel = None
+
+    def _read_kernel(self) -> None:
+        received = counters.bytes_received(self._kernel) if self._kernel is not None else None
+        self._received_bytes = self._received_bytes if received is None else received
+
+    def _enter(self, round_number: int, traffic: Traffic, *, sent: bool) -> None:
+        """Nothing counts as measured before the kernel is asked; what never will be is None."""
+        traffic.wire_bytes = None if sent or not self._measured else 0
+        self._ledger.add(self._link(round_number, sent=sent), traffic)
+
+    def _link(self, round_number: int, *, sent: bool) -> Link:
+        ends = (self._me, self._peer) if sent else (self._peer, self._me)
+        return Link(round_number, self._control, *ends)
+
+
+def end_stream(streams: Sequence[Stream], descriptor: int) -> None:
+    """End the first stream by this descriptor that has not ended: the number may be in use again."""
+    held = (stream for stream in streams if stream.descriptor == descriptor and not stream.ended)
+    if (stream := next(held, None)) is not None:
+        stream.end()
+
+
+class Dialler:
+    """This party's way to one peer: a DEALER that libzmq keeps connecting, and what its monitor says of it.
+
+    Parameters
+    ----------
+    me : str
+        This party.
+    party : Party
+        The peer, with its address.
+    dealer : zmq.Socket
+    streams : list of Stream
+        Those to this peer, earlier ones included; new ones are added.
+    """
+
+    def __init__(
+        self,
+        me: str,
+        party: Party,
+        dealer: zmq.Socket[bytes],
+        streams: list[Stream],
+        *,
+        encrypted: bool,
+        ledger: Ledger,
+    ) -> None:
+        self.dealer = dealer
+        self.peer = party.name
+        self.established = False
+        self.streams = streams
+        self._me, self._address = me, party.address
+        self._encrypted, self._ledger = encrypted, ledger
+        self._rejected = ""
+        self._trouble = ""
+        self._broken_at: float | None = None
+
+    def note(self, event: int, value: int, round_number: int) -> bool:
+        """Take note of what libzmq says of the connection. Whether one that stood broke."""
+        if event in (_CONNECTED, _CONNECT_RETRIED):
+            self._broken_at = None
+        if event == _CONNECTED:
+            stream = Stream(
+                self._me,
+                self._me,
+                self.peer,
+                encrypted=self._encrypted,
+                ledger=self._ledger,
+                descriptor=value,
+                round_number=round_number,
+            )
+            self.streams.append(stream)
+        elif event == _HANDSHAKE_SUCCEEDED:
+            self.established, self._trouble = True, ""
+        elif event == DISCONNECTED:
+            end_stream(self.streams, value)
+            broke, self.established = self.established, False
+            self._broken_at = time.monotonic()
+            self._trouble = self._trouble or "it closed the connection"
+            return broke
+        elif event == _CONNECT_RETRIED:
+            self._trouble = self._trouble or "nobody listens there"
+        elif event == _REFUSED_KEY:
+            self._rejected = "it does not know our key"
+        elif event in HANDSHAKE_FAILURES:  # it may be starting, or gone: libzmq tries again
+            self._trouble = f"the handshake failed ({HANDSHAKE_FAILURES[event]})"
+        return False
+
+    @property
+    def broken(self) -> bool:
+        """Whether it broke, and libzmq has not yet said that it connects again."""
+        return self._broken_at is not None
+
+    @property
+    def to_redial(self) -> bool:
+        """Whether libzmq should have said so by now."""
+        return self._broken_at is not None and time.monotonic() - self._broken_at > REDIAL_S
+
+    def check_reachable(self, deadline: Deadline) -> None:
+        """Raises PeerDropped, saying why, when the peer refuses this party or the deadline has expired."""
+        if deadline.expired or self._rejected:
+            why = self._rejected or self._trouble or "it does not answer"
+            raise PeerDropped(f"{self._me} cannot reach {self.peer} at {self._address}: {why}.")
