@@ -142,19 +142,6 @@ def test_a_stranger_of_the_same_name_is_named(stranger: str, tmp_path: Path) -> 
     assert f"ImportError: {sentence.removeprefix('fedsvm: ')}" in done.stderr
 
 
-def test_a_folder_of_scenarios_is_in_nobodys_way(tmp_path: Path) -> None:
-    """Where Python does not look in the working folder: neither does the command, nor what it starts."""
-    (tmp_path / "scenarios").mkdir()
-    (tmp_path / "scenarios" / "__init__.py").write_text("")
-    words = [COMMAND, "sweep", "quickstart", "--vary", "seed=1,2"]
-    settings = ["--set", "algorithm.landmarks=10", "--set", "compare.centralised=false", "--out", "sweep"]
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
-        [*words, *settings], cwd=tmp_path, capture_output=True, text=True, check=False, env=environment
-    )
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize("words", [[], ["run"], ["data", "describe"], ["scenarios", "show"], ["check-sum"]])
 def test_short_and_long_help_are_the_same(words: list[str]) -> None:
     short, long = command(*words, "-h"), command(*words, "--help")
