@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from protocols.analysis.conformance import check_sum
     from protocols.sums.contract import Cost, SecureSum
     from protocols.sums.registry import SUMS
-    from scenarios import run
+    from scenarios.run.api import run
     from scenarios.schema.errors import ScenarioError
 
     __version__: str
@@ -59,7 +59,7 @@ __all__ = [  # noqa: RUF022 - in the order of the floors, from the top
 ]
 
 _HOMES = {
-    "run": "scenarios",
+    "run": "scenarios.run.api",
     "ScenarioError": "scenarios.schema.errors",
     "DppSVC": "algorithms.estimators.dpp_svc",
     "HybridSVC": "algorithms.estimators.private_classifiers",

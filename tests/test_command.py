@@ -55,6 +55,11 @@ def test_every_public_name_is_there_and_is_listed() -> None:
     assert fedsvm.__version__ == command("--version").stdout.split()[-1]
 
 
+def test_public_names_are_not_hidden_by_modules_of_the_same_name(tmp_path: Path) -> None:
+    done = python("import scenarios.run.runner, fedsvm; print(callable(fedsvm.run))", tmp_path)
+    assert done.stdout == "True\n", done.stderr
+
+
 def test_importing_it_loads_nothing_heavy(tmp_path: Path) -> None:
     done = python("import fedsvm, sys; print(*sys.modules)", tmp_path)
     loaded = {name.partition(".")[0] for name in done.stdout.split()}
