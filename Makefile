@@ -1,8 +1,10 @@
-# Everything here works on a fresh machine with Python 3.11 or newer; all targets but `clean` make .venv.
+# Everything here works on a fresh machine with Python 3.11 or newer. All targets but `clean` make .venv: `demo` with what
+# the command needs, the others with the tools of developers too.
 
 PYTHON ?= python3
 VENV := .venv
 READY := $(VENV)/.ready
+TOOLS := $(VENV)/.tools-ready
 FEDSVM_DATA ?= $(wildcard $(abspath ../shared/data))
 export FEDSVM_DATA
 
@@ -11,28 +13,34 @@ export FEDSVM_DATA
 demo: $(READY)
 	$(VENV)/bin/fedsvm run quickstart
 
-test: $(READY)
+test: $(TOOLS)
 	$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal -m "not alone"
 	$(VENV)/bin/python -m pytest -m alone
 
-chaos: $(READY)
+chaos: $(TOOLS)
 	FEDSVM_CHAOS=all $(VENV)/bin/python -m pytest tests/test_faults.py --capture=tee-sys -rA --durations=10
 
-lint: $(READY)
+lint: $(TOOLS)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 
-bench: $(READY)
+bench: $(TOOLS)
 	$(VENV)/bin/python -m benchmarks
 
-docs: $(READY)
-	$(VENV)/bin/mkdocs build
+docs: $(TOOLS)
+	$(VENV)/bin/python -m zensical build --strict --clean
 
 clean:
-	rm -rf $(VENV) runs sweeps build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs sweeps build dist *.egg-info .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/python -m pip install --quiet --editable ".[dev]"
+	@echo "Installing fedsvm and what it needs into $(VENV), which takes a minute or two; later not again."
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --editable .
+	touch $@
+
+$(TOOLS): $(READY)
+	@echo "Installing what tests, checks and documentation need into $(VENV)."
+	$(VENV)/bin/python -m pip install --disable-pip-version-check --editable ".[dev]"
 	touch $@

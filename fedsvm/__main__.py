@@ -1,6 +1,59 @@
-"""The command `fedsvm`, also as `python -m fedsvm`."""
+"""The command `fedsvm`, also as `python -m fedsvm`: what must work before, and around, the command line itself."""
 
-from scenarios.cli import main
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from types import FrameType
+
+import fedsvm
+
+WRONG, INTERRUPTED = 2, 130  # exit status, as of scenarios.cli
+GRACE_S = 10.0
+"""How long a first Ctrl-C has for ending the sites and writing what is known, before another is heard."""
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C ends it with a sentence from the first import on, however often it is pressed."""
+    signal.signal(signal.SIGINT, _leave)
+    try:
+        fedsvm.refuse_shadows()
+    except ImportError as error:
+        sys.exit(_sentence(str(error), WRONG))
+    from scenarios import cli  # noqa: PLC0415 - takes a second, in which Ctrl-C must be quiet
+
+    signal.signal(signal.SIGINT, _Interrupt())
+    try:
+        cli.main()
+    except KeyboardInterrupt:
+        sys.exit(_sentence("Interrupted.", INTERRUPTED))
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what the interpreter does at its end is no place to interrupt
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Nothing was started: leave at once, since what an exception in the middle of an import becomes is uncertain."""
+    os._exit(_sentence("Interrupted before anything was started.", INTERRUPTED))
+
+
+class _Interrupt:
+    """KeyboardInterrupt, but not again while the first is dealt with."""
+
+    def __init__(self) -> None:
+        self._heard_s = -GRACE_S
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if time.monotonic() - self._heard_s >= GRACE_S:
+            self._heard_s = time.monotonic()
+            raise KeyboardInterrupt
+
+
+def _sentence(text: str, status: int) -> int:
+    os.write(2, f"fedsvm: {text}\n".encode())  # as a signal handler may
+    return status
+
 
 if __name__ == "__main__":
     main()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from federation.errors import FederationError
 from scenarios import sets
@@ -29,10 +31,9 @@ WRONG, FAILED, INTERRUPTED = 2, 3, 130
 MAX_AUDITED_SITES = 10  # there are 2^n coalitions
 
 app = typer.Typer(
-    add_completion=False,
     no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
-    help="Federated support vector machines: run a protocol over real processes and see what it costs and reveals.",
 )
 scenarios_app = typer.Typer(invoke_without_command=True, help="List the catalogue, or show one of its files.")
 app.add_typer(scenarios_app, name="scenarios")
@@ -44,9 +45,45 @@ errors = Console(stderr=True)
 out = Console()
 
 
+def _complete_scenario(incomplete: str) -> list[tuple[str, str]]:
+    return [(name, line) for name, line in spec.catalogue().items() if name.startswith(incomplete)]
+
+
+def _complete_data(incomplete: str) -> Iterable[str]:
+    from scenarios.data import sources  # noqa: PLC0415 - needs pyarrow and scikit-learn
+
+    return [item.name for item in sources.available() if item.name.startswith(incomplete)]
+
+
+def _complete_sum(incomplete: str) -> Iterable[str]:
+    from protocols.sums.registry import SUMS  # noqa: PLC0415 - as in run
+
+    return [name for name in SUMS if name.startswith(incomplete)]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"fedsvm {version('fedsvm')}")
+        raise typer.Exit
+
+
+_SCENARIO = typer.Argument(
+    help="A TOML file, or the name of a scenario in the catalogue.", autocompletion=_complete_scenario
+)
+
+
+@app.callback()
+def _options(
+    wanted: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Federated support vector machines: run a protocol over real processes and see what it costs and reveals."""
+
+
 @app.command()
 def run(
-    scenario: Annotated[str, typer.Argument(help="A TOML file, or the name of a scenario in the catalogue.")],
+    scenario: Annotated[str, _SCENARIO],
     sites: Annotated[int | None, typer.Option(help="Number of sites, in place of the scenario's.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
     faults: Annotated[
@@ -105,7 +142,7 @@ def write_reports(
 
 @app.command()
 def sweep(
-    scenario: Annotated[str, typer.Argument(help="A TOML file, or the name of a scenario in the catalogue.")],
+    scenario: Annotated[str, _SCENARIO],
     vary: Annotated[list[str], typer.Option("--vary", help="key.path=v1,v2,…; may be repeated.")],
     changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
     plots: Annotated[
@@ -152,7 +189,10 @@ def _cell(value: Any) -> str:
 @app.command()
 def predict(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a run.")],
-    rows: Annotated[str, typer.Argument(metavar="DATA", help="A file, or the name of a data set.")],
+    rows: Annotated[
+        str,
+        typer.Argument(metavar="DATA", help="A file, or the name of a data set.", autocompletion=_complete_data),
+    ],
     target: Annotated[Path | None, typer.Option("--out", help="File to write; standard output without it.")] = None,
 ) -> None:
     """Predict new rows with the model of a run: row, decision value and class, as comma-separated text."""
@@ -183,7 +223,9 @@ def list_scenarios(context: typer.Context) -> None:
 
 
 @scenarios_app.command("show")
-def show_scenario(name: Annotated[str, typer.Argument(help="A name in the catalogue.")]) -> None:
+def show_scenario(
+    name: Annotated[str, typer.Argument(help="A name in the catalogue.", autocompletion=_complete_scenario)],
+) -> None:
     """Print a catalogue file, ready to copy and edit."""
     print(spec.catalogue_text(name), end="")
 
@@ -220,7 +262,10 @@ def _write_audit(folder: Path, cells: list[Cell]) -> None:
 
 @app.command("check-sum")
 def check_sum(
-    name: Annotated[str, typer.Argument(help="A secure sum, of this project or of another package.")],
+    name: Annotated[
+        str,
+        typer.Argument(help="A secure sum, of this project or of another package.", autocompletion=_complete_sum),
+    ],
 ) -> None:
     """Check that a secure sum is exact, costs what it says, leaves nobody waiting, and is as secret as it says."""
     from protocols.analysis import conformance  # noqa: PLC0415
@@ -245,7 +290,7 @@ def list_data(context: typer.Context) -> None:
 
 @data_app.command("describe")
 def describe_data(
-    source: Annotated[str, typer.Argument(help="A file, or the name of a data set.")],
+    source: Annotated[str, typer.Argument(help="A file, or the name of a data set.", autocompletion=_complete_data)],
     label: Annotated[str, typer.Option(help="The column of the classes.")] = "label",
     sites: Annotated[int, typer.Option(min=1, help="Into how many sites it would be split.")] = 5,
     split: Annotated[str, typer.Option(help="As data.split of a scenario: random, label-skew, …")] = "random",
@@ -325,5 +370,5 @@ def _complain(sentence: str) -> None:
 def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
     table = Table(show_header=False, box=None, pad_edge=False)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(Text, row))  # names of columns are no markup
     out.print(table)

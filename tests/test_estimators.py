@@ -27,8 +27,8 @@ from algorithms.estimators import dpp_svc, pan_svc
 from algorithms.pan_svm import LONE_ROWS_DISCLOSE
 from federation.assemble import local_federation
 from federation.errors import FederationError
+from fedsvm import run
 from protocols.sums.ring import RING
-from scenarios import run
 from tests.conftest import ROOT, site_processes, wait_until
 
 BLOBS = make_blobs(60, centers=2, n_features=3, cluster_std=2.5, random_state=1)

@@ -11,7 +11,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scenarios import predict, run
+from fedsvm import run
+from scenarios import predict
 from scenarios.data import dataset, sources
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError

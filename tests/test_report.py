@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from scenarios import run
+from fedsvm import run
 from scenarios.report.live import human_bytes
 from scenarios.report.page import write_report
 from scenarios.report.summary import lines

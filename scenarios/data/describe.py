@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scenarios.data import sources, splits
 from scenarios.data.sources import Dataset
 from scenarios.schema.errors import ScenarioError, nearest
+from scenarios.schema.split import require_split
 
 Line = tuple[str, ...]
 _MAX_VALUES = 8
@@ -31,6 +32,10 @@ class Description:
 
 def describe(source: str, label: str, split: str, sites: int, base_folder: Path) -> Description:
     """Figures of `source` and of a horizontal split into so many sites. Raises ScenarioError, saying what to change."""
+    try:
+        require_split(split, "horizontal")
+    except ValueError as error:
+        raise ScenarioError([f"--split: {error}."]) from None
     table = sources.read_columns(source, base_folder)
     if label not in table:
         raise ScenarioError([f"--label: {source} has no column {label!r}.{nearest(label, table)}"])

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from federation.arrays import FloatArray, IntArray
 from scenarios.data.sources import Dataset
 from scenarios.schema.errors import ScenarioError, nearest
-from scenarios.schema.split import BY_FEATURE, COLUMNS, columns_of, sizes_of
+from scenarios.schema.split import BY_FEATURE, COLUMNS, LABEL_SKEW, RANDOM, columns_of, sizes_of
 
 _SEEDS = 2**32
 
@@ -31,9 +31,9 @@ def horizontal(split: str, data: Dataset, sites: int, random: np.random.Generato
         raise ScenarioError(
             [f"federation.sites: {sites} sites cannot share {data.rows} training rows; use fewer sites."]
         )
-    if split == "random":
+    if split == RANDOM:
         return [np.sort(part) for part in np.array_split(random.permutation(data.rows), sites)]
-    if split == "label-skew":
+    if split == LABEL_SKEW:
         shuffled = random.permutation(data.rows)
         by_label = shuffled[np.argsort(data.labels[shuffled], kind="stable")]
         return [np.sort(part) for part in np.array_split(by_label, sites)]

@@ -7,6 +7,7 @@ from typing import Any
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from algorithms import pan_svm
 from algorithms.features import landmarks
@@ -21,13 +22,11 @@ def print_summary(console: Console, result: dict[str, Any], folder: Path) -> Non
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
     for name, value in lines(result):
-        table.add_row(name, value)
-    table.add_row("results", str(folder))
+        table.add_row(name, Text(value))
+    table.add_row("results", Text(str(folder)))
     console.print(table)
-    for remark in (result["collusion"] or {}).get("remarks", []):
-        console.print(f"[yellow]note[/yellow] {remark}", highlight=False)
-    for warning in result["warnings"][:5]:
-        console.print(f"[yellow]note[/yellow] {warning}", highlight=False)
+    for note in [*(result["collusion"] or {}).get("remarks", []), *result["warnings"][:5]]:
+        console.print(Text.assemble(("note ", "yellow"), note))
     if len(result["warnings"]) > 5:
         console.print(f"[yellow]note[/yellow] and {len(result['warnings']) - 5} more like it in result.json")
 

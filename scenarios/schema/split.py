@@ -1,9 +1,12 @@
-"""How a scenario says who holds what, where a word is not enough: sizes of sites, and lists of columns."""
+"""How a scenario says who holds what, in words, sizes of sites, or lists of columns."""
 
 from __future__ import annotations
 
 import re
 
+RANDOM = "random"
+LABEL_SKEW = "label-skew"
+EVEN = "even"
 BY_FEATURE = "by-feature:"
 SIZES = "sizes:"
 COLUMNS = "columns:"
@@ -12,6 +15,20 @@ _ONE = r"(?:\"[^\"]+\"|'[^']+'|[^\[\],\"'\s][^\[\],\"']*)"
 _COLUMN = re.compile(_ONE)
 _LIST = re.compile(rf"\[(\s*{_ONE}\s*(?:,\s*{_ONE}\s*)*)\]")
 _COLUMNS_FORM = re.compile(rf"columns:\s*\[\s*{_LIST.pattern}\s*(?:,\s*{_LIST.pattern}\s*)*\]")
+
+
+def require_split(split: str, partition: str) -> str:
+    """A split that the partition knows. Raises ValueError, saying what is allowed."""
+    if partition == "vertical":
+        known = bool(columns_of(split)) if split.startswith(COLUMNS) else split == EVEN
+        allowed = "even or columns:[[age, sex], [weight]]"
+    else:
+        known = split in (RANDOM, LABEL_SKEW) or (split.startswith(BY_FEATURE) and split != BY_FEATURE)
+        known = bool(sizes_of(split)) if split.startswith(SIZES) else known
+        allowed = "random, label-skew, by-feature:NAME or sizes:[10, 20, …]"
+    if not known:
+        raise ValueError(f"{split!r} will not do; it must be {allowed}")
+    return split
 
 
 def sizes_of(split: str) -> list[int]:

@@ -15,7 +15,7 @@ from protocols.sums.k_secure import DEFAULT_SEGMENTS
 from protocols.sums.masked import DEFAULT_THRESHOLD, threshold_of
 from protocols.sums.registry import OWN_SUMS, SUMS
 from scenarios.schema.base import Count, Part, Positive, SiteRef
-from scenarios.schema.split import BY_FEATURE, COLUMNS, SIZES, columns_of, sizes_of
+from scenarios.schema.split import EVEN, RANDOM, require_split
 
 MAX_PORT = 65_535
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -93,7 +93,6 @@ class FederationSpec(Part):
 
 Align = Literal["identifier", "position"]
 ALL = "all"
-_ROWS_SPLIT, _COLUMNS_SPLIT = "random", "even"
 
 
 class DataSpec(Part):
@@ -116,7 +115,7 @@ class DataSpec(Part):
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
     folds: Annotated[int, Field(ge=2)] | None = None
     partition: Literal["horizontal", "vertical"] = "horizontal"
-    split: str = _ROWS_SPLIT
+    split: str = RANDOM
     categories: dict[str, list[str]] = Field(default={})
     public: Annotated[int, Field(ge=0)] = 0
     ranges: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(default={})
@@ -132,7 +131,7 @@ class DataSpec(Part):
         if not isinstance(given, dict) or given.get("partition") != "vertical":
             return given
         aligned = {"align": "identifier"} if "identifier" in given or given.get("overlap", 1.0) != 1.0 else {}
-        return {"split": _COLUMNS_SPLIT, **aligned, **given}
+        return {"split": EVEN, **aligned, **given}
 
     @model_validator(mode="before")
     @classmethod
@@ -146,16 +145,7 @@ class DataSpec(Part):
     @field_validator("split")
     @classmethod
     def _check_split(cls, split: str, info: ValidationInfo) -> str:
-        if info.data.get("partition") == "vertical":
-            known = bool(columns_of(split)) if split.startswith(COLUMNS) else split == _COLUMNS_SPLIT
-            allowed = "even or columns:[[age, sex], [weight]]"
-        else:
-            known = split in ("random", "label-skew") or (split.startswith(BY_FEATURE) and split != BY_FEATURE)
-            known = bool(sizes_of(split)) if split.startswith(SIZES) else known
-            allowed = "random, label-skew, by-feature:NAME or sizes:[10, 20, …]"
-        if not known:
-            raise ValueError(f"{split!r} will not do; it must be {allowed}")
-        return split
+        return require_split(split, info.data.get("partition", ""))
 
     @field_validator("ranges")
     @classmethod

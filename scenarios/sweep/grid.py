@@ -160,7 +160,7 @@ class Sweep:
         shutil.rmtree(target, ignore_errors=True)
         changes = [word for change in (*self.changes, *point.changes) for word in ("--set", change)]
         words = ["run", self.scenario, *changes, "--out", str(target), "--quiet"]
-        command = [sys.executable, "-m", "scenarios.sweep_point", *words]
+        command = [sys.executable, "-P", "-m", "scenarios.sweep_point", *words]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
         running.add(process)
         if stopping.is_set():  # it was started while the others were ended

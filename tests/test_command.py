@@ -1,0 +1,191 @@
+"""The command `fedsvm` and the import `fedsvm`: light, quiet when interrupted, and plain about what is in their way."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+import fedsvm
+from tests.conftest import ROOT, site_processes, wait_until
+
+COMMAND = str(Path(sys.executable).parent / "fedsvm")
+PAUSE = """
+import os, sys
+
+class Pause:
+    def find_spec(self, name, path=None, target=None):
+        if name == os.environ["PAUSE_AT"]:
+            os.write(int(os.environ["PAUSED"]), b".")
+            os.read(int(os.environ["GO_ON"]), 1)
+
+sys.meta_path.insert(0, Pause())
+"""
+
+
+def command(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [COMMAND, *words], capture_output=True, text=True, check=False, env=os.environ | {"COLUMNS": "80"} | variables
+    )
+
+
+def python(code: str, folder: Path, path: Sequence[Path] = (ROOT,)) -> subprocess.CompletedProcess[str]:
+    """A script of a user, who works in this folder."""
+    (folder / "script.py").write_text(code)
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(map(str, path))}
+    words = [sys.executable, "script.py"]
+    return subprocess.run(words, capture_output=True, text=True, check=False, cwd=folder, env=environment)
+
+
+def test_every_public_name_is_there_and_is_listed() -> None:
+    for name in fedsvm.__all__:
+        assert getattr(fedsvm, name) is not None
+    assert set(fedsvm.__all__) <= set(dir(fedsvm))
+    with pytest.raises(AttributeError, match="no attribute 'PanSCV'"):
+        fedsvm.PanSCV  # type: ignore[attr-defined]  # noqa: B018
+    as_module = [sys.executable, "-m", "fedsvm", "--version"]
+    assert subprocess.run(as_module, capture_output=True, check=True).stdout.decode() == command("--version").stdout
+    assert fedsvm.__version__ == command("--version").stdout.split()[-1]
+
+
+def test_public_names_are_not_hidden_by_modules_of_the_same_name(tmp_path: Path) -> None:
+    done = python("import scenarios.run.runner, fedsvm; print(callable(fedsvm.run))", tmp_path)
+    assert done.stdout == "True\n", done.stderr
+
+
+def test_importing_it_loads_nothing_heavy(tmp_path: Path) -> None:
+    done = python("import fedsvm, sys; print(*sys.modules)", tmp_path)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "fedsvm" in loaded
+    assert not loaded & {"numpy", "sklearn", "federation", "protocols", "algorithms", "scenarios", "zmq", "pydantic"}
+
+
+def test_a_type_checker_sees_the_public_names(tmp_path: Path) -> None:
+    """Beside an installation, where the stubs of its modules are found by `py.typed` alone."""
+    (tmp_path / "use.py").write_text(
+        "from fedsvm import PanSVC, run\nreveal_type(PanSVC().fit)\nrun(1)\nimport fedsvm\nfedsvm.nil\n"
+    )
+    words = [sys.executable, "-m", "mypy", "--config-file", "", "--follow-imports", "silent", "use.py"]
+    environment = os.environ | {"MYPYPATH": str(ROOT)}
+    printed = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment).stdout
+    assert "PanSVC" in printed
+    assert 'Argument 1 to "run" has incompatible type "int"' in printed
+    assert 'Module has no attribute "nil"' in printed
+
+
+@pytest.mark.parametrize("module", ["scenarios.cli", "typer", "pydantic", "rich.table", "federation.errors"])
+def test_an_interrupt_during_imports_is_a_sentence(module: str, tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text(PAUSE)
+    paused, tell = os.pipe()
+    wait, go_on = os.pipe()
+    environment = os.environ | {
+        "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
+        "PAUSE_AT": module,
+        "PAUSED": str(tell),
+        "GO_ON": str(wait),
+    }
+    words = [COMMAND, "run", "quickstart"]
+    with subprocess.Popen(
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, pass_fds=[tell, wait]
+    ) as process:
+        assert select.select([paused], [], [], 30)[0], "it never came to import it"
+        process.send_signal(signal.SIGINT)
+        printed, _ = process.communicate(timeout=30)
+    for descriptor in (paused, tell, wait, go_on):
+        os.close(descriptor)
+    assert printed == "fedsvm: Interrupted before anything was started.\n"
+    assert process.returncode == 130
+
+
+def test_many_interrupts_end_a_run_as_one_does(tmp_path: Path, temporary_folder: Path) -> None:
+    words = ["run", "quickstart", "--set", "algorithm.groups=1", "--set", "algorithm.tolerance=1e-12", "--out", "run"]
+    with subprocess.Popen(
+        [COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path
+    ) as process:
+        wait_until(lambda: len(site_processes(temporary_folder)) > 5, 60)
+        wait_until(lambda: _interrupted_again(process), 30)
+        printed = process.stdout.read() if process.stdout else ""
+    assert process.returncode == 130, printed
+    assert "Traceback" not in printed
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == "interrupted"
+    wait_until(lambda: not site_processes(temporary_folder))
+
+
+def _interrupted_again(process: subprocess.Popen[str]) -> bool:
+    """Whether it has ended; if not, one more signal."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+    return process.returncode is not None
+
+
+@pytest.mark.parametrize(
+    "stranger", ["scenarios/__init__.py", "algorithms.py", "federation/notes.txt", "protocols/__init__.py"]
+)
+def test_a_stranger_of_the_same_name_is_named(stranger: str, tmp_path: Path) -> None:
+    """Also a folder without code, where it comes before an installation that is found by a hook of its own."""
+    found = tmp_path / stranger
+    found.parent.mkdir(exist_ok=True)
+    found.write_text("")
+    name = found.relative_to(tmp_path).parts[0].removesuffix(".py")
+    is_code = found.suffix == ".py"
+    path = os.pathsep.join(map(str, [tmp_path, *([ROOT] if is_code else [])]))
+    done = command("run", "quickstart", PYTHONPATH=path)
+    assert done.returncode == 2
+    (sentence,) = done.stderr.splitlines()
+    assert sentence.startswith(f"fedsvm: fedsvm needs its own package {name!r}, and Python finds ")
+    assert str(found if is_code else found.parent) in sentence
+    assert "rename that, or run from another folder" in sentence
+    done = python("from fedsvm import PanSVC", tmp_path, [] if not is_code else [ROOT])
+    assert done.returncode == 1
+    assert f"ImportError: {sentence.removeprefix('fedsvm: ')}" in done.stderr
+
+
+@pytest.mark.parametrize("words", [[], ["run"], ["data", "describe"], ["scenarios", "show"], ["check-sum"]])
+def test_short_and_long_help_are_the_same(words: list[str]) -> None:
+    short, long = command(*words, "-h"), command(*words, "--help")
+    assert short.returncode == long.returncode == 0
+    assert short.stdout == long.stdout
+    assert "Usage: " in short.stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("fedsvm run quick", "quickstart"),
+        ("fedsvm sweep killed", "killed-sites"),
+        ("fedsvm scenarios show pim", "pima"),
+        ("fedsvm data describe tic", "tic-tac-toe"),
+        ("fedsvm predict run made", "made-census"),
+        ("fedsvm check-sum k-", "k-secure"),
+        ("fedsvm check", "check-sum"),
+    ],
+)
+def test_a_shell_completes_names(line: str, offered: str) -> None:
+    """As bash asks for it."""
+    last = str(len(line.split()) - 1)
+    done = command(_FEDSVM_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=last)
+    assert done.stdout.split() == [offered], done.stderr
+
+
+def test_data_describe_refuses_a_split_that_is_none() -> None:
+    done = command("data", "describe", "wine", "--split", "zzz")
+    assert done.returncode == 2
+    assert done.stderr == (
+        "fedsvm: --split: 'zzz' will not do; it must be random, label-skew, by-feature:NAME or sizes:[10, 20, …].\n"
+    )
+
+
+def test_names_of_columns_are_no_markup(tmp_path: Path) -> None:
+    rows = "".join(f"{number},{number % 3},[bold]{'ab'[number % 2]}[/]\n" for number in range(20))
+    (tmp_path / "marked.csv").write_text("[red]a[/red],[/],label\n" + rows)
+    done = command("data", "describe", str(tmp_path / "marked.csv"))
+    assert done.returncode == 0, done.stderr
+    for name in ("[red]a[/red]", "[/] ", "[bold]a[/]"):
+        assert name in done.stdout

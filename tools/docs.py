@@ -1,0 +1,37 @@
+"""What pages of the site are made of besides Markdown: `notebook(name)` in a page with `render_macros: true`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+
+def define_env(env: Any) -> None:
+    """Called by the site's generator."""
+    env.macro(notebook)
+
+
+def notebook(name: str) -> str:
+    """A notebook of docs/ as Markdown: its text, its code, and what it printed and drew."""
+    cells = json.loads((Path("docs") / name).read_text(encoding="utf-8"))["cells"]
+    return "\n\n".join(part for cell in cells for part in _parts(cell))
+
+
+def _parts(cell: dict[str, Any]) -> list[str]:
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        return [source]
+    return [_fenced("python", source), *(_shown(output) for output in cell["outputs"])]
+
+
+def _shown(output: dict[str, Any]) -> str:
+    data = output.get("data", {})
+    if "image/png" in data:
+        encoded = "".join(data["image/png"]).replace("\n", "")
+        return f"![{''.join(data.get('text/plain', 'plot'))}](data:image/png;base64,{encoded})"
+    return _fenced("text", "".join(output.get("text", data.get("text/plain", ""))))
+
+
+def _fenced(language: str, text: str) -> str:
+    return f"```{language}\n{text.rstrip()}\n```"
