@@ -1,32 +1,15 @@
-"""Floor 3: what is learnt, each algorithm written as a half for sites and a half for the coordinator.
+"""Floor 3: what is learnt, each algorithm written in one file, and the mathematics it is made of.
 
-The estimators are imported when they are asked for, since scikit-learn is nothing that a site process should carry.
+settings      the words that an algorithm's settings are made of
+contract      what an algorithm is to everything above
+registry      which algorithms there are, by the name a scenario calls them
+pan_svm, dpp_svm, hybrid_svm, dp_erm    one paper each: settings, site half, coordinator half, model, pooled reference
+kernel_attack what a kernel matrix gives away to someone who knows some records
+
+data          partitions made comparable: columns, categories, scale, public rows
+features      kernels, and the features that approximate them
+optimisation  cutting planes over sums, line searches, LIBSVM to compare with
+privacy       noise, how much of it, and the account that is kept
+estimators    scikit-learn estimators, derived from the algorithms
+site_process  what the processes of sites run
 """
-
-from __future__ import annotations
-
-import importlib
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from algorithms.estimators.dpp_svc import DppSVC as DppSVC
-    from algorithms.estimators.pan_svc import PanSVC as PanSVC
-    from algorithms.estimators.private_classifiers import HybridSVC as HybridSVC
-    from algorithms.estimators.private_classifiers import PrivateErmClassifier as PrivateErmClassifier
-
-_ESTIMATORS = {
-    "PanSVC": "algorithms.estimators.pan_svc",
-    "DppSVC": "algorithms.estimators.dpp_svc",
-    "HybridSVC": "algorithms.estimators.private_classifiers",
-    "PrivateErmClassifier": "algorithms.estimators.private_classifiers",
-}
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _ESTIMATORS:
-        raise AttributeError(f"module 'algorithms' has no attribute {name!r}")
-    return getattr(importlib.import_module(_ESTIMATORS[name]), name)
-
-
-def __dir__() -> list[str]:
-    return sorted([*globals(), *_ESTIMATORS])

@@ -20,31 +20,35 @@ which saw the points that they were taken at.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass
-from functools import partial
-from typing import Literal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from algorithms.data.public_rows import PubliclyScaledSite
-from algorithms.features.fourier import Fit, choose_frequencies, paired_features
-from algorithms.figures import Figures
-from algorithms.privacy.mechanisms import Noise, PrivacyAccountant, PrivacyParameters, Release, noise_for, spherical
+from algorithms.contract import Arrays, EvaluationRows, Model, Outline, Pooled, PublicAlgorithm, TrainingReport
+from algorithms.data.horizontal import count_rows
+from algorithms.data.public_rows import PubliclyScaledSite, PublicTask
+from algorithms.data.scaling import Scale
+from algorithms.features.fourier import FourierSettings, choose_frequencies, paired_features
+from algorithms.privacy.accountant import Release
+from algorithms.privacy.budget import BudgetSettings, pairs_problem
+from algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for, spherical
+from algorithms.settings import Natural, Positive, doc
 from federation.arrays import FloatArray
-from federation.errors import FederationError, MembershipChanged, StepRefused
+from federation.errors import FederationError, StepRefused
 from federation.federation import Federation
 from federation.site.program import step
 
 LossName = Literal["logistic", "huber"]
-Perturbation = Literal["output", "objective"]
+Perturbation = Literal["objective", "output", "none"]
 
 GRADIENT_TOLERANCE = 1e-10
 """Of J; the minimiser is within this over lambda."""
 
 _MAX_STEPS = 100
-_SHORTEST = 2.0**-30
+_MIN_LENGTH = 2.0**-30
 _LENGTH_ROUNDING = 1e-12
 
 
@@ -63,8 +67,8 @@ class Loss:
     def __call__(self, margins: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Values, first and second derivatives, (n,) each."""
         if self.name == "logistic":
-            chance = 1 / (1 + np.exp(np.clip(margins, -500, 500)))
-            return np.logaddexp(0.0, -margins), -chance, chance * (1 - chance)
+            probability = 1 / (1 + np.exp(np.clip(margins, -500, 500)))
+            return np.logaddexp(0.0, -margins), -probability, probability * (1 - probability)
         h, short = self.half_width, 1.0 - margins
         near, below = np.abs(short) <= h, short > h
         value = np.where(near, (short + h) ** 2 / (4 * h), np.where(below, short, 0.0))
@@ -72,33 +76,65 @@ class Loss:
         return value, slope, np.where(near, 1 / (2 * h), 0.0)
 
 
-@dataclass(frozen=True)
-class ErmSettings:
-    """What a user decides. epsilon: None trains without noise, and promises nothing."""
+@dataclass
+class ErmSettings(BudgetSettings, FourierSettings):
+    """What a user decides."""
 
-    loss: Loss
-    regularisation: float
-    perturbation: Perturbation
-    epsilon: float | None
-
-
-@dataclass(frozen=True)
-class ErmModel:
-    """Weights (d,) as released. noise: of output perturbation. noise_scale: of the norm of b. rounds: of training,
-    without noise only."""
-
-    weights: FloatArray
-    noise: Noise | None
-    noise_scale: float | None
-    rows: int
-    rounds: int | None
-    sites: tuple[str, ...]
+    regularisation: Annotated[
+        Positive, doc("lambda of (1/n) sum of losses + lambda/2 |f|^2, without an intercept.")
+    ] = 0.01
+    _: KW_ONLY
+    loss: Annotated[LossName, doc("Logistic regression, or Huber's SVM.")] = "logistic"
+    half_width: Annotated[Positive, doc("Of huber: half the width in which the hinge is rounded.")] = 0.5
+    perturbation: Annotated[
+        Perturbation, doc('What noise is added to; "none" trains without noise and promises nothing.')
+    ] = "objective"
+    features: Annotated[Natural, doc("Fourier features' frequencies; 0 is linear.")] = 0
+    clip_norm: Annotated[
+        bool, doc("Of linear features: rows whose L2 norm exceeds that of public ones are scaled down, or refused.")
+    ] = True
 
     @property
-    def figures(self) -> Figures:
-        """What a result says of it; how training ended depends on private rows, and is told without noise only."""
-        rank = len(self.weights)
-        return Figures(None, None, None, converged=True, iterations=self.rounds, sites=self.sites, rank=rank)
+    def loss_function(self) -> Loss:
+        """The loss with its width."""
+        return Loss(self.loss, self.half_width)
+
+    @property
+    def is_private(self) -> bool:
+        """Whether anything is promised."""
+        return self.perturbation != "none"
+
+
+@dataclass(frozen=True)
+class ErmModel(Model):
+    """Weights (d,) as released, of points that `feature_map` makes of scaled rows. noise: of output perturbation.
+
+    training: its rounds are told without noise only, since they depend on private rows.
+    """
+
+    feature_map: FeatureMap
+    weights: FloatArray
+    noise: Noise | None = None
+    training: TrainingReport | None = None
+
+    def decision_function(self, rows: FloatArray) -> FloatArray:
+        """(n,) for scaled rows (n, d)."""
+        return np.asarray(self.feature_map(rows) @ self.weights)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """`rho`, `longest`, `w`, and `b`, which is 0."""
+        feature_map = self.feature_map
+        longest = np.array(feature_map.longest)
+        return {"rho": feature_map.rho, "longest": longest, "w": self.weights, "b": np.array(0.0)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
+        """The model in a file."""
+        return cls(FeatureMap(arrays["rho"], float(arrays["longest"]), len(arrays["w"])), arrays["w"])
+
+    def attributes(self, scaling: Scale) -> dict[str, Any]:
+        """`coef_` (1, d), of the points that `feature_map_(rows)` makes of scaled rows."""
+        return {"coef_": self.weights[None, :], "feature_map_": self.feature_map}
 
 
 class ErmSite(PubliclyScaledSite):
@@ -118,33 +154,78 @@ class ErmSite(PubliclyScaledSite):
         return erm_sums(self.points, self.labels[0], f, Loss(loss, half_width))
 
 
+class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
+    """Logistic regression or Huber's SVM by output or objective perturbation (Chaudhuri and others 2011)."""
+
+    name = "dp-erm"
+    estimator = "PrivateErmClassifier"
+    Settings, Site, Model = ErmSettings, ErmSite, ErmModel
+    figures = {"rank": "weights of the model"}
+
+    def fit(self, federation: Federation, task: PublicTask, settings: ErmSettings) -> ErmModel:
+        """Columns, scale and features from public rows, then training on private ones, and noise."""
+        task.prepare(federation)
+        with federation.phase("train"):
+            return train(federation, settings, task)
+
+    def problems(self, settings: ErmSettings, outline: Outline) -> Iterator[str]:
+        """What the public rows and the budget do not allow."""
+        yield from pairs_problem(settings.features, outline.public_rows)
+        if settings.is_private:
+            yield from settings.budget_problems(outline.models, 0.0)
+
+    def warnings(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows, fold: int) -> list[str]:
+        """How many private rows were clipped, which only a simulation may say: no noise covers it."""
+        if not (longer := model.feature_map.longer(rows.train.rows)):
+            return []
+        count = len(rows.train.rows)
+        return [f"{longer} of {count} private rows were longer than the longest public one, and clipped to it."]
+
+    def pooled(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows) -> Pooled:
+        """The minimiser of J on all private rows together, without noise, by L-BFGS."""
+        from scipy.optimize import minimize
+
+        points, labels = model.feature_map(rows.train.rows), rows.train.labels
+        lam, loss = settings.regularisation, settings.loss_function
+
+        def objective(f: FloatArray) -> tuple[float, FloatArray]:
+            values, slopes, _ = loss(labels * (points @ f))
+            return float(values.mean() + 0.5 * lam * f @ f), (slopes * labels) @ points / len(labels) + lam * f
+
+        options = {"maxiter": 10_000, "ftol": 1e-16, "gtol": 1e-10}
+        best = minimize(objective, np.zeros(points.shape[1]), jac=True, method="L-BFGS-B", options=options)
+        scores = model.feature_map(rows.test.rows) @ best.x
+        return Pooled(scores, float(best.fun), scores)
+
+
 def at_most_one(rows: FloatArray, *, clip: bool) -> FloatArray:
-    """Rows (n, d) of length at most 1. Raises StepRefused for longer ones, unless they are to be clipped."""
+    """Rows (n, d) of L2 norm at most 1. Raises StepRefused for longer ones, unless they are to be clipped."""
     lengths = np.linalg.norm(rows, axis=1)
     if not clip and (longer := int(np.count_nonzero(lengths > 1 + _LENGTH_ROUNDING))):
         raise StepRefused(
-            f"{longer} of its rows are longer than the longest public one, and noise covers rows of length 1 at most; "
-            'set algorithm.long_rows = "clip", or more public rows apart'
+            f"the L2 norm of {longer} of its rows exceeds the largest of public ones, and noise covers rows of norm 1 "
+            "at most; set algorithm.clip_norm = true, or more public rows apart"
         )
     return np.asarray(rows / np.maximum(1.0, lengths)[:, None])
 
 
 @dataclass(frozen=True)
-class Points:
-    """How scaled rows become points of length 1 at most; see `ErmSite.take_rows`. `size` is the points' own."""
+class FeatureMap:
+    """How scaled rows become points of norm 1 at most; see `ErmSite.take_rows`. `size` is the points' own."""
 
     rho: FloatArray
     longest: float
     size: int
 
     @classmethod
-    def from_public(cls, public: FloatArray, features: int, sigma: float, fit: Fit, seed: int) -> Points:
-        """Of so many Fourier features, chosen from public rows (m, d); of none, by the longest of these rows."""
-        if not features:
+    def from_public(cls, public: FloatArray, settings: ErmSettings, seed: int) -> FeatureMap:
+        """Fourier features, chosen from public rows (m, d); of none, a division by the longest of these rows."""
+        if not settings.features:
             longest = float(np.linalg.norm(public, axis=1).max())
             return cls(np.zeros((0, public.shape[1])), longest or 1.0, public.shape[1])
-        found = choose_frequencies(public, features, sigma, fit, np.random.default_rng([seed, 4]))
-        return cls(found.rho, 1.0, 2 * features)
+        random, sigma = np.random.default_rng([seed, 4]), settings.sigma_of(public.shape[1])
+        frequencies = choose_frequencies(public, settings.features, sigma, settings.fit_to, random)
+        return cls(frequencies.rho, 1.0, 2 * settings.features)
 
     def __call__(self, rows: FloatArray) -> FloatArray:
         """(n, size): rows (n, d) as points."""
@@ -162,36 +243,36 @@ def erm_sums(points: FloatArray, labels: FloatArray, f: FloatArray, loss: Loss) 
     return np.concatenate([[values.sum()], (slopes * labels) @ points, hessian.ravel()])
 
 
-def train(
-    federation: Federation,
-    settings: ErmSettings,
-    points: Points,
-    rows: Callable[[], int],
-    account: PrivacyAccountant,
-    *,
-    clip: bool,
-) -> ErmModel:
+# Training.
+
+
+def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> ErmModel:
     """Train on the rows that the sites hold ready, and release the model.
 
-    clip: see `ErmSite.take_rows`. rows: counts the private ones, whose number is public.
+    Raises FederationError where the budget has no room, before private rows are touched.
     """
-    if settings.epsilon is not None:
-        account.require(settings.epsilon, 0.0)
-    while True:
-        with suppress(MembershipChanged), federation.fixed_membership():
-            count = rows()
-            federation.run("take_rows", rho=points.rho, longest=points.longest, clip=clip)
-            plan = perturbed(settings, points.size, count)
-            before = federation.progress.round
-            f = minimised(partial(_summed, federation, settings.loss, count), plan, count)
-            break
-    noise = _output_noise(settings, points.size, count)
-    released = f if noise is None else noise.released(f)
-    if settings.epsilon is not None:
-        account.spend(_release(settings, plan, noise))
-    scale = noise.scale if noise is not None else plan.scale
-    rounds = federation.progress.round - before if settings.epsilon is None else None
-    return ErmModel(released, noise, scale, count, rounds, federation.sites)
+    if settings.is_private:
+        task.accountant.check_budget(settings.epsilon, 0.0)
+    feature_map = FeatureMap.from_public(task.public.rows, settings, task.seed)
+    before = federation.progress.round
+
+    def stage() -> tuple[int, Plan, FloatArray]:
+        nonlocal before
+        count = sum(count_rows(federation).values())  # the number of private rows is public
+        clip = settings.clip_norm
+        federation.run("take_rows", rho=feature_map.rho, longest=feature_map.longest, clip=clip)
+        plan, before = perturbed(settings, feature_map.size, count), federation.progress.round
+        return count, plan, minimised(lambda f: _summed(federation, settings.loss_function, count, f), plan, count)
+
+    count, plan, f = federation.until_stable(stage)
+    noise = _output_noise(settings, feature_map.size, count)
+    weights = f if noise is None else noise.released(f)
+    if settings.is_private:
+        task.accountant.spend(_release(settings, plan, noise))
+    rounds = None if settings.is_private else federation.progress.round - before
+    size = len(weights)
+    training = TrainingReport(federation.sites, f"{size} features", iterations=rounds, figures={"rank": size})
+    return ErmModel(feature_map, weights, noise, training)
 
 
 @dataclass(frozen=True)
@@ -205,14 +286,14 @@ class Plan:
 
 def perturbed(settings: ErmSettings, size: int, rows: int) -> Plan:
     """What objective perturbation minimises, with its b drawn; without it, J itself."""
-    if settings.epsilon is None or settings.perturbation == "output":
-        return Plan(settings.regularisation, np.zeros(size), None)
-    c, strength = settings.loss.curvature, settings.regularisation
-    left, extra = settings.epsilon - 2 * math.log1p(c / (rows * strength)), 0.0
+    c, lam = settings.loss_function.curvature, settings.regularisation
+    if settings.perturbation != "objective":
+        return Plan(lam, np.zeros(size), None)
+    left, extra = settings.epsilon - 2 * math.log1p(c / (rows * lam)), 0.0
     if left <= 0:
-        extra = c / (rows * math.expm1(settings.epsilon / 4)) - strength
+        extra = c / (rows * math.expm1(settings.epsilon / 4)) - lam
         left = settings.epsilon / 2
-    return Plan(strength + extra, spherical(size, 2 / left), 2 / left)
+    return Plan(lam + extra, spherical(size, 2 / left), 2 / left)
 
 
 def minimised(total: Callable[[FloatArray], FloatArray], plan: Plan, rows: int) -> FloatArray:
@@ -227,10 +308,10 @@ def minimised(total: Callable[[FloatArray], FloatArray], plan: Plan, rows: int) 
             return f
         direction = -np.linalg.solve(hessian, gradient)
         candidate = f + length * direction
-        found = _objective(total, plan, rows, candidate)
-        if found[0] <= value + 1e-4 * length * float(gradient @ direction) + 1e-14 * abs(value):
-            (value, gradient, hessian), f, length = found, candidate, 1.0
-        elif (length := length / 2) < _SHORTEST:
+        at_candidate = _objective(total, plan, rows, candidate)
+        if at_candidate[0] <= value + 1e-4 * length * float(gradient @ direction) + 1e-14 * abs(value):
+            (value, gradient, hessian), f, length = at_candidate, candidate, 1.0
+        elif (length := length / 2) < _MIN_LENGTH:
             break
     raise FederationError(
         f"Training did not reach a gradient of {GRADIENT_TOLERANCE:g} over {len(f)} features; nothing is released. "
@@ -242,11 +323,11 @@ def _objective(
     total: Callable[[FloatArray], FloatArray], plan: Plan, rows: int, f: FloatArray
 ) -> tuple[float, FloatArray, FloatArray]:
     """Value, gradient and Hessian of what is minimised."""
-    size, strength, sums = len(f), plan.regularisation, total(f) / rows
+    size, lam, sums = len(f), plan.regularisation, total(f) / rows
     return (
-        float(sums[0] + 0.5 * strength * f @ f + plan.b @ f / rows),
-        sums[1 : 1 + size] + strength * f + plan.b / rows,
-        sums[1 + size :].reshape(size, size) + strength * np.eye(size),
+        float(sums[0] + 0.5 * lam * f @ f + plan.b @ f / rows),
+        sums[1 : 1 + size] + lam * f + plan.b / rows,
+        sums[1 + size :].reshape(size, size) + lam * np.eye(size),
     )
 
 
@@ -258,7 +339,7 @@ def _summed(federation: Federation, loss: Loss, rows: int, f: FloatArray) -> Flo
 
 
 def _output_noise(settings: ErmSettings, size: int, rows: int) -> Noise | None:
-    if settings.epsilon is None or settings.perturbation == "objective":
+    if settings.perturbation != "output":
         return None
     moved = 2 / (rows * settings.regularisation) + 2 * GRADIENT_TOLERANCE / settings.regularisation
     return noise_for(PrivacyParameters("spherical", settings.epsilon), size, moved, gap=0.0)
@@ -267,10 +348,12 @@ def _output_noise(settings: ErmSettings, size: int, rows: int) -> Noise | None:
 def _release(settings: ErmSettings, plan: Plan, noise: Noise | None) -> Release:
     return Release(
         what="weights of the model",
-        epsilon=settings.epsilon or 0.0,
+        epsilon=settings.epsilon,
         delta=0.0,
         mechanism=f"{settings.perturbation} perturbation",
         sensitivity=noise.sensitivity if noise is not None else None,
         noise_scale=noise.scale if noise is not None else plan.scale or 0.0,
         protects_against=("everyone who gets the model", "not the coordinator and the sites, which saw it trained"),
+        drawn_by="the coordinator",
+        lattice=noise.step if noise is not None else None,
     )

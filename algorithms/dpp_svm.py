@@ -12,37 +12,56 @@ form, with the l records in place of the support.
 
 from __future__ import annotations
 
-import os
-import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from algorithms.data.vertical import VerticalSite, column_names, reach_of
-from algorithms.features.kernels import Kernel, squared_distances
-from algorithms.features.nystrom import nystrom_map
-from algorithms.features.partial_kernel import BLOCK_ELEMENTS, packed_size, partial_kernel, row_blocks, unpack
-from algorithms.figures import Figures
-from algorithms.optimisation.cutting_plane import Stopping, relative_gap, solve
+from algorithms.contract import (
+    Arrays,
+    Coalition,
+    EvaluationRows,
+    Outline,
+    Pooled,
+    Reconstruction,
+    RunView,
+    TrainingReport,
+    VerticalAlgorithm,
+    VerticalModel,
+)
+from algorithms.data.scaling import Scale
+from algorithms.data.vertical import VerticalSite, VerticalTask, column_names, count_columns, max_squared_norm
+from algorithms.features.kernels import Kernel, KernelSettings, squared_distances
+from algorithms.features.landmarks import landmark_count
+from algorithms.features.nystrom import nystrom_features, nystrom_map
+from algorithms.features.partial_kernel import (
+    BLOCK_ELEMENTS,
+    exchanged_elements,
+    packed_size,
+    partial_kernel,
+    row_blocks,
+    unpack,
+)
+from algorithms.kernel_attack import attack
+from algorithms.optimisation import libsvm
+from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Stopping, relative_gap, solve
 from algorithms.optimisation.hinge_sums import HingeSums
 from algorithms.optimisation.line_search import grid_search
+from algorithms.settings import Positive, Share, ShareOrCount, doc
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError
 from federation.federation import Federation
+from federation.processes.memory import available_bytes
+from federation.site.private_file import replace_private
 from federation.site.program import step
 
-if TYPE_CHECKING:
-    from sklearn.svm import SVC
-
-LIBSVM_TOLERANCE = 1e-10
-LIBSVM_ITERATIONS = 1_000_000
-"""At least. LIBSVM keeps the kernel in 24 bits, and of a singular matrix that may never reach its tolerance."""
-
-MIN_TO_OPEN = 3
+MIN_SITES_TO_OPEN = 3
 """With fewer sites, the one that opened a sum would learn the other's part by taking off its own."""
+
+EXCHANGED = "kernel_rows"
+"""The step in which kernel matrices go over the network."""
 
 PLAIN_DISCLOSES = (
     "every site's own kernel matrix; inner products give that site's columns away up to a rotation, and exactly to "
@@ -53,69 +72,74 @@ SUMMED_DISCLOSES = (
     "there are independent columns"
 )
 COEFFICIENTS_DISCLOSE = "the labels of the support records, in the signs of the coefficients"
-OPENED_DISCLOSES = "kernel values of all columns together, between records held out and the records that are weighed"
-
-_CACHE_MB = 500
+OPENED_DISCLOSES = "kernel values of all columns together, between records held out and the support records"
 
 
-@dataclass(frozen=True)
-class DppSettings:
-    """What a user decides. landmarks: how many shared records the low-rank variant has; None is exact.
+@dataclass
+class DppSettings(KernelSettings, CuttingPlaneSettings):
+    """What a user decides."""
 
-    groups, tolerance, max_iterations, rank_tolerance are of the low-rank variant.
-    """
-
-    kernel: Kernel
-    C: float
-    exchange: Literal["plain", "summed"] = "summed"
-    landmarks: int | None = None
-    groups: int = 32
-    tolerance: float = 1e-4
-    max_iterations: int = 500
-    rank_tolerance: float = 1e-10
-    seed: int = 0
+    C: Annotated[Positive, doc("Penalty of each record's hinge loss, not divided by their number.")] = 1.0
+    _: KW_ONLY
+    landmarks: Annotated[
+        ShareOrCount | None,
+        doc("Records that the low-rank variant compares with: a share or a count; exact if left out."),
+    ] = None
+    kernel_exchange: Annotated[
+        Literal["summed", "plain"], doc("By the secure sum, or every site's own matrix, as in the paper.")
+    ] = "summed"
+    rank_tolerance: Annotated[Share, doc("Eigenvalues below this share of the largest are dropped; low-rank.")] = 1e-10
 
 
 @dataclass(frozen=True)
-class DppModel:
-    """f(x) = sum over s weighed records of coefficient * k(x, record), plus the intercept.
+class DppModel(VerticalModel):
+    """f(x) = sum over s support records of coefficient * k(x, record), plus the intercept.
 
-    weighed (s,): which of the training records these are, the support or the landmarks. fitted (n,): decision values of
-    the training records. objective: 1/2 |w|^2 + C sum of hinge losses. lower_bound: of the dual; None for a kernel that
-    is not positive semidefinite. reach: a bound on the squared length of any record. rank: of the low-rank features.
+    support_indices (s,): which of the training records these are, the support or the landmarks. fitted (n,): decision
+    values of the training records. max_squared_norm: a bound on the squared length of any record. reference (s, p): the
+    support records, scaled, which the sites keep, split by columns; None where they are not all here.
     """
 
     kernel: Kernel
-    weighed: IntArray
-    coefficients: FloatArray
+    support_indices: IntArray
+    dual_coef: FloatArray
     intercept: float
     fitted: FloatArray
-    objective: float
-    lower_bound: float | None
-    reach: float
-    iterations: int
-    converged: bool
-    rank: int | None = None
+    max_squared_norm: float
+    training: TrainingReport | None = None
+    reference: FloatArray | None = None
 
-    @property
-    def gap(self) -> float | None:
-        """(objective - lower bound) / objective, where there is a bound."""
-        return None if self.lower_bound is None else relative_gap(self.objective, self.lower_bound)
+    def decision_function(self, rows: FloatArray) -> FloatArray:
+        """(n,) decision values of scaled rows (n, p), of all columns; positive for the class +1."""
+        if self.reference is None:
+            raise ValueError("the model must be joined with the sites' parts, got the coordinator's alone")
+        return np.asarray(self.kernel(rows, self.reference) @ self.dual_coef + self.intercept)
 
-    def figures(self, sites: tuple[str, ...]) -> Figures:
-        """What a result says of it; sites: whose columns it is of."""
-        low_rank = self.rank is not None
-        return Figures(
-            objective=self.objective,
-            lower_bound=self.lower_bound,
-            gap=self.gap,
-            converged=self.converged,
-            iterations=self.iterations,
-            sites=sites,
-            landmarks=len(self.weighed) if low_rank else None,
-            rank=self.rank,
-            support=None if low_rank else len(self.weighed),
-        )
+    def joined(self, rows: FloatArray) -> DppModel:
+        """The whole model, for one who has all columns. rows: scaled training records (n, p)."""
+        return replace(self, reference=rows[self.support_indices])
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """`support_indices`, `dual_coef`, `b` and the kernel; the records stay at the sites, split by columns."""
+        arrays = {"support_indices": self.support_indices, "dual_coef": self.dual_coef, "b": np.array(self.intercept)}
+        return {**arrays, **self.kernel.to_arrays()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
+        """The model in the coordinator's file and the sites'."""
+        kernel, reference = Kernel.from_arrays(arrays), np.hstack([part["reference"] for part in parts])
+        indices, weights, intercept = arrays["support_indices"], arrays["dual_coef"], float(arrays["b"])
+        return cls(kernel, indices, weights, intercept, np.zeros(0), float("inf"), None, reference)
+
+    def attributes(self, scaling: Scale) -> dict[str, Any]:
+        """`support_` (s,), `reference_` (s, p), scaled, `dual_coef_` (1, s), `intercept_` (1,), linear: `coef_`."""
+        weights, intercept = self.dual_coef[None, :], np.array([self.intercept])
+        shown: dict[str, Any] = {"support_": self.support_indices, "dual_coef_": weights, "intercept_": intercept}
+        if self.reference is None:
+            return shown
+        shown["reference_"] = self.reference
+        linear = self.kernel.name == "linear"
+        return shown | scaling.linear(weights @ self.reference, self.intercept) if linear else shown
 
 
 class DppSite(VerticalSite):
@@ -127,40 +151,35 @@ class DppSite(VerticalSite):
         return partial_kernel(self.rows[self.training], first, last, distances=distances)
 
     @step
-    def refer_to(self, records: IntArray) -> None:
+    def set_reference(self, records: IntArray) -> None:
         """Keep these training records, as those that others are compared with."""
         self.reference = self.rows[self.training][records]
 
     @step
-    def weigh(self, coefficients: FloatArray, kernel: dict[str, Any]) -> None:
+    def set_dual_coef(self, dual_coef: FloatArray, kernel: dict[str, Any]) -> None:
         """Keep the coefficients, and with them this site's own weights, W_p = sum alpha y x_p; write them to its file.
 
         The file is the site's alone. Its `setting` model_path says where it is; without one nothing is written.
         """
-        self.coefficients, self.kernel = coefficients, Kernel(**kernel)
-        self.weights = coefficients @ self.reference
+        self.dual_coef, self.kernel = dual_coef, Kernel(**kernel)
+        self.weights = dual_coef @ self.reference
         if path := self.settings.get("model_path"):
-            self._write(path)
+            replace_private(path, lambda file: np.savez(file, **self._part()))
 
-    def _write(self, path: str) -> None:
-        """Everything of the model that is this site's, in place of what an earlier fold left."""
+    def _part(self) -> dict[str, Any]:
+        """Everything of the model that is this site's."""
         values = self.partition.values
         columns = column_names(values["numeric"], values["categorical"], values["categories"])
-        partial = f"{path}.partial"
-        descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with os.fdopen(descriptor, "wb") as file:
-            np.savez(
-                file,
-                reference=self.reference,
-                coefficients=self.coefficients,
-                weights=self.weights,
-                offset=self.offset,
-                scale=self.spread,
-                columns=np.array(columns, dtype=np.str_),
-                order=self.order,
-                training=self.training,
-            )
-        Path(partial).replace(path)
+        return {
+            "reference": self.reference,
+            "dual_coef": self.dual_coef,
+            "weights": self.weights,
+            "offset": self.scale.offset,
+            "scale": self.scale.scale,
+            "columns": np.array(columns, dtype=np.str_),
+            "order": self.order,
+            "training": self.training,
+        }
 
     @step
     def partial_scores(self) -> FloatArray:
@@ -178,144 +197,229 @@ class DppSite(VerticalSite):
         """(rows,): scores from the kernel sums that were opened here; zeros where another site opened them."""
         if self.site != opener:
             return np.zeros(rows)
-        return np.asarray(self.kernel.of_sums(self.opened) @ self.coefficients)
+        return np.asarray(self.kernel.of_sums(self.opened) @ self.dual_coef)
+
+
+class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
+    """The exact SVM over sites that hold columns: the model of all columns together (DPP-SVM; Que et al. 2012)."""
+
+    name = "dpp-svm"
+    estimator = "DppSVC"
+    Settings, Site, Model = DppSettings, DppSite, DppModel
+    summed_elsewhere = frozenset({EXCHANGED, "reference_kernel"})
+    figures = {
+        "support": "support records of the exact model",
+        "landmarks": "records that the low-rank variant compares with",
+        "rank": "features of a record in the low-rank variant",
+    }
+
+    def fit(self, federation: Federation, task: VerticalTask, settings: DppSettings) -> DppModel:
+        """Exchange the kernel of the records' columns, and train where it comes together."""
+        records = task.prepare(federation)
+        with federation.phase("train"):
+            return train(federation, settings, records.labels, task.seed)
+
+    def score(self, federation: Federation, model: DppModel, rows: int) -> FloatArray:
+        """(rows,) decision values of the records that the sites hold out."""
+        return decision_values(federation, model, rows)
+
+    def problems(self, settings: DppSettings, outline: Outline) -> list[str]:  # type: ignore[override]
+        """What only training with landmarks has a use for."""
+        given = DppSettings()
+        keys = ("cut_groups", "tolerance", "max_iterations", "rank_tolerance")
+        return [
+            f"{key}: is of training with landmarks, and {self.name} without them is exact; leave it out"
+            for key in keys
+            if settings.landmarks is None and getattr(settings, key) != getattr(given, key)
+        ]
+
+    def warnings(self, model: DppModel, settings: DppSettings, rows: EvaluationRows, fold: int) -> list[str]:
+        """LIBSVM's kernel cache is too coarse to tell columns that follow from others apart."""
+        training = model.training
+        if training is None or training.converged:
+            return []
+        gap = f", {training.gap:.1e} short of a bound," if training.gap is not None else ""
+        return [
+            f"Training of fold {fold} stopped{gap} after {training.iterations} iterations. Where columns follow from "
+            "others, scale them otherwise or leave them out; else lower algorithm.C."
+        ]
+
+    def pooled(self, model: DppModel, settings: DppSettings, rows: EvaluationRows) -> Pooled:
+        """LIBSVM on all columns together: the same problem, by the exact kernel or in the same low-rank features.
+
+        rows: in the order of the model's records.
+        """
+        (train_rows, labels), test_rows, kernel = rows.train, rows.test.rows, model.kernel
+        if settings.landmarks is None:
+            among = kernel(train_rows, train_rows)
+            exact = libsvm.dual(among, labels, settings.C)
+            support, weights = exact.support_, exact.dual_coef_[0]
+            squared_norm = float(weights @ among[np.ix_(support, support)] @ weights)
+            hinge = np.maximum(0.0, 1.0 - labels * exact.decision_function(among)).sum()
+            scores = exact.decision_function(kernel(test_rows, train_rows))
+            return Pooled(scores, 0.5 * squared_norm + settings.C * float(hinge), scores)
+        landmarks = train_rows[model.support_indices]
+        mapping = nystrom_map(kernel(landmarks, landmarks), settings.rank_tolerance)
+        features = [nystrom_features(kernel, each, landmarks, mapping) for each in (train_rows, test_rows)]
+        linear = libsvm.linear(features[0], labels, settings.C)
+        return Pooled(
+            scores=linear.decision_function(features[1]),
+            objective=libsvm.objective(linear, features[0], labels, settings.C),
+            exact=libsvm.kernel(kernel, train_rows, labels, settings.C).decision_function(test_rows),
+        )
+
+    def remarks(self, settings: DppSettings, coalition: Coalition) -> list[str]:
+        """What the site that opens sums has."""
+        if settings.kernel == "linear" or not coalition.sites:
+            return []
+        return [
+            "The first site opens the sums from which new records are scored: if it colludes, the coalition has the "
+            "kernel values between these and the support records, of all columns together."
+        ]
+
+    def attack(
+        self, settings: DppSettings, view: RunView, rows: Mapping[str, FloatArray], known_records: int | None, seed: int
+    ) -> list[Reconstruction]:
+        """What some known records make of the kernel matrices that the coalition has in the end."""
+        distances = Kernel(settings.kernel).of_distances
+        rebuilt = []
+        for sites, blocks in sorted(view.inputs_seen(EXCHANGED).items()):
+            matrix = _last_matrix(blocks, len(rows[sites[0]]))
+            for columns_of in dict.fromkeys([sites, *((site,) for site in sites)]):
+                random = np.random.default_rng([seed, 3])
+                rebuilt.append(attack(EXCHANGED, sites, matrix, rows, columns_of, known_records, distances, random))
+        return rebuilt
+
+
+def _last_matrix(blocks: Sequence[FloatArray], rows: int) -> FloatArray:
+    """The (n, n) matrix that was exchanged last, from the blocks of all exchanges."""
+    packed = np.concatenate(blocks)[-exchanged_elements(rows) :]
+    matrix = np.empty((rows, rows))
+    unpack(packed, 0, rows, matrix)
+    return matrix
 
 
 # Training.
 
 
-def train(federation: Federation, settings: DppSettings, labels: FloatArray) -> DppModel:
+def train(federation: Federation, settings: DppSettings, labels: FloatArray, seed: int) -> DppModel:
     """The model of the training records that the sites hold ready, with labels (n,) of +1 and -1.
 
     Raises FederationError where the kernel matrix does not fit the memory at hand, before anything is exchanged.
     """
     if settings.landmarks is None:
-        _require_memory(len(labels))
-    exchange = KernelExchange(federation, settings, reach_of(federation))
+        _check_memory(len(labels))
+    kernel = settings.kernel_of(count_columns(federation) if settings.gamma == "auto" else 1)
+    exchange = KernelExchange(federation, kernel, settings.kernel_exchange, max_squared_norm(federation))
     federation.need_every_site("Its columns are in the kernel, and no other site has them.")
-    return _train_exactly(exchange, labels) if settings.landmarks is None else _train_low_rank(exchange, labels)
+    if settings.landmarks is None:
+        return _train_exactly(exchange, settings, labels)
+    return _train_low_rank(exchange, settings, labels, seed)
 
 
 @dataclass(frozen=True)
 class KernelExchange:
-    """Kernel values of all columns together, from the sites' parts. `reach` bounds the squared length of a record."""
+    """Kernel values of all columns together, from the sites' parts.
+
+    how: by the secure sum, or plain. max_squared_norm: bounds the squared length of a record.
+    """
 
     federation: Federation
-    settings: DppSettings
-    reach: float
+    kernel: Kernel
+    how: Literal["summed", "plain"]
+    max_squared_norm: float
 
     def __call__(self, name: str, shape: Sequence[int], **terms: Any) -> FloatArray:
         """The kernel values that `name` computes parts of, of `shape`."""
-        kernel, federation = self.settings.kernel, self.federation
+        kernel, federation = self.kernel, self.federation
         terms["distances"] = kernel.of_distances
-        if self.settings.exchange == "plain":
+        if self.how == "plain":
             parts = federation.gather(name, shape=shape, **terms)
             federation.disclose("coordinator", name, PLAIN_DISCLOSES, shape)
             return kernel.of_sums(np.sum([parts[site] for site in federation.sites], axis=0))
-        federation.disclose(
-            "coordinator", name, PLAIN_DISCLOSES if federation.shows_inputs else SUMMED_DISCLOSES, shape
-        )
-        return kernel.of_sums(federation.sum(name, shape=shape, bound=4.0 * self.reach, **terms))
+        shown = PLAIN_DISCLOSES if federation.shows_inputs else SUMMED_DISCLOSES
+        federation.disclose("coordinator", name, shown, shape)
+        return kernel.of_sums(federation.sum(name, shape=shape, bound=4.0 * self.max_squared_norm, **terms))
 
 
 def exchange_kernel(exchange: KernelExchange, rows: int) -> FloatArray:
     """The (n, n) kernel of the training records."""
     matrix = np.empty((rows, rows))
     for first, last in row_blocks(rows):
-        packed = exchange("kernel_rows", (packed_size(rows, first, last),), first=first, last=last)
+        packed = exchange(EXCHANGED, (packed_size(rows, first, last),), first=first, last=last)
         unpack(packed, first, last, matrix)
     return matrix
 
 
-def _train_exactly(exchange: KernelExchange, labels: FloatArray) -> DppModel:
+def _train_exactly(exchange: KernelExchange, settings: DppSettings, labels: FloatArray) -> DppModel:
     """The dual, by LIBSVM."""
-    federation, settings = exchange.federation, exchange.settings
+    federation, kernel = exchange.federation, exchange.kernel
     matrix = exchange_kernel(exchange, len(labels))
-    solver = solve_dual(matrix, labels, settings.C)
-    support, coefficients = solver.support_.astype(np.int64), solver.dual_coef_[0]
-    fitted = matrix[:, support] @ coefficients
-    squared_norm = float(coefficients @ fitted[support])
-    objective, dual = _values(squared_norm, fitted + solver.intercept_[0], labels, coefficients, settings.C)
-    federation.run("refer_to", records=support)
-    federation.disclose("sites", "weigh", COEFFICIENTS_DISCLOSE, coefficients.shape)
-    federation.run("weigh", coefficients=coefficients, kernel=settings.kernel.to_fields())
-    return DppModel(
-        kernel=settings.kernel,
-        weighed=support,
-        coefficients=coefficients,
-        intercept=float(solver.intercept_[0]),
-        fitted=fitted + solver.intercept_[0],
+    solver = libsvm.dual(matrix, labels, settings.C)
+    support, dual_coef, intercept = solver.support_.astype(np.int64), solver.dual_coef_[0], float(solver.intercept_[0])
+    without_intercept = matrix[:, support] @ dual_coef
+    fitted = without_intercept + intercept
+    squared_norm = float(dual_coef @ without_intercept[support])
+    objective = 0.5 * squared_norm + settings.C * float(np.maximum(0.0, 1.0 - labels * fitted).sum())
+    dual = float(np.abs(dual_coef).sum()) - 0.5 * squared_norm if kernel.positive_semidefinite else None
+    federation.run("set_reference", records=support)
+    federation.disclose("sites", "set_dual_coef", COEFFICIENTS_DISCLOSE, dual_coef.shape)
+    federation.run("set_dual_coef", dual_coef=dual_coef, kernel=kernel.to_fields())
+    training = TrainingReport(
+        sites=federation.sites,
+        description=f"exact, {len(support)} support records",
         objective=objective,
-        lower_bound=dual if settings.kernel.positive_semidefinite else None,
-        reach=exchange.reach,
+        lower_bound=dual,
+        gap=None if dual is None else relative_gap(objective, dual),
         iterations=int(np.max(solver.n_iter_)),
         converged=solver.fit_status_ == 0,
+        figures={"support": len(support)},
     )
+    return DppModel(kernel, support, dual_coef, intercept, fitted, exchange.max_squared_norm, training)
 
 
-def solve_dual(matrix: FloatArray, labels: FloatArray, C: float) -> SVC:
-    """The dual of the kernel matrix (n, n) and labels (n,), by LIBSVM; `fit_status_` is 0 where it converged."""
-    from sklearn.exceptions import ConvergenceWarning  # noqa: PLC0415 - sites share this module, and need none of it
-    from sklearn.svm import SVC  # noqa: PLC0415
-
-    most = max(LIBSVM_ITERATIONS, 100 * len(labels))
-    solver = SVC(C=C, kernel="precomputed", tol=LIBSVM_TOLERANCE, cache_size=_CACHE_MB, max_iter=most)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the model says so
-        return solver.fit(matrix, labels)
-
-
-def _values(
-    squared_norm: float, fitted: FloatArray, labels: FloatArray, coefficients: FloatArray, C: float
-) -> tuple[float, float]:
-    """The primal objective and the dual's, at a dual solution."""
-    primal = 0.5 * squared_norm + C * float(np.maximum(0.0, 1.0 - labels * fitted).sum())
-    return primal, float(np.abs(coefficients).sum()) - 0.5 * squared_norm
-
-
-def _train_low_rank(exchange: KernelExchange, labels: FloatArray) -> DppModel:
+def _train_low_rank(exchange: KernelExchange, settings: DppSettings, labels: FloatArray, seed: int) -> DppModel:
     """The primal in the features that l shared records span, by cutting planes over rows that are all here."""
-    federation, settings = exchange.federation, exchange.settings
-    random = np.random.default_rng([settings.seed, len(labels)])
-    records = np.sort(random.permutation(len(labels))[: settings.landmarks]).astype(np.int64)
-    federation.run("refer_to", records=records)
+    federation, kernel = exchange.federation, exchange.kernel
+    random = np.random.default_rng([seed, len(labels)])
+    count = landmark_count(settings.landmarks or 1, len(labels))
+    records = np.sort(random.permutation(len(labels))[:count]).astype(np.int64)
+    federation.run("set_reference", records=records)
     values = against_reference(exchange, len(labels), len(records), held_out=False)
     mapping = nystrom_map(values[records], settings.rank_tolerance)
     features = values @ mapping
     (solution,) = solve(
-        HingeSums.dealt(features, labels[None, :], settings.groups, random),
+        HingeSums.dealt(features, labels[None, :], settings.cut_groups, random),
         problems=1,
         dimensions=mapping.shape[1],
-        groups=settings.groups,
+        groups=settings.cut_groups,
         C=settings.C,
         stopping=Stopping(settings.tolerance, settings.max_iterations),
         search=grid_search,
         on_iteration=lambda iteration, solutions: federation.log_metrics(iteration=iteration, gap=solutions[0].gap),
     )
-    coefficients = mapping @ solution.w
-    federation.run("weigh", coefficients=coefficients, kernel=settings.kernel.to_fields())
-    return DppModel(
-        kernel=settings.kernel,
-        weighed=records,
-        coefficients=coefficients,
-        intercept=solution.b,
-        fitted=features @ solution.w + solution.b,
+    dual_coef, fitted = mapping @ solution.w, features @ solution.w + solution.b
+    federation.run("set_dual_coef", dual_coef=dual_coef, kernel=kernel.to_fields())
+    training = TrainingReport(
+        sites=federation.sites,
+        description=f"{count} landmarks, rank {mapping.shape[1]}",
         objective=solution.objective,
         lower_bound=solution.lower_bound,
-        reach=exchange.reach,
+        gap=solution.gap,
         iterations=solution.iterations,
         converged=solution.converged,
-        rank=mapping.shape[1],
+        figures={"landmarks": count, "rank": mapping.shape[1]},
     )
+    return DppModel(kernel, records, dual_coef, solution.b, fitted, exchange.max_squared_norm, training)
 
 
 def against_reference(exchange: KernelExchange, rows: int, columns: int, *, held_out: bool) -> FloatArray:
     """(rows, columns): the kernel between records and those that they are compared with."""
-    parts = [
+    blocks = [
         exchange("reference_kernel", (last - first, columns), first=first, last=last, held_out=held_out)
         for first, last in _blocks(rows, columns)
     ]
-    return np.concatenate(parts) if parts else np.zeros((0, columns))
+    return np.concatenate(blocks) if blocks else np.zeros((0, columns))
 
 
 def _blocks(rows: int, columns: int) -> list[tuple[int, int]]:
@@ -324,7 +428,7 @@ def _blocks(rows: int, columns: int) -> list[tuple[int, int]]:
     return [(first, min(rows, first + height)) for first in range(0, rows, height)]
 
 
-def _require_memory(rows: int) -> None:
+def _check_memory(rows: int) -> None:
     """Raise FederationError where the (n, n) matrix and LIBSVM's cache do not fit the memory at hand."""
     needed, at_hand = kernel_bytes(rows), available_bytes()
     if needed > at_hand:
@@ -336,16 +440,7 @@ def _require_memory(rows: int) -> None:
 
 def kernel_bytes(rows: int) -> int:
     """Memory that the exact dual of so many records takes at the coordinator."""
-    return 8 * rows * rows + (_CACHE_MB << 20)
-
-
-def available_bytes() -> int:
-    """Memory that is free, or can be made so; where nothing says how much, all there is."""
-    try:
-        lines = dict(line.split(":", 1) for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines())
-        return int(lines["MemAvailable"].split()[0]) * 1024
-    except (OSError, KeyError, ValueError):
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return 8 * rows * rows + (libsvm.CACHE_MB << 20)
 
 
 # Prediction.
@@ -358,24 +453,21 @@ def decision_values(federation: Federation, model: DppModel, rows: int) -> Float
     first site does, and of less than three sites the coordinator, since a site would know the other's part.
     """
     if model.kernel.name == "linear":
-        bound = max(1.0, float(np.abs(model.coefficients).sum()) * model.reach)
+        bound = max(1.0, float(np.abs(model.dual_coef).sum()) * model.max_squared_norm)
         return federation.sum("partial_scores", shape=(rows,), bound=bound) + model.intercept
-    score = _opened_by_a_site if len(federation.sites) >= MIN_TO_OPEN else _opened_by_the_coordinator
-    scores = [score(federation, model, first, last) for first, last in _blocks(rows, len(model.weighed))]
-    return np.concatenate(scores) + model.intercept if scores else np.zeros(0)
+    blocks = [_scores(federation, model, first, last) for first, last in _blocks(rows, len(model.dual_coef))]
+    return np.concatenate(blocks) + model.intercept if blocks else np.zeros(0)
 
 
-def _opened_by_a_site(federation: Federation, model: DppModel, first: int, last: int) -> FloatArray:
-    opener, shape = federation.sites[0], (last - first, len(model.weighed))
-    terms = {"first": first, "last": last, "held_out": True, "distances": model.kernel.of_distances}
-    federation.sum("reference_kernel", receiver=opener, shape=shape, bound=4.0 * model.reach, **terms)
+def _scores(federation: Federation, model: DppModel, first: int, last: int) -> FloatArray:
+    """(last - first,) scores of some records held out, without the intercept."""
+    shape, bound = (last - first, len(model.dual_coef)), 4.0 * model.max_squared_norm
+    terms: dict[str, Any] = {"first": first, "last": last, "held_out": True, "distances": model.kernel.of_distances}
+    if len(federation.sites) < MIN_SITES_TO_OPEN:
+        sums: FloatArray = federation.sum("reference_kernel", shape=shape, bound=bound, **terms)
+        federation.disclose("coordinator", "reference_kernel", OPENED_DISCLOSES, shape)
+        return np.asarray(model.kernel.of_sums(sums) @ model.dual_coef)
+    opener = federation.sites[0]
+    federation.sum("reference_kernel", receiver=opener, shape=shape, bound=bound, **terms)
     federation.disclose(opener, "reference_kernel", OPENED_DISCLOSES, shape)
     return federation.sum("scores_of_opened", shape=(last - first,), bound=np.inf, opener=opener, rows=last - first)
-
-
-def _opened_by_the_coordinator(federation: Federation, model: DppModel, first: int, last: int) -> FloatArray:
-    shape = (last - first, len(model.weighed))
-    terms = {"first": first, "last": last, "held_out": True, "distances": model.kernel.of_distances}
-    sums = federation.sum("reference_kernel", shape=shape, bound=4.0 * model.reach, **terms)
-    federation.disclose("coordinator", "reference_kernel", OPENED_DISCLOSES, shape)
-    return np.asarray(model.kernel.of_sums(sums) @ model.coefficients)

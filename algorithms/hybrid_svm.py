@@ -21,89 +21,117 @@ noise. One row changes its site's minimiser by 2C/n_s at most, and what is relea
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from algorithms.data.public_rows import PubliclyScaledSite
-from algorithms.features.fourier import Fit, Frequencies, choose_frequencies, paired_features
-from algorithms.figures import Figures
-from algorithms.optimisation.cutting_plane import Oracle, Solution, Stopping, solve
+from algorithms.contract import (
+    Arrays,
+    Baseline,
+    EvaluationRows,
+    Model,
+    Outline,
+    Pooled,
+    PublicAlgorithm,
+    TrainingReport,
+)
+from algorithms.data.columns import Labelled
+from algorithms.data.horizontal import count_rows
+from algorithms.data.public_rows import PubliclyScaledSite, PublicTask
+from algorithms.data.scaling import Scale
+from algorithms.features.fourier import FourierSettings, Frequencies, choose_frequencies, paired_features
+from algorithms.features.kernels import Kernel
+from algorithms.optimisation import libsvm
+from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Oracle, Solution, Stopping, solve
 from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, HingeSums
 from algorithms.optimisation.line_search import grid_search
+from algorithms.privacy.accountant import Release
+from algorithms.privacy.budget import BudgetSettings, pairs_problem
 from algorithms.privacy.discrete_noise import gaussian_share, laplace_share
-from algorithms.privacy.mechanisms import Noise, PrivacyAccountant, PrivacyParameters, Release, noise_for
+from algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for
+from algorithms.settings import Count, Positive, Share, doc
 from federation.arrays import FloatArray, IntArray
-from federation.errors import FederationError, MembershipChanged, StepRefused
+from federation.errors import FederationError, StepRefused
 from federation.federation import Federation
 from federation.site.program import step
 
 ONE_SHOT_GROUPS = 32
 C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-"""Of a public row's loss, among which the public rows choose."""
+"""Penalties among which the public rows choose."""
 
 _PRIOR_FOLDS = 5
 _PRIOR_TOLERANCE = 1e-6
 _MAX_ITERATIONS = 500
 
 
-@dataclass(frozen=True)
-class HybridSettings:
-    """What a user decides. promise: None trains without noise, and promises nothing.
+@dataclass
+class HybridSettings(BudgetSettings, FourierSettings, CuttingPlaneSettings):
+    """What a user decides."""
 
-    parts: how many shares make up the noise; a site knows its own.
-    """
-
-    frequencies: int
-    sigma: float
-    fit: Fit
-    C: float
-    promise: PrivacyParameters | None
-    sensitivity: Literal["paper", "tight"]
-    prior: Literal["none", "public"]
-    variant: Literal["cutting-plane", "one-shot"]
-    groups: int
-    tolerance: float
-    max_iterations: int
-    parts: int
-    seed: int
-
-
-@dataclass(frozen=True)
-class HybridModel:
-    """What is released: rho and weights (2 D,). `solution` is how training went, of a model without noise only."""
-
-    frequencies: Frequencies
-    prior: FloatArray
-    weights: FloatArray
-    noise: Noise | None
-    solution: Solution | None
-    rows: int
-    sites: tuple[str, ...]
-
-    def decision_values(self, rows: FloatArray) -> FloatArray:
-        """(n,) for scaled rows (n, d)."""
-        return np.asarray(self.frequencies.features(rows) @ self.weights)
+    C: Annotated[Positive, doc("Of min 1/2 |w - w0|^2 + C/n sum of hinge losses, without an intercept.")] = 300.0
+    _: KW_ONLY
+    features: Annotated[Count, doc("Frequencies; a model has twice as many weights.")] = 60
+    mechanism: Annotated[
+        Literal["laplace", "gaussian", "spherical", "none"],
+        doc('How noise is drawn; "none" trains without noise and promises nothing.'),
+    ] = "spherical"
+    delta: Annotated[Share | None, doc("What the gaussian mechanism needs beside epsilon, and no other.")] = None
+    sensitivity: Annotated[
+        Literal["tight", "paper"],
+        doc("How far one row can move the model: 2C/n, or the paper's 4C/n."),
+    ] = "tight"
+    prior: Annotated[Literal["none", "public"], doc("w0: 0, or the model of the public rows alone.")] = "none"
+    variant: Annotated[
+        Literal["cutting-plane", "one-shot"],
+        doc("Training that coordinator and sites see without noise, or each site's own, summed with noise."),
+    ] = "cutting-plane"
+    tolerance: Annotated[Share, doc("Certified relative gap at which training stops; it is in the noise.")] = 1e-11
 
     @property
-    def figures(self) -> Figures:
-        """What a result says of it. How training ended depends on private rows, and is told without noise only."""
-        told = self.solution
-        return Figures(
-            objective=told.objective if told else None,
-            lower_bound=told.lower_bound if told else None,
-            gap=told.gap if told else None,
-            converged=True,
-            iterations=told.iterations if told else None,
-            sites=self.sites,
-            rank=len(self.weights),
-            frequencies=len(self.frequencies.rho),
-            fit_error={"as_drawn": self.frequencies.error_as_drawn, "fitted": self.frequencies.error},
-        )
+    def privacy(self) -> PrivacyParameters | None:
+        """What is promised of the model; None without noise."""
+        if self.mechanism == "none":
+            return None
+        return PrivacyParameters(self.mechanism, self.epsilon, self.delta or 0.0)
+
+
+@dataclass(frozen=True)
+class HybridModel(Model):
+    """What is released: rho (D, d) and weights (2 D,), and beside them the prior (2 D,), which public rows chose.
+
+    training: how training ended depends on private rows, and is told without noise only.
+    """
+
+    rho: FloatArray
+    weights: FloatArray
+    prior: FloatArray
+    noise: Noise | None = None
+    training: TrainingReport | None = None
+
+    def features(self, rows: FloatArray) -> FloatArray:
+        """(n, 2 D) features of scaled rows (n, d)."""
+        return paired_features(rows, self.rho)
+
+    def decision_function(self, rows: FloatArray) -> FloatArray:
+        """(n,) for scaled rows (n, d)."""
+        return np.asarray(self.features(rows) @ self.weights)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """`rho`, `w`, and `b`, which is 0."""
+        return {"rho": self.rho, "w": self.weights, "b": np.array(0.0)}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
+        """The model in a file."""
+        return cls(arrays["rho"], arrays["w"], np.zeros_like(arrays["w"]))
+
+    def attributes(self, scaling: Scale) -> dict[str, Any]:
+        """`frequencies_` (D, p) and `coef_` (1, 2 D), of [cos, sin] of frequencies_ x, over √D."""
+        return {"frequencies_": self.rho, "coef_": self.weights[None, :]}
 
 
 class HybridSite(HingeSite, PubliclyScaledSite):
@@ -132,51 +160,147 @@ class HybridSite(HingeSite, PubliclyScaledSite):
         return self.part
 
     @step
-    def noisy_part(self, lattice: float, mechanism: str, steps: int, parts: int, with_model: bool) -> FloatArray:
+    def noisy_part(self, lattice: float, mechanism: str, steps: int, shares: int, with_model: bool) -> FloatArray:
         """(2 D,) a share of the noise, on top of this site's part of the model if so asked, on the lattice."""
         size = self.sums.features.shape[1]
         if mechanism == "gaussian":
-            share = gaussian_share(Fraction(steps) ** 2, parts, size)
+            share = gaussian_share(Fraction(steps) ** 2, shares, size)
         else:
-            share = laplace_share(steps, parts, size)
+            share = laplace_share(steps, shares, size)
         part = np.rint(self.part / lattice) if with_model else np.zeros(size)
         return np.asarray((part + share) * lattice)
+
+
+class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
+    """An SVM in Fourier features of public rows, released with noise (Li, Xiong, Ohno-Machado and Jiang 2014)."""
+
+    name = "hybrid-svm"
+    estimator = "HybridSVC"
+    Settings, Site, Model = HybridSettings, HybridSite, HybridModel
+    figures = {
+        "frequencies": "of the Fourier features",
+        "rank": "weights of the model",
+        "fit_error_as_drawn": "error of equation 6 of the frequencies as drawn",
+        "fit_error": "error of equation 6 of the frequencies as fitted",
+    }
+
+    def fit(self, federation: Federation, task: PublicTask, settings: HybridSettings) -> HybridModel:
+        """Columns, scale and features from public rows, then training on private ones, and noise."""
+        task.prepare(federation)
+        with federation.phase("train"):
+            return train(federation, settings, task)
+
+    def problems(self, settings: HybridSettings, outline: Outline) -> Iterator[str]:
+        """What the mechanism, the public rows and the budget do not allow."""
+        if settings.mechanism == "gaussian" and settings.delta is None:
+            yield 'delta: must be given with mechanism = "gaussian": a number above 0 and below 1'
+        if settings.mechanism != "gaussian" and settings.delta is not None:
+            yield f'delta: is what mechanism = "gaussian" needs, and no other, got {settings.delta!r}; leave it out'
+        yield from pairs_problem(settings.features, outline.public_rows)
+        if settings.privacy is not None:
+            yield from settings.budget_problems(outline.models, settings.delta or 0.0)
+
+    def pooled(self, model: HybridModel, settings: HybridSettings, rows: EvaluationRows) -> Pooled:
+        """The minimiser on all private rows together, in the same features and without noise, and the exact kernel."""
+        weights, objective = pooled_minimiser(model.rho, model.prior, settings, rows.train)
+        sigma = settings.sigma_of(model.rho.shape[1])
+        return Pooled(
+            scores=model.features(rows.test.rows) @ weights,
+            objective=objective,
+            exact=_rbf_scores(settings.C / len(rows.train.labels), sigma, rows.train, rows.test.rows),
+        )
+
+    def baselines(
+        self, model: HybridModel, settings: HybridSettings, rows: EvaluationRows, seed: int
+    ) -> list[Baseline]:
+        """Public rows alone, the private SVM (random frequencies, no prior, the paper's noise), and no noise at all.
+
+        Only a simulation can have the last two beside the model: each would be a release of its own.
+        """
+        public, train, test = rows.public, rows.train, rows.test.rows
+        if public is None:
+            raise ValueError("baselines need the public rows, got none")
+        sigma = settings.sigma_of(model.rho.shape[1])
+        random = np.random.default_rng([seed, 6])
+        frequencies = choose_frequencies(public.rows, settings.features, sigma, "random", random)
+        exact, _ = pooled_minimiser(frequencies.rho, np.zeros_like(model.prior), settings, train)
+        own, _ = pooled_minimiser(model.rho, model.prior, settings, train)
+        found = [
+            Baseline("public", f"{len(public.labels)} public rows alone", _rbf_scores(1.0, sigma, public, test)),
+            Baseline("no_noise", "no noise", model.features(test) @ own),
+        ]
+        if settings.privacy is not None:
+            privacy = PrivacyParameters("laplace", settings.epsilon)
+            noise = noise_for(privacy, len(exact), 4 * settings.C / len(train.labels), settings.tolerance * settings.C)
+            released = frequencies.features(test) @ noise.released(exact)
+            found.insert(1, Baseline("private", "random features", released))
+        return found
+
+
+def pooled_minimiser(
+    rho: FloatArray, prior: FloatArray, settings: HybridSettings, train: Labelled
+) -> tuple[FloatArray, float]:
+    """Weights and objective on all rows together."""
+    features, labels = paired_features(train.rows, rho), train.labels
+    rows = HingeSums.dealt(features, labels[None, :], settings.cut_groups, np.random.default_rng(0))
+    stopping = Stopping(settings.tolerance, settings.max_iterations)
+    solution = minimised(rows, prior, settings.C / len(labels), stopping)
+    return prior + solution.w, solution.objective
+
+
+def _rbf_scores(C: float, sigma: float, train: Labelled, test: FloatArray) -> FloatArray:
+    svm = libsvm.kernel(Kernel("rbf", 1 / sigma**2), train.rows, train.labels, C)
+    return np.asarray(svm.decision_function(test))
 
 
 # Training.
 
 
-def train(
-    federation: Federation,
-    settings: HybridSettings,
-    public: tuple[FloatArray, FloatArray],
-    rows: Callable[[], int],
-    account: PrivacyAccountant,
-) -> HybridModel:
+def train(federation: Federation, settings: HybridSettings, task: PublicTask) -> HybridModel:
     """Train on the rows that the sites hold ready, and release the model.
 
-    public: scaled public rows (m, d) and labels (m,). rows: counts the private ones at the sites that are there, whose
-    number is public. Raises FederationError where the budget has no room, before private rows are touched.
+    Raises FederationError where the budget has no room, before private rows are touched.
     """
-    if settings.promise is not None:
-        account.require(settings.promise.epsilon, settings.promise.delta)
-    random = np.random.default_rng([settings.seed, 4])
-    frequencies = choose_frequencies(public[0], settings.frequencies, settings.sigma, settings.fit, random)
-    prior = np.zeros(2 * settings.frequencies)
+    privacy, public = settings.privacy, task.public
+    if privacy is not None:
+        task.accountant.check_budget(privacy.epsilon, privacy.delta)
+    random = np.random.default_rng([task.seed, 4])
+    sigma = settings.sigma_of(public.rows.shape[1])
+    frequencies = choose_frequencies(public.rows, settings.features, sigma, settings.fit_to, random)
+    prior = np.zeros(2 * settings.features)
     if settings.prior == "public":
-        prior = public_weights(frequencies.features(public[0]), public[1], random)
-    while True:
-        with suppress(MembershipChanged), federation.fixed_membership():
-            count = rows()
-            federation.run("receive_frequencies", remember=True, rho=frequencies.rho, groups=settings.groups)
-            solution = _trained(federation, settings, prior, count)
-            break
-    noise = _noise(settings, prior, count)
+        prior = public_weights(frequencies.features(public.rows), public.labels, random)
+
+    def stage() -> tuple[int, Solution | None]:
+        count = sum(count_rows(federation).values())  # the number of private rows is public
+        federation.run("receive_frequencies", remember=True, rho=frequencies.rho, groups=settings.cut_groups)
+        return count, _trained(federation, settings, prior, count)
+
+    count, solution = federation.until_stable(stage)
+    noise = _noise(settings, prior, count, task.noise_shares)
     if noise is not None:  # before anything is revealed, with the delta that shares add
-        account.spend(_release(settings, noise, hidden=not federation.shows_inputs))
-    weights = _released(federation, settings, prior, solution, noise)
-    exact = solution if noise is None else None  # else it would be released with the model
-    return HybridModel(frequencies, prior, weights, noise, exact, count, federation.sites)
+        task.accountant.spend(_release(settings, noise, hidden=not federation.shows_inputs))
+    weights = _released(federation, prior, solution, noise)
+    training = _report(frequencies, solution if noise is None else None, len(weights), federation.sites)
+    return HybridModel(frequencies.rho, weights, prior, noise, training)
+
+
+def _report(frequencies: Frequencies, solution: Solution | None, size: int, sites: tuple[str, ...]) -> TrainingReport:
+    """What a result says of it. solution: None where noise does not cover how training went."""
+    return TrainingReport(
+        sites=sites,
+        description=f"{size} features",
+        objective=solution.objective if solution else None,
+        lower_bound=solution.lower_bound if solution else None,
+        gap=solution.gap if solution else None,
+        iterations=solution.iterations if solution else None,
+        figures={
+            "frequencies": len(frequencies.rho),
+            "rank": size,
+            "fit_error_as_drawn": frequencies.error_as_drawn,
+            "fit_error": frequencies.error,
+        },
+    )
 
 
 def _trained(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> Solution | None:
@@ -185,14 +309,14 @@ def _trained(federation: Federation, settings: HybridSettings, prior: FloatArray
         terms: dict[str, Any] = {"C": settings.C, "tolerance": settings.tolerance, "rows": rows}
         federation.run("train_alone", remember=True, prior=prior, **terms)
         return None
-    oracle = FederatedOracle(federation, settings.groups, rows, reach=float(rows) * (1 + 1e-9))
+    oracle = FederatedOracle(federation, settings.cut_groups, rows, norm_sum_bound=float(rows) * (1 + 1e-9))
     stopping = Stopping(settings.tolerance, settings.max_iterations)
 
     def note(iteration: int, solutions: Sequence[Solution]) -> None:
-        if settings.promise is None:  # else nothing is written down that noise does not cover
+        if settings.privacy is None:  # else nothing is written down that noise does not cover
             federation.log_metrics(iteration=iteration, objective=solutions[0].objective, gap=solutions[0].gap)
 
-    solution = minimised(oracle, prior, settings.C / rows, stopping, note, groups=settings.groups)
+    solution = minimised(oracle, prior, settings.C / rows, stopping, note, groups=settings.cut_groups)
     if not solution.converged:
         raise FederationError(
             f"Training did not reach the gap of {settings.tolerance:g} that noise is sized for in {solution.iterations}"
@@ -234,9 +358,9 @@ class _Shifted:
     prior: FloatArray
 
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
-        found = self.oracle.cuts(problems, w + self.prior, b)
-        found[..., -1] -= found[..., :-2] @ self.prior
-        return found
+        cuts = self.oracle.cuts(problems, w + self.prior, b)
+        cuts[..., -1] -= cuts[..., :-2] @ self.prior
+        return cuts
 
     def line(
         self,
@@ -253,31 +377,27 @@ class _Shifted:
 # Noise.
 
 
-def _noise(settings: HybridSettings, prior: FloatArray, rows: int) -> Noise | None:
-    if settings.promise is None:
+def _noise(settings: HybridSettings, prior: FloatArray, rows: int, shares: int) -> Noise | None:
+    """Noise for the weights.
+
+    The objective at the prior is at most C (1 + |w0|), so the tolerance bounds the gap, whatever the rows are. In
+    `one-shot` it is the same at every site, and counts n_s/n there; the largest share counts as all.
+    """
+    if settings.privacy is None:
         return None
     sensitivity = (4.0 if settings.sensitivity == "paper" else 2.0) * settings.C / rows
-    return noise_for(settings.promise, len(prior), sensitivity, _gap(settings, prior), settings.parts)
+    gap = settings.tolerance * settings.C * (1.0 + float(np.linalg.norm(prior)))
+    return noise_for(settings.privacy, len(prior), sensitivity, gap, shares)
 
 
-def _gap(settings: HybridSettings, prior: FloatArray) -> float:
-    """The objective at the prior is at most C (1 + |w0|), so the tolerance bounds the gap, whatever the rows are.
-
-    In `one-shot` it is the same at every site, and counts n_s/n there; the largest share counts as all.
-    """
-    return settings.tolerance * settings.C * (1.0 + float(np.linalg.norm(prior)))
-
-
-def _released(
-    federation: Federation, settings: HybridSettings, prior: FloatArray, solution: Solution | None, noise: Noise | None
-) -> FloatArray:
+def _released(federation: Federation, prior: FloatArray, solution: Solution | None, noise: Noise | None) -> FloatArray:
     """The model with its noise. A sum that is run again has fresh noise, and the one before was not revealed."""
     shape = (len(prior),)
-    if noise is None or not noise.in_shares:
-        found = federation.sum("own_part", shape=shape, bound=math.inf) if solution is None else prior + solution.w
-        return found if noise is None else noise.released(found)
-    terms: dict[str, Any] = {"lattice": noise.step, "mechanism": noise.promise.mechanism, "steps": noise.steps}
-    terms |= {"parts": noise.parts, "with_model": solution is None}
+    if noise is None or not noise.is_divisible:
+        exact = federation.sum("own_part", shape=shape, bound=math.inf) if solution is None else prior + solution.w
+        return exact if noise is None else noise.released(exact)
+    terms: dict[str, Any] = {"lattice": noise.step, "mechanism": noise.privacy.mechanism, "steps": noise.steps}
+    terms |= {"shares": noise.shares, "with_model": solution is None}
     noisy: FloatArray = federation.sum("noisy_part", shape=shape, bound=math.inf, **terms)
     return noisy if solution is None else noise.on_lattice(prior + solution.w) + noisy
 
@@ -285,18 +405,20 @@ def _released(
 def _release(settings: HybridSettings, noise: Noise, *, hidden: bool) -> Release:
     if settings.variant == "cutting-plane":
         others = "not the coordinator and the sites, which saw it trained"
-    elif noise.in_shares and hidden:
+    elif noise.is_divisible and hidden:
         others = "the coordinator, and every site but the row's own"
     else:
         others = "not the coordinator, which saw what has no noise, or not all of it"
     return Release(
         what="weights of the model",
-        epsilon=noise.promise.epsilon,
+        epsilon=noise.privacy.epsilon,
         delta=noise.delta,
-        mechanism=noise.promise.mechanism,
+        mechanism=noise.privacy.mechanism,
         sensitivity=noise.sensitivity,
         noise_scale=noise.scale,
         protects_against=("everyone who gets the model", others),
+        drawn_by=noise.drawn_by,
+        lattice=noise.step,
     )
 
 
@@ -304,22 +426,23 @@ def _release(settings: HybridSettings, noise: Noise, *, hidden: bool) -> Release
 
 
 def public_weights(features: FloatArray, labels: FloatArray, random: np.random.Generator) -> FloatArray:
-    """(2 D,) the model of public rows alone, at the price of losses that cross-validation on them prefers."""
+    """(2 D,) the model of public rows alone, with the penalty that cross-validation on them prefers."""
     dealt = random.permutation(len(labels)) % _PRIOR_FOLDS
     losses = [
-        sum(_held_out_loss(features, labels, dealt == fold, price) for fold in range(_PRIOR_FOLDS)) for price in C_GRID
+        sum(_held_out_loss(features, labels, dealt == fold, penalty) for fold in range(_PRIOR_FOLDS))
+        for penalty in C_GRID
     ]
     return _public_model(features, labels, C_GRID[int(np.argmin(losses))])
 
 
-def _held_out_loss(features: FloatArray, labels: FloatArray, held_out: np.ndarray, price: float) -> float:
+def _held_out_loss(features: FloatArray, labels: FloatArray, held_out: np.ndarray, penalty: float) -> float:
     if held_out.all() or not held_out.any():
         return 0.0
-    weights = _public_model(features[~held_out], labels[~held_out], price)
+    weights = _public_model(features[~held_out], labels[~held_out], penalty)
     return float(np.maximum(0.0, 1.0 - labels[held_out] * (features[held_out] @ weights)).sum())
 
 
-def _public_model(features: FloatArray, labels: FloatArray, price: float) -> FloatArray:
+def _public_model(features: FloatArray, labels: FloatArray, penalty: float) -> FloatArray:
     rows = HingeSums.dealt(features, labels[None, :], min(ONE_SHOT_GROUPS, len(labels)), np.random.default_rng(0))
     nothing = np.zeros(features.shape[1])
-    return minimised(rows, nothing, price, Stopping(_PRIOR_TOLERANCE, _MAX_ITERATIONS)).w
+    return minimised(rows, nothing, penalty, Stopping(_PRIOR_TOLERANCE, _MAX_ITERATIONS)).w

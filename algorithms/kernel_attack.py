@@ -7,49 +7,24 @@ record more.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping
 
 import numpy as np
 
+from algorithms.contract import Reconstruction
 from federation.arrays import FloatArray
 
-STEP = "kernel_rows"
 RECOVERED_WITHIN = 1e-6
 """In units of the scaled columns."""
 
 
-@dataclass(frozen=True)
-class Reconstruction:
-    """What came of an attack.
-
-    step: where the matrix was exchanged. sites: whose it was, that of their columns together. columns_of: whose columns
-    of the known records were known, and are asked for of the others. rank: of these columns. held_back: the other
-    records; recovered: those rebuilt within RECOVERED_WITHIN; max_error: over all of them, None where there are none.
-    """
-
-    step: str
-    sites: tuple[str, ...]
-    columns_of: tuple[str, ...]
-    known_records: int
-    rank: int
-    held_back: int
-    recovered: int
-    max_error: float | None
-
-    def to_fields(self) -> dict[str, Any]:
-        """Plain values for result.json."""
-        fields = asdict(self)
-        return fields | {"sites": list(self.sites), "columns_of": list(self.columns_of)}
-
-
 def attack(
+    step: str,
     sites: tuple[str, ...],
     matrix: FloatArray,
-    rows: dict[str, FloatArray],
+    rows: Mapping[str, FloatArray],
     columns_of: tuple[str, ...],
     known_records: int | None,
-    *,
     distances: bool,
     random: np.random.Generator,
 ) -> Reconstruction:
@@ -65,7 +40,7 @@ def attack(
     solve = _from_distances if distances else _from_inner_products
     errors = np.abs(solve(matrix[np.ix_(others, known)], truth[known]) - truth[others]).max(axis=1, initial=0.0)
     return Reconstruction(
-        step=STEP,
+        step=step,
         sites=sites,
         columns_of=columns_of,
         known_records=count,

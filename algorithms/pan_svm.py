@@ -11,87 +11,105 @@ landmarks, can tell the row from its features. Such sums are counted among the d
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from algorithms.features.kernels import Kernel
-from algorithms.features.landmarks import Landmarks, LandmarkSite, choose_landmarks
+from algorithms.contract import (
+    Arrays,
+    Coalition,
+    EvaluationRows,
+    HorizontalAlgorithm,
+    Model,
+    Pooled,
+    Remark,
+    TrainingReport,
+)
+from algorithms.data.horizontal import HorizontalTask, Prepared
+from algorithms.data.scaling import Scale
+from algorithms.features.kernels import Kernel, KernelSettings
+from algorithms.features.landmarks import Landmarks, LandmarkSite, choose_landmarks, landmark_count
 from algorithms.features.nystrom import nystrom_features, nystrom_map
-from algorithms.figures import Figures
-from algorithms.optimisation.cutting_plane import Solution, Stopping, solve
+from algorithms.optimisation import libsvm
+from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Solution, Stopping, solve
 from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, HingeSums
 from algorithms.optimisation.line_search import line_search
+from algorithms.settings import Count, Positive, Share, ShareOrCount, doc
 from federation.arrays import FloatArray
-from federation.errors import MembershipChanged
 from federation.federation import Federation
 from federation.site.program import step
 
-LONE_ROWS_DISCLOSE = (
+SINGLETON_CUTS = (
     "features of a single row, where no other row of its group is on the wrong side of the margin; with the landmarks "
     "they give the row away"
 )
 
+_COUNT_ROUNDING = 2.0**-15
+
+
+@dataclass
+class PanSettings(KernelSettings, CuttingPlaneSettings):
+    """What a user decides."""
+
+    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
+    _: KW_ONLY
+    landmarks: Annotated[ShareOrCount, doc("How many points stand for the rows: a share of the rows, or a count.")] = (
+        0.25
+    )
+    landmark_method: Annotated[Literal["local", "global"], doc("k-means at each site, or over all sites by sums.")] = (
+        "local"
+    )
+    min_cluster_size: Annotated[
+        Count, doc("Rows that a landmark is the mean of, at least; 3 keeps single records from being shown.")
+    ] = 1
+    rank_tolerance: Annotated[Share, doc("Eigenvalues below this share of the largest are dropped.")] = 1e-10
+    line_search: Annotated[
+        Literal["grid", "fixed-step"], doc("All steps in one round, or the paper's, one round each.")
+    ] = "grid"
+    line_search_step: Annotated[Positive, doc("Of fixed-step: the paper's lambda.")] = 0.1
+
 
 @dataclass(frozen=True)
-class PanSettings:
-    """What a user decides. `landmarks` is a count; C is the price of each row's loss, not divided by n."""
-
-    kernel: Kernel
-    C: float
-    landmarks: int
-    landmark_method: str
-    min_cluster_size: int
-    groups: int
-    tolerance: float
-    max_iterations: int
-    rank_tolerance: float
-    line_search: str
-    line_search_step: float
-    seed: int
-
-
-@dataclass(frozen=True)
-class PanModel:
+class PanModel(Model):
     """A trained model: w (m,), b and the map from scaled rows; prediction needs no site.
 
-    bundles: how many bundles of cuts it took; each change of membership during training begins a new one. sites: those
-    over whose rows the objective and its bound hold.
+    landmarks (l, p), mapping (l, m). training: how it went; None of a model that was read from a file.
     """
 
     kernel: Kernel
-    landmarks: Landmarks
+    landmarks: FloatArray
     mapping: FloatArray
-    solution: Solution
-    bundles: int
-    sites: tuple[str, ...]
+    w: FloatArray
+    b: float
+    training: TrainingReport | None = None
 
     def features(self, rows: FloatArray) -> FloatArray:
         """(n, m) features of scaled rows (n, p)."""
-        return nystrom_features(self.kernel, rows, self.landmarks.points, self.mapping)
+        return nystrom_features(self.kernel, rows, self.landmarks, self.mapping)
 
-    def decision_values(self, rows: FloatArray) -> FloatArray:
+    def decision_function(self, rows: FloatArray) -> FloatArray:
         """(n,) decision values of scaled rows (n, p); positive for the class +1."""
-        return np.asarray(self.features(rows) @ self.solution.w + self.solution.b)
+        return np.asarray(self.features(rows) @ self.w + self.b)
 
-    @property
-    def figures(self) -> Figures:
-        """What a result says of it."""
-        return Figures(
-            objective=self.solution.objective,
-            lower_bound=self.solution.lower_bound,
-            gap=self.solution.gap,
-            converged=self.solution.converged,
-            iterations=self.solution.iterations,
-            sites=self.sites,
-            bundles=self.bundles,
-            landmarks=len(self.landmarks.points),
-            records_exposed=self.landmarks.records_exposed,
-            rank=self.mapping.shape[1],
-        )
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """`landmarks`, `map`, `w`, `b` and the kernel."""
+        arrays = {"landmarks": self.landmarks, "map": self.mapping, "w": self.w, "b": np.array(self.b)}
+        return {**arrays, **self.kernel.to_arrays()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
+        """The model in a file."""
+        kernel = Kernel.from_arrays(arrays)
+        return cls(kernel, arrays["landmarks"], arrays["map"], arrays["w"], float(arrays["b"]))
+
+    def attributes(self, scaling: Scale) -> dict[str, Any]:
+        """`landmarks_` (l, p), scaled, `dual_coef_` (1, l), `intercept_` (1,); of a linear kernel `coef_` (1, p)."""
+        weights = (self.mapping @ self.w)[None, :]
+        shown = {"landmarks_": self.landmarks, "dual_coef_": weights, "intercept_": np.array([self.b])}
+        return shown if self.kernel.name != "linear" else shown | scaling.linear(weights @ self.landmarks, self.b)
 
 
 class PanSite(HingeSite, LandmarkSite):
@@ -113,37 +131,87 @@ class PanSite(HingeSite, LandmarkSite):
 class Features:
     """Landmarks, and the (l, m) map from a row's kernel values at them to its features."""
 
+    kernel: Kernel
     landmarks: Landmarks
     mapping: FloatArray
 
 
-def choose_features(federation: Federation, settings: PanSettings, rows: dict[str, int], columns: int) -> Features:
-    """Choose landmarks from the scaled rows that the sites hold ready, and have the sites map their rows.
+class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
+    """A kernel SVM over sites that hold rows, none of which leaves its site (PAN-SVM; Lu 2016, chapter 3)."""
 
-    rows: of each site, of `columns` columns.
-    """
+    name = "pan-svm"
+    estimator = "PanSVC"
+    phases = ("setup", "landmarks", "train")
+    Settings, Site, Model = PanSettings, PanSite, PanModel
+    figures = {
+        "landmarks": "points that stand for the rows",
+        "rank": "features of a row",
+        "records_exposed": "landmarks that are a single row's copy",
+        "bundles": "bundles of cuts; each change of membership during training begins a new one",
+    }
+
+    def fit(self, federation: Federation, task: HorizontalTask, settings: PanSettings) -> PanModel:
+        """Features from the sites' rows, then training on them; sites lost before training begin it all anew."""
+        features = federation.until_stable(
+            lambda: choose_features(federation, settings, task.prepare(federation), task.seed)
+        )
+        return train(federation, settings, features)
+
+    def pooled(self, model: PanModel, settings: PanSettings, rows: EvaluationRows) -> Pooled:
+        """LIBSVM on pooled, scaled rows: the same problem in the same features, and the exact kernel.
+
+        The first must give the same optimum as the federation; the second says what the landmarks cost.
+        """
+        train_features, test_features = model.features(rows.train.rows), model.features(rows.test.rows)
+        linear = libsvm.linear(train_features, rows.train.labels, settings.C)
+        exact = libsvm.kernel(model.kernel, rows.train.rows, rows.train.labels, settings.C)
+        return Pooled(
+            scores=linear.decision_function(test_features),
+            objective=libsvm.objective(linear, train_features, rows.train.labels, settings.C),
+            exact=exact.decision_function(rows.test.rows),
+        )
+
+    def sensitive_rows(self, step: str, total: FloatArray) -> FloatArray | None:
+        """Centres, and sums over clusters, that are of a single row. Rows of the global method lie on a grid."""
+        if step == "local_landmarks":
+            return total[_is_one(total[:, -1]), :-1]
+        return total[_is_one(total[:, -1]), :-2] if step == "cluster_sums" else None
+
+    def remarks(self, settings: PanSettings, coalition: Coalition) -> list[str]:
+        """Whose a landmark is, the coordinator and one site know together."""
+        if not (coalition.coordinator and coalition.sites and settings.landmark_method == "local"):
+            return []
+        return [
+            f"{coalition.sites[0]} knows the order in which sites fill the table of landmarks, and the coordinator the "
+            'table: together they can tell whose each landmark is. algorithm.landmark_method = "global" avoids that.'
+        ]
+
+
+def choose_features(federation: Federation, settings: PanSettings, prepared: Prepared, seed: int) -> Features:
+    """Choose landmarks from the scaled rows that the sites hold ready, and have the sites map their rows."""
+    kernel = settings.kernel_of(prepared.columns)
     with federation.phase("landmarks"):
         landmarks = choose_landmarks(
             federation,
             settings.landmark_method,
-            settings.landmarks,
+            landmark_count(settings.landmarks, prepared.rows),
             settings.min_cluster_size,
-            rows,
-            columns,
-            settings.seed,
+            prepared.site_rows,
+            prepared.columns,
+            seed,
         )
-        mapping = nystrom_map(settings.kernel(landmarks.points, landmarks.points), settings.rank_tolerance)
+        mapping = nystrom_map(kernel(landmarks.points, landmarks.points), settings.rank_tolerance)
         # Every site could compute the map from the landmarks, but eigenvectors of repeated eigenvalues differ
         # between linear algebra libraries, and sites with different maps would train nonsense.
         federation.run(
             "receive_map",
             remember=True,
-            kernel=settings.kernel.to_fields(),
+            kernel=kernel.to_fields(),
             landmarks=landmarks.points,
             mapping=mapping,
-            groups=settings.groups,
+            groups=settings.cut_groups,
         )
-    return Features(landmarks, mapping)
+    return Features(kernel, landmarks, mapping)
 
 
 def train(federation: Federation, settings: PanSettings, features: Features) -> PanModel:
@@ -153,41 +221,34 @@ def train(federation: Federation, settings: PanSettings, features: Features) -> 
     best point so far, and what is certified in the end is so for the sites that are there in the end.
     """
     latest: list[Solution] = []
+    bundles = 0
 
     def note(iteration: int, solutions: Sequence[Solution]) -> None:
         latest[:] = solutions
         worst = max(solutions, key=lambda solution: solution.gap)
         federation.log_metrics(iteration=iteration, objective=worst.objective, gap=worst.gap)
 
+    def bundle() -> Solution:
+        nonlocal bundles
+        bundles += 1 if latest or not bundles else 0
+        (solution,) = solve(
+            _oracle(federation, settings.cut_groups, features.mapping.shape[1]),
+            problems=1,
+            dimensions=features.mapping.shape[1],
+            groups=settings.cut_groups,
+            C=settings.C,
+            stopping=Stopping(settings.tolerance, settings.max_iterations),
+            search=line_search(settings.line_search, settings.line_search_step),
+            on_iteration=note,
+            resume=tuple(latest),
+        )
+        return solution
+
     with federation.phase("train"):
-        bundles = 1
-        while True:
-            with suppress(MembershipChanged), federation.fixed_membership():
-                solution = _solve(federation, settings, features.mapping.shape[1], note, tuple(latest))
-                landmarks, mapping = features.landmarks, features.mapping
-                return PanModel(settings.kernel, landmarks, mapping, solution, bundles, federation.sites)
-            bundles += 1 if latest else 0
-
-
-def _solve(
-    federation: Federation,
-    settings: PanSettings,
-    dimensions: int,
-    note: Callable[[int, Sequence[Solution]], None],
-    resume: tuple[Solution, ...],
-) -> Solution:
-    (solution,) = solve(
-        _oracle(federation, settings.groups, dimensions),
-        problems=1,
-        dimensions=dimensions,
-        groups=settings.groups,
-        C=settings.C,
-        stopping=Stopping(settings.tolerance, settings.max_iterations),
-        search=line_search(settings.line_search, settings.line_search_step),
-        on_iteration=note,
-        resume=resume,
-    )
-    return solution
+        solution = federation.until_stable(bundle)
+    points = features.landmarks.points
+    report = _report(solution, features, bundles, federation)
+    return PanModel(features.kernel, points, features.mapping, solution.w, solution.b, report)
 
 
 def _oracle(federation: Federation, groups: int, dimensions: int) -> FederatedOracle:
@@ -195,8 +256,33 @@ def _oracle(federation: Federation, groups: int, dimensions: int) -> FederatedOr
     squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
     rows = round(float(count))
 
-    def disclose(lone: int) -> None:
-        if lone:
-            federation.disclose("coordinator", "cuts", LONE_ROWS_DISCLOSE, (dimensions,), times=lone)
+    def disclose(singletons: int) -> None:
+        if singletons:
+            federation.disclose("coordinator", "cuts", SINGLETON_CUTS, (dimensions,), times=singletons)
 
     return FederatedOracle(federation, groups, rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0, disclose)
+
+
+def _report(solution: Solution, features: Features, bundles: int, federation: Federation) -> TrainingReport:
+    """What a result says of the model."""
+    count, exposed, rank = len(features.landmarks.points), features.landmarks.records_exposed, features.mapping.shape[1]
+    copies = f"{exposed} of {count} are a single row's copy (algorithm.min_cluster_size = 3 avoids that)"
+    remarks = [Remark("landmarks", copies if exposed else "none is a single row's copy")]
+    if bundles > 1:
+        remarks.append(Remark("bundles", f"{bundles} of cuts, a new one with each change of who takes part"))
+    return TrainingReport(
+        sites=federation.sites,
+        description=f"{count} landmarks, rank {rank}",
+        objective=solution.objective,
+        lower_bound=solution.lower_bound,
+        gap=solution.gap,
+        iterations=solution.iterations,
+        converged=solution.converged,
+        figures={"landmarks": count, "rank": rank, "records_exposed": exposed, "bundles": bundles},
+        remarks=tuple(remarks),
+    )
+
+
+def _is_one(counts: FloatArray) -> NDArray[np.bool_]:
+    """Which counts, as a secure sum gives them back, are of a single row."""
+    return np.asarray(np.abs(counts - 1.0) < _COUNT_ROUNDING)

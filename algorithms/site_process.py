@@ -7,18 +7,17 @@ people only (no command line, no scikit-learn).
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from algorithms.dp_erm import ErmSite
-from algorithms.dpp_svm import DppSite
+from algorithms.data.partition import site_partition
 from algorithms.features.landmarks import local_centres
-from algorithms.hybrid_svm import HybridSite
 from algorithms.pan_svm import PanSite
+from algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
 from federation.channel.agreement import KeyAgreement, keystream
 from federation.processes.forkserver import main
-from federation.site.partition import Partition
-from federation.site.program import Installation
+from federation.site.program import Installation, SiteProgram
 from federation.transport import wire
 from protocols.arithmetic.commutative import P256, Cipher
 from protocols.arithmetic.fixed_point import add, subtract
@@ -30,18 +29,12 @@ from protocols.sums.ring import RING
 _ENOUGH = 20
 """Calls after which CPython has put specialised instructions into the code; done before the fork, sites share it."""
 
-_ROWS = Partition(
-    arrays={
-        "numeric": np.eye(4, 2),
-        "codes": np.zeros((4, 0), dtype=np.int64),
-        "labels": np.ones((1, 4)),
-        "folds": np.full(4, -1),
-    },
-    values={"categories": []},
-)
+_ROWS = site_partition(np.eye(4, 2), np.ones(4), names=["x0", "x1"])
 
 
 def _warm_up() -> None:
+    for name in OWN_ALGORITHMS:  # sites share their code, and do not load it each for itself
+        ALGORITHMS[name]
     local_centres(np.eye(3), 2, 1, np.random.default_rng(0))
     secret_order(np.zeros((1, 4), dtype=np.uint64), "warm-up", 3)
     one, other = KeyAgreement(bytes(8)), KeyAgreement(bytes(8))
@@ -66,8 +59,23 @@ def _train_and_tell() -> None:
     wire.decode(wire.encode(wire.Message(wire.DATA_KIND, bytes(wire.RUN_ID_BYTES), arrays={"": masked})))
 
 
-PROGRAMS = {"pan-svm": PanSite, "dpp-svm": DppSite, "hybrid-svm": HybridSite, "dp-erm": ErmSite, "sets": SetsSite}
-INSTALLATION = Installation(PROGRAMS, SUMS, _warm_up)
+SETS = "sets"
+
+
+class _Programs(Mapping[str, type[SiteProgram]]):
+    """What a site can be asked to do: the site half of every algorithm that is installed here, and sets."""
+
+    def __getitem__(self, name: str) -> type[SiteProgram]:
+        return SetsSite if name == SETS else ALGORITHMS[name].Site
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*ALGORITHMS, SETS])
+
+    def __len__(self) -> int:
+        return len(ALGORITHMS) + 1
+
+
+INSTALLATION = Installation(_Programs(), SUMS, _warm_up)
 
 if __name__ == "__main__":
     main(INSTALLATION, int(sys.argv[1]))

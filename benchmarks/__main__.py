@@ -24,13 +24,13 @@ TWO_KILLED = "faults=[" + ",".join(f"{{kind='kill',site={site},phase='train',rou
 COMPARISONS: dict[str, dict[str, list[str]]] = {
     "groups of cuts, to a certified gap of 1e-5": {
         "groups = 32": HARD,
-        "groups = 64": [*HARD, "algorithm.groups=64"],
-        "groups = 8": [*HARD, "algorithm.groups=8"],
-        "groups = 1 (the paper)": [*HARD, "algorithm.groups=1"],
+        "groups = 64": [*HARD, "algorithm.cut_groups=64"],
+        "groups = 8": [*HARD, "algorithm.cut_groups=8"],
+        "groups = 1 (the paper)": [*HARD, "algorithm.cut_groups=1"],
     },
     "line search": {
         "grid": HARD,
-        "fixed-step (the paper)": [*HARD, "protocol.line_search=fixed-step"],
+        "fixed-step (the paper)": [*HARD, "algorithm.line_search=fixed-step"],
     },
     "secure sum": {
         "plain": [*HARD, "protocol.sum=plain"],
@@ -41,7 +41,7 @@ COMPARISONS: dict[str, dict[str, list[str]]] = {
     },
     "links 20 ms long, to a certified gap of 1e-4": {
         "groups = 32": [*EASY, "network.latency_ms=20"],
-        "groups = 1 (the paper)": [*EASY, "network.latency_ms=20", "algorithm.groups=1"],
+        "groups = 1 (the paper)": [*EASY, "network.latency_ms=20", "algorithm.cut_groups=1"],
         "groups = 32, masked": [*EASY, "network.latency_ms=20", "protocol.sum=masked"],
     },
     "twenty sites, two killed in training round 4": {

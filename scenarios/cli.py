@@ -105,9 +105,9 @@ def run(
 
 def _run(chosen: spec.Scenario, base: Path, folder: Path | None, *, as_json: bool, quiet: bool, debug: bool) -> None:
     signal.signal(signal.SIGTERM, _interrupt)
-    from scenarios.data import dataset  # noqa: PLC0415 - half a second that only a run needs
-    from scenarios.report import page  # noqa: PLC0415 - half a second that only a run needs
-    from scenarios.run import runner  # noqa: PLC0415 - half a second that only a run needs
+    from scenarios.data import dataset  # half a second that only a run needs
+    from scenarios.report import page  # half a second that only a run needs
+    from scenarios.run import runner  # half a second that only a run needs
 
     rows = dataset.prepare(chosen, base)
     target = _make_folder(chosen, folder)
@@ -130,7 +130,7 @@ def write_reports(
     target: Annotated[Path | None, typer.Option("--out", help="File to write, of several runs.")] = None,
 ) -> None:
     """Write the HTML report of a run anew, or compare several side by side."""
-    from scenarios.report import page  # noqa: PLC0415 - as in run
+    from scenarios.report import page
 
     if len(run_folders) == 1 and target is None:
         print(page.write_report(run_folders[0]))
@@ -147,13 +147,13 @@ def sweep(
     changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
     plots: Annotated[
         list[str] | None,
-        typer.Option("--plot", help="measure:axis[:group], such as gap:round:algorithm.groups."),
+        typer.Option("--plot", help="measure:axis[:group], such as gap:round:algorithm.cut_groups."),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
     folder: Annotated[Path | None, typer.Option("--out", help="Folder of the sweep; sweeps/NAME without it.")] = None,
 ) -> None:
     """Run a grid of scenarios: a row for each run, as a table, CSV and plots. Run again, it does what is missing."""
-    from scenarios.sweep import grid  # noqa: PLC0415 - as in run
+    from scenarios.sweep import grid
 
     signal.signal(signal.SIGTERM, _interrupt)
     axes = tuple(grid.Axis.read(each) for each in vary)
@@ -196,7 +196,7 @@ def predict(
     target: Annotated[Path | None, typer.Option("--out", help="File to write; standard output without it.")] = None,
 ) -> None:
     """Predict new rows with the model of a run: row, decision value and class, as comma-separated text."""
-    from scenarios import predict  # noqa: PLC0415 - as in run
+    from scenarios import predict
 
     text = "\n".join(predict.predict(run_folder, rows).lines()) + "\n"
     if target is None:
@@ -237,8 +237,8 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON and nothing else.")] = False,
 ) -> None:
     """Show how coalitions of every size, with and without the coordinator, fare against every secure sum."""
-    from scenarios.report import heat_map  # noqa: PLC0415
-    from scenarios.run import audit as auditing  # noqa: PLC0415 - as in run
+    from scenarios.report import heat_map
+    from scenarios.run import audit as auditing
 
     cells = list(auditing.sweep(auditing.standard_sums(sites), sites))
     if folder is not None:
@@ -250,7 +250,7 @@ def audit(
 
 
 def _write_audit(folder: Path, cells: list[Cell]) -> None:
-    from scenarios.report import heat_map  # noqa: PLC0415 - as in run
+    from scenarios.report import heat_map
 
     try:
         folder.mkdir(parents=True)
@@ -268,8 +268,8 @@ def check_sum(
     ],
 ) -> None:
     """Check that a secure sum is exact, costs what it says, leaves nobody waiting, and is as secret as it says."""
-    from protocols.analysis import conformance  # noqa: PLC0415
-    from protocols.sums.registry import SUMS  # noqa: PLC0415 - as in run
+    from protocols.analysis import conformance
+    from protocols.sums.registry import SUMS
 
     if name not in SUMS:
         raise ScenarioError([f"There is no secure sum {name!r}; this installation has {', '.join(SUMS)}."])
@@ -296,7 +296,7 @@ def describe_data(
     split: Annotated[str, typer.Option(help="As data.split of a scenario: random, label-skew, …")] = "random",
 ) -> None:
     """Show a data set's columns, classes and missing values, and what sites would hold of it."""
-    from scenarios.data import describe  # noqa: PLC0415 - as in run
+    from scenarios.data import describe
 
     found = describe.describe(source, label, split, sites, Path())
     out.print(f"{source}: {found.rows} rows, {len(found.columns) - 1} columns\n", highlight=False, markup=False)
@@ -306,7 +306,7 @@ def describe_data(
 
 
 def _list_data() -> None:
-    from scenarios.data import sources  # noqa: PLC0415 - needs pyarrow and scikit-learn
+    from scenarios.data import sources  # needs pyarrow and scikit-learn
 
     rows: list[tuple[str, ...]] = [("name", "rows", "columns", "classes", "where")]
     for item in sources.available():
@@ -345,7 +345,7 @@ def _view(chosen: spec.Scenario, *, silent: bool) -> View:
 
 
 def _make_folder(chosen: spec.Scenario, folder: Path | None) -> Path:
-    from scenarios.run import runner  # noqa: PLC0415 - as in run
+    from scenarios.run import runner
 
     try:
         return runner.make_folder(chosen, folder)

@@ -33,7 +33,7 @@ SMALL = [
     "data.positive=class_0",
     "data.scale=standard",
     "algorithm.landmarks=20",
-    "algorithm.groups=4",
+    "algorithm.cut_groups=4",
     f"algorithm.tolerance={TOLERANCE}",
     "protocol.rings=1",
 ]

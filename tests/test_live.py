@@ -56,7 +56,7 @@ def test_a_terminal_shows_a_panel_that_fits_and_then_the_summary(columns: int, t
     words = [str(FEDSVM), "run", "quickstart", "--set", "compare.centralised=false", "--out", str(tmp_path / "run")]
     words += [
         "--set",
-        "algorithm.groups=4",
+        "algorithm.cut_groups=4",
         "--set",
         "algorithm.landmarks=60",
         "--fault",

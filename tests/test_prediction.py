@@ -109,7 +109,7 @@ def test_a_folder_without_a_model_is_said(tmp_path: Path) -> None:
 
 
 def test_a_run_from_python_is_the_command_lines(tmp_path: Path) -> None:
-    changes = {"algorithm.groups": 8, "protocol.sum": "plain", "compare.centralised": False}
+    changes = {"algorithm.cut_groups": 8, "protocol.sum": "plain", "compare.centralised": False}
     result = run("quickstart", sites=4, changes=changes, out=tmp_path / "run")
     assert (result["status"], len(result["sites"])) == ("completed", 4)
     assert result["scenario"]["protocol"]["sum"] == "plain"

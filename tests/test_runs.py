@@ -413,7 +413,7 @@ def test_a_port_in_use_fails_the_run_and_leaves_a_result(tmp_path: Path, tempora
 @contextlib.contextmanager
 def training(folder: Path, temporary_folder: Path, *more: str) -> Iterator[tuple[subprocess.Popen[str], set[int]]]:
     """A long run in its training phase, and the processes of its sites and of their server."""
-    changes = ["algorithm.groups=1", "algorithm.tolerance=1e-9", *more]
+    changes = ["algorithm.cut_groups=1", "algorithm.tolerance=1e-9", *more]
     command = [str(FEDSVM), "run", "quickstart", "--out", str(folder), *(f"--set={change}" for change in changes)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:

@@ -43,7 +43,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
     scenario = spec.validate(LEAST)
     assert scenario.federation.site_names == ["site-1", "site-2", "site-3", "site-4", "site-5"]
     assert (scenario.federation.transport, scenario.federation.encryption) == ("tcp", True)
-    assert (scenario.protocol.sum, scenario.algorithm.groups, scenario.data.test_fraction) == ("ring", 32, 0.2)
+    assert (scenario.protocol.sum, scenario.algorithm.cut_groups, scenario.data.test_fraction) == ("ring", 32, 0.2)
     assert not spec.validate(with_part("federation", transport="ipc")).federation.encryption
 
 
@@ -55,8 +55,8 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         (LEAST | {"faultz": []}, "faultz: unknown key. Did you mean 'faults'?"),
         (with_part("algorithm", C="ten"), "algorithm.C: 'ten' will not do; it must be a number."),
         (with_part("algorithm", C=0.0), "algorithm.C: 0.0 will not do; it must be above 0"),
-        (with_part("algorithm", groups=0), "algorithm.groups: 0 will not do; it must be 1 or more."),
-        (with_part("algorithm", groups=1.5), "algorithm.groups: 1.5 will not do; it must be a whole number."),
+        (with_part("algorithm", groups=0), "algorithm.cut_groups: 0 will not do; it must be 1 or more."),
+        (with_part("algorithm", groups=1.5), "algorithm.cut_groups: 1.5 will not do; it must be a whole number."),
         (with_part("algorithm", kernel="gauss"), 'algorithm.kernel: \'gauss\' will not do; it must be "linear", "rbf"'),
         (with_part("algorithm", landmarks=1.5), "algorithm.landmarks: 1.5 will not do; it must be a share of the rows"),
         (with_part("algorithm", landmarks=True), "algorithm.landmarks: True will not do; it must be a share of the"),
@@ -155,7 +155,7 @@ def vertical(part: str, **keys: Any) -> dict[str, Any]:
         ),
         (
             vertical("algorithm", groups=8),
-            "algorithm.groups: is of training with landmarks, and dpp-svm without them is",
+            "algorithm.cut_groups: is of training with landmarks, and dpp-svm without them is",
         ),
         (
             vertical("algorithm", landmarks=9, min_cluster_size=3),
@@ -167,11 +167,11 @@ def vertical(part: str, **keys: Any) -> dict[str, Any]:
         ),
         (
             vertical("protocol", kernel_exchange="none"),
-            "protocol.kernel_exchange: 'none' will not do; it must be \"summed",
+            "algorithm.kernel_exchange: 'none' will not do; it must be \"summed",
         ),
         (
             with_part("protocol", kernel_exchange="plain"),
-            "protocol.kernel_exchange: pan-svm exchanges no kernel; leave it",
+            "algorithm.kernel_exchange: pan-svm exchanges no kernel; leave it",
         ),
         (
             vertical("federation", sites=1) | {"protocol": {"sum": "plain"}},

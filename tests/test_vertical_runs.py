@@ -55,7 +55,7 @@ def check_pooled(result: dict[str, Any]) -> None:
 
 
 def payload_of(finished: Finished, step: str) -> int:
-    import pyarrow.parquet as pq  # noqa: PLC0415 - one of the tests needs it
+    import pyarrow.parquet as pq  # one of the tests needs it
 
     ledger = pq.read_table(finished.folder / "ledger.parquet").to_pylist()
     return sum(row["payload_bytes"] for row in ledger if row["step"] == step and row["protocol"] != "control")
@@ -260,7 +260,7 @@ def test_the_attack_fails_with_fewer_known_records_than_columns(kernel: str, tmp
 
 
 def test_of_the_sum_a_coordinator_rebuilds_complete_records_only(tmp_path: Path) -> None:
-    result = run("dpp-svm-reconstruction", tmp_path / "run", "protocol.kernel_exchange=summed").result
+    result = run("dpp-svm-reconstruction", tmp_path / "run", "algorithm.kernel_exchange=summed").result
     together, *alone = result["collusion"]["reconstructions"]
     assert together["columns_of"] == ["site-1", "site-2", "site-3"]
     assert (together["known_records"], together["recovered"]) == (31, together["held_back"])
@@ -270,7 +270,7 @@ def test_of_the_sum_a_coordinator_rebuilds_complete_records_only(tmp_path: Path)
 
 
 def test_ring_neighbours_have_the_matrix_between_them_and_rebuild_from_it(tmp_path: Path) -> None:
-    changes = ["protocol.kernel_exchange=summed", "collusion.sites=[1, 3]", "collusion.coordinator=false"]
+    changes = ["algorithm.kernel_exchange=summed", "collusion.sites=[1, 3]", "collusion.coordinator=false"]
     result = run("dpp-svm-reconstruction", tmp_path / "run", *changes).result
     (rebuilt,) = result["collusion"]["reconstructions"]
     assert (rebuilt["sites"], rebuilt["recovered"]) == (["site-2"], rebuilt["held_back"])

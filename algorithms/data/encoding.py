@@ -43,7 +43,7 @@ class Vocabulary:
     def encode(self, numeric: FloatArray, categorical: NDArray[np.str_]) -> FloatArray:
         """Rows (n, p + 0/1 columns) as the sites encode theirs; an unknown value is 0 in all columns."""
         columns = zip(categorical.T, self.values.values(), strict=True)
-        return np.hstack([numeric, *(np.equal.outer(column, np.array(values)) for column, values in columns)])
+        return np.hstack([numeric, *(_equal(column, values) for column, values in columns)])
 
 
 def agree(federation: Federation, columns: Mapping[int, str], seed: int) -> dict[str, list[str]]:
@@ -96,18 +96,18 @@ def table_of(values: Sequence[str], slots: int, salt: str) -> FloatArray:
 
 
 def one_hot(codes: IntArray, categories: Sequence[str], values: Sequence[str]) -> FloatArray:
-    """(n, len(values)) of 0 and 1 for codes (n,) of `categories`. Raises StepRefused for one not among `values`."""
-    place = {value: index for index, value in enumerate(values)}
-    if unknown := [category for category in categories if category not in place]:
-        raise StepRefused(f"{len(unknown)} categories are not among the declared ones; add them to data.categories")
-    block = np.zeros((len(codes), len(values)))
-    block[np.arange(len(codes)), np.array([place[category] for category in categories], dtype=np.int64)[codes]] = 1.0
-    return block
-
-
-def known_one_hot(codes: IntArray, categories: Sequence[str], values: Sequence[str]) -> FloatArray:
     """(n, len(values)) of 0 and 1 for codes (n,) of `categories`; one not among `values` is 0 in all columns."""
-    return np.equal.outer(np.array(categories, dtype=np.str_)[codes], np.array(values, dtype=np.str_)).astype(float)
+    return _equal(np.array(categories, dtype=np.str_)[codes], values)
+
+
+def require_declared(categories: Sequence[str], values: Sequence[str]) -> None:
+    """Raise StepRefused for categories that are not among `values`."""
+    if unknown := set(categories) - set(values):
+        raise StepRefused(f"{len(unknown)} categories are not among the declared ones; add them to data.categories")
+
+
+def _equal(text: NDArray[np.str_], values: Sequence[str]) -> FloatArray:
+    return np.equal.outer(text, np.array(values, dtype=np.str_)).astype(np.float64)
 
 
 def _place(encoded: bytes, slots: int, salt: str) -> tuple[int, bytes]:

@@ -1,20 +1,22 @@
 """Horizontal partitions made comparable: one vocabulary for categories, one scale for columns, one count of rows.
 
 Every site holds different rows of the same columns. What the sites need in common is agreed by sums, never by
-looking at pooled rows.
+looking at pooled rows (`HorizontalTask`), or is given by rows that are nobody's secret (`PublicTask`).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from algorithms.data import encoding
+from algorithms.data.columns import Columns, Schema
 from algorithms.data.encoding import Vocabulary
+from algorithms.data.scaling import Scale, ScaleName
 from federation.arrays import FloatArray
 from federation.federation import Federation
 from federation.site.partition import Partition
@@ -22,19 +24,13 @@ from federation.site.program import SiteProgram, step
 from protocols.common_seed import common_seed
 from protocols.secret_order import secret_order
 
-ScaleName = Literal["standard", "minmax", "none"]
 _AGREED_DIGITS = 12
 
 MINMAX_DISCLOSES = "each site's smallest and largest value of every column, unlinked from the site and from each other"
 
 
 class HorizontalSite(SiteProgram):
-    """The rows of one site.
-
-    The partition's arrays are `numeric` (n, p), `codes` (n, q) of the q categorical columns, `labels` (K, n) of +1
-    and -1 for K binary problems, and `folds` (n,): the fold in which a row is held out, -1 for none. Its value
-    `categories` lists the values of each categorical column, at this site, that the codes count.
-    """
+    """The rows of one site; see `partition` for what it is handed."""
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
@@ -63,13 +59,16 @@ class HorizontalSite(SiteProgram):
     def encode(self, values: list[list[str]]) -> None:
         """Turn categorical columns into one 0/1 column per value, behind the numeric ones."""
         codes, categories = self.partition.arrays["codes"], self.partition.values["categories"]
+        for held, declared in zip(categories, values, strict=True):
+            encoding.require_declared(held, declared)
         blocks = [encoding.one_hot(codes[:, j], categories[j], values[j]) for j in range(codes.shape[1])]
         self.encoded = np.hstack([self.partition.arrays["numeric"], *blocks])
 
     @step
-    def hold_out(self, fold: int) -> None:
-        """Train on all rows but those of `fold`."""
-        self.training = self.partition.arrays["folds"] != fold
+    def hold_out(self, fold: int | None) -> None:
+        """Train on all rows but those of `fold`; None holds out none."""
+        folds = self.partition.arrays["folds"]
+        self.training = np.ones(len(folds), dtype=bool) if fold is None else folds != fold
 
     @step
     def row_count(self) -> FloatArray:
@@ -105,16 +104,83 @@ class HorizontalSite(SiteProgram):
         self.rows = (self.encoded[self.training] - offset) / scale
 
 
+# What the sites agree on.
+
+
+@dataclass
+class _Agreement:
+    """The vocabulary, and who agreed on it; a run agrees once, as long as no other site joins."""
+
+    vocabulary: Vocabulary | None = None
+    sites: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True)
-class Scale:
-    """(x - offset) / scale, both (p,)."""
+class Prepared:
+    """What is public of the rows that sites hold ready: columns after encoding, and the training rows at each site."""
 
-    offset: FloatArray
-    scale: FloatArray
+    columns: int
+    site_rows: dict[str, int]
 
-    def __call__(self, rows: FloatArray) -> FloatArray:
-        """Rows (n, p) on the common scale."""
-        return np.asarray((rows - self.offset) / self.scale)
+    @property
+    def rows(self) -> int:
+        """Training rows of all sites."""
+        return sum(self.site_rows.values())
+
+
+@dataclass
+class HorizontalTask:
+    """One model to train over sites that hold rows: how columns are prepared is said here, when by the algorithm.
+
+    Parameters
+    ----------
+    schema : Schema
+        The columns of the source.
+    scaling : {"standard", "minmax", "none"}
+        The common scale, from secure sums over the rows that are trained on.
+    seed : int
+        Of the experiment's generators; never of masks or noise.
+    fold : int, optional
+        The fold that is held out; None holds out none.
+
+    Attributes
+    ----------
+    columns : Columns
+        What rows became, once `prepare` was called.
+    """
+
+    schema: Schema
+    scaling: ScaleName
+    seed: int
+    fold: int | None = None
+    columns: Columns = field(init=False)
+    _agreed: _Agreement = field(default_factory=_Agreement)
+
+    def of_fold(self, fold: int | None) -> HorizontalTask:
+        """The same task with another fold held out; what sites agreed on once stays agreed."""
+        return HorizontalTask(self.schema, self.scaling, self.seed, fold, self._agreed)
+
+    def prepare(self, federation: Federation) -> Prepared:
+        """Have the sites encode and scale their rows, by what they agree on in sums. The rounds are of phase "setup".
+
+        Rounds that follow build on it: run it within `federation.until_stable`.
+        """
+        with federation.phase("setup"):
+            vocabulary = self._vocabulary(federation)
+            if self.fold is not None:
+                federation.run("hold_out", remember=True, fold=self.fold)
+            site_rows = count_rows(federation)
+            width = len(self.schema.numeric) + len(vocabulary.columns)
+            scale = agree_scale(federation, self.scaling, width, sum(site_rows.values()))
+        self.columns = Columns(self.schema.numeric, vocabulary, scale)
+        return Prepared(width, site_rows)
+
+    def _vocabulary(self, federation: Federation) -> Vocabulary:
+        known = self._agreed.vocabulary
+        if known is None or not self._agreed.sites >= set(federation.sites):
+            known = agree_vocabulary(federation, self.schema.categorical, self.schema.declared, self.seed)
+            self._agreed.vocabulary, self._agreed.sites = known, frozenset(federation.sites)
+        return known
 
 
 def agree_vocabulary(
@@ -141,31 +207,20 @@ def agree_scale(federation: Federation, method: ScaleName, columns: int, rows: i
     digits, so that they do not depend on how the rows are spread over the sites.
     """
     if method == "standard":
-        offset, scale = _moments(federation, columns, rows)
+        mean = federation.sum("column_sums", shape=(columns,), bound=math.inf) / rows
+        squares = federation.sum("column_squares", shape=(columns,), bound=math.inf, mean=mean)
+        found = Scale.standard(mean, np.sqrt(squares / rows))
     elif method == "minmax":
-        offset, scale = _middles(federation, columns)
+        federation.run("agree_secret")
+        shape = (2, len(federation.sites), columns)
+        lows, highs = federation.sum("column_extremes", shape=shape, bound=math.inf)
+        federation.disclose("coordinator", "column_extremes", MINMAX_DISCLOSES, shape)
+        found = Scale.minmax(lows.min(axis=0), highs.max(axis=0))
     else:
-        offset, scale = np.zeros(columns), np.ones(columns)
-    agreed = Scale(_rounded(offset), _rounded(np.where(scale > 0, scale, 1.0)))
+        found = Scale.none(columns)
+    agreed = Scale(_rounded(found.offset), _rounded(found.scale))
     federation.run("rescale", remember=True, offset=agreed.offset, scale=agreed.scale)
     return agreed
-
-
-def _moments(federation: Federation, columns: int, rows: int) -> tuple[FloatArray, FloatArray]:
-    mean = federation.sum("column_sums", shape=(columns,), bound=math.inf) / rows
-    squares = federation.sum("column_squares", shape=(columns,), bound=math.inf, mean=mean)
-    deviation = np.sqrt(squares / rows)
-    # What is left of a constant column is the rounding of its mean, not a spread to divide by.
-    return mean, np.where(deviation > 1e-9 * np.abs(mean), deviation, 0.0)
-
-
-def _middles(federation: Federation, columns: int) -> tuple[FloatArray, FloatArray]:
-    federation.run("agree_secret")
-    shape = (2, len(federation.sites), columns)
-    lows, highs = federation.sum("column_extremes", shape=shape, bound=math.inf)
-    federation.disclose("coordinator", "column_extremes", MINMAX_DISCLOSES, shape)
-    low, high = lows.min(axis=0), highs.max(axis=0)
-    return (high + low) / 2, (high - low) / 2
 
 
 def _rounded(values: FloatArray) -> FloatArray:

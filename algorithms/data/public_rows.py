@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from algorithms.data.encoding import known_one_hot
-from algorithms.data.horizontal import HorizontalSite, Scale
-from algorithms.data.vertical import scale_of
+from algorithms.data.columns import Columns, Labelled, Schema
+from algorithms.data.encoding import Vocabulary, one_hot
+from algorithms.data.horizontal import HorizontalSite
+from algorithms.data.scaling import Scale, ScaleName
+from algorithms.privacy.accountant import PrivacyAccountant
 from federation.arrays import FloatArray
 from federation.federation import Federation
 from federation.site.program import step
@@ -18,27 +22,73 @@ class PubliclyScaledSite(HorizontalSite):
     """The rows of one site, in columns and on a scale that were chosen without it."""
 
     @step
-    def encode_known(self, values: list[list[str]], offset: FloatArray, scale: FloatArray, fold: int) -> None:
+    def encode_known(self, values: list[list[str]], offset: FloatArray, scale: FloatArray, fold: int | None) -> None:
         """Hold a fold out, turn categories that are public into 0/1 columns, ignore others, and scale all columns."""
         self.hold_out(fold)
         codes, categories = self.partition.arrays["codes"], self.partition.values["categories"]
-        blocks = [known_one_hot(codes[:, j], categories[j], values[j]) for j in range(codes.shape[1])]
+        blocks = [one_hot(codes[:, j], categories[j], values[j]) for j in range(codes.shape[1])]
         self.encoded = np.hstack([self.partition.arrays["numeric"], *blocks])
         self.rescale(offset, scale)
 
 
-def prepare(federation: Federation, values: Sequence[Sequence[str]], scale: Scale, fold: int) -> None:
-    """Have the sites encode and scale their rows as the public ones are."""
-    federation.run(
-        "encode_known",
-        remember=True,
-        values=[list(each) for each in values],
-        offset=scale.offset,
-        scale=scale.scale,
-        fold=fold,
-    )
+@dataclass
+class PublicTask:
+    """One model to train over sites that hold private rows, which choose nothing.
+
+    Parameters
+    ----------
+    columns : Columns
+        What rows become, chosen from public rows or declared.
+    public : Labelled
+        The public rows, scaled, with their labels.
+    accountant : PrivacyAccountant
+        What was released so far, and the budget; one for all models of a run.
+    noise_shares : int
+        By how many sites noise that is drawn in shares must be complete.
+    seed : int
+        Of the experiment's generators; never of masks or noise.
+    fold : int, optional
+        The fold that is held out; None holds out none.
+    """
+
+    columns: Columns
+    public: Labelled
+    accountant: PrivacyAccountant
+    noise_shares: int
+    seed: int
+    fold: int | None = None
+
+    def prepare(self, federation: Federation) -> None:
+        """Have the sites encode and scale their rows as the public ones are. The round is of phase "setup"."""
+        scale = self.columns.scale
+        with federation.phase("setup"):
+            federation.run(
+                "encode_known",
+                remember=True,
+                values=[list(values) for values in self.columns.vocabulary.values.values()],
+                offset=scale.offset,
+                scale=scale.scale,
+                fold=self.fold,
+            )
 
 
-def scale_from_public(rows: FloatArray, method: str) -> Scale:
-    """Offset and scale of each column of public rows (n, p): standard, minmax (to [-1, 1]) or none."""
-    return Scale(*scale_of(rows, method))
+def public_columns(
+    schema: Schema,
+    numeric: FloatArray,
+    categorical: NDArray[np.str_],
+    method: ScaleName,
+    ranges: Mapping[str, Sequence[float]],
+) -> Columns:
+    """Columns and scale from public rows, numeric (n, q) and categorical (n, r) as text.
+
+    Categories are those declared, or those that public rows have. ranges: lowest and highest value of numeric columns
+    whose range is declared, which then go to [-1, 1].
+    """
+    texts = zip(schema.categorical, categorical.T, strict=True)
+    vocabulary = Vocabulary({name: sorted(schema.declared.get(name, set(text.tolist()))) for name, text in texts})
+    scale = Scale.of(vocabulary.encode(numeric, categorical), method)
+    columns = Columns(schema.numeric, vocabulary, scale)
+    for name, (low, high) in ranges.items():
+        place = columns.names.index(name)
+        scale.offset[place], scale.scale[place] = (high + low) / 2, (high - low) / 2
+    return columns

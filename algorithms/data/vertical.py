@@ -7,11 +7,13 @@ records that all of them hold, and to know which of these are held out.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
+from algorithms.data.encoding import one_hot
+from algorithms.data.scaling import Scale, ScaleName
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError, StepRefused
 from federation.federation import Federation
@@ -30,13 +32,7 @@ SITES_SEE = "which of its records every other site holds too"
 
 
 class VerticalSite(SiteProgram):
-    """The columns of one site.
-
-    The partition's arrays are `numeric` (n, p), `codes` (n, q) of the q categorical columns, `labels` (1, n) of +1 and
-    -1, or (0, n) where other sites hold them, and `folds` (n,): the fold in which a record is held out, -1 for none.
-    Its values `numeric` and `categorical` are the names of the columns, `categories` the values of each categorical
-    column that the codes count, and `identifiers` those of the records, where positions do not tell which are the same.
-    """
+    """The columns of one site; see `partition` for what it is handed."""
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
@@ -48,6 +44,11 @@ class VerticalSite(SiteProgram):
     def record_count(self) -> FloatArray:
         """Number of records."""
         return np.array(float(len(self.columns)))
+
+    @step
+    def column_count(self) -> FloatArray:
+        """Number of columns, where categories are 0/1 columns."""
+        return np.array(float(self.columns.shape[1]))
 
     @step
     def identifier_count(self) -> FloatArray:
@@ -66,12 +67,13 @@ class VerticalSite(SiteProgram):
         self.order = set_intersection(self.channel, self.partition.values["identifiers"], counts, salt)
 
     @step
-    def prepare_fold(self, fold: int, scale: str) -> None:
-        """Hold the records of a fold out, and scale all by those that are left; see `scale_of`."""
-        self.training = self.partition.arrays["folds"][self.order] != fold
+    def prepare_fold(self, fold: int | None, scale: ScaleName) -> None:
+        """Hold the records of a fold out, none without one, and scale all by those that are left."""
+        folds = self.partition.arrays["folds"][self.order]
+        self.training = np.ones(len(folds), dtype=bool) if fold is None else folds != fold
         aligned = self.columns[self.order]
-        self.offset, self.spread = scale_of(aligned[self.training], scale)
-        self.rows: FloatArray = (aligned - self.offset) / self.spread
+        self.scale = Scale.of(aligned[self.training], scale)
+        self.rows: FloatArray = self.scale(aligned)
 
     @step
     def fold_counts(self) -> FloatArray:
@@ -82,9 +84,9 @@ class VerticalSite(SiteProgram):
     @step
     def labels_of(self, held_out: bool) -> FloatArray:
         """(n,) labels of the training records or of those held out, zeros where other sites hold them."""
-        chosen = ~self.training if held_out else self.training
+        records = ~self.training if held_out else self.training
         labels = self.partition.arrays["labels"][:, self.order]
-        return np.asarray(labels[:, chosen].sum(axis=0))
+        return np.asarray(labels[:, records].sum(axis=0))
 
     @step
     def longest(self) -> FloatArray:
@@ -94,8 +96,8 @@ class VerticalSite(SiteProgram):
 
 def encoded(numeric: FloatArray, codes: IntArray, categories: Sequence[Sequence[str]]) -> FloatArray:
     """(n, p + 0/1 columns): categorical columns (n, q) become one column per category, behind the numeric ones."""
-    blocks = [np.equal.outer(column, np.arange(len(names))) for column, names in zip(codes.T, categories, strict=True)]
-    return np.hstack([numeric, *blocks]).astype(np.float64)
+    blocks = [one_hot(column, names, names) for column, names in zip(codes.T, categories, strict=True)]
+    return np.hstack([numeric, *blocks])
 
 
 def column_names(numeric: Sequence[str], categorical: Sequence[str], categories: Sequence[Sequence[str]]) -> list[str]:
@@ -104,18 +106,35 @@ def column_names(numeric: Sequence[str], categorical: Sequence[str], categories:
     return [*numeric, *(f"{column}={name}" for column, names in pairs for name in names)]
 
 
-def scale_of(columns: FloatArray, method: str) -> tuple[FloatArray, FloatArray]:
-    """Offset and scale, both (p,), of columns (n, p): standard, minmax (to [-1, 1]) or none. Constants keep scale 1."""
-    if method == "standard":
-        offset, spread = columns.mean(axis=0), columns.std(axis=0)
-        # What is left of a constant column is the rounding of its mean, not a spread to divide by.
-        spread = np.where(spread > 1e-9 * np.abs(offset), spread, 0.0)
-    elif method == "minmax":
-        low, high = columns.min(axis=0), columns.max(axis=0)
-        offset, spread = (high + low) / 2, (high - low) / 2
-    else:
-        offset, spread = np.zeros(columns.shape[1]), np.ones(columns.shape[1])
-    return offset, np.where(spread > 0, spread, 1.0)
+@dataclass
+class VerticalTask:
+    """One model to train over sites that hold columns of the same records, which are in one order at all of them.
+
+    Parameters
+    ----------
+    scaling : {"standard", "minmax", "none"}
+        The scale of columns, which every site finds by itself from the records that are trained on.
+    seed : int
+        Of the experiment's generators; never of masks.
+    fold : int, optional
+        The fold that is held out; None holds out none.
+
+    Attributes
+    ----------
+    records : Records
+        What is known of the records, once `prepare` was called.
+    """
+
+    scaling: ScaleName
+    seed: int
+    fold: int | None = None
+    records: Records = field(init=False)
+
+    def prepare(self, federation: Federation) -> Records:
+        """Have the sites hold the fold out and scale their columns. The rounds are of phase "setup"."""
+        with federation.phase("setup"):
+            self.records = hold_out(federation, self.fold, self.scaling)
+        return self.records
 
 
 @dataclass(frozen=True)
@@ -163,7 +182,7 @@ def _same_count(federation: Federation) -> int:
     return next(iter(counts.values()))
 
 
-def hold_out(federation: Federation, fold: int, scale: str) -> Records:
+def hold_out(federation: Federation, fold: int | None, scale: ScaleName) -> Records:
     """Have the sites hold the records of a fold out and scale the others; the labels of these.
 
     Raises FederationError where the sites do not fit together: other records held out, no labels, or labels that
@@ -200,6 +219,11 @@ def labels_of(federation: Federation, count: int, label_sites: Sequence[str], *,
     return np.asarray(sums / holders)
 
 
-def reach_of(federation: Federation) -> float:
+def count_columns(federation: Federation) -> int:
+    """Columns of all sites together, which they do not hide."""
+    return sum(int(count) for count in federation.gather("column_count", shape=()).values())
+
+
+def max_squared_norm(federation: Federation) -> float:
     """A bound on the squared length of any record: the sum of the sites' longest parts."""
     return float(federation.sum("longest", shape=(), bound=np.inf)) * (1 + 1e-9) + 1e-9

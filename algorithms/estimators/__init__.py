@@ -1,0 +1,77 @@
+"""scikit-learn estimators that train a federation of processes within `fit`.
+
+base        what all have in common; a class is the settings of its algorithm and the parameters of its family
+horizontal  sites hold rows and agree by secure sums: PanSVC
+public_rows sites hold private rows, and public ones choose scale and features: HybridSVC, PrivateErmClassifier
+vertical    sites hold columns: DppSVC
+
+Every algorithm has an estimator, of this project or of another package: `classifier("pan-svm")`, or by the name of its
+class. They are imported when they are asked for, since scikit-learn is nothing that a site process should carry.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from algorithms.registry import ALGORITHMS
+
+if TYPE_CHECKING:
+    from algorithms.estimators.horizontal import PanSVC as PanSVC
+    from algorithms.estimators.public_rows import HybridSVC as HybridSVC
+    from algorithms.estimators.public_rows import PrivateErmClassifier as PrivateErmClassifier
+    from algorithms.estimators.vertical import DppSVC as DppSVC
+
+_FAMILIES = {
+    "secure-sums": ("horizontal", "HorizontalClassifier"),
+    "public-rows": ("public_rows", "PublicClassifier"),
+    "sites": ("vertical", "VerticalClassifier"),
+}
+"""By where the scale of columns comes from."""
+
+
+@functools.cache
+def classifier(name: str) -> Any:
+    """The estimator class of an algorithm.
+
+    Parameters
+    ----------
+    name : str
+        What a scenario calls the algorithm.
+
+    Returns
+    -------
+    type
+        A scikit-learn classifier whose parameters are the algorithm's settings and those of its family.
+
+    Raises
+    ------
+    LookupError
+        If no algorithm of this installation has the name.
+    FederationError
+        If it is of another package and cannot be loaded.
+    """
+    if name not in ALGORITHMS:
+        raise LookupError(f"the name must be one of {', '.join(ALGORITHMS)}, got {name!r}")
+    algorithm = ALGORITHMS[name]
+    module, family = _FAMILIES[algorithm.scaling]
+    classes = importlib.import_module(f"{__name__}.{module}")
+    if written := vars(classes).get(algorithm.estimator):
+        return written
+    from algorithms.estimators.base import estimator
+
+    body = {"algorithm": name, "__module__": __name__, "__doc__": type(algorithm).__doc__}
+    return estimator(type(algorithm.estimator, (vars(classes)[family], algorithm.Settings), body))
+
+
+def __getattr__(name: str) -> Any:
+    if not name.startswith("_"):
+        for algorithm in ALGORITHMS:
+            if ALGORITHMS[algorithm].estimator == name:
+                return classifier(algorithm)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *(ALGORITHMS[name].estimator for name in ALGORITHMS)])

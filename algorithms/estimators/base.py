@@ -2,59 +2,73 @@
 
 An estimator has all rows in hand, deals them to sites on this machine, and trains as a federation would: what leaves a
 site, and what it costs, is in `result_`. When `fit` returns, or is interrupted, its processes are gone.
+
+An estimator's class is the settings of its algorithm and the parameters of its family, as one dataclass: `__init__`,
+the checks and the documentation of parameters follow from the fields.
 """
 
 from __future__ import annotations
 
-import re
+import dataclasses
+import inspect
 import time
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, ClassVar, Self, get_args
+from dataclasses import dataclass
+from numbers import Integral
+from typing import Annotated, Any, ClassVar, TypeVar, dataclass_transform, get_type_hints
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from algorithms.estimators import parameters
-from algorithms.features.kernels import Kernel, KernelName
-from algorithms.figures import Figures
+from algorithms.contract import Algorithm, Model, Outline
+from algorithms.data.partition import site_partition
+from algorithms.data.scaling import Scale, ScaleName
+from algorithms.privacy.accountant import PrivacyReport
+from algorithms.registry import ALGORITHMS
+from algorithms.settings import Count, Positive, Setting, checked, doc, settings
 from federation import report
-from federation.arrays import FloatArray, IntArray
+from federation.arrays import FloatArray
 from federation.assemble import local_federation
 from federation.federation import Federation
 from federation.site.partition import Partition
-from federation.transport.keys import COORDINATOR
 from protocols.sums.contract import SecureSum
 from protocols.sums.registry import SUMS
 
 SITE_MODULE = "algorithms.site_process"
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SEEDS = 2**31
+
+E = TypeVar("E", bound=type[Any])
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
     """A binary classifier that is trained by sites in processes of their own.
 
-    Those that derive from it have the parameters below, and score rows in `_scores`. `result_` holds what the training
-    was: `model` (its certificate), `cost` (rounds, bytes, by phase and protocol), `sites`, `disclosures`, `privacy`.
-    The names are those of a run's result.json.
+    `result_` holds what the training was: `model` (its certificate), `cost` (rounds, bytes, by phase and protocol),
+    `sites`, `disclosures`, `privacy`. The names are those of a run's result.json.
     """
 
-    program: ClassVar[str]
-    """What site processes do, by the name that a scenario has for the algorithm."""
+    algorithm: ClassVar[str]
+    """What a scenario calls what is trained."""
 
-    sites: int
-    sum: str
-    sum_options: Mapping[str, float] | None
-    round_timeout_s: float
-    random_state: int | np.random.RandomState | None
-    classes_: np.ndarray
-    result_: dict[str, Any]
+    scale: Annotated[ScaleName, doc("The common scale of columns.")] = "standard"
+    sites: Annotated[Count, doc("To how many sites rows or columns are dealt, where nothing says who holds what.")] = 3
+    sum: Annotated[str, doc("The secure sum: any that `fedsvm check-sum` knows.")] = "ring"
+    sum_options: Annotated[
+        Mapping[str, float] | None,
+        doc("`segments` of k-secure, `rings` of changing-neighbours, `threshold` of masked."),
+    ] = None
+    round_timeout_s: Annotated[Positive, doc("Seconds of silence after which a site is taken for dropped.")] = 30.0
+    random_state: Annotated[
+        int | np.random.RandomState | None,
+        doc("Of the deal and the experiment's own generators; never of masks, keys or noise."),
+    ] = 0
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -62,23 +76,50 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         return tags
 
     def decision_function(self, X: Any) -> FloatArray:
-        """(n,) decision values of rows X (n, p); positive for `classes_[1]`."""
+        """Decision values of rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+            Rows as they are; the model scales them.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Positive for `classes_[1]`.
+        """
         check_is_fitted(self)
-        return self._scores(validate_data(self, X, dtype=np.float64, reset=False))
+        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        values: FloatArray = self.model_.decision_function(self.scaling_(rows))
+        return values
 
     def predict(self, X: Any) -> np.ndarray:
-        """(n,) the class of each row of X (n, p)."""
+        """The class of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+
+        Returns
+        -------
+        ndarray of shape (n,)
+        """
         scores = self.decision_function(X)  # first, so that what is not fitted says so
         return np.asarray(self.classes_[(scores >= 0).astype(int)])
 
-    @abstractmethod
-    def _scores(self, rows: FloatArray) -> FloatArray:
-        """(n,) decision values of checked rows (n, p)."""
-
     # For `fit`.
 
+    @property
+    def _algorithm(self) -> Algorithm[Any, Any, Any]:
+        return ALGORITHMS[self.algorithm]
+
     def _binary(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
-        """Rows (n, p), and (n,) +1 for the second of two classes and -1 for the first. Raises ValueError."""
+        """Rows (n, p), and (n,) +1 for the second of two classes and -1 for the first. Raises ValueError.
+
+        What an earlier fit left is forgotten.
+        """
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
         rows, labels = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(labels)
         if (kind := type_of_target(labels, input_name="y")) != "binary":
@@ -88,126 +129,130 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
             raise ValueError(f"y has 1 class, {self.classes_[0]!r}; two are needed.")
         return rows, np.where(labels == self.classes_[1], 1.0, -1.0)
 
+    def _settings(self, public_rows: int = 0) -> Any:
+        """What the algorithm is told. Raises ValueError for a parameter that will not do."""
+        algorithm = self._algorithm
+        chosen = checked(algorithm.Settings, self)
+        for problem in algorithm.problems(chosen, Outline(public_rows, models=1)):
+            raise ValueError(f"{problem}.")
+        return chosen
+
+    def _parameter(self, name: str) -> Any:
+        """One of the family's parameters. Raises ValueError if it will not do."""
+        (setting,) = [setting for setting in settings(type(self)) if setting.name == name]
+        try:
+            return setting.checked(getattr(self, name))
+        except ValueError as error:
+            raise ValueError(f"{name} {error}") from None
+
+    def _seed(self) -> int:
+        """A number from 0 for the generators of the experiment: `random_state` itself, else drawn."""
+        state = self.random_state
+        if state is None:
+            return int(np.random.default_rng().integers(_SEEDS))
+        if isinstance(state, np.random.RandomState):
+            return int(state.randint(_SEEDS))
+        if isinstance(state, bool) or not isinstance(state, Integral) or int(state) < 0:
+            raise ValueError(f"random_state must be a whole number from 0, a RandomState or None, got {state!r}")
+        return int(state)
+
     def _secure_sum(self, sites: int) -> SecureSum:
         """The sum that is asked for. Raises ValueError for one that so many sites cannot run."""
-        name, options = parameters.choice("sum", self.sum, list(SUMS)), dict(self.sum_options or {})
-        plain = {key: value.item() if isinstance(value, np.generic) else value for key, value in options.items()}
+        if not isinstance(self.sum, str) or self.sum not in SUMS:
+            raise ValueError(f"sum must be one of {', '.join(SUMS)}, got {self.sum!r}")
+        options = {
+            key: value.item() if isinstance(value, np.generic) else value
+            for key, value in dict(self.sum_options or {}).items()
+        }
         try:
-            chosen = SUMS[name](**plain)
+            made = SUMS[self.sum](**options)
         except (TypeError, ValueError) as error:
-            raise ValueError(f"sum_options={options!r} will not do for a {name} sum: {error}.") from None
-        if sites < chosen.min_sites:
+            raise ValueError(f"sum_options must be options of a {self.sum} sum, got {options!r}: {error}.") from None
+        if sites < made.min_sites:
             raise ValueError(
-                f"A {self.sum} sum needs {chosen.min_sites} sites or more and there are {sites}; with fewer it hides"
+                f"A {self.sum} sum needs {made.min_sites} sites or more and there are {sites}; with fewer it hides"
                 " nothing. Have more sites, or another sum."
             )
-        return chosen
+        return made
 
     @contextmanager
     def _federation(self, partitions: Mapping[str, Partition], seed: int) -> Iterator[Federation]:
         """Sites that hold these partitions, for as long as training takes."""
-        chosen = self._secure_sum(len(partitions))
-        patience_s = parameters.positive("round_timeout_s", self.round_timeout_s)
+        made, patience_s = self._secure_sum(len(partitions)), self._parameter("round_timeout_s")
         with local_federation(
-            SITE_MODULE, self.program, partitions, chosen, settings={"seed": seed}, round_timeout_s=patience_s
+            SITE_MODULE, self.algorithm, partitions, made, settings={"seed": seed}, round_timeout_s=patience_s
         ) as federation:
             yield federation
 
-    def _result(
+    def _keep(
         self,
+        model: Model,
+        scaling: Scale,
         federation: Federation,
         partitions: Mapping[str, Partition],
-        figures: Figures,
-        privacy: dict[str, Any] | None = None,
-    ) -> dict[str, Any]:
-        """What the training was, when its processes are gone."""
+        privacy: PrivacyReport | None = None,
+    ) -> None:
+        """What was learnt, by scikit-learn's names, and what the training was, when its processes are gone."""
+        self.model_, self.scaling_ = model, scaling
+        for name, value in model.attributes(scaling).items():
+            setattr(self, name, value)
+        training = model.training
+        if training is None:
+            raise TypeError(f"{self.algorithm} must give a model with a training report, got none")
+        if training.iterations is not None:
+            self.n_iter_ = max(1, training.iterations)
+        if training.gap is not None:
+            self.gap_ = training.gap
         shapes = {site: held.arrays["numeric"].shape for site, held in partitions.items()}
-        return {
+        self.result_ = {
             "status": "completed",
-            "model": {"algorithm": self.program, **figures.to_fields(), "classes": self.classes_.tolist()},
+            "model": {
+                "algorithm": self.algorithm,
+                **_plain(dataclasses.asdict(training)),
+                "classes": self.classes_.tolist(),
+            },
             "cost": report.cost(federation),
             "sites": [
                 {**site, "rows": shapes[site["name"]][0], "columns": shapes[site["name"]][1]}
                 for site in report.sites(federation)
             ],
             "disclosures": report.disclosures(federation),
-            "privacy": privacy,
+            "privacy": None if privacy is None else _plain(dataclasses.asdict(privacy)),
             "timing": {"total_s": time.monotonic() - federation.began},
         }
 
 
-class HorizontalClassifier(FederatedClassifier):
-    """A classifier whose sites hold rows."""
-
-    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Train on rows X (n, p) with labels y (n,) of two classes.
-
-        groups (n,): which site holds each row, by a name or a number; without it rows are dealt to `sites` at random.
-        Raises ValueError for data or parameters that will not do, and FederationError where a site fails.
-        """
-        rows, signs = self._binary(X, y)
-        self._train(rows, signs, groups, parameters.seed_of(self.random_state))
-        return self
-
-    @abstractmethod
-    def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
-        """Train on checked rows (n, p) and signs (n,) of +1 and -1, and keep what was learnt."""
-
-    def _dealt(self, indices: IntArray, groups: Any, rows: int, seed: int) -> dict[str, IntArray]:
-        """Which of the rows `indices`, of `rows` in all, each site holds."""
-        if groups is None:
-            sites = parameters.whole("sites", self.sites)
-            if len(indices) < sites:
-                raise ValueError(f"n_samples={len(indices)} rows cannot be dealt to {sites} sites; have fewer.")
-            dealt = np.random.default_rng([seed, 1]).permutation(indices)
-            parts = np.array_split(dealt, sites)
-            return {f"site-{number}": np.sort(part) for number, part in enumerate(parts, start=1)}
-        names = _names(groups, rows)
-        held = {_named(name): indices[names[indices] == name] for name in np.unique(names).tolist()}
-        if empty := [name for name, mine in held.items() if not len(mine)]:
-            raise ValueError(
-                f"groups: no row is left to {', '.join(empty)} when public rows are set apart; leave it out."
-            )
-        return held
+def _plain(value: Any) -> Any:
+    """Lists in place of tuples, as a result has them."""
+    if isinstance(value, dict):
+        return {name: _plain(each) for name, each in value.items()}
+    return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def _names(groups: Any, rows: int) -> NDArray[np.str_]:
-    """(n,) the site of each row, as text. Raises ValueError for a row without one."""
-    given = np.asarray(groups)
-    if given.shape != (rows,):
-        raise ValueError(f"groups has shape {given.shape}, and there are {rows} rows; it must say a site for each.")
-    if any(value is None or value != value for value in given.tolist()):  # noqa: PLR0124 - as NaN is not
-        raise ValueError("groups: a row has no site; every row must have one.")
-    return given.astype(str)
-
-
-def _named(name: str) -> str:
-    """The name, if a site can have it."""
-    if not _NAME.fullmatch(name) or name == COORDINATOR:
-        raise ValueError(
-            f"groups: {name!r} cannot be the name of a site; it must be made of at most 64 letters, digits, dots, "
-            f"hyphens and underscores, start with a letter or digit, and not be the word {COORDINATOR}."
-        )
-    return name
-
-
-def partition_of(rows: FloatArray, signs: FloatArray | None) -> Partition:
+def rows_of(rows: FloatArray, signs: FloatArray | None, names: list[str]) -> Partition:
     """What a site holds: numeric columns (n, p) of its rows, and their labels (n,) of +1 and -1, if it has them."""
-    count, width = rows.shape
-    arrays = {
-        "numeric": np.ascontiguousarray(rows),
-        "codes": np.zeros((count, 0), dtype=np.int64),
-        "labels": np.zeros((0, count)) if signs is None else np.ascontiguousarray(signs[None, :]),
-        "folds": np.full(count, -1),
+    return site_partition(rows, signs, names=names)
+
+
+@dataclass_transform(kw_only_default=True, eq_default=False)
+def estimator(kind: E) -> E:
+    """Make the class of an estimator: a dataclass of all its settings, which its documentation lists."""
+    made: Any = dataclass(kw_only=True, eq=False, repr=False)(kind)
+    made.__init__.__annotations__ |= {
+        field.name: get_type_hints(made)[field.name] for field in dataclasses.fields(made)
     }
-    return Partition(arrays, {"numeric": [f"x{j}" for j in range(width)], "categorical": [], "categories": []})
+    listed = settings(made)
+    listed.sort(key=lambda setting: setting.name in FederatedClassifier.__dataclass_fields__)
+    text = "\n".join(f"{each.name} : {_typed(each)}\n    {each.sentence}" for each in listed)
+    summary, heading, rest = inspect.cleandoc(made.__doc__ or "").partition("\nAttributes\n")
+    made.__doc__ = f"{summary.rstrip()}\n\nParameters\n----------\n{text}\n{heading}{rest}"
+    return kind
 
 
-def kernel_of(estimator: Any, columns: int) -> Kernel:
-    """The kernel of an estimator's parameters, over so many columns. Raises ValueError."""
-    return Kernel(
-        parameters.choice("kernel", estimator.kernel, get_args(KernelName)),
-        parameters.auto_or_positive("gamma", estimator.gamma, auto=1.0 / columns),
-        parameters.whole("degree", estimator.degree),
-        parameters.finite("coef0", estimator.coef0),
-    )
+def _typed(setting: Setting) -> str:
+    """Type and default, as scikit-learn's documentation writes them."""
+    try:
+        requirement = setting.requirement
+    except KeyError:  # of a type that no scenario file can hold
+        requirement = str(setting.annotation.__args__[0]).replace("<class '", "").replace("'>", "")
+    return f"{requirement}, default={setting.default!r}"

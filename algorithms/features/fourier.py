@@ -15,15 +15,33 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
 from algorithms.features.kernels import squared_distances
+from algorithms.settings import Positive, doc
 from federation.arrays import FloatArray
 
-Fit = Literal["paired", "paper", "random"]
+FitName = Literal["paired", "paper", "random"]
 _MAX_ITERATIONS = 300
+
+
+@dataclass(kw_only=True)
+class FourierSettings:
+    """Which frequencies."""
+
+    sigma: Annotated[
+        Positive | Literal["auto"],
+        doc('Of the kernel exp(-|x - y|^2 / sigma^2), of scaled columns; "auto" is the root of their number.'),
+    ] = "auto"
+    fit_to: Annotated[
+        FitName, doc("Frequencies fitted to public rows in the map that is trained in, in the paper's, or not at all.")
+    ] = "paired"
+
+    def sigma_of(self, columns: int) -> float:
+        """Sigma over so many columns."""
+        return math.sqrt(columns) if self.sigma == "auto" else self.sigma
 
 
 @dataclass(frozen=True)
@@ -51,7 +69,7 @@ def rbf(rows: FloatArray, sigma: float) -> FloatArray:
 
 
 def choose_frequencies(
-    public: FloatArray, count: int, sigma: float, fit: Fit, random: np.random.Generator
+    public: FloatArray, count: int, sigma: float, fit: FitName, random: np.random.Generator
 ) -> Frequencies:
     """Frequencies drawn from the kernel's spectral density and, unless `fit` is random, fitted to public rows (n, d).
 
@@ -69,7 +87,7 @@ def choose_frequencies(
 
 def _fitted(start: FloatArray, public: FloatArray, wanted: FloatArray, offsets: FloatArray | None) -> FloatArray:
     """L-BFGS on equation 6 from `start`, of the cosine map with these offsets or, without, of the paired map."""
-    from scipy.optimize import minimize  # noqa: PLC0415 - sites share this module and have no use for it
+    from scipy.optimize import minimize  # sites share this module and have no use for it
 
     def error(flat: FloatArray) -> tuple[float, FloatArray]:
         rho = flat.reshape(start.shape)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from algorithms.settings import Count, Finite, Positive, doc
 from federation.arrays import FloatArray
 
 KernelName = Literal["linear", "rbf", "poly", "sigmoid"]
@@ -45,8 +47,36 @@ class Kernel:
         return np.asarray(scaled**self.degree if self.name == "poly" else np.tanh(scaled))
 
     def to_fields(self) -> dict[str, Any]:
-        """Plain values, for a message or a file."""
+        """Plain values, for a message."""
         return asdict(self)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """As a model's file holds it: `kernel`, the name, and its parameters."""
+        fields = self.to_fields()
+        return {"kernel": np.array(fields.pop("name")), **{name: np.array(value) for name, value in fields.items()}}
+
+    @classmethod
+    def from_arrays(cls, arrays: Any) -> Kernel:
+        """The kernel in a model's file."""
+        name: Any = str(arrays["kernel"])
+        return cls(name, float(arrays["gamma"]), int(arrays["degree"]), float(arrays["coef0"]))
+
+
+@dataclass(kw_only=True)
+class KernelSettings:
+    """Which kernel, of scaled columns."""
+
+    kernel: Annotated[
+        KernelName,
+        doc("As LIBSVM has them: functions of inner products or squared distances, which sites can sum over columns."),
+    ] = "rbf"
+    gamma: Annotated[Positive | Literal["auto"], doc('Of rbf, poly and sigmoid; "auto" is 1 / columns.')] = "auto"
+    degree: Annotated[Count, doc("Of poly.")] = 3
+    coef0: Annotated[Finite, doc("Of poly and sigmoid.")] = 0.0
+
+    def kernel_of(self, columns: int) -> Kernel:
+        """The kernel over so many columns."""
+        return Kernel(self.kernel, 1.0 / columns if self.gamma == "auto" else self.gamma, self.degree, self.coef0)
 
 
 def squared_distances(x: FloatArray, y: FloatArray) -> FloatArray:

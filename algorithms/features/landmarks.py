@@ -30,7 +30,7 @@ from protocols.secret_order import secret_order
 LOCAL_ITERATIONS = 20
 SPLIT_ITERATIONS = 2
 FINAL_ITERATIONS = 10
-LONE_ROWS_DISCLOSE = "a single row, where a cluster on the way to the landmarks has no other"
+SINGLETON_CLUSTERS = "a single row, where a cluster on the way to the landmarks has no other"
 GRID = 2.0**-16
 """Rows and centres of the global method lie on this grid: their distances are then exact in float64, so that ties
 fall the same way however the rows are spread over the sites."""
@@ -170,8 +170,8 @@ def _update(federation: Federation, centres: FloatArray, min_cluster_size: int) 
     shape = (len(centres), centres.shape[1] + 2)
     sums = federation.sum("cluster_sums", shape=shape, bound=math.inf, centres=centres)
     sizes = np.rint(sums[:, -1])
-    if lone := int(np.count_nonzero(sizes == 1)):
-        federation.disclose("coordinator", "cluster_sums", LONE_ROWS_DISCLOSE, (centres.shape[1],), times=lone)
+    if singletons := int(np.count_nonzero(sizes == 1)):
+        federation.disclose("coordinator", "cluster_sums", SINGLETON_CLUSTERS, (centres.shape[1],), times=singletons)
     kept = sizes >= max(1, min_cluster_size)
     means = sums[kept, :-2] / sizes[kept, None]
     return _Clusters(on_grid(means), sums[kept, -2], sizes[kept])

@@ -20,11 +20,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Annotated, Protocol
 
 import numpy as np
 
 from algorithms.optimisation.line_search import LineSearch, Parabola
+from algorithms.settings import Count, Share, doc
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError
 
@@ -71,6 +72,18 @@ class Solution:
     def gap(self) -> float:
         """(objective - lower bound) / objective: the objective is at most this share above the optimum."""
         return relative_gap(self.objective, self.lower_bound)
+
+
+@dataclass(kw_only=True)
+class CuttingPlaneSettings:
+    """How long to train, and how much each round carries."""
+
+    cut_groups: Annotated[
+        Count,
+        doc("Cuts per round; 1 is the paper's algorithm. More take fewer rounds, and more often hold a single row."),
+    ] = 32
+    tolerance: Annotated[Share, doc("Certified relative gap at which training stops.")] = 1e-4
+    max_iterations: Annotated[Count, doc("Iterations after which training stops short of its tolerance.")] = 500
 
 
 @dataclass(frozen=True)
@@ -236,8 +249,8 @@ def _solve_master(
     Returns w (m,), b and the multipliers (T,) of the T cuts.
     """
     # Imported here because sites, which share this file's module, have no use for a solver and pay for its memory.
-    import clarabel  # noqa: PLC0415
-    from scipy import sparse  # noqa: PLC0415
+    import clarabel
+    from scipy import sparse
 
     count, dimensions = len(cuts), cuts.shape[1] - 2
     P = sparse.diags_array(np.concatenate([np.ones(dimensions), np.zeros(1 + groups)])).tocsc()

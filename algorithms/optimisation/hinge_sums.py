@@ -88,21 +88,21 @@ class HingeSite(SiteProgram):
 class FederatedOracle:
     """The sums of the cutting plane, over a federation.
 
-    reach: a bound on the summed length of the features. on_lone_rows: is told how many cuts have a single term.
+    norm_sum_bound: on the summed length of the features. on_singletons: is told how many cuts have a single term.
     """
 
     federation: Federation
     groups: int
     rows: int
-    reach: float
-    on_lone_rows: Callable[[int], None] = lambda cuts: None
+    norm_sum_bound: float
+    on_singletons: Callable[[int], None] = lambda cuts: None
 
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """One secure sum of grouped cuts; see `HingeSums.cuts`."""
         shape = (len(problems), self.groups, w.shape[1] + 2)
-        bound = max(self.rows, self.reach)
+        bound = max(self.rows, self.norm_sum_bound)
         found = self.federation.sum("cuts", shape=shape, bound=bound, problems=problems, w=w, b=b)
-        self.on_lone_rows(int(np.count_nonzero(np.rint(found[..., -1]) == 1)))
+        self.on_singletons(int(np.count_nonzero(np.rint(found[..., -1]) == 1)))
         return found
 
     def line(
@@ -124,4 +124,4 @@ class FederatedOracle:
 
     def _margin_bound(self, w: FloatArray, b: FloatArray) -> float:
         """No sum over rows of |w.f + b| exceeds this."""
-        return float((np.linalg.norm(w, axis=1) * self.reach + np.abs(b) * self.rows).max())
+        return float((np.linalg.norm(w, axis=1) * self.norm_sum_bound + np.abs(b) * self.rows).max())

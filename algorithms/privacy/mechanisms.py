@@ -1,4 +1,4 @@
-"""Noise that makes a vector differentially private: how much, for which promise, and the account that is kept of it.
+"""Noise that makes a vector differentially private: how much, and how it is drawn.
 
 Neighbouring data sets differ in one row, and their number of rows is public. The vector lies on a lattice, so that no
 value is possible under one neighbour only; rounding to it, and stopping short of the exact minimiser, add to what one
@@ -16,15 +16,14 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
 from algorithms.privacy.discrete_noise import discrete_gaussian, discrete_laplace, drawn, total_variation_bound
-from federation.arrays import FloatArray, IntArray
-from federation.errors import FederationError
+from federation.arrays import FloatArray
 
 MechanismName = Literal["laplace", "gaussian", "spherical"]
 FINENESS_BITS = 20
@@ -46,26 +45,27 @@ class Noise:
 
     scale: of the mechanism, in the vector's units: a coordinate's scale (laplace), its standard deviation (gaussian),
     L2 / epsilon (spherical). sensitivity: how far one row moves the vector, rounding and optimality gap included, in
-    the norm that the mechanism needs. parts: how many shares make up the noise; each site draws one.
+    the norm that the mechanism needs. shares: how many shares make up the noise; each site draws one.
     """
 
-    promise: PrivacyParameters
+    privacy: PrivacyParameters
     size: int
     step: float
     scale: float
     sensitivity: float
-    parts: int
+    shares: int
 
     @property
-    def in_shares(self) -> bool:
-        return self.promise.mechanism != "spherical"
+    def is_divisible(self) -> bool:
+        """Whether sites can draw it in shares that add up to it."""
+        return self.privacy.mechanism != "spherical"
 
     @property
     def delta(self) -> float:
         """Beside the promised one, the distance of drawn shares from their distribution, under either neighbour."""
-        if self.promise.mechanism != "laplace":
-            return self.promise.delta
-        return (1 + math.exp(self.promise.epsilon)) * total_variation_bound(self.steps, self.parts, self.size)
+        if self.privacy.mechanism != "laplace":
+            return self.privacy.delta
+        return (1 + math.exp(self.privacy.epsilon)) * total_variation_bound(self.steps, self.shares, self.size)
 
     @property
     def steps(self) -> int:
@@ -78,10 +78,9 @@ class Noise:
         return Fraction(self.steps) ** 2
 
     @property
-    def origin(self) -> dict[str, Any]:
-        """What it is made of, and who draws it, for a result."""
-        shared = f"the sites, in shares for {self.parts} of them"
-        return {"lattice": self.step, "drawn_by": shared if self.in_shares else "the coordinator"}
+    def drawn_by(self) -> str:
+        """Who draws it."""
+        return f"the sites, in shares for {self.shares} of them" if self.is_divisible else "the coordinator"
 
     def on_lattice(self, vector: FloatArray) -> FloatArray:
         """The vector with every coordinate moved to the nearest point of the lattice."""
@@ -89,43 +88,43 @@ class Noise:
 
     def released(self, vector: FloatArray) -> FloatArray:
         """The vector on the lattice, with noise drawn here, all of it."""
-        if self.promise.mechanism == "spherical":
+        if self.privacy.mechanism == "spherical":
             return self.on_lattice(self.on_lattice(vector) + spherical(self.size, self.scale))
         draw: Callable[[], int] = lambda: discrete_laplace(self.steps)  # noqa: E731
-        if self.promise.mechanism == "gaussian":
+        if self.privacy.mechanism == "gaussian":
             draw = lambda: discrete_gaussian(self.variance)  # noqa: E731
         return self.on_lattice(vector) + drawn(draw, self.size) * self.step
 
 
-def noise_for(promise: PrivacyParameters, size: int, sensitivity: float, gap: float, parts: int = 1) -> Noise:
+def noise_for(privacy: PrivacyParameters, size: int, sensitivity: float, gap: float, shares: int = 1) -> Noise:
     """Noise for a vector of `size`.
 
     sensitivity: how far one row moves the exact minimiser of a 1-strongly convex objective, in L2. gap: how far the
     objective may be above its minimum; each of two neighbours is within sqrt(2 gap) of its minimiser.
     """
     l2 = sensitivity + 2 * math.sqrt(2 * gap)
-    rough = _scale(promise, size, l2)
+    rough = _scale(privacy, size, l2)
     step = 2.0 ** (math.floor(math.log2(rough)) - FINENESS_BITS)
     l2 += math.sqrt(size) * step  # rounding moves each of two neighbours by half a step a coordinate
-    return Noise(promise, size, step, _scale(promise, size, l2), _norm(promise, size, l2), parts)
+    return Noise(privacy, size, step, _scale(privacy, size, l2), _norm(privacy, size, l2), shares)
 
 
-def _norm(promise: PrivacyParameters, size: int, l2: float) -> float:
+def _norm(privacy: PrivacyParameters, size: int, l2: float) -> float:
     """The sensitivity in the norm that the mechanism needs: L1 is at most sqrt(size) times L2."""
-    return l2 * math.sqrt(size) if promise.mechanism == "laplace" else l2
+    return l2 * math.sqrt(size) if privacy.mechanism == "laplace" else l2
 
 
-def _scale(promise: PrivacyParameters, size: int, l2: float) -> float:
-    sensitivity = _norm(promise, size, l2)
-    if promise.mechanism == "gaussian":
-        return sensitivity * gaussian_deviation(promise.epsilon, promise.delta)
-    return sensitivity / promise.epsilon
+def _scale(privacy: PrivacyParameters, size: int, l2: float) -> float:
+    sensitivity = _norm(privacy, size, l2)
+    if privacy.mechanism == "gaussian":
+        return sensitivity * gaussian_deviation(privacy.epsilon, privacy.delta)
+    return sensitivity / privacy.epsilon
 
 
 def gaussian_deviation(epsilon: float, delta: float) -> float:
     """The smallest standard deviation for sensitivity 1 that is (epsilon, delta) private (Balle and Wang 2018)."""
-    from scipy.optimize import brentq  # noqa: PLC0415 - sites share this module and have no use for it
-    from scipy.special import log_ndtr, ndtr  # noqa: PLC0415
+    from scipy.optimize import brentq  # sites share this module and have no use for it
+    from scipy.special import log_ndtr, ndtr
 
     def excess(log_deviation: float) -> float:
         deviation = math.exp(log_deviation)
@@ -141,68 +140,3 @@ def spherical(size: int, scale: float) -> FloatArray:
     random = secrets.SystemRandom()
     direction = np.array([random.gauss(0.0, 1.0) for _ in range(size)])
     return np.asarray(direction / np.linalg.norm(direction) * random.gammavariate(size, scale))
-
-
-def from_steps(steps: IntArray, noise: Noise) -> FloatArray:
-    """Noise in steps of the lattice, in the vector's units."""
-    return np.asarray(steps * noise.step)
-
-
-# The account.
-
-
-@dataclass(frozen=True)
-class Release:
-    """Something that was released, how, and whom it protects private rows from.
-
-    sensitivity: None where noise is not added to what is released, but to what is minimised.
-    """
-
-    what: str
-    epsilon: float
-    delta: float
-    mechanism: str
-    sensitivity: float | None
-    noise_scale: float
-    protects_against: tuple[str, ...]
-
-
-@dataclass
-class PrivacyAccountant:
-    """Every release of a run, and a budget of epsilon and delta that they must not exceed; releases add up."""
-
-    epsilon: float = math.inf
-    delta: float = math.inf
-    releases: list[Release] = field(default_factory=list)
-
-    @property
-    def spent(self) -> tuple[float, float]:
-        """epsilon and delta of all releases together."""
-        return sum(each.epsilon for each in self.releases), sum(each.delta for each in self.releases)
-
-    def require(self, epsilon: float, delta: float) -> None:
-        """Raise FederationError, before anything is computed from private rows, where the budget has no room."""
-        spent = self.spent
-        if spent[0] + epsilon > self.epsilon * (1 + 1e-12) or spent[1] + delta > self.delta * (1 + 1e-12):
-            raise FederationError(
-                f"A release of epsilon = {epsilon:g}, delta = {delta:g} after {spent[0]:g} and {spent[1]:g} would "
-                f"exceed the budget of {self.epsilon:g} and {self.delta:g}; nothing is released. Raise the budget, or "
-                "release less often or with a smaller epsilon."
-            )
-
-    def spend(self, release: Release) -> None:
-        """Write a release down. Raises FederationError where the budget has no room for it."""
-        self.require(release.epsilon, release.delta)
-        self.releases.append(release)
-
-    def to_fields(self, **details: Any) -> dict[str, Any]:
-        """What a result says of the releases so far, with details of the last."""
-        epsilon, delta = self.spent
-        releases = [vars(each) | {"protects_against": list(each.protects_against)} for each in self.releases]
-        budget = {"epsilon": _finite(self.epsilon), "delta": _finite(self.delta)}
-        last = {name: releases[-1][name] for name in ("mechanism", "sensitivity", "noise_scale", "protects_against")}
-        return {"epsilon": epsilon, "delta": delta, **last, **details, "budget": budget, "releases": releases}
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

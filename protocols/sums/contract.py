@@ -38,7 +38,7 @@ class SecureSum:
     sum that no site dropped from; one less than all always do, from the sum itself.
     min_sites: with fewer it would hide nothing, or cannot run. discloses: "sum", or "value" where the coordinator
     sees each site's own. needs_pairwise_keys: sites share secrets two by two. options: what every party must know
-    besides the name.
+    besides the name. min_remaining: how many of so many sites must remain for a sum to be revealed without the others.
     """
 
     name: str
@@ -50,6 +50,13 @@ class SecureSum:
     discloses: Literal["sum", "value"] = "sum"
     needs_pairwise_keys: bool = False
     options: Mapping[str, float] = field(default_factory=dict)
+    min_remaining: Callable[[int], int] = lambda sites: 1
+
+    @property
+    def described(self) -> str:
+        """The name, with the options in brackets where there are any."""
+        options = ", ".join(f"{name} = {value}" for name, value in self.options.items())
+        return f"{self.name} ({options})" if options else self.name
 
     def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
         """A value as residues, for a sum over so many sites. Raises BoundExceeded for one that does not fit."""

@@ -314,4 +314,5 @@ def masked(threshold: float = DEFAULT_THRESHOLD) -> SecureSum:
         min_sites=2,
         needs_pairwise_keys=True,
         options={"threshold": threshold},
+        min_remaining=functools.partial(threshold_of, threshold),
     )

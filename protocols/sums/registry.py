@@ -8,21 +8,16 @@ ours stay ours.
 from __future__ import annotations
 
 import functools
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING
 
-from federation.errors import FederationError
+from federation.plugins import Registry
 from protocols.sums.changing_neighbours import changing_neighbours
 from protocols.sums.contract import SecureSum
 from protocols.sums.k_secure import k_secure
 from protocols.sums.masked import masked
 from protocols.sums.plain import PLAIN
 from protocols.sums.ring import RING
-
-if TYPE_CHECKING:
-    from importlib.metadata import EntryPoint
 
 GROUP = "fedsvm.sums"
 
@@ -39,48 +34,15 @@ OWN_SUMS: Mapping[str, Callable[..., SecureSum]] = MappingProxyType(
 changing-neighbours, `threshold` of masked."""
 
 
-class _Sums(Mapping[str, Callable[..., SecureSum]]):
-    """Ours, and those of other packages, which are looked for when they are asked for: most sites never do."""
-
-    @functools.cached_property
-    def _offered(self) -> dict[str, Callable[..., SecureSum]]:
-        """They have no options, and are loaded when they are used."""
-        from importlib.metadata import entry_points  # noqa: PLC0415 - sites would carry what it imports
-
-        found: dict[str, list[EntryPoint]] = defaultdict(list)
-        for point in entry_points(group=GROUP):
-            found[point.name].append(point)
-        return {name: functools.partial(_loaded, points) for name, points in found.items() if name not in OWN_SUMS}
-
-    def __getitem__(self, name: str) -> Callable[..., SecureSum]:
-        return OWN_SUMS[name] if name in OWN_SUMS else self._offered[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([*OWN_SUMS, *self._offered])
-
-    def __len__(self) -> int:
-        return len(OWN_SUMS) + len(self._offered)
+def _itself(make: Callable[..., SecureSum]) -> Callable[..., SecureSum]:
+    return make
 
 
-def _loaded(points: list[EntryPoint]) -> SecureSum:
-    """The sum that an entry point names. Raises FederationError for anything else."""
-    if len(points) > 1:
-        raise FederationError(
-            f"Several packages offer a sum {points[0].name!r} ({', '.join(each.value for each in points)}); remove all "
-            "but one."
-        )
-    (point,) = points
-    try:
-        found = point.load()
-    except Exception as error:
-        raise FederationError(
-            f"The sum {point.name!r} of {point.value} cannot be loaded: {type(error).__name__}: {error}."
-        ) from error
-    if not isinstance(found, SecureSum) or found.name != point.name:
-        raise FederationError(
-            f"{point.value} is no SecureSum of the name {point.name!r}; see that its entry point and its name agree."
-        )
-    return found
+def _accepted(offered: object, name: str) -> Callable[..., SecureSum] | None:
+    """A sum of another package has no options."""
+    return (lambda: offered) if isinstance(offered, SecureSum) and offered.name == name else None
 
 
-SUMS = _Sums()
+SUMS: Registry[Callable[..., SecureSum]] = Registry(
+    GROUP, "a sum", {name: functools.partial(_itself, make) for name, make in OWN_SUMS.items()}, _accepted
+)

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.data.columns import Schema
+from algorithms.data.partition import NO_FOLD, site_partition
 from federation.arrays import FloatArray, IntArray
-from federation.site.partition import Partition
 from scenarios.data import sources, splits
 from scenarios.data.sources import Dataset
 from scenarios.schema.base import resolve
+from scenarios.schema.data import ALL
 from scenarios.schema.errors import ScenarioError, nearest
 from scenarios.schema.spec import Scenario
-from scenarios.schema.tables import ALL
-
-NO_FOLD = -1
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class SiteShard:
 class FederatedDataset:
     """Everything about the data that a run needs.
 
-    rows: all of them. names: of the sites. holdings: of each site. folds: (n,) the fold that holds a row out, -1 for
+    rows: all of them. names: of the sites. shards: of each site. folds: (n,) the fold that holds a row out, -1 for
     none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then positive.
     identifiers (n,): of the rows, where sites align them by these; empty otherwise. public: indices of the rows that
     are nobody's secret, and at no site.
@@ -58,40 +57,47 @@ class FederatedDataset:
     categorical_columns: tuple[str, ...]
     classes: tuple[str, str]
     names: tuple[str, ...]
-    holdings: tuple[SiteShard, ...]
+    shards: tuple[SiteShard, ...]
     folds: IntArray
     tests: tuple[IntArray, ...]
     identifiers: NDArray[np.str_]
     public: IntArray
     warnings: tuple[str, ...]
+    declared: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
-    def training(self, fold: int, names: Sequence[str]) -> IntArray:
+    @property
+    def schema(self) -> Schema:
+        """Names of all columns."""
+        return Schema(self.numeric_columns, self.categorical_columns, self.declared)
+
+    def training(self, fold: int | None, names: Sequence[str]) -> IntArray:
         """Indices of the rows that these sites train on while `fold` is held out."""
-        held = np.sort(np.concatenate([self.holdings[self.names.index(name)].rows for name in names]))
-        return held[self.folds[held] != fold] if fold != NO_FOLD else held
+        held = np.sort(np.concatenate([self.shards[self.names.index(name)].rows for name in names]))
+        return held if fold is None else held[self.folds[held] != fold]
+
+    def test(self, fold: int | None) -> IntArray:
+        """Indices of the rows that are tested on while `fold` is held out; without folds, of those set apart."""
+        return self.tests[fold or 0]
+
+    def shard(self, site: str) -> SiteShard:
+        """What a site holds."""
+        return self.shards[self.names.index(site)]
 
     def write_partition(self, site: int, path: Path) -> None:
         """Write what one site holds to a file that only its owner may read."""
-        held = self.holdings[site]
+        held = self.shards[site]
         mine = self.rows.take(held.rows)
         numeric = [place for place, name in enumerate(self.numeric_columns) if name in held.columns]
         categorical = [place for place, name in enumerate(self.categorical_columns) if name in held.columns]
-        columns = [np.unique(mine.categorical[:, place], return_inverse=True) for place in categorical]
-        codes = np.column_stack([codes for _, codes in columns]) if columns else np.zeros((len(mine.signs), 0))
-        arrays = {
-            "numeric": np.ascontiguousarray(mine.numeric[:, numeric]),
-            "codes": codes.astype(np.int64),
-            "labels": mine.signs[None, :][: int(held.labelled)],
-            "folds": self.folds[held.rows],
-        }
-        values = {
-            "numeric": [self.numeric_columns[place] for place in numeric],
-            "categorical": [self.categorical_columns[place] for place in categorical],
-            "categories": [categories.tolist() for categories, _ in columns],
-        }
-        if len(self.identifiers):
-            values["identifiers"] = self.identifiers[held.rows].tolist()
-        Partition(arrays, values).write(str(path))
+        site_partition(
+            mine.numeric[:, numeric],
+            mine.signs if held.labelled else None,
+            names=[self.numeric_columns[place] for place in numeric],
+            categorical=mine.categorical[:, categorical],
+            categorical_names=[self.categorical_columns[place] for place in categorical],
+            folds=self.folds[held.rows],
+            identifiers=self.identifiers[held.rows].tolist() if len(self.identifiers) else None,
+        ).write(str(path))
 
 
 def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
@@ -115,7 +121,7 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
     _check_declared(data, settings.categories)
     _check_ranges(data, settings.ranges)
     vertical = settings.partition == "vertical"
-    holdings = _deal_columns(scenario, data) if vertical else _deal_rows(scenario, data, private, tests)
+    shards = _deal_columns(scenario, data) if vertical else _deal_rows(scenario, data, private, tests)
     names = scenario.federation.site_names
     return FederatedDataset(
         rows=_rows(data, signs),
@@ -123,14 +129,14 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
         categorical_columns=tuple(feature.name for feature in data.features if feature.categorical),
         classes=classes,
         names=tuple(names),
-        holdings=holdings,
+        shards=shards,
         folds=folds,
         tests=tests,
         identifiers=_identifiers(scenario, data),
         public=public,
         warnings=(
             *([f"{data.dropped} rows with missing values were left out."] if data.dropped else []),
-            *splits.sites_without_a_class(names, [signs[held.rows] for held in holdings], classes),
+            *splits.sites_without_a_class(names, [signs[held.rows] for held in shards], classes),
         ),
     )
 
@@ -182,12 +188,12 @@ def _deal_columns(scenario: Scenario, data: Dataset) -> tuple[SiteShard, ...]:
     random = np.random.default_rng([scenario.seed, 2])
     holds = splits.overlapping(data.rows, len(names), settings.overlap, random)
     label_site = None if settings.label_site == ALL else resolve(settings.label_site, names)
-    holdings = []
+    shards = []
     for name, columns, held in zip(names, splits.vertical(settings.split, data, names), holds, strict=True):
         rows = np.flatnonzero(held)
         shuffled = random.permutation(rows) if settings.align == "identifier" else rows
-        holdings.append(SiteShard(shuffled, columns, label_site in (None, name)))
-    return tuple(holdings)
+        shards.append(SiteShard(shuffled, columns, label_site in (None, name)))
+    return tuple(shards)
 
 
 def _identifiers(scenario: Scenario, data: Dataset) -> NDArray[np.str_]:

@@ -54,7 +54,7 @@ def _number(source: str) -> int:
 
 
 def _fetched(number: int, source: str) -> Any:
-    from sklearn.datasets import fetch_openml  # noqa: PLC0415 - slow to import
+    from sklearn.datasets import fetch_openml  # slow to import
 
     try:
         with _deadline(), warnings.catch_warnings():

@@ -139,7 +139,7 @@ def sites_without_a_class(
 
 def test_split(labels: NDArray[np.str_], fraction: float, seed: int) -> tuple[IntArray, IntArray]:
     """(training, test) indices with `fraction` of each class in the test; all for training when it is 0."""
-    from sklearn.model_selection import train_test_split  # noqa: PLC0415 - slow to import
+    from sklearn.model_selection import train_test_split  # slow to import
 
     everything = np.arange(len(labels))
     if fraction == 0:
@@ -171,7 +171,7 @@ def _require_enough_for_test(labels: NDArray[np.str_], fraction: float) -> None:
 
 def folds(labels: NDArray[np.str_], count: int, seed: int) -> IntArray:
     """(n,) the fold, 0 … count - 1, in which each row is held out; classes are spread evenly over the folds."""
-    from sklearn.model_selection import StratifiedKFold  # noqa: PLC0415 - slow to import
+    from sklearn.model_selection import StratifiedKFold  # slow to import
 
     _, rarest, rows = _rarest(labels)
     if rows < count:

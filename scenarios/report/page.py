@@ -41,7 +41,7 @@ def write_report(folder: Path) -> Path:
 
 def render(folders: Sequence[Path]) -> str:
     """One run in full, or several side by side. Raises ScenarioError for a folder without a run."""
-    import jinja2  # noqa: PLC0415 - slow to import
+    import jinja2  # slow to import
 
     found = [(folder, _result(folder)) for folder in folders]
     alone = len(found) == 1
@@ -162,7 +162,7 @@ def _drawn(
     """
     figure = new_figure(_WIDTH, height, layout=None)
     figure.subplots_adjust(left / _WIDTH, 0.5 / height, 1 - right / _WIDTH, 1 - 0.15 / height)
-    import matplotlib as mpl  # noqa: PLC0415 - slow to import
+    import matplotlib as mpl  # slow to import
 
     with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fedsvm", "font.family": "sans-serif"}):
         axes = figure.subplots()
@@ -219,7 +219,7 @@ def _bytes(folder: Path, result: dict[str, Any]) -> Plot | None:
 
 def _by_phase_and_protocol(ledger: Path) -> dict[tuple[str, str], int]:
     """Bytes on the wire by phase and protocol, in the order they came up in."""
-    import pyarrow.parquet as pq  # noqa: PLC0415 - slow to import
+    import pyarrow.parquet as pq  # slow to import
 
     found: dict[tuple[str, str], int] = {}
     for row in pq.read_table(ledger, columns=["phase", "protocol", "predicted_wire_bytes"]).to_pylist():

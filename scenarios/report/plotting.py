@@ -15,6 +15,6 @@ def new_figure(width: float, height: float, layout: Literal["constrained"] | Non
     layout: None leaves margins to the caller, and is drawn in half the time.
     """
     logging.getLogger("matplotlib").setLevel(logging.ERROR)  # its font cache is nobody's business
-    from matplotlib.figure import Figure  # noqa: PLC0415 - slow to import
+    from matplotlib.figure import Figure  # slow to import
 
     return Figure(figsize=(width, height), layout=layout)

@@ -228,7 +228,7 @@ def _lone_rows(disclosures: list[dict[str, Any]]) -> str:
     )
     found = []
     if cuts:
-        lower = "(a lower algorithm.groups has fewer)"
+        lower = "(a lower algorithm.cut_groups has fewer)"
         found.append(f"{_counted(cuts, 'cut')} of a single row, which the coordinator can tell from them {lower}")
     if clusters:
         found.append(f"{_counted(clusters, 'cluster')} of a single row on the way to the landmarks")

@@ -141,7 +141,7 @@ def _settings(scenario: Scenario, rows: int) -> PanSettings:
         tolerance=chosen.tolerance,
         max_iterations=chosen.max_iterations,
         rank_tolerance=chosen.rank_tolerance,
-        line_search=protocol.line_search,
+        line_search=algorithm.line_search,
         line_search_step=protocol.step,
         seed=scenario.seed,
     )

@@ -48,7 +48,7 @@ class Tested(Quality):
 
 def tested(decisions: FloatArray, labels: FloatArray) -> Tested:
     """Quality of decision values (n,) against labels (n,) of +1 and -1, with the curve that the AUC is the area of."""
-    from sklearn.metrics import roc_curve  # noqa: PLC0415 - as below
+    from sklearn.metrics import roc_curve
 
     found, curve = quality(decisions, labels), None
     if found.auc is not None:
@@ -60,7 +60,7 @@ def tested(decisions: FloatArray, labels: FloatArray) -> Tested:
 
 def quality(decisions: FloatArray, labels: FloatArray) -> Quality:
     """Quality of decision values (n,) against labels (n,) of +1 and -1; a value of 0 counts as +1."""
-    from sklearn.metrics import roc_auc_score  # noqa: PLC0415 - a second of imports that only evaluations need
+    from sklearn.metrics import roc_auc_score  # a second of imports that only evaluations need
 
     right = float(np.mean(np.where(decisions >= 0, 1.0, -1.0) == labels))
     both = len(np.unique(labels)) == 2
@@ -81,7 +81,7 @@ def compare_with_pooled(
     train, test: rows (n, p) and labels (n,). The first must give the same optimum as the federation; the second says
     what the landmarks cost.
     """
-    from sklearn.svm import SVC  # noqa: PLC0415 - as above
+    from sklearn.svm import SVC
 
     features, labels = model.features(train[0]), train[1]
     same = SVC(kernel="linear", C=C, tol=_LIBSVM_TOLERANCE, cache_size=_LIBSVM_CACHE_MB).fit(features, labels)
@@ -145,7 +145,7 @@ def _pooled_low_rank(
     train: tuple[FloatArray, FloatArray],
     test: tuple[FloatArray, FloatArray],
 ) -> _Pooled:
-    from sklearn.svm import SVC  # noqa: PLC0415 - as above
+    from sklearn.svm import SVC
 
     landmarks = train[0][model.weighed]
     mapping = nystrom_map(settings.kernel(landmarks, landmarks), settings.rank_tolerance)
@@ -213,7 +213,7 @@ def _minimiser(
 def _rbf_scores(
     C: float, sigma: float, train: tuple[FloatArray, FloatArray], test: tuple[FloatArray, FloatArray]
 ) -> FloatArray:
-    from sklearn.svm import SVC  # noqa: PLC0415 - as above
+    from sklearn.svm import SVC
 
     svm = SVC(C=C, kernel="rbf", gamma=1 / sigma**2, cache_size=_LIBSVM_CACHE_MB).fit(*train)
     return np.asarray(svm.decision_function(test[0]))
@@ -226,7 +226,7 @@ def compare_with_no_perturbation(
     test: tuple[FloatArray, FloatArray],
 ) -> dict[str, Any]:
     """The minimiser of J on all private rows together, without noise. train, test: points of length 1 at most."""
-    from scipy.optimize import minimize  # noqa: PLC0415 - as above
+    from scipy.optimize import minimize
 
     (points, labels), strength = train, settings.regularisation
 

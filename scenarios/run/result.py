@@ -70,7 +70,7 @@ def write_log(path: Path, log: Iterable[dict[str, Any]]) -> None:
 
 def write_ledger(path: Path, accounts: Accounts) -> None:
     """Write the ledger as parquet, one row per round and link."""
-    import pyarrow as pa  # noqa: PLC0415 - slow to import, needed once
-    import pyarrow.parquet as pq  # noqa: PLC0415
+    import pyarrow as pa  # slow to import, needed once
+    import pyarrow.parquet as pq
 
     pq.write_table(pa.Table.from_pylist(accounts.rows()), path)

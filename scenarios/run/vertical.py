@@ -176,7 +176,7 @@ def _settings(scenario: Scenario, rows: int) -> DppSettings:
     return DppSettings(
         kernel=Kernel(chosen.kernel, chosen.gamma, chosen.degree, chosen.coef0),
         C=chosen.C,
-        exchange=scenario.protocol.kernel_exchange,
+        exchange=scenario.algorithm.kernel_exchange,
         landmarks=chosen.landmark_count(rows),
         groups=chosen.groups,
         tolerance=chosen.tolerance,

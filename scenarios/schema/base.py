@@ -13,7 +13,7 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 def _require_site(value: Any) -> Any:
     if not (isinstance(value, str) or (type(value) is int and value >= 1)):
-        raise ValueError(f"{value!r} will not do; it must be the number of a site, counted from 1, or its name")
+        raise ValueError(f"must be the number of a site, counted from 1, or its name, got {value!r}")
     return value
 
 

@@ -3,52 +3,51 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, TypeVar
+from dataclasses import dataclass, field
 
-from pydantic import ValidationError
-
-from scenarios.schema.base import Part, resolve
+from algorithms.contract import Outline
+from algorithms.registry import ALGORITHMS
+from scenarios.schema.algorithm import AlgorithmTable
+from scenarios.schema.base import resolve
+from scenarios.schema.data import ALL, DataSpec
+from scenarios.schema.federation import FederationSpec
+from scenarios.schema.protocol import ProtocolSpec
 from scenarios.schema.split import COLUMNS, SIZES, columns_of, sizes_of
-from scenarios.schema.tables import ALL, AlgorithmSpec, DataSpec, FederationSpec, ProtocolSpec
 from scenarios.schema.threats import CollusionSpec, FaultSpec, NetworkSpec, contradictions
 
 MAX_RELAYED_SITES = 100  # every two parties have a relay, with a port of its own
-MAX_WHOLE_NUMBER = 2**63 - 1  # of TOML
-
-PARTITION_OF = {"pan-svm": "horizontal", "dpp-svm": "vertical", "hybrid-svm": "horizontal", "dp-erm": "horizontal"}
-PRIVATE = ("hybrid-svm", "dp-erm")
-
-_P = TypeVar("_P", bound=Part)
 
 
-def impossible(given: dict[str, Any]) -> Iterator[str]:
-    """What does not go together, as far as the parts concerned are valid by themselves."""
-    federation = _valid(FederationSpec, given.get("federation", {}))
-    protocol = _valid(ProtocolSpec, given.get("protocol", {}))
-    data = _valid(DataSpec, given.get("data", {}))
+@dataclass(frozen=True)
+class Tables:
+    """The tables of a scenario, as far as they are valid; faults with their numbers in the file."""
+
+    federation: FederationSpec | None = None
+    data: DataSpec | None = None
+    algorithm: AlgorithmTable | None = None
+    protocol: ProtocolSpec | None = None
+    network: NetworkSpec | None = None
+    collusion: CollusionSpec | None = None
+    faults: dict[int, FaultSpec] = field(default_factory=dict)
+
+
+def impossible(tables: Tables) -> Iterator[str]:
+    """What does not go together, as far as the tables concerned are valid by themselves."""
+    federation, data, algorithm, protocol = tables.federation, tables.data, tables.algorithm, tables.protocol
     if federation and protocol and federation.sites < protocol.secure_sum.min_sites:
         yield (
-            f"protocol.sum: a {_described(protocol)} sum needs {protocol.secure_sum.min_sites} sites or more and "
-            f"there are {federation.sites}; with fewer it hides nothing. Add sites, or set protocol.sum = "
+            f"protocol.sum: a {protocol.secure_sum.described} sum needs {protocol.secure_sum.min_sites} sites or more "
+            f"and there are {federation.sites}; with fewer it hides nothing. Add sites, or set protocol.sum = "
             f'"{"masked" if federation.sites > 1 else "plain"}".'
         )
     if federation and protocol:
-        yield from _adverse(given, federation, protocol)
+        yield from _threats(tables, federation, protocol)
     if federation and data:
         yield from _dealt(federation, data)
-    if (algorithm := _valid(AlgorithmSpec, given.get("algorithm", {}))) and data:
-        yield from _partitioned(algorithm, data)
-    collusion = _valid(CollusionSpec, given["collusion"]) if "collusion" in given else None
-    if collusion and collusion.known_records is not None and data and data.partition != "vertical":
+    if algorithm and data:
+        yield from _of_algorithm(algorithm, data)
+    if tables.collusion and tables.collusion.known_records is not None and data and data.partition != "vertical":
         yield "collusion.known_records: is of vertical partitions, whose kernel matrices are attacked; leave it out."
-    if algorithm and data and algorithm.name in PRIVATE:
-        yield from _private(algorithm, data)
-    if algorithm and data and algorithm.name not in PRIVATE and data.public:
-        yield f"data.public: {algorithm.name} has no use for public rows; leave it out."
-    if algorithm and data and algorithm.name not in PRIVATE and data.ranges:
-        yield f"data.ranges: {algorithm.name} takes the scale of columns from all rows, by secure sums; leave it out."
-    if algorithm and protocol and algorithm.name != "dpp-svm" and protocol.kernel_exchange != "summed":
-        yield f"protocol.kernel_exchange: {algorithm.name} exchanges no kernel; leave it out."
 
 
 def _dealt(federation: FederationSpec, data: DataSpec) -> Iterator[str]:
@@ -64,56 +63,45 @@ def _dealt(federation: FederationSpec, data: DataSpec) -> Iterator[str]:
         yield f'data.label_site: there is no site {data.label_site!r}; there are {there}, or "{ALL}".'
 
 
-def _private(algorithm: AlgorithmSpec, data: DataSpec) -> Iterator[str]:
-    """What public rows and the budget do not allow."""
-    pairs = data.public * (data.public - 1) // 2
-    if data.public < 2:
-        yield f"data.public: {algorithm.name} takes columns, scale and features from public rows; set some apart."
-    elif pairs < algorithm.features:
+def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
+    """What the algorithm needs of the data, and what it has no use for."""
+    algorithm = table.implementation
+    if data.partition != algorithm.partition:
+        others = ", ".join(name for name in ALGORITHMS if ALGORITHMS[name].partition == data.partition)
         yield (
-            f"data.public: {data.public} public rows make {pairs} pairs, too few for algorithm.features = "
-            f"{algorithm.features} frequencies; set more rows apart, or lower the number of features."
+            f'data.partition: {table.name} needs "{algorithm.partition}"; set it to that, or set algorithm.name = '
+            f'"{others}".'
         )
-    releases = data.folds or 1
-    for key, one, budget in (
-        ("budget", algorithm.epsilon, algorithm.budget),
-        ("budget_delta", algorithm.delta, algorithm.budget_delta),
-    ):
-        if one is not None and budget is not None and one * releases > budget * (1 + 1e-12):
-            yield (
-                f"algorithm.{key}: {releases} releases of {one:g} would spend {one * releases:g} of a budget of "
-                f"{budget:g}; raise it, or promise more of each release, or have fewer folds."
-            )
+    elif algorithm.scaling == "public-rows" and data.public < 2:
+        yield f"data.public: {table.name} takes columns, scale and features from public rows; set some apart."
+    else:
+        outline = Outline(data.public, models=data.folds or 1)
+        yield from (f"algorithm.{problem}." for problem in algorithm.problems(table.settings, outline))
+    if algorithm.scaling != "public-rows" and data.public:
+        yield f"data.public: {table.name} has no use for public rows; leave it out."
+    if algorithm.scaling != "public-rows" and data.ranges:
+        yield f"data.ranges: {table.name} takes the scale of columns from all rows, by secure sums; leave it out."
 
 
-def _partitioned(algorithm: AlgorithmSpec, data: DataSpec) -> Iterator[str]:
-    """Which partition the algorithm is for."""
-    needed = PARTITION_OF[algorithm.name]
-    if data.partition != needed:
-        others = ", ".join(name for name, partition in PARTITION_OF.items() if partition == data.partition)
-        yield (
-            f'data.partition: {algorithm.name} needs "{needed}"; set it to that, or set algorithm.name = "{others}".'
-        )
-
-
-def _adverse(given: dict[str, Any], federation: FederationSpec, protocol: ProtocolSpec) -> Iterator[str]:
+def _threats(tables: Tables, federation: FederationSpec, protocol: ProtocolSpec) -> Iterator[str]:
     """What cannot be of faults, network and collusion."""
-    names = federation.site_names
-    listed = given.get("faults", [])
-    read_faults = [_valid(FaultSpec, fault) for fault in listed] if isinstance(listed, list) else []
-    faults = [fault for fault in read_faults if fault is not None]
-    phases = rounds_at_most(_valid(AlgorithmSpec, given.get("algorithm", {})), _valid(DataSpec, given.get("data", {})))
-    phases = {phase: most * (1 + len(faults)) for phase, most in phases.items()}  # each fault may start it anew
-    for number, fault in enumerate(read_faults, start=1):
-        if fault is not None:
-            yield from (f"faults.{number}: {problem}." for problem in fault.problems(names, phases))
-    yield from (f"{problem}." for problem in contradictions(faults, names, phases))
+    names, faults = federation.site_names, list(tables.faults.values())
+    phases = tables.algorithm.implementation.phases if tables.algorithm else None
+    for number, fault in tables.faults.items():
+        yield from (f"faults.{number}: {problem}." for problem in fault.problems(names, phases))
+    yield from (f"{problem}." for problem in contradictions(faults, names, phases or ()))
     yield from _too_few(federation, protocol, faults)
-    yield from _needs_tcp(federation, faults, given)
-    if (network := _valid(NetworkSpec, given["network"]) if "network" in given else None) is not None:
-        yield from network.problems(names)
-    if (collusion := _valid(CollusionSpec, given["collusion"]) if "collusion" in given else None) is not None:
-        yield from collusion.problems(names)
+    relayed = tables.network is not None or any(fault.on_links for fault in faults)
+    if relayed and federation.transport != "tcp":
+        yield 'federation.transport: network conditions and faults on links need "tcp".'
+    if relayed and federation.sites > MAX_RELAYED_SITES:
+        yield f"federation.sites: network conditions and faults on links need {MAX_RELAYED_SITES} sites or fewer."
+    if any(fault.kind == "corrupt" for fault in faults) and not federation.encryption:
+        yield "faults: without encryption nothing can tell that a frame was changed; set federation.encryption = true."
+    if tables.network is not None:
+        yield from tables.network.problems(names)
+    if tables.collusion is not None:
+        yield from tables.collusion.problems(names)
 
 
 def _too_few(federation: FederationSpec, protocol: ProtocolSpec, faults: list[FaultSpec]) -> Iterator[str]:
@@ -124,50 +112,9 @@ def _too_few(federation: FederationSpec, protocol: ProtocolSpec, faults: list[Fa
         for site in fault.sites(federation.site_names)
     }
     left = federation.sites - len(killed)
-    fewest = max(federation.min_sites, protocol.min_sites(federation.sites))
-    if killed and left < fewest and federation.on_dropout == "continue" and federation.sites >= fewest:
+    needed = max(federation.min_sites, protocol.min_sites(federation.sites))
+    if killed and left < needed and federation.on_dropout == "continue" and federation.sites >= needed:
         yield (
-            f"faults: kills leave {left} of {federation.sites} sites, and {fewest} are needed (federation.min_sites = "
-            f"{federation.min_sites}, and a {_described(protocol)} sum); kill fewer, or set rejoin = true."
+            f"faults: kills leave {left} of {federation.sites} sites, and {needed} are needed (federation.min_sites = "
+            f"{federation.min_sites}, and a {protocol.secure_sum.described} sum); kill fewer, or set rejoin = true."
         )
-
-
-def _needs_tcp(federation: FederationSpec, faults: list[FaultSpec], given: dict[str, Any]) -> Iterator[str]:
-    relayed = "network" in given or any(fault.on_links for fault in faults)
-    if relayed and federation.transport != "tcp":
-        yield 'federation.transport: network conditions and faults on links need "tcp".'
-    if relayed and federation.sites > MAX_RELAYED_SITES:
-        yield f"federation.sites: network conditions and faults on links need {MAX_RELAYED_SITES} sites or fewer."
-    if any(fault.kind == "corrupt" for fault in faults) and not federation.encryption:
-        yield "faults: without encryption nothing can tell that a frame was changed; set federation.encryption = true."
-
-
-def rounds_at_most(algorithm: AlgorithmSpec | None, data: DataSpec | None) -> dict[str, int]:
-    """The phases that have rounds, and how many each can have at most, in a run without restarts."""
-    if algorithm is None or data is None:
-        return dict.fromkeys(("setup", "landmarks", "train", "evaluate"), MAX_WHOLE_NUMBER)
-    folds = data.folds or 1
-    if algorithm.name == "dp-erm":
-        return {"setup": folds, "train": 202 * folds}
-    if algorithm.name == "hybrid-svm":
-        return {"setup": folds, "train": (4 + 201 * algorithm.max_iterations) * folds}
-    if algorithm.name == "dpp-svm":
-        return {"setup": 2 + 3 * folds, "train": MAX_WHOLE_NUMBER, "evaluate": MAX_WHOLE_NUMBER}
-    landmarks = 5 if algorithm.landmark_method == "local" else MAX_WHOLE_NUMBER
-    return {
-        "setup": 6 + 7 * folds,
-        "landmarks": landmarks * folds,
-        "train": (2 + 201 * algorithm.max_iterations) * folds,
-    }
-
-
-def _described(protocol: ProtocolSpec) -> str:
-    options = ", ".join(f"{name} = {value}" for name, value in protocol.secure_sum.options.items())
-    return f"{protocol.sum} ({options})" if options else protocol.sum
-
-
-def _valid(model: type[_P], given: Any) -> _P | None:
-    try:
-        return model.model_validate(given)
-    except ValidationError:
-        return None

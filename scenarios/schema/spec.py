@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, TypeVar, get_args
 
 import tomli_w
-from pydantic import BaseModel, Field, ValidationError, field_validator
+from pydantic import BaseModel, Field, ValidationError, create_model, field_validator
 
+from algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
+from federation.errors import FederationError
+from scenarios.schema.algorithm import AlgorithmTable, others_with, table_of
 from scenarios.schema.base import Part
-from scenarios.schema.consistency import MAX_WHOLE_NUMBER, impossible
+from scenarios.schema.consistency import Tables, impossible
+from scenarios.schema.data import DataSpec
 from scenarios.schema.errors import ScenarioError, nearest
-from scenarios.schema.tables import AlgorithmSpec, CompareSpec, DataSpec, FederationSpec, ProtocolSpec, require_name
+from scenarios.schema.federation import FederationSpec, require_name
+from scenarios.schema.protocol import ProtocolSpec
 from scenarios.schema.threats import CollusionSpec, FaultSpec, NetworkSpec
 
 CATALOGUE = Path(__file__).parent.parent / "catalogue"
+
+
+_T = TypeVar("_T", bound=Part)
+MAX_WHOLE_NUMBER = 2**63 - 1  # of TOML
+
+
+class CompareSpec(Part):
+    """`centralised`: also train on pooled rows and report the difference.
+
+    `baselines`: other methods on the same rows, of algorithms that have such.
+    """
+
+    centralised: bool = True
+    baselines: bool = False
 
 
 class Scenario(Part):
@@ -28,7 +49,7 @@ class Scenario(Part):
     seed: Annotated[int, Field(ge=0, le=MAX_WHOLE_NUMBER)] = 0
     federation: FederationSpec = FederationSpec()
     data: DataSpec
-    algorithm: AlgorithmSpec = AlgorithmSpec()
+    algorithm: AlgorithmTable = AlgorithmTable()
     protocol: ProtocolSpec = ProtocolSpec()
     compare: CompareSpec = CompareSpec()
     faults: list[FaultSpec] = Field(default=[])
@@ -83,13 +104,100 @@ def read(
 
 def validate(given: dict[str, Any]) -> Scenario:
     """A scenario from plain values. Raises ScenarioError with everything that is wrong."""
+    given, of_algorithm = _algorithm_known(given)
+    kind = scenario_type(_algorithm_name(given))
     try:
-        scenario = Scenario.model_validate(given)
+        scenario: Scenario = kind.model_validate(given)
     except ValidationError as error:
-        raise ScenarioError([*_sentences(error), *impossible(given)]) from error
-    if problems := list(impossible(given)):
+        raise ScenarioError(
+            [*_sentences(error, kind), *of_algorithm, *impossible(_valid_tables(given, kind))]
+        ) from error
+    tables = Tables(
+        scenario.federation,
+        scenario.data,
+        scenario.algorithm,
+        scenario.protocol,
+        scenario.network,
+        scenario.collusion,
+        dict(enumerate(scenario.faults, start=1)),
+    )
+    if problems := [*of_algorithm, *impossible(tables)]:
         raise ScenarioError(problems)
     return scenario
+
+
+@functools.cache
+def scenario_type(algorithm: str) -> type[Scenario]:
+    """A scenario whose [algorithm] table is that of one algorithm. Raises FederationError if it cannot be loaded."""
+    table = table_of(algorithm)
+    return create_model("Scenario", __base__=Scenario, algorithm=(table, table()))
+
+
+def _algorithm_name(given: dict[str, Any]) -> str:
+    table = given.get("algorithm", {})
+    return str(table.get("name", DEFAULT_ALGORITHM)) if isinstance(table, dict) else DEFAULT_ALGORITHM
+
+
+def _algorithm_known(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """What was given, without the table of an algorithm that is not there, and a sentence about it."""
+    name = _algorithm_name(given)
+    if name in ALGORITHMS:
+        try:
+            ALGORITHMS[name]
+        except FederationError as error:
+            return {**given, "algorithm": {}}, [f"algorithm.name: {error}"]
+        return given, []
+    there = ", ".join(ALGORITHMS)
+    return {**given, "algorithm": {}}, [
+        f"algorithm.name: must be one of {there}, got {name!r}.{nearest(name, ALGORITHMS)}"
+    ]
+
+
+def _valid_tables(given: dict[str, Any], kind: type[Scenario]) -> Tables:
+    """Those of the tables that are valid by themselves."""
+
+    def valid(name: str) -> Any:
+        field = kind.model_fields[name]
+        if name not in given:
+            return None if field.is_required() else field.get_default()
+        return _valid(_table_of(field.annotation) or Part, given[name])
+
+    listed = given.get("faults", [])
+    faults = {
+        number: fault
+        for number, each in enumerate(listed if isinstance(listed, list) else [], start=1)
+        if (fault := _valid(FaultSpec, each)) is not None
+    }
+    names = ("federation", "data", "algorithm", "protocol", "network", "collusion")
+    return Tables(**{name: valid(name) for name in names}, faults=faults)
+
+
+def _valid(table: type[_T], given: Any) -> _T | None:
+    try:
+        return table.model_validate(given)
+    except ValidationError:
+        return None
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of scenario files, for editors: every algorithm of this installation has its own table."""
+    schema = Scenario.model_json_schema()
+    tables = [table_of(name).model_json_schema() for name in ALGORITHMS]
+    schema["properties"]["algorithm"] = {"anyOf": tables, "description": AlgorithmTable.__doc__}
+    schema["$defs"].pop("AlgorithmTable", None)
+    finite: dict[str, Any] = _without_infinities(schema)
+    return finite
+
+
+def _without_infinities(value: Any) -> Any:
+    """JSON has no infinity, and a bound there is none."""
+    if isinstance(value, dict):
+        return {
+            key: _without_infinities(each)
+            for key, each in value.items()
+            if not (isinstance(each, float) and math.isinf(each))
+        }
+    return [_without_infinities(each) for each in value] if isinstance(value, list) else value
 
 
 def resolved_toml(scenario: Scenario) -> str:
@@ -202,27 +310,26 @@ def _override_sites(given: dict[str, Any], sites: int) -> None:
 # Saying what is wrong.
 
 
-def _sentences(error: ValidationError) -> list[str]:
-    return [_sentence(problem) for problem in error.errors()]
+def _sentences(error: ValidationError, kind: type[Scenario]) -> list[str]:
+    return [_sentence(problem, kind) for problem in error.errors()]
 
 
-def _sentence(problem: Any) -> str:
+def _sentence(problem: Any, model: type[Scenario]) -> str:
     path = [str(part + 1 if isinstance(part, int) else part) for part in problem["loc"]]
     key = ".".join(path) or "the scenario"
     kind, context = problem["type"], problem.get("ctx", {})
     if kind == "extra_forbidden":
-        beside = _keys_beside(path)
-        return f"{key}: unknown key.{nearest(path[-1], beside) or ' Known here: ' + ', '.join(beside) + '.'}"
+        return f"{key}: unknown key.{_known_instead(path, model)}"
     if kind == "missing":
         return f"{key}: is missing; the scenario must say it."
     if kind == "value_error":
         return f"{key}: {context['error']}."
     if kind == "literal_error":
-        return f"{key}: {_got(problem)}it must be {context['expected'].replace(chr(39), chr(34))}."
+        return f"{key}: must be {context['expected'].replace(chr(39), chr(34))}{_got(problem)}."
     wanted = _WANTED.get(kind)
     if wanted is not None:
-        return f"{key}: {_got(problem)}it must be {wanted.format(**context)}."
-    return f"{key}: {_got(problem)}{problem['msg'][0].lower()}{problem['msg'][1:]}."
+        return f"{key}: must be {wanted.format(**context)}{_got(problem)}."
+    return f"{key}: {problem['msg'][0].lower()}{problem['msg'][1:]}{_got(problem)}."
 
 
 _WANTED = {
@@ -244,12 +351,27 @@ _WANTED = {
 
 def _got(problem: Any) -> str:
     given = problem["input"]
-    return f"{given!r} will not do; " if isinstance(given, str | int | float | bool) else ""
+    return f", got {given!r}" if isinstance(given, str | int | float | bool) else ""
 
 
-def _keys_beside(path: list[str]) -> list[str]:
+def _known_instead(path: list[str], model: type[Scenario]) -> str:
+    """A hint for an unknown key: a like one, where else it is known, or what is known there."""
+    key, beside = path[-1], _keys_beside(path, model)
+    tables = [name for name in model.model_fields if key in _keys_beside([name, ""], model)]
+    if tables and len(path) > 1:
+        return f" It is a key of {' and '.join(f'[{name}]' for name in tables)}."
+    if others := others_with(key, _algorithm_of(model)):
+        return f" It is a setting of {', '.join(others)}."
+    return nearest(key, beside) or f" Known here: {', '.join(beside)}."
+
+
+def _algorithm_of(model: type[Scenario]) -> str:
+    return str(model.model_fields["algorithm"].get_default().name)
+
+
+def _keys_beside(path: list[str], scenario: type[Scenario]) -> list[str]:
     """The keys that are known in the table an unknown key stands in."""
-    model: type[BaseModel] = Scenario
+    model: type[BaseModel] = scenario
     for part in path[:-1]:
         if part.isdigit():  # of a list of tables
             continue

@@ -35,7 +35,7 @@ def sizes_of(split: str) -> list[int]:
     """The sizes in "sizes:[a, b, …]". Raises ValueError for anything else."""
     match = _SIZES_FORM.fullmatch(split)
     if match is None:
-        raise ValueError(f"{split!r} will not do; sizes are written sizes:[10, 20, 30], each of them 1 or more")
+        raise ValueError(f"must be written sizes:[10, 20, 30], each of them 1 or more, got {split!r}")
     return [int(size) for size in match[1].split(",")]
 
 
@@ -45,7 +45,7 @@ def columns_of(split: str) -> list[tuple[str, ...]]:
     Raises ValueError for anything else.
     """
     if _COLUMNS_FORM.fullmatch(split) is None:
-        raise ValueError(f"{split!r} will not do; columns are written columns:[[age, sex], [weight]]")
+        raise ValueError(f"must be written columns:[[age, sex], [weight]], got {split!r}")
     lists = [group[1] for group in _LIST.finditer(split.removeprefix(COLUMNS).strip()[1:-1])]
     return [tuple(_unquoted(name[0].strip()) for name in _COLUMN.finditer(listed)) for listed in lists]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -26,7 +26,7 @@ _OF_ALL = {"kind", "phase", "round"}
 def _require_groups(value: Any) -> Any:
     listed = isinstance(value, list) and value and all(isinstance(group, list) and group for group in value)
     if not listed and value not in ("split-one", "bisect"):
-        raise ValueError(f'{value!r} will not do; it must be "split-one", "bisect" or lists of sites: [[1, 2], [3]]')
+        raise ValueError(f'must be "split-one", "bisect" or lists of sites, [[1, 2], [3]], got {value!r}')
     return value
 
 
@@ -113,21 +113,19 @@ class FaultSpec(Part):
         inward, outward = [(other, site) for other in others], [(site, other) for other in others]
         return (inward if self.direction != "out" else []) + (outward if self.direction != "in" else [])
 
-    def problems(self, names: list[str], phases: dict[str, int]) -> Iterator[str]:
-        """What in it does not exist."""
+    def problems(self, names: list[str], phases: Sequence[str] | None) -> Iterator[str]:
+        """What in it does not exist. phases: those that have rounds, None where that is not known."""
         for site in [self.site, *self._grouped]:
             if site is not None and resolve(site, names) is None:
                 yield f"there is no site {site!r}; there are {', '.join(names)}"
         known = [resolve(site, names) for site in self._grouped]
         if len(set(known)) < len(known):
             yield "a site is in two of the groups; each may be in one"
-        if self.phase not in phases:
+        if phases is not None and self.phase not in phases:
             yield f"there is no phase {self.phase!r} with rounds; there are {', '.join(phases)}"
-        elif self.round > phases[self.phase]:
-            yield f"phase {self.phase!r} cannot have a round {self.round}; it has {phases[self.phase]} at most"
 
 
-def contradictions(faults: list[FaultSpec], names: list[str], phases: dict[str, int]) -> Iterator[str]:
+def contradictions(faults: list[FaultSpec], names: list[str], phases: Sequence[str]) -> Iterator[str]:
     """Faults that cannot both happen."""
     order = {phase: place for place, phase in enumerate(phases)}
 

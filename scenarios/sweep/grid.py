@@ -209,8 +209,8 @@ class Sweep:
 
     def write(self) -> list[Row]:
         """Write the rows as sweep.csv and sweep.parquet, and return them."""
-        import pyarrow as pa  # noqa: PLC0415 - slow to import
-        from pyarrow import csv, parquet  # noqa: PLC0415
+        import pyarrow as pa  # slow to import
+        from pyarrow import csv, parquet
 
         rows = self.rows()
         if rows:

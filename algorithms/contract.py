@@ -1,0 +1,295 @@
+"""What an algorithm is to everything above it: settings, a site half, a coordinator half, a model, and a reference.
+
+An algorithm of this project or of another package is one class that derives from `HorizontalAlgorithm` or
+`VerticalAlgorithm`. From it follow the `[algorithm]` table of a scenario, the parameters of an estimator, the model
+file, prediction, the lines of summary and report, the measures of a sweep, and what a site process may run. Nothing
+above this floor knows an algorithm by name.
+
+A setting is a field of a plain dataclass, spelt once, with its bounds and its sentence (see `settings`):
+
+    @dataclass
+    class RidgeSettings:
+        penalty: Annotated[Positive, doc("Factor of the squared weights.")] = 1.0
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
+
+from numpy.typing import NDArray
+
+from algorithms.data.columns import Labelled
+from algorithms.data.horizontal import HorizontalTask
+from algorithms.data.public_rows import PublicTask
+from algorithms.data.scaling import Scale
+from algorithms.data.vertical import VerticalTask
+from federation.arrays import FloatArray
+from federation.federation import Federation
+from federation.site.program import SiteProgram
+
+Arrays = Mapping[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A line of the summary that only this kind of model has: its name and its sentence."""
+
+    name: str
+    sentence: str
+
+
+@dataclass(frozen=True)
+class TrainingReport:
+    """What a result says of a trained model, whatever trained it.
+
+    Parameters
+    ----------
+    sites : tuple of str
+        Over whose rows or columns all of this holds.
+    description : str
+        The model's size in a phrase, such as "192 landmarks, rank 180".
+    objective, lower_bound, gap : float, optional
+        The certificate: the objective that was reached, a bound that it cannot fall below, and the relative difference.
+        None where it does not apply, or where noise does not cover it.
+    iterations : int, optional
+        How many training took; None where noise does not cover it.
+    converged : bool, default True
+        Whether training came to its tolerance.
+    figures : mapping
+        Numbers that only this algorithm has, by the names in `Algorithm.figures`.
+    remarks : tuple of Remark
+        Lines of the summary beside the common ones.
+    """
+
+    sites: tuple[str, ...]
+    description: str
+    objective: float | None = None
+    lower_bound: float | None = None
+    gap: float | None = None
+    iterations: int | None = None
+    converged: bool = True
+    figures: Mapping[str, Any] = field(default_factory=dict)
+    remarks: tuple[Remark, ...] = ()
+
+
+class Model(ABC):
+    """A trained classifier: what is known of its training, its decision values, and its arrays in a file."""
+
+    training: TrainingReport | None
+    """What a result says of the model; None of one that was read from a file."""
+
+    @abstractmethod
+    def decision_function(self, rows: FloatArray) -> FloatArray:
+        """(n,) decision values of scaled rows (n, p); positive for the class +1."""
+
+    @abstractmethod
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """The arrays of the coordinator's file, by name."""
+
+    @classmethod
+    @abstractmethod
+    def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
+        """The model in a file. parts: of a vertical model, the sites' own files, in their order."""
+
+    def attributes(self, scaling: Scale) -> dict[str, Any]:
+        """What an estimator shows of a fitted model, by scikit-learn's names, each of which ends in "_".
+
+        scaling: of the rows that the model is of, for what is told of rows as they are.
+        """
+        return {}
+
+
+class VerticalModel(Model):
+    """A model of which every site keeps the part of its own columns."""
+
+    @abstractmethod
+    def joined(self, rows: FloatArray) -> Self:
+        """The whole model, for one who has all columns. rows: scaled training rows (n, p)."""
+
+
+@dataclass(frozen=True)
+class EvaluationRows:
+    """What only a simulation can look at together: all rows trained on, those tested on, and those that are public."""
+
+    train: Labelled
+    test: Labelled
+    public: Labelled | None = None
+
+
+@dataclass(frozen=True)
+class Pooled:
+    """What all rows, or all columns, in one place would have given.
+
+    scores, exact : (n,) decision values of the test rows, in the same features and, where these approximate a kernel,
+    with that kernel itself. objective : of the same problem.
+    """
+
+    scores: FloatArray
+    objective: float
+    exact: FloatArray
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """Another method on the same rows: its name, a phrase for it, and its decision values (n,) of the test rows."""
+
+    name: str
+    phrase: str
+    scores: FloatArray
+
+
+@dataclass(frozen=True)
+class Coalition:
+    """Who pools what it saw in a run: sites, and perhaps the coordinator."""
+
+    sites: tuple[str, ...]
+    coordinator: bool
+
+
+class RunView(Protocol):
+    """What a coalition has of a run's secure sums."""
+
+    def inputs_seen(self, step: str) -> Mapping[tuple[str, ...], list[FloatArray]]:
+        """Of what sites computed in `step`: the sum of the inputs of some sites, round by round, by these sites."""
+
+
+@dataclass(frozen=True)
+class Reconstruction:
+    """What came of an attack with knowledge of some records.
+
+    step: where the values were exchanged. sites: whose they were, that of their columns together. columns_of: whose
+    columns of the known records were known, and are asked for of the others. rank: of these columns. held_back: the
+    other records; recovered: those rebuilt; max_error: over all of them, None where there are none.
+    """
+
+    step: str
+    sites: tuple[str, ...]
+    columns_of: tuple[str, ...]
+    known_records: int
+    rank: int
+    held_back: int
+    recovered: int
+    max_error: float | None
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What is known of a run before anything starts: rows set apart as public, and how many models are released."""
+
+    public_rows: int
+    models: int
+
+
+S = TypeVar("S")
+M = TypeVar("M", bound=Model)
+T = TypeVar("T")
+V = TypeVar("V", bound=VerticalModel)
+
+
+class Algorithm(ABC, Generic[S, M, T]):
+    """One method: its settings, what a site does, what the coordinator does, and what pooled rows would have given.
+
+    Attributes
+    ----------
+    name : str
+        What a scenario calls it, and the program that its sites run.
+    partition : {"horizontal", "vertical"}
+        Whether sites hold different rows or different columns.
+    scaling : {"secure-sums", "public-rows", "sites"}
+        Where the common scale of columns comes from. "public-rows" also says that private rows choose nothing: no
+        columns, no scale, no features.
+    phases : tuple of str
+        The phases that have rounds, in their order: where faults can be placed.
+    estimator : str
+        The name of its scikit-learn class.
+    Settings : type
+        A plain dataclass. Its fields are the keys of the scenario's table and the estimator's parameters.
+    Site, Model : type
+        The site half, and the trained model.
+    figures : mapping of str to str
+        The numbers that only this algorithm's models have, each with its sentence; a sweep can plot them.
+    """
+
+    name: ClassVar[str]
+    partition: ClassVar[Literal["horizontal", "vertical"]]
+    scaling: ClassVar[Literal["secure-sums", "public-rows", "sites"]]
+    phases: ClassVar[tuple[str, ...]]
+    estimator: ClassVar[str]
+    Settings: ClassVar[type[Any]]
+    Site: ClassVar[type[SiteProgram]]
+    Model: ClassVar[type[Model]]
+    figures: ClassVar[Mapping[str, str]] = {}
+    summed_elsewhere: ClassVar[frozenset[str]] = frozenset()
+    """Steps whose values a secure sum hides unless the settings have them sent as they are."""
+
+    @abstractmethod
+    def fit(self, federation: Federation, task: T, settings: S) -> M:
+        """Train one model over the sites. Opens its own phases. Raises FederationError where it cannot."""
+
+    def problems(self, settings: S, outline: Outline) -> Iterator[str]:
+        """What of the settings does not go together, or not with the data: "key: sentence", before anything starts."""
+        return iter(())
+
+    def warnings(self, model: M, settings: S, rows: EvaluationRows, fold: int) -> list[str]:
+        """Sentences about one trained model that a user should read."""
+        return []
+
+    # What only a simulation can say.
+
+    def pooled(self, model: M, settings: S, rows: EvaluationRows) -> Pooled | None:
+        """What all data in one place would have given; None where there is nothing to compare with."""
+        return None
+
+    def baselines(self, model: M, settings: S, rows: EvaluationRows, seed: int) -> list[Baseline]:
+        """Other methods on the same rows."""
+        return []
+
+    # What an audit looks for.
+
+    def sensitive_rows(self, step: str, total: FloatArray) -> FloatArray | None:
+        """The points (k, p) in a site's input to a sum that may be single rows as they are; None if it has none."""
+        return None
+
+    def remarks(self, settings: S, coalition: Coalition) -> list[str]:
+        """What a coalition learns beside what each sum gives away, in sentences."""
+        return []
+
+    def attack(
+        self, settings: S, view: RunView, rows: Mapping[str, FloatArray], known_records: int | None, seed: int
+    ) -> list[Reconstruction]:
+        """What a coalition rebuilds from its view together with some records that it knew before.
+
+        rows: of each site (n, p), as it trained on them: the truth. known_records: how many the coalition knows.
+        """
+        return []
+
+
+class HorizontalAlgorithm(Algorithm[S, M, HorizontalTask]):
+    """An algorithm over sites that hold rows, whose columns are put on a scale that secure sums agree on."""
+
+    partition = "horizontal"
+    scaling = "secure-sums"
+    phases: ClassVar[tuple[str, ...]] = ("setup", "train")
+
+
+class PublicAlgorithm(Algorithm[S, M, PublicTask]):
+    """An algorithm over sites that hold rows, of which only rows that are nobody's secret choose anything."""
+
+    partition = "horizontal"
+    scaling = "public-rows"
+    phases = ("setup", "train")
+
+
+class VerticalAlgorithm(Algorithm[S, V, VerticalTask]):
+    """An algorithm over sites that hold columns."""
+
+    partition = "vertical"
+    scaling = "sites"
+    phases = ("setup", "train", "evaluate")
+
+    @abstractmethod
+    def score(self, federation: Federation, model: V, rows: int) -> FloatArray:
+        """(rows,) decision values of the records that the sites hold out."""

@@ -1,0 +1,58 @@
+"""What a site is handed: the names of a partition's arrays and values, said in one place.
+
+numeric (n, p) and codes (n, q): the columns; codes count the values that `categories` lists for each categorical one.
+labels (K, n): +1 and -1 for K binary problems, K = 0 where other sites hold them. folds (n,): the fold in which a row
+is held out, -1 for none. Values: `numeric` and `categorical`, the names of the columns; `categories`; `identifiers` of
+the rows, where positions do not tell which are the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from federation.arrays import FloatArray, IntArray
+from federation.site.partition import Partition
+
+NO_FOLD = -1
+"""The fold of a row that no fold holds out."""
+
+
+def site_partition(
+    numeric: FloatArray,
+    labels: FloatArray | None,
+    *,
+    names: Sequence[str],
+    categorical: NDArray[np.str_] | None = None,
+    categorical_names: Sequence[str] = (),
+    folds: IntArray | None = None,
+    identifiers: Sequence[str] | None = None,
+) -> Partition:
+    """What one site holds.
+
+    Parameters
+    ----------
+    numeric : (n, p) numeric columns.
+    labels : (n,) of +1 and -1, or None where other sites hold them.
+    names, categorical_names : of the columns.
+    categorical : (n, q) text.
+    folds : (n,) the fold in which a row is held out, -1 for none; None for none at all.
+    identifiers : of the rows, where sites align them by these.
+    """
+    count = len(numeric)
+    columns = [np.unique(column, return_inverse=True) for column in (categorical.T if categorical is not None else ())]
+    codes = np.column_stack([codes for _, codes in columns]) if columns else np.zeros((count, 0))
+    arrays = {
+        "numeric": np.ascontiguousarray(numeric),
+        "codes": codes.astype(np.int64),
+        "labels": np.zeros((0, count)) if labels is None else np.ascontiguousarray(labels[None, :]),
+        "folds": np.full(count, NO_FOLD) if folds is None else folds,
+    }
+    values = {
+        "numeric": list(names),
+        "categorical": list(categorical_names),
+        "categories": [categories.tolist() for categories, _ in columns],
+    }
+    return Partition(arrays, values if identifiers is None else values | {"identifiers": list(identifiers)})

@@ -1,0 +1,150 @@
+"""Estimators whose sites hold rows and agree on everything by secure sums: PAN-SVM, and what else is trained so."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.data.columns import Schema
+from algorithms.data.horizontal import HorizontalTask
+from algorithms.estimators.base import FederatedClassifier, estimator, rows_of
+from algorithms.pan_svm import PanSettings
+from federation.arrays import FloatArray, IntArray
+from federation.transport.keys import COORDINATOR
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RowsClassifier(FederatedClassifier):
+    """A classifier whose sites hold rows."""
+
+    def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
+        """Train on rows that sites hold.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+        y : array-like of shape (n,)
+            Labels of two classes.
+        groups : array-like of shape (n,), optional
+            Which site holds each row, by a name or a number; without it rows are dealt to `sites` at random.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For data or parameters that will not do.
+        FederationError
+            Where a site fails.
+        """
+        rows, signs = self._binary(X, y)
+        self._train(rows, signs, groups, self._seed())
+        return self
+
+    def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
+        """Train on checked rows (n, p) and signs (n,) of +1 and -1, and keep what was learnt."""
+        raise NotImplementedError
+
+    def _dealt(self, indices: IntArray, groups: Any, rows: int, seed: int) -> dict[str, IntArray]:
+        """Which of the rows `indices`, of `rows` in all, each site holds."""
+        if groups is None:
+            sites = self._parameter("sites")
+            if len(indices) < sites:
+                raise ValueError(f"n_samples={len(indices)} rows cannot be dealt to {sites} sites; have fewer.")
+            dealt = np.random.default_rng([seed, 1]).permutation(indices)
+            parts = np.array_split(dealt, sites)
+            return {f"site-{number}": np.sort(part) for number, part in enumerate(parts, start=1)}
+        names = _names(groups, rows)
+        held = {_site_name(name): indices[names[indices] == name] for name in np.unique(names).tolist()}
+        if empty := [name for name, mine in held.items() if not len(mine)]:
+            raise ValueError(
+                f"groups: no row is left to {', '.join(empty)} when public rows are set apart; leave it out."
+            )
+        return held
+
+    def _column_names(self, columns: int) -> list[str]:
+        return [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(columns)])]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class HorizontalClassifier(RowsClassifier):
+    """A classifier whose sites hold rows and agree on the scale of columns by secure sums."""
+
+    def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
+        chosen, names = self._settings(), self._column_names(rows.shape[1])
+        task = HorizontalTask(Schema(names), self._parameter("scale"), seed)
+        held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
+        partitions = {site: rows_of(rows[mine], signs[mine], names) for site, mine in held.items()}
+        with self._federation(partitions, seed) as federation:
+            model = self._algorithm.fit(federation, task, chosen)
+        self._keep(model, task.columns.scale, federation, partitions)
+
+
+def _names(groups: Any, rows: int) -> NDArray[np.str_]:
+    """(n,) the site of each row, as text. Raises ValueError for a row without one."""
+    sites = np.asarray(groups)
+    if sites.shape != (rows,):
+        raise ValueError(f"groups must say a site for each of {rows} rows, got shape {sites.shape}.")
+    if any(value is None or value != value for value in sites.tolist()):  # noqa: PLR0124 - as NaN is not
+        raise ValueError("groups: a row has no site; every row must have one.")
+    return sites.astype(str)
+
+
+def _site_name(name: str) -> str:
+    """The name, if a site can have it."""
+    if not _NAME.fullmatch(name) or name == COORDINATOR:
+        raise ValueError(
+            f"groups: the name of a site must be made of at most 64 letters, digits, dots, hyphens and underscores, "
+            f"start with a letter or digit, and not be the word {COORDINATOR}, got {name!r}."
+        )
+    return name
+
+
+@estimator
+class PanSVC(HorizontalClassifier, PanSettings):
+    """A kernel SVM over sites that hold rows, none of which leaves its site (PAN-SVM; Lu 2016, chapter 3).
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (p,)
+        Of a data frame's columns.
+    scaling_ : Scale
+        `offset` and `scale`, both (p,), that the sites agreed on.
+    landmarks_ : ndarray of shape (l, p)
+        Scaled.
+    dual_coef_ : ndarray of shape (1, l)
+        The decision value of a scaled row x is k(x, landmarks_) · dual_coef_ + intercept_.
+    intercept_ : ndarray of shape (1,)
+    coef_ : ndarray of shape (1, p)
+        Of a linear kernel only; then X · coef_ + intercept_ is the decision value of rows as they are.
+    n_iter_ : int
+    gap_ : float
+        The certified relative gap.
+    model_ : PanModel
+        All that was trained.
+    result_ : dict
+        What training cost, who took part and what was disclosed, named as in a run's result.json.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from fedsvm import PanSVC
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> model = PanSVC(sites=4, landmarks=60).fit(X, y)
+    >>> model.score(X, y) > 0.97
+    True
+    >>> len(model.result_["sites"])
+    4
+    """
+
+    algorithm = "pan-svm"

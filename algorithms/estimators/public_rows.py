@@ -1,0 +1,116 @@
+"""Estimators of models that may be released: columns, scale and features come from rows that are nobody's secret."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+
+from algorithms.data.columns import Columns, Labelled
+from algorithms.data.encoding import Vocabulary
+from algorithms.data.public_rows import PublicTask
+from algorithms.data.scaling import Scale
+from algorithms.dp_erm import ErmSettings
+from algorithms.estimators.base import estimator, rows_of
+from algorithms.estimators.horizontal import RowsClassifier
+from algorithms.hybrid_svm import HybridSettings
+from algorithms.privacy.accountant import PrivacyAccountant
+from algorithms.settings import ShareOrCount, doc
+from federation.arrays import FloatArray, IntArray
+
+_CURIOUS_SITES = 1
+"""A site knows its own share of the noise."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PublicClassifier(RowsClassifier):
+    """A classifier whose columns are scaled, and features chosen, by rows that are nobody's secret."""
+
+    public: Annotated[
+        ShareOrCount, doc("How many rows are nobody's secret, as a share or a count, drawn at random.")
+    ] = 0.1
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.non_deterministic = True
+        tags.classifier_tags.poor_score = True
+        return tags
+
+    def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
+        method, names = self._parameter("scale"), self._column_names(rows.shape[1])
+        public, private = self._set_apart(signs, seed)
+        scale = Scale.of(rows[public], method)
+        chosen = self._settings(public_rows=len(public))
+        held = self._dealt(private, groups, len(rows), seed)
+        partitions = {site: rows_of(rows[mine], signs[mine], names) for site, mine in held.items()}
+        task = PublicTask(
+            columns=Columns(names, Vocabulary({}), scale),
+            public=Labelled(scale(rows[public]), signs[public]),
+            accountant=PrivacyAccountant(),
+            noise_shares=max(1, len(partitions) - _CURIOUS_SITES),
+            seed=seed,
+        )
+        with self._federation(partitions, seed) as federation:
+            model = self._algorithm.fit(federation, task, chosen)
+        self._keep(model, scale, federation, partitions, task.accountant.report())
+
+    def _set_apart(self, signs: FloatArray, seed: int) -> tuple[IntArray, IntArray]:
+        """Indices of the public rows and of the others. Raises ValueError."""
+        wanted = self._parameter("public")
+        count = wanted if isinstance(wanted, int) else round(wanted * len(signs))
+        shuffled = np.random.default_rng([seed, 5]).permutation(len(signs))
+        public, private = np.sort(shuffled[:count]), np.sort(shuffled[count:])
+        if len(public) < 2 or len(np.unique(signs[public])) < 2 or not len(private):
+            raise ValueError(
+                f"public={self.public!r} sets {len(public)} of n_samples={len(signs)} rows apart, and these must hold "
+                "both classes, and not all rows; have more rows, or set another number apart."
+            )
+        return public, private
+
+
+@estimator
+class HybridSVC(PublicClassifier, HybridSettings):
+    """An SVM in Fourier features of public rows, released with noise (Li, Xiong, Ohno-Machado and Jiang 2014).
+
+    Noise is from the operating system's generator, so that two fits differ.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (p,)
+        Of a data frame's columns.
+    scaling_ : Scale
+        `offset` and `scale`, both (p,).
+    frequencies_ : ndarray of shape (D, p)
+    coef_ : ndarray of shape (1, 2 D)
+        The decision value of a scaled row x is [cos, sin] of frequencies_ x, over √D, times coef_.
+    result_ : dict
+        As of PanSVC, and under `privacy` what was released and whom it protects from whom. The rest of it, such as how
+        many rounds training took, is for who ran it: what may be released is coef_, frequencies_ and scaling_.
+    """
+
+    algorithm = "hybrid-svm"
+
+
+@estimator
+class PrivateErmClassifier(PublicClassifier, ErmSettings):
+    """Logistic regression or Huber's SVM by output or objective perturbation (Chaudhuri and others 2011).
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (2,)
+    n_features_in_ : int
+    feature_names_in_ : ndarray of shape (p,)
+        Of a data frame's columns.
+    scaling_ : Scale
+        `offset` and `scale`, both (p,).
+    coef_ : ndarray of shape (1, d)
+        The decision value of a point is point · coef_, and `feature_map_(rows)` makes points of scaled rows.
+    feature_map_ : FeatureMap
+    result_ : dict
+        As of HybridSVC.
+    """
+
+    algorithm = "dp-erm"

@@ -1,0 +1,58 @@
+"""LIBSVM, through scikit-learn: on pooled rows, to compare with, and on a kernel matrix that a coordinator holds.
+
+Imported where it is called: sites share the modules that import this one, and need none of it.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from algorithms.features.kernels import Kernel
+from federation.arrays import FloatArray
+
+if TYPE_CHECKING:
+    from sklearn.svm import SVC
+
+POOLED_TOLERANCE = 1e-6
+DUAL_TOLERANCE = 1e-10
+DUAL_ITERATIONS = 1_000_000
+"""At least. LIBSVM keeps the kernel in 24 bits, and of a singular matrix that may never reach its tolerance."""
+
+CACHE_MB = 500
+
+
+def linear(rows: FloatArray, labels: FloatArray, C: float) -> SVC:
+    """A linear SVM on rows (n, p) with labels (n,), to compare with."""
+    from sklearn.svm import SVC
+
+    return SVC(kernel="linear", C=C, tol=POOLED_TOLERANCE, cache_size=CACHE_MB).fit(rows, labels)
+
+
+def kernel(kernel: Kernel, rows: FloatArray, labels: FloatArray, C: float) -> SVC:
+    """An SVM with the exact kernel on rows (n, p) with labels (n,), to compare with."""
+    from sklearn.svm import SVC
+
+    fields = kernel.to_fields()
+    return SVC(C=C, cache_size=CACHE_MB, kernel=fields.pop("name"), **fields).fit(rows, labels)
+
+
+def dual(matrix: FloatArray, labels: FloatArray, C: float) -> SVC:
+    """The dual of a kernel matrix (n, n) with labels (n,), solved; `fit_status_` is 0 where it converged."""
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.svm import SVC
+
+    most = max(DUAL_ITERATIONS, 100 * len(labels))
+    solver = SVC(C=C, kernel="precomputed", tol=DUAL_TOLERANCE, cache_size=CACHE_MB, max_iter=most)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the model says so
+        return solver.fit(matrix, labels)
+
+
+def objective(svm: SVC, rows: FloatArray, labels: FloatArray, C: float) -> float:
+    """1/2 |w|^2 + C sum of hinge losses of a linear SVM over rows (n, p)."""
+    weights = svm.coef_[0]
+    hinge = np.maximum(0.0, 1.0 - labels * (rows @ weights + svm.intercept_[0]))
+    return float(0.5 * weights @ weights + C * hinge.sum())

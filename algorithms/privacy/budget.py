@@ -1,0 +1,42 @@
+"""What is promised of released models, and what of it can be refused before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+from algorithms.settings import Positive, Share, doc
+
+_ROUNDING = 1 + 1e-12
+
+
+@dataclass(kw_only=True)
+class BudgetSettings:
+    """What one model promises, and all models of a run together."""
+
+    epsilon: Annotated[Positive, doc("What is promised of any one private row by one released model.")] = 1.0
+    budget: Annotated[Positive | None, doc("Of epsilon, for all releases of a run; without limit if left out.")] = None
+    budget_delta: Annotated[Share | None, doc("Of delta, for all releases of a run.")] = None
+
+    def budget_problems(self, models: int, delta: float) -> Iterator[str]:
+        """What the releases of so many models would spend beyond the budget."""
+        for key, each, budget in (
+            ("budget", self.epsilon, self.budget),
+            ("budget_delta", delta, self.budget_delta),
+        ):
+            if budget is not None and each * models > budget * _ROUNDING:
+                yield (
+                    f"{key}: {models} releases of {each:g} would spend {each * models:g} of a budget of {budget:g}; "
+                    "raise it, or promise more of each release, or have fewer folds"
+                )
+
+
+def pairs_problem(features: int, public_rows: int) -> Iterator[str]:
+    """Frequencies are fitted to the kernel between public rows, which need as many pairs."""
+    pairs = public_rows * (public_rows - 1) // 2
+    if pairs < features:
+        yield (
+            f"features: must be {pairs} or less, as {public_rows} public rows have pairs, got {features}; "
+            "set more public rows apart, or lower it"
+        )

@@ -1,0 +1,163 @@
+"""The words that settings are made of: numbers with bounds, and the sentence of each setting.
+
+Settings are fields of plain dataclasses, which site processes may import. Everything that is said of a setting
+anywhere (a scenario's key, an estimator's parameter, an error, the documentation) is derived from its field.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import math
+from dataclasses import dataclass
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+from annotated_types import Ge, Gt, Le, Lt, doc
+
+__all__ = [
+    "Count",
+    "Finite",
+    "Natural",
+    "Positive",
+    "Setting",
+    "Share",
+    "ShareOrCount",
+    "checked",
+    "doc",
+    "settings",
+]
+
+Positive = Annotated[float, Gt(0), Lt(math.inf)]
+"""A finite number above 0."""
+
+Finite = Annotated[float, Gt(-math.inf), Lt(math.inf)]
+"""A finite number."""
+
+Share = Annotated[float, Gt(0), Lt(1)]
+"""A number above 0 and below 1."""
+
+Count = Annotated[int, Ge(1)]
+"""A whole number from 1."""
+
+Natural = Annotated[int, Ge(0)]
+"""A whole number from 0."""
+
+ShareOrCount = Annotated[int, Ge(1)] | Annotated[float, Gt(0), Le(1.0)]
+"""A count of the rows, as an int from 1, or a share of them, as a float up to 1.0."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One setting: its name, what it may be, what it is when nobody says, and what it means in a sentence."""
+
+    name: str
+    annotation: Any
+    default: Any
+    sentence: str
+
+    @property
+    def requirement(self) -> str:
+        """What it must be, in words: 'a whole number from 1', '"grid" or "fixed-step"'."""
+        *others, last = _alternatives(self.annotation)
+        return f"{', '.join(others)} or {last}" if others else last
+
+    def checked(self, value: Any) -> Any:
+        """The value, as a plain one of Python's. Raises ValueError for one that it cannot be, and says what it can."""
+        plain = value.item() if isinstance(value, np.generic) else value
+        if not _fits(self.annotation, plain):
+            raise ValueError(f"must be {self.requirement}, got {plain!r}")
+        is_measure = isinstance(plain, int) and not isinstance(plain, bool) and not _knows(self.annotation, int)
+        return float(plain) if is_measure else plain
+
+
+def settings(kind: type[Any]) -> list[Setting]:
+    """The settings that a dataclass has: its own first, then those of the classes that it derives from."""
+    hints = get_type_hints(kind, include_extras=True)
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    names = dict.fromkeys(name for base in kind.__mro__ for name in inspect.get_annotations(base))
+    return [
+        Setting(name, hints[name], fields[name].default, _sentence(hints[name])) for name in names if name in fields
+    ]
+
+
+def checked(kind: type[Any], source: Any) -> Any:
+    """Settings of a kind from the attributes of an object. Raises ValueError, naming the setting that will not do."""
+    values = {}
+    for setting in settings(kind):
+        try:
+            values[setting.name] = setting.checked(getattr(source, setting.name))
+        except ValueError as error:
+            raise ValueError(f"{setting.name} {error}") from None
+    return kind(**values)
+
+
+def _sentence(annotation: Any) -> str:
+    notes = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
+    return next((note.documentation for note in notes if isinstance(note, doc)), "")
+
+
+def _alternatives(annotation: Any) -> list[str]:
+    """Each kind of value that an annotation allows, in words; that nothing is said is no value."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return [_number(inner[0], _bounds(inner))] if inner[0] in (int, float) else _alternatives(inner[0])
+    if origin in (Union, UnionType):
+        return [words for each in inner for words in _alternatives(each)]
+    if origin is Literal:
+        return [f'"{word}"' for word in inner]
+    words = {NoneType: [], bool: ["true", "false"], str: ["text"], int: ["a whole number"], float: ["a number"]}
+    return words[annotation]
+
+
+def _number(kind: type, bounds: list[Any]) -> str:
+    words, limits = "a whole number" if kind is int else "a number", []
+    for bound in bounds:
+        match bound:
+            case Ge():
+                limits.append(f"from {bound.ge}")
+            case Le():
+                limits.append(f"up to {bound.le}")
+            case Gt() if bound.gt != -math.inf:
+                limits.append(f"above {bound.gt}")
+            case Lt() if bound.lt != math.inf:
+                limits.append(f"below {bound.lt}")
+            case _:
+                words = "a finite number"
+    return f"{words} {' and '.join(limits)}".strip()
+
+
+def _fits(annotation: Any, value: Any) -> bool:
+    """Whether an annotation allows a value; true is no number, though Python calls it one."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _fits(inner[0], value) and all(_within(bound, value) for bound in _bounds(inner))
+    if origin in (Union, UnionType):
+        return any(_fits(each, value) for each in inner)
+    if origin is Literal:
+        return isinstance(value, str) and value in inner
+    if isinstance(value, bool):
+        return annotation is bool
+    return isinstance(value, int | float) if annotation is float else isinstance(value, annotation)
+
+
+def _within(bound: Any, value: Any) -> bool:
+    match bound:
+        case Ge():
+            return bool(value >= bound.ge)
+        case Gt():
+            return bool(value > bound.gt)
+        case Le():
+            return bool(value <= bound.le)
+        case _:
+            return bool(value < bound.lt)
+
+
+def _bounds(inner: tuple[Any, ...]) -> list[Any]:
+    return [each for each in inner[1:] if isinstance(each, Ge | Gt | Le | Lt)]
+
+
+def _knows(annotation: Any, kind: type) -> bool:
+    """Whether a kind of value is among those that an annotation allows."""
+    return annotation is kind or any(_knows(each, kind) for each in get_args(annotation))

@@ -1,0 +1,81 @@
+"""What other packages offer by entry points: looked for when it is asked for, loaded when it is used."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from federation.errors import FederationError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T], Generic[T]):
+    """Ours by name, and those of other packages by an entry point of a group; the names of ours stay ours.
+
+    Parameters
+    ----------
+    group : str
+        Of the entry points, such as "fedsvm.sums".
+    kind : str
+        What an entry is, in a word, for errors.
+    own : mapping of str to callable
+        Makes each of ours.
+    accept : callable
+        What is kept of an object that another package offers under a name; None for one that will not do.
+    """
+
+    def __init__(
+        self, group: str, kind: str, own: Mapping[str, Callable[[], T]], accept: Callable[[Any, str], T | None]
+    ) -> None:
+        self._group = group
+        self._kind = kind
+        self._own = own
+        self._accept = accept
+
+    def __getitem__(self, name: str) -> T:
+        """The entry of this name. Raises KeyError where there is none, FederationError where it cannot be loaded."""
+        if name in self._own:
+            return self._own[name]()
+        return self._loaded(self._offered[name])
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._own or name in self._offered
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._own, *self._offered])
+
+    def __len__(self) -> int:
+        return len(self._own) + len(self._offered)
+
+    @functools.cached_property
+    def _offered(self) -> dict[str, list[EntryPoint]]:
+        from importlib.metadata import entry_points  # most sites never ask, and would carry what it imports
+
+        points: dict[str, list[EntryPoint]] = defaultdict(list)
+        for point in entry_points(group=self._group):
+            if point.name not in self._own:
+                points[point.name].append(point)
+        return dict(points)
+
+    def _loaded(self, points: list[EntryPoint]) -> T:
+        name, places = points[0].name, ", ".join(point.value for point in points)
+        if len(points) > 1:
+            raise FederationError(f"Several packages offer {self._kind} {name!r} ({places}); remove all but one.")
+        try:
+            offered = points[0].load()
+        except Exception as error:
+            raise FederationError(
+                f"{self._kind.capitalize()} {name!r} of {places} cannot be loaded: {type(error).__name__}: {error}."
+            ) from error
+        accepted = self._accept(offered, name)
+        if accepted is None:
+            raise FederationError(
+                f"{places} is no {self._kind} of the name {name!r}; see that its entry point and its name agree."
+            )
+        return accepted

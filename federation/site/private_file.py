@@ -1,0 +1,28 @@
+"""Files that belong to a site alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import IO
+
+
+def replace_private(path: str, write: Callable[[IO[bytes]], None]) -> None:
+    """Write a file that only its owner may read, in place of an earlier one: a reader finds all of it or nothing.
+
+    Parameters
+    ----------
+    path : str
+        Where it goes, in a folder that exists.
+    write : callable
+        Is handed the open file.
+
+    Raises
+    ------
+    OSError
+        If it cannot be written.
+    """
+    partial = f"{path}.partial"
+    with os.fdopen(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        write(file)
+    os.replace(partial, path)  # noqa: PTH105 - pathlib takes a quarter of a megabyte in every site

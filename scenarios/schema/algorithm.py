@@ -1,0 +1,57 @@
+"""The [algorithm] table: made from the settings of the algorithm that it names."""
+
+from __future__ import annotations
+
+import functools
+from typing import Annotated, Any, Literal
+
+from pydantic import ValidatorFunctionWrapHandler, WrapValidator, create_model
+
+from algorithms.contract import Algorithm
+from algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
+from algorithms.settings import Setting, settings
+from scenarios.schema.base import Part
+
+
+class AlgorithmTable(Part):
+    """What is trained: `name`, and the settings of that algorithm."""
+
+    name: str = DEFAULT_ALGORITHM
+
+    @property
+    def implementation(self) -> Algorithm[Any, Any, Any]:
+        """What is trained, and how."""
+        return ALGORITHMS[self.name]
+
+    @property
+    def settings(self) -> Any:
+        """What the algorithm is told, as a dataclass of its own."""
+        return self.implementation.Settings(**self.model_dump(exclude={"name"}))
+
+
+@functools.cache
+def table_of(name: str) -> type[AlgorithmTable]:
+    """The table of an algorithm of this installation: its name, and a key for every setting.
+
+    Raises FederationError where it is of another package and cannot be loaded.
+    """
+    keys: dict[str, Any] = {setting.name: (_validated(setting), setting.default) for setting in _settings(name)}
+    return create_model("AlgorithmTable", __base__=AlgorithmTable, name=(Literal[name], name), **keys)  # type: ignore[arg-type]
+
+
+def _settings(name: str) -> list[Setting]:
+    return settings(ALGORITHMS[name].Settings)
+
+
+def _validated(setting: Setting) -> Any:
+    """What the setting may be, said by the setting itself; the annotation is there for editors."""
+
+    def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+        return setting.checked(value)
+
+    return Annotated[setting.annotation, WrapValidator(check)]
+
+
+def others_with(key: str, name: str) -> list[str]:
+    """The algorithms, other than the one of this name, that have a setting."""
+    return [other for other in ALGORITHMS if other != name and any(key == each.name for each in _settings(other))]

@@ -1,0 +1,82 @@
+"""The [federation] table: who takes part, and how they are connected."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from scenarios.schema.base import Count, Part, Positive
+
+MAX_PORT = 65_535
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+def require_name(value: str) -> str:
+    """The value, if it can be the name of a site or a scenario. Raises ValueError otherwise."""
+    if not _NAME.fullmatch(value) or value == "coordinator":
+        raise ValueError(
+            "must be made of letters, digits, dots, hyphens and underscores, start with a letter or digit, and not be "
+            f"the word coordinator, got {value!r}"
+        )
+    return value
+
+
+class FederationSpec(Part):
+    """Who takes part and how. `port` is the coordinator's, and site i listens on port + i; 0 is any.
+
+    A site that does not answer within `round_timeout_s` is dropped. on_dropout: whether the others go on; with fewer
+    than `min_sites` they never do.
+    """
+
+    sites: Annotated[int, Field(ge=1, le=10_000)] = 5
+    names: Annotated[list[str], Field(min_length=1)] | None = None
+    transport: Literal["tcp", "ipc"] = "tcp"
+    encryption: bool = True
+    port: Annotated[int, Field(ge=0, le=MAX_PORT)] = 0
+    round_timeout_s: Positive = 30.0
+    min_sites: Count = 1
+    on_dropout: Literal["continue", "abort"] = "continue"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _derive(cls, given: Any) -> Any:
+        """Names tell how many sites there are; on ipc there is nothing to encrypt."""
+        if not isinstance(given, dict):
+            return given
+        derived = dict(given)
+        if isinstance(given.get("names"), list) and given["names"]:
+            derived.setdefault("sites", len(given["names"]))
+        if given.get("transport") == "ipc":
+            derived.setdefault("encryption", False)
+        return derived
+
+    @field_validator("names")
+    @classmethod
+    def _check_names(cls, names: list[str] | None) -> list[str] | None:
+        if names is not None:
+            if twice := sorted({name for name in names if names.count(name) > 1}):
+                raise ValueError(f"{twice[0]!r} appears more than once; names must differ from each other")
+            for name in names:
+                require_name(name)
+        return names
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.names is not None and len(self.names) != self.sites:
+            raise ValueError(f"sites is {self.sites} but names lists {len(self.names)}; leave one of them out")
+        if self.transport == "ipc" and self.encryption:
+            raise ValueError('encryption needs transport = "tcp"; ipc never leaves the machine')
+        if self.min_sites > self.sites:
+            raise ValueError(f"min_sites is {self.min_sites} and there are {self.sites} sites; lower it")
+        if self.transport == "ipc" and self.port:
+            raise ValueError('port needs transport = "tcp"')
+        if self.port and self.port + self.sites > MAX_PORT:
+            raise ValueError(f"port {self.port} leaves too few ports for {self.sites} sites; choose a lower one")
+        return self
+
+    @property
+    def site_names(self) -> list[str]:
+        """site-1, site-2, … unless they are named."""
+        return self.names if self.names is not None else [f"site-{i + 1}" for i in range(self.sites)]

@@ -1,0 +1,56 @@
+"""The [protocol] table: how sums are kept secret."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Annotated
+
+from pydantic import Field, field_validator
+
+from federation.errors import FederationError
+from protocols.sums.changing_neighbours import DEFAULT_RINGS
+from protocols.sums.contract import SecureSum
+from protocols.sums.k_secure import DEFAULT_SEGMENTS
+from protocols.sums.masked import DEFAULT_THRESHOLD
+from protocols.sums.registry import OWN_SUMS, SUMS
+from scenarios.schema.base import Count, Part
+
+
+def _require_loads(name: str) -> None:
+    """Raise ValueError for a sum of another package that cannot be loaded."""
+    try:
+        SUMS[name]()
+    except FederationError as error:
+        raise ValueError(str(error).rstrip(".")) from error
+
+
+class ProtocolSpec(Part):
+    """How sums are kept secret.
+
+    `segments` is of k-secure, `rings` of changing-neighbours, `threshold` (the share of sites that must remain) of
+    masked.
+    """
+
+    sum: str = "ring"
+    segments: Annotated[int, Field(ge=2)] = DEFAULT_SEGMENTS
+    rings: Count = DEFAULT_RINGS
+    threshold: Annotated[float, Field(gt=0.5, le=1)] = DEFAULT_THRESHOLD
+
+    @field_validator("sum")
+    @classmethod
+    def _check_sum(cls, name: str) -> str:
+        if name not in SUMS:
+            raise ValueError(f"must be one of {', '.join(SUMS)}, got {name!r}")
+        if name not in OWN_SUMS:
+            _require_loads(name)
+        return name
+
+    @property
+    def secure_sum(self) -> SecureSum:
+        """The protocol that is named, with those of the keys that are its options."""
+        make = SUMS[self.sum]
+        return make(**{name: getattr(self, name) for name in inspect.signature(make).parameters})
+
+    def min_sites(self, sites: int) -> int:
+        """How many of `sites` sites must remain for the sums to go on."""
+        return max(self.secure_sum.min_sites, self.secure_sum.min_remaining(sites))
