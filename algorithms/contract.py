@@ -105,6 +105,9 @@ class Model(ABC):
 class VerticalModel(Model):
     """A model of which every site keeps the part of its own columns."""
 
+    fitted: FloatArray
+    """(n,) decision values of the training records."""
+
     @abstractmethod
     def joined(self, rows: FloatArray) -> Self:
         """The whole model, for one who has all columns. rows: scaled training rows (n, p)."""
@@ -123,13 +126,13 @@ class EvaluationRows:
 class Pooled:
     """What all rows, or all columns, in one place would have given.
 
-    scores, exact : (n,) decision values of the test rows, in the same features and, where these approximate a kernel,
-    with that kernel itself. objective : of the same problem.
+    scores: (n,) decision values of the test rows, by the same model. objective: of the same problem, if there is one.
+    exact: (n,) those of the kernel itself, where the model's features approximate one.
     """
 
     scores: FloatArray
-    objective: float
-    exact: FloatArray
+    objective: float | None = None
+    exact: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -224,6 +227,11 @@ class Algorithm(ABC, Generic[S, M, T]):
     figures: ClassVar[Mapping[str, str]] = {}
     summed_elsewhere: ClassVar[frozenset[str]] = frozenset()
     """Steps whose values a secure sum hides unless the settings have them sent as they are."""
+
+    @property
+    def summary(self) -> str:
+        """What it is, in a sentence: the first line of the docstring."""
+        return (type(self).__doc__ or "").partition("\n")[0]
 
     @abstractmethod
     def fit(self, federation: Federation, task: T, settings: S) -> M:

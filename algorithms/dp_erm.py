@@ -171,8 +171,7 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
     def problems(self, settings: ErmSettings, outline: Outline) -> Iterator[str]:
         """What the public rows and the budget do not allow."""
         yield from pairs_problem(settings.features, outline.public_rows)
-        if settings.is_private:
-            yield from settings.budget_problems(outline.models, 0.0)
+        yield from settings.budget_problems(outline.models, 0.0, private=settings.is_private)
 
     def warnings(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows, fold: int) -> list[str]:
         """How many private rows were clipped, which only a simulation may say: no noise covers it."""
@@ -195,7 +194,7 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
         options = {"maxiter": 10_000, "ftol": 1e-16, "gtol": 1e-10}
         best = minimize(objective, np.zeros(points.shape[1]), jac=True, method="L-BFGS-B", options=options)
         scores = model.feature_map(rows.test.rows) @ best.x
-        return Pooled(scores, float(best.fun), scores)
+        return Pooled(scores, float(best.fun))
 
 
 def at_most_one(rows: FloatArray, *, clip: bool) -> FloatArray:

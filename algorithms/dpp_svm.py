@@ -12,7 +12,7 @@ form, with the l records in place of the support.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
@@ -223,15 +223,12 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
         """(rows,) decision values of the records that the sites hold out."""
         return decision_values(federation, model, rows)
 
-    def problems(self, settings: DppSettings, outline: Outline) -> list[str]:  # type: ignore[override]
+    def problems(self, settings: DppSettings, outline: Outline) -> Iterator[str]:
         """What only training with landmarks has a use for."""
-        given = DppSettings()
-        keys = ("cut_groups", "tolerance", "max_iterations", "rank_tolerance")
-        return [
-            f"{key}: is of training with landmarks, and {self.name} without them is exact; leave it out"
-            for key in keys
-            if settings.landmarks is None and getattr(settings, key) != getattr(given, key)
-        ]
+        default = DppSettings()
+        for key in ("cut_groups", "tolerance", "max_iterations", "rank_tolerance"):
+            if settings.landmarks is None and getattr(settings, key) != getattr(default, key):
+                yield f"{key}: is of training with landmarks, and {self.name} without them is exact; leave it out"
 
     def warnings(self, model: DppModel, settings: DppSettings, rows: EvaluationRows, fold: int) -> list[str]:
         """LIBSVM's kernel cache is too coarse to tell columns that follow from others apart."""
@@ -257,7 +254,7 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
             squared_norm = float(weights @ among[np.ix_(support, support)] @ weights)
             hinge = np.maximum(0.0, 1.0 - labels * exact.decision_function(among)).sum()
             scores = exact.decision_function(kernel(test_rows, train_rows))
-            return Pooled(scores, 0.5 * squared_norm + settings.C * float(hinge), scores)
+            return Pooled(scores, 0.5 * squared_norm + settings.C * float(hinge))
         landmarks = train_rows[model.support_indices]
         mapping = nystrom_map(kernel(landmarks, landmarks), settings.rank_tolerance)
         features = [nystrom_features(kernel, each, landmarks, mapping) for each in (train_rows, test_rows)]
@@ -309,7 +306,8 @@ def train(federation: Federation, settings: DppSettings, labels: FloatArray, see
     """
     if settings.landmarks is None:
         _check_memory(len(labels))
-    kernel = settings.kernel_of(count_columns(federation) if settings.gamma == "auto" else 1)
+    derived = settings.gamma == "auto" and settings.kernel != "linear"
+    kernel = settings.kernel_of(count_columns(federation) if derived else 1)
     exchange = KernelExchange(federation, kernel, settings.kernel_exchange, max_squared_norm(federation))
     federation.need_every_site("Its columns are in the kernel, and no other site has them.")
     if settings.landmarks is None:

@@ -197,8 +197,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         if settings.mechanism != "gaussian" and settings.delta is not None:
             yield f'delta: is what mechanism = "gaussian" needs, and no other, got {settings.delta!r}; leave it out'
         yield from pairs_problem(settings.features, outline.public_rows)
-        if settings.privacy is not None:
-            yield from settings.budget_problems(outline.models, settings.delta or 0.0)
+        yield from settings.budget_problems(outline.models, settings.delta or 0.0, private=settings.privacy is not None)
 
     def pooled(self, model: HybridModel, settings: HybridSettings, rows: EvaluationRows) -> Pooled:
         """The minimiser on all private rows together, in the same features and without noise, and the exact kernel."""

@@ -258,7 +258,9 @@ def _oracle(federation: Federation, groups: int, dimensions: int) -> FederatedOr
 
     def disclose(singletons: int) -> None:
         if singletons:
-            federation.disclose("coordinator", "cuts", SINGLETON_CUTS, (dimensions,), times=singletons)
+            federation.disclose(
+                "coordinator", "cuts", SINGLETON_CUTS, (dimensions,), times=singletons, kind="single-row"
+            )
 
     return FederatedOracle(federation, groups, rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0, disclose)
 

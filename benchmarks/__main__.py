@@ -6,9 +6,8 @@ Every line is a ratio against the first of its table, measured in this run on th
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +15,7 @@ from rich.table import Table
 from federation.federation import Federation
 from scenarios.data import dataset
 from scenarios.run import runner
+from scenarios.run.result import RunResult
 from scenarios.schema import spec
 
 HARD = ["algorithm.C=100", "algorithm.gamma=0.05", "algorithm.tolerance=1e-5", "compare.centralised=false"]
@@ -56,23 +56,27 @@ COMPARISONS: dict[str, dict[str, list[str]]] = {
         "ipc": [*HARD, "federation.transport=ipc"],
     },
 }
-MEASURES: dict[str, Callable[[dict[str, Any]], float]] = {
-    "rounds": lambda result: result["cost"]["rounds"],
-    "aborted": lambda result: result["cost"]["aborted"],
-    "hops": lambda result: result["cost"]["hops"],
-    "payload": lambda result: result["cost"]["payload_bytes"],
-    "wire (predicted)": lambda result: result["cost"]["predicted_wire_bytes"],
-    "training seconds": lambda result: result["timing"]["train_s"],
-}
+
+
+def measures(result: RunResult) -> dict[str, float]:
+    """What a run is compared by. Raises RuntimeError for a run that did not complete."""
+    if result.status != "completed" or result.cost is None:
+        raise RuntimeError(f"the run must complete, got {result.status}: {result.error}")
+    return {
+        "rounds": result.cost.rounds,
+        "aborted": result.cost.aborted,
+        "hops": result.cost.hops,
+        "payload": result.cost.payload_bytes,
+        "wire (predicted)": result.cost.predicted_wire_bytes,
+        "training seconds": result.timing.train_s,
+    }
 
 
 def measure(changes: list[str]) -> dict[str, float]:
     """The measures of one run of the quickstart."""
     scenario, base = spec.read("quickstart", overrides=changes)
     with tempfile.TemporaryDirectory() as folder:
-        finished = runner.run(scenario, dataset.prepare(scenario, base), Path(folder), _ignore)
-    assert finished.result["status"] == "completed", finished.result["error"]
-    return {name: of(finished.result) for name, of in MEASURES.items()}
+        return measures(runner.run(scenario, dataset.prepare(scenario, base), Path(folder), _ignore).result)
 
 
 def _beside(figure: float, first: float) -> str:
@@ -87,11 +91,11 @@ def main() -> None:
     """Print a table for each comparison."""
     console = Console()
     for title, ways in COMPARISONS.items():
-        table = Table("", *MEASURES, title=title, title_justify="left")
         measured = {name: measure(changes) for name, changes in ways.items()}
         first = next(iter(measured.values()))
+        table = Table("", *first, title=title, title_justify="left")
         for way, figures in measured.items():
-            table.add_row(way, *(_beside(figures[name], first[name]) for name in MEASURES))
+            table.add_row(way, *(_beside(figure, first[name]) for name, figure in figures.items()))
         console.print(table)
 
 

@@ -19,57 +19,64 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
-from algorithms.features.fourier import Fit, choose_frequencies
+from algorithms.data.columns import Labelled
+from algorithms.data.public_rows import public_columns
+from algorithms.features.fourier import FitName, choose_frequencies
 from algorithms.hybrid_svm import minimised, public_weights
 from algorithms.optimisation.cutting_plane import Stopping
 from algorithms.optimisation.hinge_sums import HingeSums
 from algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
-from federation.arrays import FloatArray
+from federation.arrays import IntArray
 from scenarios.data import dataset
-from scenarios.run.public_columns import PublicColumns
 from scenarios.schema import spec
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
-PRICES = (1.0, 10.0, 100.0, 300.0, 1000.0, 10_000.0)
+C_GRID = (1.0, 10.0, 100.0, 300.0, 1000.0, 10_000.0)
 SEEDS = range(1, 6)
 RELEASES = 4
 PUBLIC = (20, 50, 100, 200)
 FREQUENCIES, SIGMA, TOLERANCE, DELTA = 60, 8.0, 1e-11, 1e-6
 
-Rows = tuple[FloatArray, FloatArray]
 
-
-def census(public: int, seed: int) -> tuple[Rows, Rows, Rows]:
-    """Public, private and test rows, scaled by the public ones, with labels."""
-    scenario, base = spec.read("hybrid-better", overrides=[f"data.public={public}", f"seed={seed}"])
+def census(count: int, seed: int) -> tuple[Labelled, Labelled, Labelled]:
+    """`count` public rows, private and test rows, scaled by the public ones, with labels."""
+    scenario, base = spec.read("hybrid-better", overrides=[f"data.public={count}", f"seed={seed}"])
     prepared = dataset.prepare(scenario, base)
-    columns = PublicColumns(scenario, prepared)
-    return columns.public, *columns.split(-1, prepared.names)
+    public = prepared.rows.take(prepared.public)
+    columns = public_columns(
+        prepared.schema, public.numeric, public.categorical, scenario.data.scale, scenario.data.ranges
+    )
+
+    def scaled(indices: IntArray) -> Labelled:
+        rows = prepared.rows.take(indices)
+        return Labelled(columns(rows.numeric, rows.categorical), rows.signs)
+
+    return scaled(prepared.public), scaled(prepared.training(None, prepared.names)), scaled(prepared.test(None))
 
 
 def curve(
-    name: str, public: int, fit: Fit, mechanism: MechanismName, sensitivity: float, *, prior: bool
+    name: str, public: int, fit: FitName, mechanism: MechanismName, sensitivity: float, *, prior: bool
 ) -> Iterator[dict[str, Any]]:
     """Mean AUC without noise and at every epsilon, over draws of the public rows, at the C that is best on average."""
     exact: dict[float, list[float]] = defaultdict(list)
     noisy: dict[float, dict[float, list[float]]] = {epsilon: defaultdict(list) for epsilon in EPSILONS}
     for seed in SEEDS:
         given, private, test = census(public, seed)
-        frequencies = choose_frequencies(given[0], FREQUENCIES, SIGMA, fit, np.random.default_rng(seed))
+        frequencies = choose_frequencies(given.rows, FREQUENCIES, SIGMA, fit, np.random.default_rng(seed))
         start = np.zeros(2 * FREQUENCIES)
         if prior:
-            start = public_weights(frequencies.features(given[0]), given[1], np.random.default_rng(seed))
-        features, seen = frequencies.features(private[0]), frequencies.features(test[0])
-        rows = HingeSums.dealt(features, private[1][None, :], 32, np.random.default_rng(0))
-        for C in PRICES:
+            start = public_weights(frequencies.features(given.rows), given.labels, np.random.default_rng(seed))
+        features, seen = frequencies.features(private.rows), frequencies.features(test.rows)
+        rows = HingeSums.dealt(features, private.labels[None, :], 32, np.random.default_rng(0))
+        for C in C_GRID:
             w = start + minimised(rows, start, C / len(features), Stopping(TOLERANCE, 500)).w
-            exact[C].append(float(roc_auc_score(test[1], seen @ w)))
+            exact[C].append(float(roc_auc_score(test.labels, seen @ w)))
             gap = TOLERANCE * C * (1 + float(np.linalg.norm(start)))
             for epsilon in EPSILONS:
-                promise = PrivacyParameters(mechanism, epsilon, DELTA if mechanism == "gaussian" else 0.0)
-                noise = noise_for(promise, len(w), sensitivity * C / len(features), gap)
+                privacy = PrivacyParameters(mechanism, epsilon, DELTA if mechanism == "gaussian" else 0.0)
+                noise = noise_for(privacy, len(w), sensitivity * C / len(features), gap)
                 releases = (seen @ noise.released(w) for _ in range(RELEASES))
-                noisy[epsilon][C] += [float(roc_auc_score(test[1], each)) for each in releases]
+                noisy[epsilon][C] += [float(roc_auc_score(test.labels, each)) for each in releases]
     yield _point(f"{name}, without noise", public, None, exact)
     for epsilon in EPSILONS:
         yield _point(name, public, epsilon, noisy[epsilon])
@@ -87,8 +94,8 @@ def public_alone(public: int) -> dict[str, Any]:
     for seed in SEEDS:
         given, _, test = census(public, seed)
         for C in (0.1, 1.0, 10.0, 100.0):
-            scores = SVC(C=C, gamma=1 / SIGMA**2).fit(*given).decision_function(test[0])
-            found[C].append(float(roc_auc_score(test[1], scores)))
+            scores = SVC(C=C, gamma=1 / SIGMA**2).fit(*given).decision_function(test.rows)
+            found[C].append(float(roc_auc_score(test.labels, scores)))
     return _point(f"Public-{public}", public, None, found)
 
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from federation.control import Order
 
-Kind = Literal["sum", "value", "parameter", "difference", "design"]
+Kind = Literal["sum", "value", "parameter", "difference", "single-row", "design"]
 """A secure sum, a site's own value, an array that the coordinator sends to the sites, what two sums give away by their
-difference, and whatever else a protocol or an algorithm shows by design."""
+difference, what in a sum is of a single row alone, and whatever else a protocol or an algorithm shows by design."""
 
 
 @dataclass

@@ -1,50 +1,108 @@
-"""What a federation says of itself afterwards, as plain values: what it cost, who took part, what was disclosed."""
+"""What a federation says of itself afterwards: what it cost, who took part, what was disclosed."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import asdict
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from federation.federation import Federation
-from federation.ledger import Link, Traffic
-
-_COUNTS = ("messages", "payload_bytes", "wire_bytes", "predicted_wire_bytes")
+from federation.ledger import Link, RoundRecord, Traffic
 
 
-def cost(federation: Federation) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class TrafficReport:
+    """Messages, the bytes of their arrays, and the bytes on the wire as predicted and as the kernel counted them.
+
+    wire_bytes: None where nothing was measured at all. unmeasured_bytes: predicted ones to sites that were lost, which
+    nobody measured.
+    """
+
+    messages: int
+    payload_bytes: int
+    wire_bytes: int | None
+    predicted_wire_bytes: int
+    unmeasured_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProtocolCost(TrafficReport):
+    """What one protocol cost, over all of its rounds."""
+
+    rounds: int
+    hops: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class PhaseCost(ProtocolCost):
+    """What one phase cost."""
+
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkCost(TrafficReport):
+    """What went from one party to another."""
+
+    sender: str
+    receiver: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CostReport(TrafficReport):
+    """What a run cost: rounds, hops, messages and bytes, by phase, protocol and link; control apart."""
+
+    rounds: int
+    aborted: int
+    hops: int
+    control: TrafficReport
+    by_phase: Mapping[str, PhaseCost]
+    by_protocol: Mapping[str, ProtocolCost]
+    by_link: tuple[LinkCost, ...]
+
+
+def cost(federation: Federation) -> CostReport:
     """Rounds, hops, messages and bytes, by phase, protocol and link; control apart."""
-    accounts, phase_seconds = federation.accounts, federation.phase_seconds
+    accounts, seconds = federation.accounts, federation.phase_seconds
     protocols = list(accounts.select(control=False))
     rounds = list(accounts.rounds.values())
-    phases = list(dict.fromkeys([*(record.phase for record in rounds), *phase_seconds]))
+    phases = list(dict.fromkeys([*(record.phase for record in rounds), *seconds]))
     by_phase = _grouped(protocols, lambda link: accounts.record_of(link).phase)
     by_protocol = _grouped(protocols, lambda link: accounts.record_of(link).protocol)
-    return {
-        "rounds": len(rounds),
-        "aborted": sum(record.aborted for record in rounds),
-        "hops": sum(record.hops for record in rounds),
+    by_link = _grouped(protocols, lambda link: f"{link.sender} {link.receiver}")
+
+    def rounds_of(which: Callable[[RoundRecord], bool]) -> dict[str, int]:
+        hops = [record.hops for record in rounds if which(record)]
+        return {"rounds": len(hops), "hops": sum(hops)}
+
+    return CostReport(
         **_total(traffic for _, traffic in protocols),
-        "control": _total(traffic for _, traffic in accounts.select(control=True)),
-        "by_phase": {
-            phase: {
-                **_rounds_and_hops(record for record in rounds if record.phase == phase),
+        rounds=len(rounds),
+        aborted=sum(record.aborted for record in rounds),
+        hops=sum(record.hops for record in rounds),
+        control=TrafficReport(**_total(traffic for _, traffic in accounts.select(control=True))),
+        by_phase={
+            phase: PhaseCost(
                 **_total(by_phase[phase]),
-                "seconds": phase_seconds.get(phase, 0.0),
-            }
+                **rounds_of(lambda record, phase=phase: record.phase == phase),  # type: ignore[misc]
+                seconds=seconds.get(phase, 0.0),
+            )
             for phase in phases
         },
-        "by_protocol": {
-            protocol: {
-                **_rounds_and_hops(record for record in rounds if record.protocol == protocol),
+        by_protocol={
+            protocol: ProtocolCost(
                 **_total(by_protocol[protocol]),
-            }
+                **rounds_of(lambda record, protocol=protocol: record.protocol == protocol),  # type: ignore[misc]
+            )
             for protocol in dict.fromkeys(record.protocol for record in rounds)
             if any(traffic.messages for traffic in by_protocol[protocol])  # a local step is no protocol
         },
-        "by_link": _by_link(protocols),
-    }
+        by_link=tuple(
+            LinkCost(**_total(traffic), sender=ends.split()[0], receiver=ends.split()[1])
+            for ends, traffic in sorted(by_link.items())
+        ),
+    )
 
 
 def _grouped(links: list[tuple[Link, Traffic]], key: Callable[[Link], str]) -> dict[str, list[Traffic]]:
@@ -54,98 +112,101 @@ def _grouped(links: list[tuple[Link, Traffic]], key: Callable[[Link], str]) -> d
     return groups
 
 
-def _rounds_and_hops(records: Iterable[Any]) -> dict[str, int]:
-    hops = [record.hops for record in records]
-    return {"rounds": len(hops), "hops": sum(hops)}
-
-
-def _total(traffic: Iterable[Traffic]) -> dict[str, int | None]:
-    """Sums of counts. What went to a site that was lost nobody measured: its predicted bytes are told apart.
-
-    `wire_bytes` is None where nothing was measured at all.
-    """
-    total, parts = Traffic(), list(traffic)
-    measured, unmeasured = None if parts else 0, 0
-    for part in parts:
-        total.add(part)
-        if part.wire_bytes is None:
-            unmeasured += part.predicted_wire_bytes
-        else:
-            measured = (measured or 0) + part.wire_bytes
-    counts = {name: getattr(total, name) for name in _COUNTS}
-    return counts | {"wire_bytes": measured, "unmeasured_bytes": unmeasured}
-
-
-def _by_link(links: list[tuple[Link, Traffic]]) -> list[dict[str, Any]]:
-    groups: dict[tuple[str, str], list[Traffic]] = defaultdict(list)
-    for link, traffic in links:
-        groups[link.sender, link.receiver].append(traffic)
-    return [{"from": sender, "to": receiver, **_total(group)} for (sender, receiver), group in sorted(groups.items())]
-
-
-def disclosures(federation: Federation) -> list[dict[str, Any]]:
-    """What left its site unmasked, or was revealed by design: to whom, from which step, how often."""
-    return [
-        {
-            "to": each.to,
-            "step": each.step,
-            "kind": each.kind,
-            "form": each.form,
-            "shape": list(each.shape),
-            "times": each.times,
-        }
-        for each in federation.disclosures
-    ]
-
-
-def progress(federation: Federation) -> dict[str, Any]:
-    """How far the run came, with the algorithm's latest figures."""
-    now = federation.progress
-    return {"phase": now.phase, "round": now.round, "figures": dict(now.figures)}
-
-
-def memberships(federation: Federation) -> list[dict[str, Any]]:
-    """Who took part from when on, and why sites left."""
-    first = {"round": 0, "phase": "launch", "left": {}, "joined": [], "sites": list(federation.membership.all_sites)}
-    changes = [asdict(change) for change in federation.membership.changes]
-    return [
-        first,
-        *({**change, "joined": list(change["joined"]), "sites": list(change["sites"])} for change in changes),
-    ]
-
-
-NO_REPORT: dict[str, Any] = {
-    "pid": None,
-    "status": "dropped",
-    "unique_memory_bytes": None,
-    "cpu_s": None,
-    "refused": {},
-}
-"""Of a site that sent no final report."""
-
-
-def sites(federation: Federation) -> list[dict[str, Any]]:
-    """Each site's process, what became of it, and what it says of itself in the end."""
-    return [
-        {"name": name, **NO_REPORT, "pid": federation.pids.get(name), **_said(name, federation)}
-        for name in federation.membership.all_sites
-    ]
-
-
-def _said(site: str, federation: Federation) -> dict[str, Any]:
-    final_report = federation.final_reports.get(site)
-    if final_report is None:
-        return {}
+def _total(traffic: Iterable[Traffic]) -> dict[str, Any]:
+    """The fields of a TrafficReport."""
+    counts = list(traffic)
+    measured = [each.wire_bytes for each in counts if each.wire_bytes is not None]
     return {
-        "status": _status(site, federation),
-        "unique_memory_bytes": final_report.unique_memory_bytes,
-        "cpu_s": final_report.cpu_s,
-        "refused": dict(final_report.refused),
+        "messages": sum(each.messages for each in counts),
+        "payload_bytes": sum(each.payload_bytes for each in counts),
+        "predicted_wire_bytes": sum(each.predicted_wire_bytes for each in counts),
+        "wire_bytes": sum(measured) if measured or not counts else None,
+        "unmeasured_bytes": sum(each.predicted_wire_bytes for each in counts if each.wire_bytes is None),
     }
 
 
-def _status(site: str, federation: Federation) -> str:
-    """finished, dropped if it was out in the end, rejoined if it was out in between."""
-    if site not in federation.sites:
-        return "dropped"
-    return "rejoined" if any(site in change.joined for change in federation.membership.changes) else "finished"
+@dataclass(frozen=True)
+class DisclosureReport:
+    """Something that a party learnt: from which step, of which kind, of what shape, how often.
+
+    kind: see `disclosures.Kind`. detail: what it is, in a sentence, where the kind does not say it all.
+    """
+
+    to: str
+    step: str
+    kind: str
+    detail: str
+    shape: tuple[int, ...]
+    times: int
+
+
+def disclosures(federation: Federation) -> tuple[DisclosureReport, ...]:
+    """What left its site unmasked, or was revealed by design: to whom, from which step, how often."""
+    return tuple(
+        DisclosureReport(each.to, each.step, each.kind, each.detail, each.shape, each.times)
+        for each in federation.disclosures
+    )
+
+
+@dataclass(frozen=True)
+class ProgressReport:
+    """How far a run came, with the algorithm's latest figures."""
+
+    phase: str
+    round: int
+    figures: Mapping[str, float]
+
+
+def progress(federation: Federation) -> ProgressReport:
+    """How far the run came."""
+    now = federation.progress
+    return ProgressReport(now.phase, now.round, dict(now.figures))
+
+
+@dataclass(frozen=True)
+class MembershipReport:
+    """Who left, and why, or joined, in a round; `sites` are those that take part from then on."""
+
+    round: int
+    phase: str
+    left: Mapping[str, str]
+    joined: tuple[str, ...]
+    sites: tuple[str, ...]
+
+
+def memberships(federation: Federation) -> tuple[MembershipReport, ...]:
+    """Who took part from when on, and why sites left."""
+    first = MembershipReport(0, "launch", {}, (), tuple(federation.membership.all_sites))
+    changes = federation.membership.changes
+    return (first, *(MembershipReport(c.round, c.phase, dict(c.left), c.joined, c.sites) for c in changes))
+
+
+@dataclass(frozen=True)
+class SiteReport:
+    """A site's process, what became of it, and what it says of itself in the end.
+
+    status: finished, dropped if it was out in the end, rejoined if it was out in between.
+    """
+
+    name: str
+    pid: int | None = None
+    status: Literal["finished", "dropped", "rejoined"] = "dropped"
+    unique_memory_bytes: int | None = None
+    cpu_s: float | None = None
+    refused: Mapping[str, int] = field(default_factory=dict)
+
+
+def sites(federation: Federation) -> tuple[SiteReport, ...]:
+    """Each site's process, what became of it, and what it says of itself in the end."""
+    return tuple(_site(name, federation) for name in federation.membership.all_sites)
+
+
+def _site(name: str, federation: Federation) -> SiteReport:
+    pid, final = federation.pids.get(name), federation.final_reports.get(name)
+    if final is None:
+        return SiteReport(name, pid)
+    rejoined = any(name in change.joined for change in federation.membership.changes)
+    status: Literal["finished", "dropped", "rejoined"] = "rejoined" if rejoined else "finished"
+    if name not in federation.sites:
+        status = "dropped"
+    return SiteReport(name, pid, status, final.unique_memory_bytes, final.cpu_s, dict(final.refused))

@@ -14,9 +14,12 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from algorithms.estimators.dpp_svc import DppSVC
-    from algorithms.estimators.pan_svc import PanSVC
-    from algorithms.estimators.private_classifiers import HybridSVC, PrivateErmClassifier
+    from algorithms.contract import HorizontalAlgorithm, Model, PublicAlgorithm, TrainingReport, VerticalAlgorithm
+    from algorithms.estimators import classifier
+    from algorithms.estimators.horizontal import PanSVC
+    from algorithms.estimators.public_rows import HybridSVC, PrivateErmClassifier
+    from algorithms.estimators.vertical import DppSVC
+    from algorithms.registry import ALGORITHMS
     from federation.assemble import local_federation
     from federation.errors import FederationError
     from federation.site.partition import Partition
@@ -43,6 +46,13 @@ __all__ = [  # noqa: RUF022 - in the order of the floors, from the top
     "HybridSVC",
     "PanSVC",
     "PrivateErmClassifier",
+    "classifier",
+    "ALGORITHMS",
+    "HorizontalAlgorithm",
+    "PublicAlgorithm",
+    "VerticalAlgorithm",
+    "Model",
+    "TrainingReport",
     # what adds
     "SUMS",
     "Cost",
@@ -61,10 +71,17 @@ __all__ = [  # noqa: RUF022 - in the order of the floors, from the top
 _HOMES = {
     "run": "scenarios.run.api",
     "ScenarioError": "scenarios.schema.errors",
-    "DppSVC": "algorithms.estimators.dpp_svc",
-    "HybridSVC": "algorithms.estimators.private_classifiers",
-    "PanSVC": "algorithms.estimators.pan_svc",
-    "PrivateErmClassifier": "algorithms.estimators.private_classifiers",
+    "DppSVC": "algorithms.estimators",
+    "HybridSVC": "algorithms.estimators",
+    "PanSVC": "algorithms.estimators",
+    "PrivateErmClassifier": "algorithms.estimators",
+    "classifier": "algorithms.estimators",
+    "ALGORITHMS": "algorithms.registry",
+    "HorizontalAlgorithm": "algorithms.contract",
+    "PublicAlgorithm": "algorithms.contract",
+    "VerticalAlgorithm": "algorithms.contract",
+    "Model": "algorithms.contract",
+    "TrainingReport": "algorithms.contract",
     "SUMS": "protocols.sums.registry",
     "Cost": "protocols.sums.contract",
     "SecureSum": "protocols.sums.contract",
@@ -102,7 +119,7 @@ def _is_inside(place: str, folder: str) -> bool:
 
 def _load(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version  # noqa: PLC0415 - slow to import
+        from importlib.metadata import version
 
         value: Any = version("fedsvm")
     elif name in _HOMES:

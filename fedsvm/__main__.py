@@ -22,7 +22,7 @@ def main() -> None:
         fedsvm.refuse_shadows()
     except ImportError as error:
         sys.exit(_sentence(str(error), WRONG))
-    from scenarios import cli  # noqa: PLC0415 - takes a second, in which Ctrl-C must be quiet
+    from scenarios import cli
 
     signal.signal(signal.SIGINT, _Interrupt())
     try:

@@ -1,1 +1,12 @@
-"""Floor 4: what a user runs: scenarios, data sets, partitions, results and the command line."""
+"""Floor 4: what a user runs. No module here knows an algorithm by its name.
+
+schema    scenario files: the tables, what does not go together, reading and validating
+data      where rows come from, and how they are cut into what each site holds
+run       a run from beginning to end: pipelines, faults, the audit, metrics, the result
+report    the live view, the summary, the page
+sweep     grids of runs, their table and plots
+predict   predictions of a run's model for new rows
+sets      set operations over columns of files, each at a site process
+cli       the command line
+catalogue scenarios that come along
+"""

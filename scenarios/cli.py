@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from algorithms.registry import ALGORITHMS
+from algorithms.settings import settings
 from federation.errors import FederationError
 from scenarios import sets
 from scenarios.report.live import LiveView, PlainView, SilentView, View
@@ -25,7 +27,8 @@ from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from scenarios.run.audit import Cell
+    from protocols.analysis.survey import Cell
+    from scenarios.run.result import RunResult
 
 WRONG, FAILED, INTERRUPTED = 2, 3, 130
 MAX_AUDITED_SITES = 10  # there are 2^n coalitions
@@ -50,13 +53,17 @@ def _complete_scenario(incomplete: str) -> list[tuple[str, str]]:
 
 
 def _complete_data(incomplete: str) -> Iterable[str]:
-    from scenarios.data import sources  # noqa: PLC0415 - needs pyarrow and scikit-learn
+    from scenarios.data import sources
 
     return [item.name for item in sources.available() if item.name.startswith(incomplete)]
 
 
+def _complete_algorithm(incomplete: str) -> Iterable[str]:
+    return [name for name in ALGORITHMS if name.startswith(incomplete)]
+
+
 def _complete_sum(incomplete: str) -> Iterable[str]:
-    from protocols.sums.registry import SUMS  # noqa: PLC0415 - as in run
+    from protocols.sums.registry import SUMS
 
     return [name for name in SUMS if name.startswith(incomplete)]
 
@@ -115,10 +122,10 @@ def _run(chosen: spec.Scenario, base: Path, folder: Path | None, *, as_json: boo
         finished = runner.run(chosen, rows, target, view.update)
         page.write_report(target)
     if as_json:
-        print(json.dumps(finished.result, indent=1))
-    elif not quiet and finished.result["status"] == "completed":
+        print(finished.result.to_json(), end="")
+    elif not quiet and finished.result.status == "completed":
         print_summary(out, finished.result, target)
-    if finished.result["status"] != "completed":
+    if finished.result.status != "completed":
         _report_failure(finished.result, finished.traceback if debug else "", target)
 
 
@@ -157,9 +164,10 @@ def sweep(
 
     signal.signal(signal.SIGTERM, _interrupt)
     axes = tuple(grid.Axis.read(each) for each in vary)
-    drawn = [grid.Plot.read(each, axes) for each in plots or []] or grid.usual_plots(axes)
     named, _ = spec.read(scenario, overrides=changes or [])
     chosen = grid.Sweep(scenario, tuple(changes or []), axes, folder or Path("sweeps") / named.name)
+    chosen.check()
+    drawn = [grid.Plot.read(each, axes, chosen.measures) for each in plots or []] or grid.default_plots(axes)
     chosen.prepare()
     try:
         chosen.run(jobs, lambda point: errors.print(f"{point.name} done", highlight=False, markup=False))
@@ -230,6 +238,32 @@ def show_scenario(
     print(spec.catalogue_text(name), end="")
 
 
+@scenarios_app.command("keys")
+def list_keys(
+    name: Annotated[
+        str | None, typer.Argument(help="An algorithm; all of them without it.", autocompletion=_complete_algorithm)
+    ] = None,
+) -> None:
+    """List the keys of the [algorithm] table: what each may be, its default, and what it means."""
+    if name is not None and name not in ALGORITHMS:
+        raise ScenarioError([f"There is no algorithm {name!r}; this installation has {', '.join(ALGORITHMS)}."])
+    for algorithm in [name] if name is not None else ALGORITHMS:
+        out.print(f"{algorithm}: {ALGORITHMS[algorithm].summary}", highlight=False, markup=False, soft_wrap=True)
+        rows = [("key", "must be", "default", "meaning")]
+        rows += [
+            (key.name, key.requirement, "" if key.default is None else json.dumps(key.default), key.sentence)
+            for key in settings(ALGORITHMS[algorithm].Settings)
+        ]
+        _print_table(rows)
+        out.print()
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of scenario files, for editors."""
+    print(json.dumps(spec.json_schema(), indent=1))
+
+
 @app.command()
 def audit(
     sites: Annotated[int, typer.Option(min=3, max=MAX_AUDITED_SITES, help="Number of sites.")] = 5,
@@ -237,10 +271,10 @@ def audit(
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON and nothing else.")] = False,
 ) -> None:
     """Show how coalitions of every size, with and without the coordinator, fare against every secure sum."""
+    from protocols.analysis.survey import standard_sums, survey
     from scenarios.report import heat_map
-    from scenarios.run import audit as auditing
 
-    cells = list(auditing.sweep(auditing.standard_sums(sites), sites))
+    cells = list(survey(standard_sums(sites), sites))
     if folder is not None:
         _write_audit(folder, cells)
     if as_json:
@@ -355,12 +389,12 @@ def _make_folder(chosen: spec.Scenario, folder: Path | None) -> Path:
         raise ScenarioError([f"--out: no folder for the results can be made: {error}."]) from error
 
 
-def _report_failure(result: dict[str, Any], trace: str, folder: Path) -> None:
+def _report_failure(result: RunResult, trace: str, folder: Path) -> None:
     if trace:
         errors.print(trace, highlight=False, markup=False)
-    _complain(result["error"])
+    _complain(str(result.error))
     errors.print(f"What is known of the run is in {folder}.", highlight=False, markup=False, soft_wrap=True)
-    raise typer.Exit(INTERRUPTED if result["status"] == "interrupted" else FAILED)
+    raise typer.Exit(INTERRUPTED if result.status == "interrupted" else FAILED)
 
 
 def _complain(sentence: str) -> None:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,15 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.dp_erm import at_most_one
-from algorithms.features.fourier import paired_features
-from algorithms.features.kernels import Kernel, squared_distances
+from algorithms.data.scaling import Scale
+from algorithms.registry import ALGORITHMS
 from federation.arrays import FloatArray
 from scenarios.data import sources
-from scenarios.run.outcome import PARTS
+from scenarios.run.outcome import SITE_MODELS
+from scenarios.run.result import RunResult, read_result
 from scenarios.schema.errors import ScenarioError
-
-Arrays = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -44,30 +41,22 @@ def predict(folder: Path, source: str) -> Predictions:
 
     Raises ScenarioError for a folder without a model, and for rows that do not have the model's columns.
     """
-    result = _result(folder)
-    model = _arrays(folder / "model.npz")
+    result = read_result(folder)
+    if result.model is None:
+        raise ScenarioError([f"The run in {folder} has no model: {result.error}"])
+    arrays = _arrays(folder / "model.npz")
+    if "algorithm" not in arrays:
+        raise ScenarioError([f"The model in {folder} was written by an earlier version of fedsvm; run it again."])
     parts = [_arrays(path) for path in _parts(folder, result)]
-    wanted = [name for part in parts or [model] for name in part["columns"].tolist()]
-    table = sources.read_columns(source, Path())
-    rows = _Rows(source, table, _spare(result)).take(wanted)
-    scored = _SCORES[result["model"]["algorithm"]](model, parts, rows)
-    classes = model["classes"]
-    return Predictions(scored, np.where(scored >= 0, classes[1], classes[0]))
+    columns = [name for part in parts or [arrays] for name in part["columns"].tolist()]
+    scale = Scale(*(np.concatenate([part[name] for part in parts or [arrays]]) for name in ("offset", "scale")))
+    model = ALGORITHMS[str(arrays["algorithm"])].Model.from_arrays(arrays, parts)
+    rows = _Rows(source, sources.read_columns(source, Path()), _spare(result)).take(columns)
+    decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
+    return Predictions(decisions, np.where(decisions >= 0, classes[1], classes[0]))
 
 
-def _result(folder: Path) -> dict[str, Any]:
-    try:
-        result: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    except (OSError, ValueError):
-        raise ScenarioError(
-            [f"{folder} is not the folder of a run: it holds no result.json that can be read."]
-        ) from None
-    if result["model"] is None:
-        raise ScenarioError([f"The run in {folder} has no model: {result['error']}"])
-    return result
-
-
-def _arrays(path: Path) -> Arrays:
+def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path) as file:
             return {name: file[name] for name in file.files}
@@ -75,16 +64,16 @@ def _arrays(path: Path) -> Arrays:
         raise ScenarioError([f"{path} cannot be read: {error}; a model is predicted with where its run was."]) from None
 
 
-def _parts(folder: Path, result: dict[str, Any]) -> list[Path]:
+def _parts(folder: Path, result: RunResult) -> list[Path]:
     """The sites' own parts of a vertical model."""
-    if result["scenario"]["data"]["partition"] != "vertical":
+    if result.scenario["data"]["partition"] != "vertical" or result.model is None:
         return []
-    return [folder / PARTS / f"{site}.npz" for site in result["model"]["sites"]]
+    return [folder / SITE_MODELS / f"{site}.npz" for site in result.model.sites]
 
 
-def _spare(result: dict[str, Any]) -> set[str]:
+def _spare(result: RunResult) -> set[str]:
     """Columns that rows may have though the model does not: the label, the identifier and what the run left out."""
-    data = result["scenario"]["data"]
+    data = result.scenario["data"]
     return {data["label"], *data["ignore"], *([data["identifier"]] if data["identifier"] else [])}
 
 
@@ -141,47 +130,3 @@ def _listed(names: list[str]) -> str:
 
 def _them(names: list[str]) -> str:
     return "it" if len(names) == 1 else "them"
-
-
-# What each algorithm makes of scaled rows.
-
-
-def _of_pan(model: Arrays, parts: list[Arrays], rows: FloatArray) -> FloatArray:
-    scaled = (rows - model["offset"]) / model["scale"]
-    return np.asarray(_kernel(model)(scaled, model["landmarks"]) @ model["map"] @ model["w"] + model["b"])
-
-
-def _of_dpp(model: Arrays, parts: list[Arrays], rows: FloatArray) -> FloatArray:
-    """Sums over the sites' columns, as the sites would add them up."""
-    kernel, start = _kernel(model), 0
-    sums = np.zeros((len(rows), len(model["coefficients"])))
-    for part in parts:
-        width = len(part["columns"])
-        own = (rows[:, start : start + width] - part["offset"]) / part["scale"]
-        sums = sums + (squared_distances(own, part["reference"]) if kernel.of_distances else own @ part["reference"].T)
-        start += width
-    return np.asarray(kernel.of_sums(sums) @ model["coefficients"] + model["b"])
-
-
-def _of_hybrid(model: Arrays, parts: list[Arrays], rows: FloatArray) -> FloatArray:
-    return np.asarray(paired_features((rows - model["offset"]) / model["scale"], model["rho"]) @ model["w"])
-
-
-def _of_erm(model: Arrays, parts: list[Arrays], rows: FloatArray) -> FloatArray:
-    if len(model["rho"]):
-        return _of_hybrid(model, parts, rows)
-    scaled = (rows - model["offset"]) / model["scale"]
-    return np.asarray(at_most_one(scaled / float(model["longest"]), clip=True) @ model["w"])
-
-
-def _kernel(model: Arrays) -> Kernel:
-    name: Any = str(model["kernel"])
-    return Kernel(name, float(model["gamma"]), int(model["degree"]), float(model["coef0"]))
-
-
-_SCORES: dict[str, Callable[[Arrays, list[Arrays], FloatArray], FloatArray]] = {
-    "pan-svm": _of_pan,
-    "dpp-svm": _of_dpp,
-    "hybrid-svm": _of_hybrid,
-    "dp-erm": _of_erm,
-}

@@ -46,7 +46,7 @@ def intersection(files: Files, column: Column, folder: Out = None) -> None:
     any of the sites have in common, and no value. Everybody, how many values each site holds. Sites that collude with
     the coordinator can tell whether a value they know or guess is in a set that they also have it in.
     """
-    from protocols.sets import program  # noqa: PLC0415 - a tenth of a second that only these commands need
+    from protocols.sets import program
 
     items = _items(files, column)
     _make(folder)
@@ -76,7 +76,7 @@ def cardinality(files: Files, column: Column) -> None:
     of the sites have in common, and no value. Everybody learns how many values each site holds. Sites that collude with
     the coordinator can tell whether a value they know or guess is in a set that they also have it in.
     """
-    from protocols.sets import program  # noqa: PLC0415 - as in intersection
+    from protocols.sets import program
 
     items = _items(files, column)
     matched, cost = _run(_partitions(items), program.cardinality)
@@ -95,8 +95,8 @@ def union(files: Files, column: Column, folder: Out = None) -> None:
     Who learns what: the coordinator learns every value once, and so does the last site, which decrypts them. The first
     site learns how many sites hold each value, and not what it is. Everybody learns how many values each site holds.
     """
-    from protocols.sets import program  # noqa: PLC0415 - as in intersection
-    from protocols.sets.union import MAX_ITEM_BYTES  # noqa: PLC0415
+    from protocols.sets import program
+    from protocols.sets.union import MAX_ITEM_BYTES
 
     items = _items(files, column)
     if problems := [
@@ -132,8 +132,8 @@ def scalar_product(
     Sites learn the number of rows and the larger of both powers. The coordinator together with one site learns the
     other's column; and who may choose a column learns entries of the other's, so it must not be chosen by who asks.
     """
-    from federation.site.partition import Partition  # noqa: PLC0415 - as in intersection
-    from protocols.sets import program  # noqa: PLC0415
+    from federation.site.partition import Partition
+    from protocols.sets import program
 
     vectors = {"site-1": _numbers(first, column), "site-2": _numbers(second, column)}
     lengths = [len(vector) for vector in vectors.values()]
@@ -154,9 +154,9 @@ def scalar_product(
 
 def _run(partitions: Mapping[str, Partition], learn: Callable[[Federation], T]) -> tuple[T, str]:
     """What the coordinator learns, and a line of what it cost. Ends with status 3 where the run fails."""
-    from federation import report  # noqa: PLC0415 - as in intersection
-    from federation.assemble import local_federation  # noqa: PLC0415
-    from protocols.sums.registry import SUMS  # noqa: PLC0415
+    from federation import report
+    from federation.assemble import local_federation
+    from protocols.sums.registry import SUMS
 
     try:
         with local_federation(_MODULE, _PROGRAM, partitions, SUMS["plain"](), settings={"seed": 0}) as federation:
@@ -166,13 +166,13 @@ def _run(partitions: Mapping[str, Partition], learn: Callable[[Federation], T]) 
         raise typer.Exit(FAILED) from None
     cost = report.cost(federation)
     return value, (
-        f"cost          {cost['rounds']} rounds, {cost['hops']} hops, {cost['messages']} messages of "
-        f"{cost['payload_bytes']:,} bytes in all"
+        f"cost          {cost.rounds} rounds, {cost.hops} hops, {cost.messages} messages of "
+        f"{cost.payload_bytes:,} bytes in all"
     )
 
 
 def _partitions(items: Sequence[list[str]]) -> dict[str, Partition]:
-    from federation.site.partition import Partition  # noqa: PLC0415 - as in intersection
+    from federation.site.partition import Partition
 
     return {f"site-{number}": Partition({}, {"items": values}) for number, values in enumerate(items, start=1)}
 
@@ -217,7 +217,7 @@ def _numbers(file: str, column: str) -> FloatArray:
 
 
 def _column(file: str, column: str, *, text: bool) -> NDArray[Any]:
-    from scenarios.data import sources  # noqa: PLC0415 - as in intersection
+    from scenarios.data import sources
 
     columns = sources.read_columns(file, Path(), text=[column] if text else [])
     if column not in columns:

@@ -123,8 +123,12 @@ def test_one_hot_columns_and_a_value_that_is_unknown() -> None:
     np.testing.assert_array_equal(
         encoding.one_hot(codes, ["x", "y"], ["o", "x", "y"]), [[0, 0, 1], [0, 1, 0], [0, 0, 1]]
     )
-    with pytest.raises(StepRefused, match=r"add them to data\.categories"):
-        encoding.one_hot(codes, ["x", "y"], ["y"])
+    np.testing.assert_array_equal(encoding.one_hot(codes, ["x", "y"], ["y"]), [[1], [0], [1]])
+    with pytest.raises(
+        StepRefused, match=r"must be among the declared ones, got 1 others; add them to data\.categories"
+    ):
+        encoding.require_declared(["x", "y"], ["y"])
+    encoding.require_declared(["x", "y"], ["o", "x", "y"])
     agreed = Vocabulary({"c": ["x", "y"]})
     assert agreed.columns == ("c=x", "c=y")
     np.testing.assert_array_equal(agreed.encode(np.ones((2, 1)), np.array([["y"], ["z"]])), [[1, 0, 1], [1, 0, 0]])

@@ -28,7 +28,6 @@ from protocols.sums.k_secure import k_secure
 from protocols.sums.masked import masked
 from protocols.sums.plain import PLAIN
 from protocols.sums.ring import CHUNK, RING
-from scenarios.run import audit
 from tests.test_faults import SMALL
 from tests.test_runs import fedsvm, run
 
@@ -44,7 +43,7 @@ PROTOCOLS = [
 @pytest.mark.parametrize(
     ("protocol", "count"),
     [(protocol, count) for protocol in PROTOCOLS for count in range(4, 9) if count >= protocol.min_sites],
-    ids=lambda value: audit.described(value) if isinstance(value, SecureSum) else str(value),
+    ids=lambda value: value.described if isinstance(value, SecureSum) else str(value),
 )
 def test_the_smallest_breaking_coalition_is_the_stated_one(protocol: SecureSum, count: int) -> None:
     assert smallest_breaking_coalition(protocol, count) == min(protocol.smallest_coalition(count), count - 1)

@@ -19,7 +19,6 @@ from algorithms.optimisation.cutting_plane import Solution, Stopping, relative_g
 from algorithms.optimisation.line_search import GRID, Parabola, fixed_step_search, grid_search, line_search
 from federation.arrays import FloatArray
 from scenarios.data import sources
-from scenarios.run.metrics import objective
 from tests.pooled import PooledOracle, solve_pooled
 from tests.tables import tic_tac_toe
 
@@ -28,6 +27,12 @@ def features_of(rows: FloatArray, gamma: float, count: int) -> FloatArray:
     kernel = Kernel("rbf", gamma)
     landmarks, _ = local_centres(rows, count, 1, np.random.default_rng(0))
     return nystrom_features(kernel, rows, landmarks, nystrom_map(kernel(landmarks, landmarks), 1e-10))
+
+
+def objective(features: FloatArray, labels: FloatArray, w: FloatArray, b: float, C: float) -> float:
+    """1/2 |w|^2 + C sum of hinge losses, for features (n, m)."""
+    hinge = np.maximum(0.0, 1.0 - labels * (features @ w + b))
+    return float(0.5 * w @ w + C * hinge.sum())
 
 
 @pytest.fixture(scope="module")

@@ -12,18 +12,12 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
-from algorithms.data.vertical import Align, align, hold_out, reach_of
-from algorithms.dpp_svm import (
-    LIBSVM_TOLERANCE,
-    DppModel,
-    DppSettings,
-    KernelExchange,
-    decision_values,
-    exchange_kernel,
-    train,
-)
+from algorithms.data.partition import site_partition
+from algorithms.data.vertical import Align, align, hold_out, max_squared_norm
+from algorithms.dpp_svm import DppModel, DppSettings, KernelExchange, decision_values, exchange_kernel, train
 from algorithms.features.kernels import Kernel
 from algorithms.features.partial_kernel import exchanged_elements, packed_size, partial_kernel, row_blocks, unpack
+from algorithms.optimisation.libsvm import DUAL_TOLERANCE
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError
 from federation.federation import Federation
@@ -44,16 +38,8 @@ def dealt(rows: FloatArray, labels: FloatArray, folds: IntArray, sites: int) -> 
     """Columns dealt evenly; the first site has the labels."""
     columns = np.array_split(np.arange(rows.shape[1]), sites)
     return [
-        Partition(
-            {
-                "numeric": np.ascontiguousarray(rows[:, part]),
-                "codes": np.zeros((len(rows), 0), dtype=np.int64),
-                "labels": labels[None, :] if i == 0 else np.zeros((0, len(rows))),
-                "folds": folds,
-            },
-            {"categories": []},
-        )
-        for i, part in enumerate(columns)
+        site_partition(rows[:, part], labels if site == 0 else None, names=[f"x{j}" for j in part], folds=folds)
+        for site, part in enumerate(columns)
     ]
 
 
@@ -64,7 +50,7 @@ def folds_of(rows: int) -> IntArray:
 def pooled(rows: FloatArray, labels: FloatArray, kernel: Kernel, C: float, test: np.ndarray) -> FloatArray:
     """Decision values of LIBSVM trained on all columns together."""
     held = rows[~test]
-    model = SVC(C=C, kernel="precomputed", tol=LIBSVM_TOLERANCE).fit(kernel(held, held), labels[~test])
+    model = SVC(C=C, kernel="precomputed", tol=DUAL_TOLERANCE).fit(kernel(held, held), labels[~test])
     return np.asarray(model.decision_function(kernel(rows[test], held)))
 
 
@@ -79,7 +65,8 @@ def tumours() -> tuple[FloatArray, FloatArray]:
 
 def federated(federation: Federation, kernel: Kernel, C: float, fold: int) -> tuple[DppModel, FloatArray]:
     records = hold_out(federation, fold, "none")
-    model = train(federation, DppSettings(kernel, C), records.labels)
+    settings = DppSettings(C, kernel=kernel.name, gamma=kernel.gamma, degree=kernel.degree, coef0=kernel.coef0)
+    model = train(federation, settings, records.labels, seed=1)
     return model, decision_values(federation, model, records.held_out)
 
 
@@ -115,7 +102,7 @@ def test_every_sum_gives_the_same_kernel_to_the_last_bit() -> None:
     for protocol in ("plain", "ring", "k-secure", "masked"):
         with drill(4, protocol=protocol, program="dpp-svm", partitions=dealt(rows, labels, folds, 4)) as federation:
             hold_out(federation, 0, "none")
-            exchange = KernelExchange(federation, DppSettings(Kernel("rbf", 0.05), 1.0), reach_of(federation))
+            exchange = KernelExchange(federation, Kernel("rbf", 0.05), "summed", max_squared_norm(federation))
             found.append(exchange_kernel(exchange, len(rows)))
         payload = sum(
             traffic.payload_bytes
@@ -149,15 +136,8 @@ def test_blocks_of_the_upper_triangle_are_small_and_make_the_whole(rows: int, mo
 
 def patients(names: Sequence[str], labels: Sequence[float] = (), seed: int = 0) -> Partition:
     """A site with two columns, and labels where there are any."""
-    return Partition(
-        {
-            "numeric": np.random.default_rng(seed).normal(size=(len(names), 2)),
-            "codes": np.zeros((len(names), 0), dtype=np.int64),
-            "labels": np.array([labels]) if labels else np.zeros((0, len(names))),
-            "folds": np.full(len(names), -1),
-        },
-        {"categories": [], "numeric": ["a", "b"], "categorical": [], "identifiers": list(names)},
-    )
+    numeric = np.random.default_rng(seed).normal(size=(len(names), 2))
+    return site_partition(numeric, np.array(labels) if labels else None, names=["a", "b"], identifiers=names)
 
 
 NAMES = ["Ada", "Grace", "Emmy", "Sofja"]

@@ -22,12 +22,11 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
 
-from algorithms import DppSVC, HybridSVC, PanSVC, PrivateErmClassifier
-from algorithms.estimators import dpp_svc, pan_svc
-from algorithms.pan_svm import LONE_ROWS_DISCLOSE
+from algorithms.estimators import horizontal, vertical
+from algorithms.pan_svm import SINGLETON_CUTS, PanModel
 from federation.assemble import local_federation
 from federation.errors import FederationError
-from fedsvm import run
+from fedsvm import DppSVC, HybridSVC, PanSVC, PrivateErmClassifier, run
 from protocols.sums.ring import RING
 from tests.conftest import ROOT, site_processes, wait_until
 
@@ -68,7 +67,7 @@ def test_those_of_scikit_learns_checks_pass_that_tell_estimators_apart(estimator
         check(candidate)
 
 
-@pytest.mark.parametrize("module", [pan_svc, dpp_svc], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [horizontal, vertical], ids=lambda module: module.__name__)
 def test_examples_in_docstrings_are_true(module: Any) -> None:
     found = doctest.testmod(module)
     assert found.attempted > 0
@@ -90,21 +89,22 @@ def test_a_fit_is_the_run_of_a_scenario(tmp_path: Path) -> None:
     changes: dict[str, Any] = {"data.test_fraction": 0.0, "data.source": "wdbc", "data.positive": "benign"}
     changes |= {"data.scale": "standard", "compare.centralised": False}
     changes |= {"algorithm.landmark_method": "global", "algorithm.landmarks": 20}
-    result = run("quickstart", sites=3, changes=changes, out=tmp_path / "run")
+    result = run("quickstart", sites=3, changes=changes, out=tmp_path / "run").to_dict()
     chosen = result["scenario"]["algorithm"]
     model = PanSVC(
         chosen["C"],
         gamma=chosen["gamma"],
         landmarks=20,
         landmark_method="global",
-        cut_groups=chosen["groups"],
+        cut_groups=chosen["cut_groups"],
         tolerance=chosen["tolerance"],
         random_state=result["scenario"]["seed"],
     ).fit(X, y)
     with np.load(tmp_path / "run" / "model.npz") as written:
         np.testing.assert_allclose(model.landmarks_, written["landmarks"], rtol=0, atol=1e-12)
         np.testing.assert_array_equal(model.scaling_.offset, written["offset"])
-    assert model.model_.solution.objective == pytest.approx(result["model"]["objective"], rel=1e-6)
+    assert model.model_.training is not None
+    assert model.model_.training.objective == pytest.approx(result["model"]["objective"], rel=1e-6)
     assert {**model.result_["model"], "classes": 0}.keys() <= result["model"].keys()
 
 
@@ -155,7 +155,7 @@ def test_a_private_model_says_what_it_promises_and_no_two_are_alike() -> None:
     assert one.result_["privacy"]["epsilon"] == 2.0
     assert one.result_["privacy"]["protects_against"][1] == "the coordinator, and every site but the row's own"
     assert sum(site["rows"] for site in one.result_["sites"]) == len(X) - 57
-    exact = HybridSVC(features=10, epsilon=None).fit(X, y)
+    exact = HybridSVC(features=10, mechanism="none").fit(X, y)
     assert exact.score(X, y) > 0.9
     assert exact.result_["privacy"] is None
 
@@ -166,43 +166,43 @@ def test_private_risk_minimisation() -> None:
     assert model.score(X, y) > 0.85
     assert model.result_["privacy"]["mechanism"] == "objective perturbation"
     assert [site["name"] for site in model.result_["sites"]] == ["0", "1", "2", "3"]
-    assert PrivateErmClassifier(features=10, epsilon=None, perturbation="output").fit(X, y).score(X, y) > 0.9
+    assert PrivateErmClassifier(features=10, perturbation="none").fit(X, y).score(X, y) > 0.9
 
 
 @pytest.mark.parametrize(
     ("estimator", "says"),
     [
-        (PanSVC(sum="rign"), "sum='rign' will not do; it must be one of plain, ring"),
+        (PanSVC(sum="rign"), "sum must be one of plain, ring"),
         (PanSVC(sites=2), "A ring sum needs 3 sites or more and there are 2"),
-        (PanSVC(sites=0), "sites=0 will not do"),
-        (PanSVC(sum="ring", sum_options={"segments": 2}), "sum_options=.* will not do for a ring sum"),
-        (PanSVC(C=-1.0), "C=-1.0 will not do; it must be a number above 0"),
-        (PanSVC(landmarks=2.5), "landmarks=2.5 will not do"),
-        (PanSVC(kernel="rfb"), "kernel='rfb' will not do; it must be one of linear, rbf"),  # type: ignore[arg-type]
-        (PanSVC(gamma="scale"), "gamma='scale' will not do; it must be a number above 0, or \"auto\""),  # type: ignore[arg-type]
-        (DppSVC(columns=[[0, 1], [1, 2]]), "columns=.* will not do; it must be lists with each of 0, 1, 2 in one"),
+        (PanSVC(sites=0), "sites must be a whole number from 1, got 0"),
+        (PanSVC(sum="ring", sum_options={"segments": 2}), "sum_options must be options of a ring sum, got .*segments"),
+        (PanSVC(C=-1.0), "C must be a finite number above 0, got -1.0"),
+        (PanSVC(landmarks=2.5), "landmarks must be a whole number from 1 or a number above 0 and up to 1.0, got 2.5"),
+        (PanSVC(kernel="rfb"), 'kernel must be "linear", "rbf"'),  # type: ignore[arg-type]
+        (PanSVC(gamma="scale"), "gamma must be a finite number above 0 or \"auto\", got 'scale'"),  # type: ignore[arg-type]
+        (DppSVC(columns=[[0, 1], [1, 2]]), "columns must be lists with each of 0, 1, 2 in one"),
         (DppSVC(sites=4), "n_features=3 columns cannot be dealt to 4 sites"),
         (HybridSVC(public=1), "public=1 sets 1 of n_samples=60 rows apart"),
         (
             HybridSVC(mechanism="gaussian", features=5),
-            "delta=None will not do; it must be a number above 0 and below 1",
+            'delta: must be given with mechanism = "gaussian": a number above 0 and below 1',
         ),
-        (HybridSVC(features=60), "features=60 will not do; it must be 15 at most"),
-        (PrivateErmClassifier(epsilon=0.0), "epsilon=0.0 will not do"),
-        (PrivateErmClassifier(epsilon=float("inf")), "epsilon=inf will not do"),
-        (PanSVC(C=float("inf")), "C=inf will not do"),
-        (PanSVC(C=True), "C=True will not do"),
-        (PanSVC(degree=2.5), "degree=2.5 will not do"),  # type: ignore[arg-type]
-        (PanSVC(coef0=float("nan")), "coef0=nan will not do"),
-        (PanSVC(random_state=-1), "random_state=-1 will not do"),
-        (PanSVC(sum=["ring"]), "sum=.* will not do"),  # type: ignore[arg-type]
+        (HybridSVC(features=60), "features: must be 15 or less, as 6 public rows have pairs, got 60"),
+        (PrivateErmClassifier(epsilon=0.0), "epsilon must be a finite number above 0, got 0.0"),
+        (PrivateErmClassifier(epsilon=float("inf")), "epsilon must be a finite number above 0, got inf"),
+        (PanSVC(C=float("inf")), "C must be a finite number above 0, got inf"),
+        (PanSVC(C=True), "C must be a finite number above 0, got True"),
+        (PanSVC(degree=2.5), "degree must be a whole number from 1, got 2.5"),  # type: ignore[arg-type]
+        (PanSVC(coef0=float("nan")), "coef0 must be a finite number, got nan"),
+        (PanSVC(random_state=-1), "random_state must be a whole number from 0"),
+        (PanSVC(sum=["ring"]), "sum must be one of"),  # type: ignore[arg-type]
         (PanSVC(sum="masked", sum_options={"threshold": 0.1}), "threshold is 0.1, and must be above 0.5"),
         (PanSVC(sum="k-secure", sum_options={"segments": 1}), "segments is 1, and must be a whole number from 2"),
         (PanSVC(sum="changing-neighbours", sum_options={"rings": 0}), "rings is 0, and must be a whole number from 1"),
-        (PanSVC(round_timeout_s=0.0), "round_timeout_s=0.0 will not do"),
-        (DppSVC(columns=3), "columns=3 will not do"),  # type: ignore[arg-type]
-        (DppSVC(landmarks=1.5), "landmarks=1.5 will not do"),
-        (HybridSVC(cut_groups=0, features=5), "cut_groups=0 will not do"),
+        (PanSVC(round_timeout_s=0.0), "round_timeout_s must be a finite number above 0, got 0.0"),
+        (DppSVC(columns=3), "columns must be lists"),  # type: ignore[arg-type]
+        (DppSVC(landmarks=1.5), "landmarks must be a whole number from 1 or a number above 0 and up to 1.0, got 1.5"),
+        (HybridSVC(cut_groups=0, features=5), "cut_groups must be a whole number from 1, got 0"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -214,8 +214,8 @@ def test_parameters_that_will_not_do(estimator: Any, says: str) -> None:
 def test_groups_that_will_not_do() -> None:
     X, y = BLOBS
     for groups, says in [
-        (["a b"] * 60, "'a b' cannot be the name of a site"),
-        ([1] * 59, r"groups has shape \(59,\), and there are 60 rows"),
+        (["a b"] * 60, "the name of a site must be made of .* got 'a b'"),
+        ([1] * 59, r"groups must say a site for each of 60 rows, got shape \(59,\)"),
         ([1] * 59 + [None], "a row has no site"),
         (["x" * 65] * 60, "at most 64 letters"),
     ]:
@@ -252,10 +252,10 @@ def test_nothing_without_noise_leaves_with_a_private_model() -> None:
     """Not with the object that is pickled, either: no weights, objective or iterations of training."""
     X, y = load_breast_cancer(return_X_y=True)
     hybrid = pickle.loads(pickle.dumps(HybridSVC(features=10).fit(X, y)))  # noqa: S301 - our own
-    assert hybrid.model_.solution is None
+    assert hybrid.model_.training.objective is None
     assert hybrid.result_["model"]["iterations"] is None
-    assert PrivateErmClassifier().fit(X, y).model_.rounds is None
-    exact = HybridSVC(features=10, epsilon=None).fit(X, y)
+    assert PrivateErmClassifier().fit(X, y).result_["model"]["iterations"] is None
+    exact = HybridSVC(features=10, mechanism="none").fit(X, y)
     assert np.abs(exact.coef_ - hybrid.coef_).max() > 0.1
 
 
@@ -263,9 +263,10 @@ def test_a_cut_of_one_row_gives_the_row_away_and_is_counted() -> None:
     """What the coordinator knows: landmarks, their map, and features of a row that is alone in its cut."""
     X, y = load_breast_cancer(return_X_y=True)
     model = PanSVC(10.0, landmarks=80, min_cluster_size=3).fit(X, y)
-    lone = [each for each in model.result_["disclosures"] if each["form"] == LONE_ROWS_DISCLOSE]
+    lone = [each for each in model.result_["disclosures"] if each["detail"] == SINGLETON_CUTS]
     assert sum(each["times"] for each in lone) > 0
     row = model.scaling_(X[:1])
+    assert isinstance(model.model_, PanModel)
     points, mapping = model.landmarks_, model.model_.mapping
     values = model.model_.features(row)[0] @ np.linalg.pinv(mapping)  # of the kernel, at the landmarks
     squares = -np.log(values) / model.model_.kernel.gamma
@@ -273,7 +274,7 @@ def test_a_cut_of_one_row_gives_the_row_away_and_is_counted() -> None:
     rebuilt = np.linalg.lstsq(2 * (points[1:] - points[0]), right, rcond=None)[0]
     np.testing.assert_allclose(rebuilt, row[0], rtol=0, atol=1e-5)
     few = PanSVC(10.0, landmarks=80, min_cluster_size=3, cut_groups=1).fit(X, y)
-    assert not [each for each in few.result_["disclosures"] if each["form"] == LONE_ROWS_DISCLOSE]
+    assert not [each for each in few.result_["disclosures"] if each["detail"] == SINGLETON_CUTS]
 
 
 def test_a_federation_of_too_few_sites_is_not_started() -> None:
@@ -287,7 +288,7 @@ def test_a_federation_of_too_few_sites_is_not_started() -> None:
 def test_nothing_is_left_when_a_fit_is_interrupted(temporary_folder: Path) -> None:
     code = (
         "import sys, numpy as np\n"
-        "from algorithms import PanSVC\n"
+        "from fedsvm import PanSVC\n"
         "X = np.random.default_rng(0).normal(size=(3000, 20)); y = np.sign(X[:, 0] * X[:, 1])\n"
         "try:\n"
         "    PanSVC(1e4, cut_groups=1, tolerance=1e-9, max_iterations=10**6).fit(X, y)\n"

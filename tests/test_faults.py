@@ -20,11 +20,11 @@ from federation.transport.keys import COORDINATOR
 from protocols.sums.registry import SUMS
 from scenarios.data import dataset
 from scenarios.run import runner
-from scenarios.run.runner import Finished
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.threats import FaultSpec
 from tests.conftest import site_processes, workspaces
+from tests.ran import Ran
 
 EVERYTHING = "FEDSVM_CHAOS" in os.environ
 TOLERANCE = 1e-6
@@ -39,18 +39,18 @@ SMALL = [
 ]
 
 
-def run(folder: Path, changes: list[str], faults: list[str], *, without: str = "") -> Finished:
+def run(folder: Path, changes: list[str], faults: list[str], *, without: str = "") -> Ran:
     """A run of a small scenario; `without` a site, that is, as if it had never been there."""
     scenario, base = spec.read("quickstart", overrides=[*SMALL, *changes], faults=faults)
     rows = dataset.prepare(scenario, base)
     if without:
-        kept = [(name, held) for name, held in zip(rows.names, rows.holdings, strict=True) if name != without]
+        kept = [(name, held) for name, held in zip(rows.names, rows.shards, strict=True) if name != without]
         names = [name for name, _ in kept]
-        rows = replace(rows, names=tuple(names), holdings=tuple(held for _, held in kept))
+        rows = replace(rows, names=tuple(names), shards=tuple(held for _, held in kept))
         federation = scenario.federation.model_copy(update={"names": names, "sites": len(names)})
         scenario = scenario.model_copy(update={"federation": federation})
     folder.mkdir(parents=True)
-    return runner.run(scenario, rows, folder, lambda federation, faults: None)
+    return Ran.of(runner.run(scenario, rows, folder, lambda federation, faults: None))
 
 
 def check_optimum(result: dict[str, Any]) -> None:
@@ -111,7 +111,7 @@ def test_a_sum_that_cannot_go_on_with_fewer_sites_says_so(tmp_path: Path) -> Non
     faults, _ = spec.read("quickstart", faults=["kill:site=2,phase=train,round=3"])
     scenario = scenario.model_copy(update={"faults": faults.faults})  # as if the site had died by itself
     (tmp_path / "run").mkdir()
-    result = runner.run(scenario, rows, tmp_path / "run", lambda federation, faults: None).result
+    result = Ran.of(runner.run(scenario, rows, tmp_path / "run", lambda federation, faults: None)).result
     assert result["status"] == "failed"
     assert "site-2 was lost in round" in result["error"]
     assert "4 sites are left, and 5 are needed" in result["error"]

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from algorithms.registry import OWN_ALGORITHMS
 from tests.conftest import ROOT
 
 FLOORS = ["federation", "protocols", "algorithms", "scenarios", "fedsvm"]
@@ -101,3 +102,23 @@ def test_a_site_process_imports_nothing_heavy() -> None:
         "tomli_w",
         "pandas",
     }
+
+
+def texts(path: Path) -> Iterator[str]:
+    """Every text in a file: literals of Python, docstrings among them, or the whole of anything else."""
+    if path.suffix != ".py":
+        yield path.read_text()
+        return
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+
+
+FLOOR_4 = [path for path in sorted((ROOT / "scenarios").rglob("*.*")) if path.suffix in (".py", ".j2")]
+
+
+@pytest.mark.parametrize("path", FLOOR_4, ids=lambda path: str(path.relative_to(ROOT)))
+def test_no_algorithm_is_known_by_name_on_floor_4(path: Path) -> None:
+    """But for the catalogue, which is scenario files."""
+    known = {name for name in OWN_ALGORITHMS for text in texts(path) if name in text}
+    assert not known

@@ -1,4 +1,4 @@
-"""Noise on the integers: the distributions that are promised, in one draw and in shares, and the account of it."""
+"""Noise on the integers: the distributions that are promised, in one draw and in shares, and the accountant."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from algorithms.privacy.accountant import PrivacyAccountant, Release
 from algorithms.privacy.discrete_noise import (
     discrete_gaussian,
     discrete_laplace,
@@ -18,19 +19,11 @@ from algorithms.privacy.discrete_noise import (
     laplace_share,
     total_variation_bound,
 )
-from algorithms.privacy.mechanisms import (
-    Noise,
-    PrivacyAccountant,
-    PrivacyParameters,
-    Release,
-    gaussian_deviation,
-    noise_for,
-    spherical,
-)
+from algorithms.privacy.mechanisms import Noise, PrivacyParameters, gaussian_deviation, noise_for, spherical
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError
 
-LEAST_P = 1e-5
+MIN_P = 1e-5
 """Of a right sampler one test in 100,000 would fail; a wrong one fails by tens of powers of ten."""
 
 
@@ -56,12 +49,12 @@ def p_value(draws: IntArray, mass: Callable[[IntArray], FloatArray]) -> float:
 
 @pytest.mark.parametrize("scale", [1, 2, 17])
 def test_one_laplace_draw_has_its_distribution(scale: int) -> None:
-    assert p_value(drawn(lambda: discrete_laplace(scale), 20_000), laplace_mass(scale)) > LEAST_P
+    assert p_value(drawn(lambda: discrete_laplace(scale), 20_000), laplace_mass(scale)) > MIN_P
 
 
 @pytest.mark.parametrize("variance", [Fraction(1, 3), Fraction(4), Fraction(1000, 7)])
 def test_one_gaussian_draw_has_its_distribution(variance: Fraction) -> None:
-    assert p_value(drawn(lambda: discrete_gaussian(variance), 10_000), gaussian_mass(float(variance))) > LEAST_P
+    assert p_value(drawn(lambda: discrete_gaussian(variance), 10_000), gaussian_mass(float(variance))) > MIN_P
 
 
 @pytest.mark.parametrize("parts", [1, 3, 10])
@@ -70,7 +63,7 @@ def test_laplace_shares_sum_to_one_central_draw(scale: int, parts: int, record_p
     shares = np.sum([laplace_share(scale, parts, 20_000) for _ in range(parts)], axis=0)
     found = p_value(shares, laplace_mass(scale))
     record_property("p_value", found)
-    assert found > LEAST_P
+    assert found > MIN_P
 
 
 @pytest.mark.parametrize("parts", [1, 3, 10])
@@ -78,16 +71,16 @@ def test_gaussian_shares_sum_to_one_central_draw(parts: int, record_property: Ca
     shares = np.sum([gaussian_share(Fraction(400), parts, 10_000) for _ in range(parts)], axis=0)
     found = p_value(shares, gaussian_mass(400.0))
     record_property("p_value", found)
-    assert found > LEAST_P
+    assert found > MIN_P
 
 
 def test_the_check_sees_noise_that_is_wrong_by_little() -> None:
     """A scale that is off by a tenth, shares that are one too few, and a zero that counts twice."""
-    assert p_value(drawn(lambda: discrete_laplace(22), 20_000), laplace_mass(20)) < LEAST_P
-    assert p_value(np.sum([laplace_share(15, 3, 20_000) for _ in range(2)], axis=0), laplace_mass(15)) < LEAST_P
+    assert p_value(drawn(lambda: discrete_laplace(22), 20_000), laplace_mass(20)) < MIN_P
+    assert p_value(np.sum([laplace_share(15, 3, 20_000) for _ in range(2)], axis=0), laplace_mass(15)) < MIN_P
     doubled = drawn(lambda: discrete_laplace(3), 20_000)
     doubled[: len(doubled) // 20] = 0
-    assert p_value(doubled, laplace_mass(3)) < LEAST_P
+    assert p_value(doubled, laplace_mass(3)) < MIN_P
 
 
 def test_every_step_of_the_lattice_occurs() -> None:
@@ -99,7 +92,7 @@ def test_every_step_of_the_lattice_occurs() -> None:
     ):
         large = draws[np.abs(draws) > 1000]  # a share alone is often 0
         for modulus in (2, 7):
-            assert stats.chisquare(np.bincount(large % modulus, minlength=modulus)).pvalue > LEAST_P
+            assert stats.chisquare(np.bincount(large % modulus, minlength=modulus)).pvalue > MIN_P
 
 
 def test_the_distance_of_shares_is_small_and_grows_with_what_is_drawn() -> None:
@@ -110,8 +103,8 @@ def test_the_distance_of_shares_is_small_and_grows_with_what_is_drawn() -> None:
 def test_spherical_noise_has_a_uniform_direction_and_a_gamma_norm() -> None:
     draws = np.array([spherical(3, 2.0) for _ in range(4000)])
     norms = np.linalg.norm(draws, axis=1)
-    assert stats.kstest(norms, stats.gamma(3, scale=2.0).cdf).pvalue > LEAST_P
-    assert stats.kstest(draws[:, 0] / norms, stats.uniform(-1, 2).cdf).pvalue > LEAST_P  # Archimedes
+    assert stats.kstest(norms, stats.gamma(3, scale=2.0).cdf).pvalue > MIN_P
+    assert stats.kstest(draws[:, 0] / norms, stats.uniform(-1, 2).cdf).pvalue > MIN_P  # Archimedes
 
 
 # How much.
@@ -141,8 +134,8 @@ def test_noise_covers_the_minimiser_the_gap_and_the_rounding() -> None:
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "spherical"])
 def test_releases_lie_on_the_lattice_whatever_they_are_releases_of(mechanism: str) -> None:
     """Floating point gives nothing away: what can be released does not depend on what is released."""
-    promise = PrivacyParameters(mechanism, 1.0, 1e-6 if mechanism == "gaussian" else 0.0)  # type: ignore[arg-type]
-    noise = noise_for(promise, 5, sensitivity=0.01, gap=0.0)
+    privacy = PrivacyParameters(mechanism, 1.0, 1e-6 if mechanism == "gaussian" else 0.0)  # type: ignore[arg-type]
+    noise = noise_for(privacy, 5, sensitivity=0.01, gap=0.0)
     for vector in (np.zeros(5), np.full(5, 1 / 3), np.array([math.pi, -math.e, 1e-9, 7.0, 0.1])):
         steps = noise.released(vector) / noise.step
         np.testing.assert_array_equal(steps, np.rint(steps))
@@ -155,22 +148,36 @@ def test_shares_are_not_counted_as_exact() -> None:
     assert Noise(PrivacyParameters("gaussian", 1.0, 1e-6), 1, 1.0, 1.0, 1.0, 5).delta == 1e-6
 
 
-# The account.
+# The accountant.
 
 
 def release(epsilon: float, delta: float = 0.0) -> Release:
-    return Release("a vector", epsilon, delta, "laplace", 1.0, 1.0, ("everyone",))
+    return Release("a vector", epsilon, delta, "laplace", 1.0, 1.0, ("everyone",), "the coordinator")
 
 
 def test_releases_add_up_and_what_exceeds_the_budget_is_refused() -> None:
-    account = PrivacyAccountant(epsilon=1.0, delta=1e-6)
+    accountant = PrivacyAccountant(epsilon=1.0, delta=1e-6)
     for _ in range(10):
-        account.spend(release(0.1, 1e-7))
-    assert account.spent == pytest.approx((1.0, 1e-6))
+        accountant.spend(release(0.1, 1e-7))
+    assert accountant.spent == pytest.approx((1.0, 1e-6))
     with pytest.raises(
         FederationError, match=r"epsilon = 0\.1, delta = 0 after 1 and 1e-06 would exceed the budget of 1"
     ):
-        account.spend(release(0.1))
+        accountant.spend(release(0.1))
     with pytest.raises(FederationError, match="nothing is released"):
         PrivacyAccountant(delta=1e-9).spend(release(0.1, 1e-8))
-    assert len(account.releases) == 10
+    assert len(accountant.releases) == 10
+    report = accountant.report()
+    assert report is not None
+    assert (report.epsilon, report.delta) == accountant.spent
+    assert (report.mechanism, len(report.releases)) == ("laplace", 10)
+    assert (report.budget.epsilon, report.budget.delta) == (1.0, 1e-6)
+
+
+def test_where_nothing_was_released_nothing_is_reported_and_a_budget_without_limit_is_none() -> None:
+    accountant = PrivacyAccountant(delta=1e-6)
+    assert accountant.report() is None
+    accountant.spend(release(5.0))
+    report = accountant.report()
+    assert report is not None
+    assert (report.budget.epsilon, report.budget.delta) == (None, 1e-6)

@@ -49,7 +49,7 @@ def test_predictions_of_the_test_rows_are_as_good_as_the_run_said(name: str, sou
     changes = dict(SMALL)
     if name == "hybrid-stand-in":
         changes |= {"data.public": 30, "algorithm.features": 20, "compare.baselines": False}
-    result = run(name, changes=changes, out=tmp_path / "run")
+    result = run(name, changes=changes, out=tmp_path / "run").to_dict()
     assert (result["status"], result["error"]) == ("completed", None)
     scenario, base = spec.read(name, changes=changes)
     labels = write_table(tmp_path / "new.csv", source, dataset.prepare(scenario, base).tests[-1])
@@ -64,7 +64,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("predict")
     (folder / "patients.csv").write_text(PATIENTS)
     changes = {**SMALL, "data.source": str(folder / "patients.csv"), "data.positive": "ill", "data.ignore": ["patient"]}
-    assert run("quickstart", sites=3, changes=changes, out=folder / "run")["status"] == "completed"
+    assert run("quickstart", sites=3, changes=changes, out=folder / "run").status == "completed"
     return folder / "run"
 
 
@@ -110,10 +110,10 @@ def test_a_folder_without_a_model_is_said(tmp_path: Path) -> None:
 
 def test_a_run_from_python_is_the_command_lines(tmp_path: Path) -> None:
     changes = {"algorithm.cut_groups": 8, "protocol.sum": "plain", "compare.centralised": False}
-    result = run("quickstart", sites=4, changes=changes, out=tmp_path / "run")
+    result = run("quickstart", sites=4, changes=changes, out=tmp_path / "run").to_dict()
     assert (result["status"], len(result["sites"])) == ("completed", 4)
     assert result["scenario"]["protocol"]["sum"] == "plain"
-    with pytest.raises(ScenarioError, match=r"algorithm\.C: 'ten' will not do; it must be a number"):
+    with pytest.raises(ScenarioError, match=r"algorithm\.C: must be a finite number above 0, got 'ten'"):
         run("quickstart", changes={"algorithm.C": "ten"})
     with pytest.raises(ScenarioError, match=r"changes\['name\.x'\]: name is not a table"):
         run("quickstart", changes={"name": "a", "name.x": 1})

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from algorithms.dp_erm import ErmSettings, Loss, perturbed
+from algorithms.dp_erm import ErmSettings, perturbed
 from algorithms.hybrid_svm import minimised
 from algorithms.optimisation.cutting_plane import Stopping
 from algorithms.optimisation.hinge_sums import HingeSums
@@ -57,9 +57,9 @@ def worst_pair() -> tuple[FloatArray, FloatArray]:
 def log_ratio(noise: Noise, releases: FloatArray, pair: tuple[FloatArray, FloatArray]) -> FloatArray:
     """log p(release | first) - log p(release | second), of the mechanism as it is declared."""
     first, second = (releases - noise.on_lattice(each) for each in pair)
-    if noise.promise.mechanism == "laplace":
+    if noise.privacy.mechanism == "laplace":
         return np.asarray((np.abs(second) - np.abs(first)).sum(axis=1) / noise.scale)
-    if noise.promise.mechanism == "gaussian":
+    if noise.privacy.mechanism == "gaussian":
         return np.asarray(((second**2).sum(axis=1) - (first**2).sum(axis=1)) / (2 * noise.scale**2))
     return np.asarray((np.linalg.norm(second, axis=1) - np.linalg.norm(first, axis=1)) / noise.scale)
 
@@ -105,11 +105,11 @@ MECHANISMS = [
     PrivacyParameters("spherical", 1.0),
     PrivacyParameters("gaussian", 1.0, DELTA),
 ]
-named = pytest.mark.parametrize("promise", MECHANISMS, ids=lambda p: f"{p.mechanism} {p.epsilon}")
+named = pytest.mark.parametrize("privacy", MECHANISMS, ids=lambda p: f"{p.mechanism} {p.epsilon}")
 
 
-def declared(promise: PrivacyParameters, sensitivity: float = 2.0) -> Noise:
-    return noise_for(promise, 2, sensitivity * C / ROWS, TOLERANCE * C)
+def declared(privacy: PrivacyParameters, sensitivity: float = 2.0) -> Noise:
+    return noise_for(privacy, 2, sensitivity * C / ROWS, TOLERANCE * C)
 
 
 def test_the_worst_pair_is_as_far_apart_as_the_bound_allows() -> None:
@@ -120,23 +120,23 @@ def test_the_worst_pair_is_as_far_apart_as_the_bound_allows() -> None:
 
 @named
 def test_no_mechanism_gives_away_more_than_it_promises(
-    promise: PrivacyParameters, record_property: Callable[..., None]
+    privacy: PrivacyParameters, record_property: Callable[..., None]
 ) -> None:
-    noise, pair = declared(promise), worst_pair()
-    found = lower_bounds(noise, pair, noise.released, promise.delta)
+    noise, pair = declared(privacy), worst_pair()
+    found = lower_bounds(noise, pair, noise.released, privacy.delta)
     record_property("epsilon_at_least", found.reported)
-    assert found.sure <= promise.epsilon
-    if promise.mechanism != "gaussian":  # whose delta is far out in the tail
-        assert found.reported > 0.5 * promise.epsilon, "the audit would not see a leak"
+    assert found.sure <= privacy.epsilon
+    if privacy.mechanism != "gaussian":  # whose delta is far out in the tail
+        assert found.reported > 0.5 * privacy.epsilon, "the audit would not see a leak"
 
 
-@pytest.mark.parametrize("promise", [p for p in MECHANISMS if p.epsilon == 1.0], ids=lambda p: p.mechanism)
-def test_half_the_noise_is_found_out(promise: PrivacyParameters, record_property: Callable[..., None]) -> None:
-    noise, pair = declared(promise), worst_pair()
-    halved = Noise(promise, noise.size, noise.step, noise.scale / 2, noise.sensitivity, noise.parts)
-    found = lower_bounds(halved, pair, halved.released, promise.delta)
+@pytest.mark.parametrize("privacy", [p for p in MECHANISMS if p.epsilon == 1.0], ids=lambda p: p.mechanism)
+def test_half_the_noise_is_found_out(privacy: PrivacyParameters, record_property: Callable[..., None]) -> None:
+    noise, pair = declared(privacy), worst_pair()
+    halved = Noise(privacy, noise.size, noise.step, noise.scale / 2, noise.sensitivity, noise.shares)
+    found = lower_bounds(halved, pair, halved.released, privacy.delta)
     record_property("epsilon_at_least", found.reported)
-    assert found.sure > promise.epsilon
+    assert found.sure > privacy.epsilon
 
 
 def test_the_papers_printed_combination_is_found_out() -> None:
@@ -161,17 +161,18 @@ def test_objective_perturbation_gives_away_no_more_than_it_promises(share_of_noi
     Near 0 Huber's loss has slope -1 on both sides, so that a row at +1 in place of one at -1 moves b by 2, as far as
     anything can.
     """
-    rows, epsilon, strength = 60, 1.0, 1.0
-    plan = perturbed(ErmSettings(Loss("huber", 0.1), strength, "objective", epsilon), 1, rows)
+    rows, epsilon, regularisation = 60, 1.0, 1.0
+    huber = ErmSettings(regularisation, loss="huber", half_width=0.1, perturbation="objective", epsilon=epsilon)
+    plan = perturbed(huber, 1, rows)
     scale = plan.scale or 0.0
 
     def released(positive: int) -> FloatArray:
         b = np.array([spherical(1, scale * share_of_noise)[0] for _ in range(RELEASES)])
-        found = (2 * positive - rows - b) / (rows * strength)
+        found = (2 * positive - rows - b) / (rows * regularisation)
         return found[np.abs(found) < 0.9]  # where all slopes are -1, and this is the minimiser
 
     def log_density(f: FloatArray, positive: int) -> FloatArray:
-        return -np.abs(2 * positive - rows - rows * strength * f) / scale
+        return -np.abs(2 * positive - rows - rows * regularisation * f) / scale
 
     releases = released(31), released(30)
     assert min(map(len, releases)) > 0.99 * RELEASES
@@ -184,8 +185,8 @@ def test_objective_perturbation_gives_away_no_more_than_it_promises(share_of_noi
 
 def test_shares_of_as_many_sites_as_must_remain_protect_as_much() -> None:
     """Three shares where noise is sized for three; with two of them it is found out."""
-    promise, pair = PrivacyParameters("laplace", 1.0), worst_pair()
-    noise = noise_for(promise, 2, 2 * C / ROWS, TOLERANCE * C, parts=3)
+    privacy, pair = PrivacyParameters("laplace", 1.0), worst_pair()
+    noise = noise_for(privacy, 2, 2 * C / ROWS, TOLERANCE * C, shares=3)
 
     def bounds(sites: int) -> Bounds:
         drawn = [laplace_share(noise.steps, 3, 2 * RELEASES * 2) for _ in range(sites)]
@@ -201,7 +202,7 @@ def test_shares_of_as_many_sites_as_must_remain_protect_as_much() -> None:
 @settings(max_examples=40)
 @given(st.integers(0, 2**32), st.integers(2, 60), st.integers(1, 6), st.floats(0.01, 100.0), st.booleans())
 def test_no_pair_of_neighbours_is_further_apart_than_the_sensitivity(
-    seed: int, rows: int, frequencies: int, price: float, with_prior: bool
+    seed: int, rows: int, frequencies: int, penalty: float, with_prior: bool
 ) -> None:
     """2C/n for the minimiser, whatever the rows, the replaced one, C and the prior are; plus what the gap allows."""
     random = np.random.default_rng(seed)
@@ -216,7 +217,7 @@ def test_no_pair_of_neighbours_is_further_apart_than_the_sensitivity(
     found = []
     for z, y in ((features, labels), (other_features, other_labels)):
         sums = HingeSums.dealt(z, y[None, :], 4, np.random.default_rng(0))
-        found.append(minimised(sums, prior, price / rows, Stopping(TOLERANCE, 500)))
+        found.append(minimised(sums, prior, penalty / rows, Stopping(TOLERANCE, 500)))
     assert all(solution.converged for solution in found)
-    gap = TOLERANCE * price * (1 + float(np.linalg.norm(prior)))
-    assert np.linalg.norm(found[0].w - found[1].w) <= 2 * price / rows + 2 * math.sqrt(2 * gap)
+    gap = TOLERANCE * penalty * (1 + float(np.linalg.norm(prior)))
+    assert np.linalg.norm(found[0].w - found[1].w) <= 2 * penalty / rows + 2 * math.sqrt(2 * gap)

@@ -18,28 +18,30 @@ from scipy.optimize import minimize
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
+from algorithms.data.columns import Labelled
 from algorithms.dp_erm import (
     ErmModel,
     ErmSettings,
     Loss,
     Perturbation,
     Plan,
-    Points,
     at_most_one,
     erm_sums,
     minimised,
     perturbed,
     train,
 )
-from algorithms.privacy.mechanisms import PrivacyAccountant, PrivacyParameters, noise_for
+from algorithms.privacy.accountant import PrivacyAccountant
+from algorithms.privacy.mechanisms import PrivacyParameters, noise_for
 from federation.arrays import FloatArray
 from federation.errors import FederationError, StepRefused
 from tests.conftest import drill
-from tests.test_hybrid import partitions, prepared, table
+from tests.tasks import partitions, public_task, table
 from tests.test_runs import run
 
 LOGISTIC, HUBER = Loss("logistic"), Loss("huber", 0.5)
-NO_FREQUENCIES = np.zeros((0, 4))
+PUBLIC = Labelled(np.array([[4.0, 0.0, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]]), np.array([1.0, -1.0]))
+"""Rows are divided by the length of the longer one."""
 
 
 @pytest.mark.parametrize("loss", [LOGISTIC, HUBER, Loss("huber", 0.1)], ids=["logistic", "huber", "sharp huber"])
@@ -54,39 +56,41 @@ def test_losses_have_the_derivatives_that_the_proofs_need(loss: Loss) -> None:
     assert np.isfinite(np.concatenate(loss(np.array([-1e6, 1e6])))).all()
 
 
-def federated(settings: ErmSettings, rows: FloatArray, labels: FloatArray, account: PrivacyAccountant) -> ErmModel:
-    with drill(3, program="dp-erm", partitions=partitions(rows, labels, 3)) as federation:
-        prepared(federation)
-        return train(federation, settings, Points(NO_FREQUENCIES, 4.0, 4), lambda: len(rows), account, clip=True)
+def federated(settings: ErmSettings, private: Labelled, accountant: PrivacyAccountant | None = None) -> ErmModel:
+    task = public_task(PUBLIC, accountant)
+    with drill(3, program="dp-erm", partitions=partitions(private, 3)) as federation:
+        task.prepare(federation)
+        return train(federation, settings, task)
 
 
 def test_without_noise_a_federation_finds_scikit_learns_logistic_regression() -> None:
-    rows, labels = table(500)
-    model = federated(ErmSettings(LOGISTIC, 0.02, "output", None), rows, labels, PrivacyAccountant())
-    points = at_most_one(rows / 4.0, clip=True)
-    other = LogisticRegression(C=1 / (500 * 0.02), fit_intercept=False, tol=1e-10, max_iter=10_000).fit(points, labels)
-    np.testing.assert_allclose(model.weights, other.coef_[0], atol=1e-6)
+    private = table(500)
+    model = federated(ErmSettings(0.02, perturbation="none"), private)
+    points = at_most_one(private.rows / 4.0, clip=True)
+    other = LogisticRegression(C=1 / (500 * 0.02), fit_intercept=False, tol=1e-10, max_iter=10_000)
+    np.testing.assert_allclose(model.weights, other.fit(points, private.labels).coef_[0], atol=1e-6)
     assert model.noise is None
 
 
 def test_without_noise_hubers_svm_is_at_its_minimum() -> None:
-    rows, labels = table(500)
-    model = federated(ErmSettings(HUBER, 0.02, "output", None), rows, labels, PrivacyAccountant())
-    sums = erm_sums(at_most_one(rows / 4.0, clip=True), labels, model.weights, HUBER) / 500
+    private = table(500)
+    model = federated(ErmSettings(0.02, loss="huber", perturbation="none"), private)
+    points = at_most_one(private.rows / 4.0, clip=True)
+    sums = erm_sums(points, private.labels, model.weights, HUBER) / 500
     assert np.linalg.norm(sums[1:5] + 0.02 * model.weights) < 1e-9
 
 
 @pytest.mark.parametrize("perturbation", ["output", "objective"])
 def test_a_release_is_noisy_and_accounted_for(perturbation: Perturbation) -> None:
-    rows, labels = table(300)
-    account, settings = PrivacyAccountant(1.0), ErmSettings(LOGISTIC, 0.05, perturbation, 1.0)
-    exact = federated(ErmSettings(LOGISTIC, 0.05, perturbation, None), rows, labels, PrivacyAccountant()).weights
-    model = federated(settings, rows, labels, account)
+    private, accountant = table(300), PrivacyAccountant(1.0)
+    settings = ErmSettings(0.05, perturbation=perturbation, epsilon=1.0)
+    exact = federated(ErmSettings(0.05, perturbation="none"), private).weights
+    model = federated(settings, private, accountant)
     assert np.linalg.norm(model.weights - exact) > 1e-4
-    (release,) = account.releases
+    (release,) = accountant.releases
     assert (release.epsilon, release.mechanism) == (1.0, f"{perturbation} perturbation")
     with pytest.raises(FederationError, match="would exceed the budget"):
-        federated(settings, rows, labels, account)
+        federated(settings, private, accountant)
 
 
 def test_output_noise_is_what_the_paper_says() -> None:
@@ -97,12 +101,12 @@ def test_output_noise_is_what_the_paper_says() -> None:
     assert norms.mean() == pytest.approx(6 * noise.scale, rel=0.05)
 
 
-@pytest.mark.parametrize(("epsilon", "strength"), [(1.0, 0.1), (0.01, 0.001), (4.0, 0.01)])
-def test_the_perturbed_objective_is_the_papers(epsilon: float, strength: float) -> None:
-    plan = perturbed(ErmSettings(LOGISTIC, strength, "objective", epsilon), 3, 100)
-    left = epsilon - 2 * math.log(1 + 0.25 / (100 * strength))
+@pytest.mark.parametrize(("epsilon", "regularisation"), [(1.0, 0.1), (0.01, 0.001), (4.0, 0.01)])
+def test_the_perturbed_objective_is_the_papers(epsilon: float, regularisation: float) -> None:
+    plan = perturbed(ErmSettings(regularisation, perturbation="objective", epsilon=epsilon), 3, 100)
+    left = epsilon - 2 * math.log(1 + 0.25 / (100 * regularisation))
     if left > 0:
-        assert plan.regularisation == strength
+        assert plan.regularisation == regularisation
         assert plan.scale == pytest.approx(2 / left)
     else:
         assert plan.regularisation == pytest.approx(0.25 / (100 * (math.exp(epsilon / 4) - 1)))
@@ -112,7 +116,7 @@ def test_the_perturbed_objective_is_the_papers(epsilon: float, strength: float) 
 def test_rows_that_are_too_long_are_refused_or_clipped() -> None:
     rows = np.array([[3.0, 4.0], [0.3, 0.4]])
     np.testing.assert_allclose(np.linalg.norm(at_most_one(rows, clip=True), axis=1), [1.0, 0.5])
-    with pytest.raises(StepRefused, match=r"1 of its rows are longer .* set algorithm\.long_rows = \"clip\""):
+    with pytest.raises(StepRefused, match=r"norm of 1 of its rows exceeds .* set algorithm\.clip_norm = true"):
         at_most_one(rows, clip=False)
 
 
@@ -139,7 +143,7 @@ def tumours() -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     return points[order[:400]], labels[order[:400]], points[order[400:]], labels[order[400:]]
 
 
-STRENGTH = 0.1
+LAMBDA = 0.1
 DRAWS = 60
 
 
@@ -154,22 +158,22 @@ def test_mean_errors_are_those_of_diffprivlib(epsilon: float, record_property: C
     points, labels, _, _ = tumours()
     rows, size = points.shape
     vector = diffprivlibs_mechanisms().Vector(
-        epsilon=epsilon, dimension=size, alpha=rows * STRENGTH, function_sensitivity=0.25, n=rows
+        epsilon=epsilon, dimension=size, alpha=rows * LAMBDA, function_sensitivity=0.25, n=rows
     )
 
     def theirs() -> FloatArray:
         def loss(f: FloatArray) -> tuple[float, FloatArray]:
             values, slopes, _ = LOGISTIC(labels * (points @ f))
-            return float(values.mean() + 0.5 * STRENGTH * f @ f), (slopes * labels) @ points / rows + STRENGTH * f
+            return float(values.mean() + 0.5 * LAMBDA * f @ f), (slopes * labels) @ points / rows + LAMBDA * f
 
         return np.asarray(minimize(vector.randomise(loss), np.zeros(size), jac=True, method="L-BFGS-B").x)
 
     def ours(perturbation: Perturbation) -> FloatArray:
-        plan = perturbed(ErmSettings(LOGISTIC, STRENGTH, perturbation, epsilon), size, rows)
+        plan = perturbed(ErmSettings(LAMBDA, perturbation=perturbation, epsilon=epsilon), size, rows)
         f = minimised(lambda at: erm_sums(points, labels, at, LOGISTIC), plan, rows)
         if perturbation == "objective":
             return f
-        return noise_for(PrivacyParameters("spherical", epsilon), size, 2 / (rows * STRENGTH), 0.0).released(f)
+        return noise_for(PrivacyParameters("spherical", epsilon), size, 2 / (rows * LAMBDA), 0.0).released(f)
 
     found = {"theirs": errors(theirs), "ours": errors(partial(ours, "objective"))}
     record_property("mean_errors", {name: float(each.mean()) for name, each in found.items()})

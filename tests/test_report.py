@@ -9,13 +9,17 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from fedsvm import run
+from scenarios import predict
 from scenarios.report.live import human_bytes
 from scenarios.report.page import write_report
 from scenarios.report.summary import lines
+from scenarios.run.result import RunResult
 from scenarios.schema.errors import ScenarioError
+from tests.conftest import ROOT
 from tests.test_runs import fedsvm
 
 FAST = {"compare.centralised": False, "algorithm.landmarks": 40}
@@ -66,7 +70,7 @@ def page_of(folder: Path) -> tuple[Page, dict[str, Any], str]:
 def test_a_report_says_what_the_result_says_and_fetches_nothing(name: str, shown: str, tmp_path: Path) -> None:
     run(name, changes=FAST if name not in ("dp-logistic", "dpp-svm-rbf") else {}, out=tmp_path / "run")
     page, result, text = page_of(tmp_path / "run")
-    assert list(zip(page.cells["dt"], page.cells["dd"], strict=True)) == lines(result)
+    assert list(zip(page.cells["dt"], page.cells["dd"], strict=True)) == lines(RunResult.from_dict(result))
     assert all(address.startswith("#") for address in page.fetched)
     assert "@import" not in text
     assert "url(http" not in text
@@ -156,3 +160,22 @@ def test_what_a_scenario_says_cannot_break_the_page(tmp_path: Path) -> None:
 def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="is not the folder of a run"):
         write_report(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["quickstart", "hybrid-stand-in"])
+def test_a_result_of_the_version_before_has_a_report_and_a_summary(name: str, tmp_path: Path) -> None:
+    """What result.json held before it had schema 2, as that version wrote it, but for shorter curves and links."""
+    old = json.loads((ROOT / "tests" / "earlier" / f"{name}.json").read_text())
+    assert old["schema"] == 1
+    (tmp_path / "result.json").write_text(json.dumps(old))
+    (tmp_path / "scenario.toml").write_text("")
+    page, _, _ = page_of(tmp_path)
+    summary = dict(zip(page.cells["dt"], page.cells["dd"], strict=True))
+    assert summary["rounds"] == f"{old['cost']['rounds']} ({old['cost']['hops']} hops)"
+    assert summary["model"].startswith(f"{old['model']['algorithm']}, ")
+    assert str(old["model"]["landmarks"] or old["model"]["rank"]) in summary["model"]
+    assert ("privacy" in summary) == (old["privacy"] is not None)
+    assert ("baselines" in summary) == (old["baselines"] is not None)
+    with pytest.raises(ScenarioError, match="was written by an earlier version of fedsvm"):
+        np.savez(tmp_path / "model.npz", w=np.zeros(2))
+        predict.predict(tmp_path, "tic-tac-toe")

@@ -24,9 +24,9 @@ from federation.arrays import FloatArray
 from protocols.sums.ring import RING
 from scenarios.data import dataset
 from scenarios.run import runner
-from scenarios.run.runner import Finished
 from scenarios.schema import spec
 from tests.conftest import ROOT, site_processes, wait_until, workspaces
+from tests.ran import Ran
 
 FEDSVM = Path(sys.executable).with_name("fedsvm")
 
@@ -37,11 +37,11 @@ def fedsvm(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]
     return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=100, check=False)
 
 
-def run(name: str, folder: Path, *changes: str, sites: int | None = None) -> Finished:
+def run(name: str, folder: Path, *changes: str, sites: int | None = None) -> Ran:
     """A run within this process; its sites are processes of their own."""
     scenario, base = spec.read(name, overrides=changes, sites=sites)
     folder.mkdir(parents=True)
-    finished = runner.run(scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None)
+    finished = Ran.of(runner.run(scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None))
     assert finished.result["error"] is None, finished.traceback
     return finished
 
@@ -77,11 +77,11 @@ def test_bytes_are_those_of_the_formula_and_wire_bytes_those_predicted(quickstar
     cost, ring = result["cost"], RING
     assert cost["wire_bytes"] == cost["predicted_wire_bytes"] > cost["payload_bytes"]
     assert cost["control"]["wire_bytes"] == cost["control"]["predicted_wire_bytes"]
-    rank, landmarks, groups = result["model"]["rank"], 192, 32
+    rank, landmarks, groups = result["model"]["figures"]["rank"], 192, 32
     rounds = {
         (entry["step"], tuple(entry["shape"])): entry["times"]
         for entry in result["disclosures"]
-        if entry["form"] == "sum"
+        if entry["kind"] == "sum"
     }
     assert set(rounds) == {
         ("category_tables", (9, 64, RECORD)),
@@ -224,9 +224,9 @@ def test_landmarks_that_copy_a_record_are_counted_and_can_be_avoided(tmp_path: P
     loose = run("quickstart", tmp_path / "loose", alone).result["model"]
     strict = run("quickstart", tmp_path / "strict", larger, alone).result["model"]
     shared = run("skewed-sites", tmp_path / "global", larger, alone).result["model"]
-    assert loose["records_exposed"] > 0
-    assert strict["records_exposed"] == shared["records_exposed"] == 0
-    assert 0 < strict["landmarks"] < loose["landmarks"]
+    assert loose["figures"]["records_exposed"] > 0
+    assert strict["figures"]["records_exposed"] == shared["figures"]["records_exposed"] == 0
+    assert 0 < strict["figures"]["landmarks"] < loose["figures"]["landmarks"]
 
 
 def test_sites_stay_up_over_all_folds(tmp_path: Path) -> None:
@@ -315,7 +315,7 @@ def test_minmax_scaling_says_what_it_discloses(tmp_path: Path) -> None:
     result = run(
         "quickstart", tmp_path / "run", "data.source=wine", "data.positive=class_0", "data.scale=minmax"
     ).result
-    assert any("smallest and largest value" in entry["form"] for entry in result["disclosures"])
+    assert any("smallest and largest value" in entry["detail"] for entry in result["disclosures"])
     with np.load(tmp_path / "run" / "model.npz") as model:
         assert np.abs(model["landmarks"]).max() <= 1 + 1e-12
 

@@ -43,7 +43,11 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
     scenario = spec.validate(LEAST)
     assert scenario.federation.site_names == ["site-1", "site-2", "site-3", "site-4", "site-5"]
     assert (scenario.federation.transport, scenario.federation.encryption) == ("tcp", True)
-    assert (scenario.protocol.sum, scenario.algorithm.cut_groups, scenario.data.test_fraction) == ("ring", 32, 0.2)
+    assert (scenario.protocol.sum, scenario.algorithm.settings.cut_groups, scenario.data.test_fraction) == (
+        "ring",
+        32,
+        0.2,
+    )
     assert not spec.validate(with_part("federation", transport="ipc")).federation.encryption
 
 
@@ -53,21 +57,36 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         ({"name": "x"}, "data: is missing; the scenario must say it."),
         (with_part("data", sorce="iris"), "data.sorce: unknown key. Did you mean 'source'?"),
         (LEAST | {"faultz": []}, "faultz: unknown key. Did you mean 'faults'?"),
-        (with_part("algorithm", C="ten"), "algorithm.C: 'ten' will not do; it must be a number."),
-        (with_part("algorithm", C=0.0), "algorithm.C: 0.0 will not do; it must be above 0"),
-        (with_part("algorithm", groups=0), "algorithm.cut_groups: 0 will not do; it must be 1 or more."),
-        (with_part("algorithm", groups=1.5), "algorithm.cut_groups: 1.5 will not do; it must be a whole number."),
-        (with_part("algorithm", kernel="gauss"), 'algorithm.kernel: \'gauss\' will not do; it must be "linear", "rbf"'),
-        (with_part("algorithm", landmarks=1.5), "algorithm.landmarks: 1.5 will not do; it must be a share of the rows"),
-        (with_part("algorithm", landmarks=True), "algorithm.landmarks: True will not do; it must be a share of the"),
-        (with_part("algorithm", tolerance=1.0), "algorithm.tolerance: 1.0 will not do; it must be below 1"),
+        (with_part("algorithm", C="ten"), "algorithm.C: must be a finite number above 0, got 'ten'."),
+        (with_part("algorithm", C=0.0), "algorithm.C: must be a finite number above 0, got 0.0."),
+        (
+            with_part("algorithm", cut_groups=0),
+            "algorithm.cut_groups: must be a whole number from 1, got 0.",
+        ),
+        (
+            with_part("algorithm", cut_groups=1.5),
+            "algorithm.cut_groups: must be a whole number from 1, got 1.5.",
+        ),
+        (with_part("algorithm", kernel="gauss"), 'algorithm.kernel: must be "linear", "rbf"'),
+        (
+            with_part("algorithm", landmarks=1.5),
+            "algorithm.landmarks: must be a whole number from 1 or a number above 0 and up",
+        ),
+        (
+            with_part("algorithm", landmarks=True),
+            "algorithm.landmarks: must be a whole number from 1 or a number above 0 and",
+        ),
+        (
+            with_part("algorithm", tolerance=1.0),
+            "algorithm.tolerance: must be a number above 0 and below 1, got 1.0.",
+        ),
         (
             with_part("protocol", sum="rings"),
-            "protocol.sum: 'rings' will not do; it must be one of plain, ring, k-secure",
+            "protocol.sum: must be one of plain, ring, k-secure",
         ),
         (
             with_part("federation", encryption="yes"),
-            "federation.encryption: 'yes' will not do; it must be true or false.",
+            "federation.encryption: must be true or false, got 'yes'.",
         ),
         (
             with_part("federation", sites=2),
@@ -78,25 +97,31 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
             with_part("federation", names=["a", "a", "b"]),
             "federation.names: 'a' appears more than once; names must differ",
         ),
-        (with_part("federation", names=["a", "b", "../c"]), "federation.names: '../c' will not do; it must be made of"),
-        (with_part("federation", names=["a", "b", "coordinator"]), "federation.names: 'coordinator' will not do"),
-        (with_part("federation", names=[]), "federation.names: it must be a list that is not empty."),
+        (with_part("federation", names=["a", "b", "../c"]), "federation.names: must be made of"),
+        (with_part("federation", names=["a", "b", "coordinator"]), "federation.names: must be made of letters, digits"),
+        (with_part("federation", names=[]), "federation.names: must be a list that is not empty."),
         (with_part("federation", transport="ipc", port=5000), "federation: port needs transport"),
-        (with_part("federation", sites=20_000), "federation.sites: 20000 will not do; it must be 10000 or less."),
+        (with_part("federation", sites=20_000), "federation.sites: must be 10000 or less, got 20000."),
         (with_part("federation", transport="ipc", encryption=True), "federation: encryption needs transport"),
         (with_part("federation", port=65534), "federation: port 65534 leaves too few ports for 5 sites"),
         (with_part("data", folds=5, test_fraction=0.2), "data: folds and test_fraction exclude each other"),
         (
             with_part("data", split="by-feature:"),
-            "data.split: 'by-feature:' will not do; it must be random, label-skew",
+            "data.split: must be random, label-skew",
         ),
-        (with_part("data", split="sizes:[1,x]"), "data.split: 'sizes:[1,x]' will not do; sizes are written"),
+        (
+            with_part("data", split="sizes:[1,x]"),
+            "data.split: must be written sizes:[10, 20, 30], each of them 1 or more, got 'sizes:[1,x]'.",
+        ),
         (with_part("data", split="sizes:[1,2]"), "data.split: 2 sizes are given for 5 sites."),
-        (with_part("data", split="sizes:[5,0]"), "data.split: 'sizes:[5,0]' will not do; sizes are written"),
-        (with_part("data", positive=1), "data.positive: 1 will not do; it must be text, in quotes."),
-        (LEAST | {"name": "a/b"}, "name: 'a/b' will not do; it must be made of letters, digits"),
-        (LEAST | {"seed": 2**63}, "seed: 9223372036854775808 will not do; it must be"),
-        (LEAST | {"federation": 5}, "federation: 5 will not do; it must be a table."),
+        (
+            with_part("data", split="sizes:[5,0]"),
+            "data.split: must be written sizes:[10, 20, 30], each of them 1 or more, got 'sizes:[5,0]'.",
+        ),
+        (with_part("data", positive=1), "data.positive: must be text, in quotes, got 1."),
+        (LEAST | {"name": "a/b"}, "name: must be made of letters, digits"),
+        (LEAST | {"seed": 2**63}, "seed: must be 9.22337e+18 or less, got 9223372036854775808."),
+        (LEAST | {"federation": 5}, "federation: must be a table, got 5."),
     ],
 )
 def test_a_mistake_is_reported_with_its_key_and_what_is_allowed(given: dict[str, Any], sentence: str) -> None:
@@ -122,12 +147,15 @@ def vertical(part: str, **keys: Any) -> dict[str, Any]:
             LEAST | {"algorithm": {"name": "dpp-svm"}},
             'data.partition: dpp-svm needs "vertical"; set it to that, or set',
         ),
-        (vertical("data", split="random"), "data.split: 'random' will not do; it must be even or columns:[[age, sex]"),
+        (vertical("data", split="random"), "data.split: must be even or columns:[[age, sex]"),
         (
             vertical("data", split="columns:[a,b]"),
-            "data.split: 'columns:[a,b]' will not do; columns are written columns",
+            "data.split: must be written columns:[[age, sex], [weight]], got 'columns:[a,b]'.",
         ),
-        (vertical("data", split="columns:[[a],[]]"), "data.split: 'columns:[[a],[]]' will not do; columns are written"),
+        (
+            vertical("data", split="columns:[[a],[]]"),
+            "data.split: must be written columns:[[age, sex], [weight]], got 'columns:[[a],[]]'.",
+        ),
         (vertical("data", split="columns:[[a],[b]]"), "data.split: 2 lists of columns are given for 5 sites."),
         (
             vertical("data", label_site=6),
@@ -138,8 +166,8 @@ def vertical(part: str, **keys: Any) -> dict[str, Any]:
             vertical("data", overlap=0.5, align="position"),
             'data: overlap below 1 needs align = "identifier"; by position',
         ),
-        (vertical("data", overlap=0.0), "data.overlap: 0.0 will not do; it must be above 0."),
-        (vertical("data", align="hash"), 'data.align: \'hash\' will not do; it must be "identifier" or "position".'),
+        (vertical("data", overlap=0.0), "data.overlap: must be above 0, got 0.0."),
+        (vertical("data", align="hash"), 'data.align: must be "identifier" or "position", got \'hash\'.'),
         (
             vertical("data", identifier="id", align="position"),
             "data: identifier is there to align by; leave it out, or",
@@ -154,24 +182,24 @@ def vertical(part: str, **keys: Any) -> dict[str, Any]:
             "data.overlap: is of vertical partitions; leave it out, or set data.partition",
         ),
         (
-            vertical("algorithm", groups=8),
+            vertical("algorithm", cut_groups=8),
             "algorithm.cut_groups: is of training with landmarks, and dpp-svm without them is",
         ),
         (
             vertical("algorithm", landmarks=9, min_cluster_size=3),
-            "algorithm.min_cluster_size: is no part of dpp-svm; leave it",
+            "algorithm.min_cluster_size: unknown key. It is a setting of pan-svm.",
         ),
         (
             vertical("algorithm", kernel="laplacian"),
-            "algorithm.kernel: 'laplacian' will not do; it must be \"linear\", ",
+            'algorithm.kernel: must be "linear", ',
         ),
         (
-            vertical("protocol", kernel_exchange="none"),
-            "algorithm.kernel_exchange: 'none' will not do; it must be \"summed",
+            vertical("algorithm", kernel_exchange="none"),
+            'algorithm.kernel_exchange: must be "summed',
         ),
         (
-            with_part("protocol", kernel_exchange="plain"),
-            "algorithm.kernel_exchange: pan-svm exchanges no kernel; leave it",
+            with_part("algorithm", kernel_exchange="plain"),
+            "algorithm.kernel_exchange: unknown key. It is a setting of dpp-svm.",
         ),
         (
             vertical("federation", sites=1) | {"protocol": {"sum": "plain"}},
@@ -203,12 +231,18 @@ DP = LEAST | {
             "data.ranges: the range of 'age' must be written [low",
         ),
         ({"data": DP["data"] | {"ranges": {"age": [9.0]}}}, "data.ranges.age: "),
-        ({"algorithm": DP["algorithm"] | {"C": 5.0}}, "algorithm.C: is no part of dp-erm; leave it out"),
         (
-            {"algorithm": DP["algorithm"] | {"features": 20}},
-            "algorithm: sigma is missing; choose it beforehand or from",
+            {"algorithm": DP["algorithm"] | {"C": 5.0}},
+            "algorithm.C: unknown key. It is a setting of pan-svm, dpp-svm, hybrid-svm.",
         ),
-        ({"algorithm": DP["algorithm"] | {"delta": 0.1}}, "algorithm.delta: is no part of dp-erm; leave it out"),
+        (
+            {"algorithm": DP["algorithm"] | {"features": 2000}},
+            "algorithm.features: must be 1770 or less, as 60 public rows have pairs, got 2000;",
+        ),
+        (
+            {"algorithm": DP["algorithm"] | {"delta": 0.1}},
+            "algorithm.delta: unknown key. It is a setting of hybrid-svm.",
+        ),
         ({"algorithm": {}}, "data.public: pan-svm has no use for public rows; leave it out."),
     ],
 )
@@ -218,12 +252,12 @@ def test_a_mistake_of_a_private_scenario_is_reported(changed: dict[str, Any], se
 
 
 def test_a_vertical_scenario_with_every_default_spelt_out_reads_back_the_same() -> None:
-    for written in (DPP, vertical("data", overlap=0.5), vertical("algorithm", landmarks=50, groups=4)):
+    for written in (DPP, vertical("data", overlap=0.5), vertical("algorithm", landmarks=50, cut_groups=4)):
         scenario = spec.validate(written)
         assert spec.validate(tomllib.loads(spec.resolved_toml(scenario))) == scenario
     assert spec.validate(vertical("data", overlap=0.5)).data.align == "identifier"
     assert spec.validate(DPP).data.split == "even"
-    assert spec.validate(DPP).algorithm.landmarks is None
+    assert spec.validate(DPP).algorithm.settings.landmarks is None
 
 
 KILL = {"kind": "kill", "site": 3, "phase": "train", "round": 5}
@@ -235,22 +269,21 @@ PARTITION = {"kind": "partition", "phase": "train", "round": 2}
     [
         ({"faults": [KILL | {"site": 9}]}, "faults.1: there is no site 9; there are site-1, site-2"),
         ({"faults": [KILL | {"site": "north"}]}, "faults.1: there is no site 'north'; there are site-1"),
-        ({"faults": [KILL | {"site": [1]}]}, "faults.1.site: [1] will not do; it must be the number of a site"),
+        ({"faults": [KILL | {"site": [1]}]}, "faults.1.site: must be the number of a site"),
         ({"faults": [KILL | {"phase": "trian"}]}, "faults.1: there is no phase 'trian' with rounds; there are setup"),
         ({"faults": [KILL | {"phase": "evaluate"}]}, "faults.1: there is no phase 'evaluate' with rounds"),
         (
-            {"faults": [KILL | {"phase": "landmarks", "round": 60}]},
-            "faults.1: phase 'landmarks' cannot have a round 60; it has 10 at most.",
-        ),
-        (
             {"faults": [KILL | {"kind": "explode"}]},
-            'faults.1.kind: \'explode\' will not do; it must be "kill", "stall"',
+            'faults.1.kind: must be "kill", "stall"',
         ),
         ({"faults": [KILL | {"rond": 5}]}, "faults.1.rond: unknown key. Did you mean 'round'?"),
         ({"faults": [KILL | {"for_s": 1.0}]}, "faults.1: for_s is no part of a kill fault; leave it out."),
         ({"faults": [KILL | {"kind": "delay"}]}, "faults.1: a delay fault needs delay_ms, the extra milliseconds."),
         ({"faults": [PARTITION]}, "faults.1: a partition fault needs groups"),
-        ({"faults": [PARTITION | {"groups": "halves"}]}, "faults.1.groups: 'halves' will not do; it must be"),
+        (
+            {"faults": [PARTITION | {"groups": "halves"}]},
+            'faults.1.groups: must be "split-one", "bisect" or lists of sites',
+        ),
         ({"faults": [PARTITION | {"groups": [[1, 2], [2, 3]]}]}, "faults.1: a site is in two of the groups"),
         ({"faults": [PARTITION | {"groups": [[1, "site-1"]]}]}, "faults.1: a site is in two of the groups"),
         ({"faults": [PARTITION | {"groups": [[1], [9]]}]}, "faults.1: there is no site 9"),
@@ -286,7 +319,7 @@ PARTITION = {"kind": "partition", "phase": "train", "round": 2}
         ({"collusion": {"sites": [1, "site-1"]}}, "collusion.sites: site-1 is listed twice, by number and by name."),
         ({"collusion": {"sites": [1, 9]}}, "collusion.sites: there is no site 9"),
         ({"collusion": {}}, "collusion: nobody colludes; list sites, set coordinator = true"),
-        ({"protocol": {"threshold": 0.4}}, "protocol.threshold: 0.4 will not do; it must be above 0.5."),
+        ({"protocol": {"threshold": 0.4}}, "protocol.threshold: must be above 0.5, got 0.4."),
     ],
 )
 def test_a_mistake_in_what_a_run_is_to_suffer_is_reported_too(given: dict[str, Any], sentence: str) -> None:
@@ -349,7 +382,7 @@ def test_the_catalogue_fits_its_data(name: str, data_folder: Path) -> None:
     scenario, folder = spec.read(name)
     prepared = dataset.prepare(scenario, folder)
     assert prepared.classes[1] == scenario.data.positive
-    assert len(prepared.holdings) == scenario.federation.sites
+    assert len(prepared.shards) == scenario.federation.sites
 
 
 @given(
@@ -368,7 +401,7 @@ def test_a_resolved_scenario_reads_back_the_same(
     scenario = spec.validate(given | {"algorithm": {"C": C, "landmarks": landmarks}})
     again = spec.validate(tomllib.loads(spec.resolved_toml(scenario)))
     assert again == scenario
-    assert type(again.algorithm.landmarks) is type(landmarks)  # 1 is a count and 1.0 is all rows
+    assert type(again.algorithm.settings.landmarks) is type(landmarks)  # 1 is a count and 1.0 is all rows
 
 
 NAMES = st.lists(st.from_regex(r"[a-z][a-z0-9._-]{0,8}", fullmatch=True), min_size=3, max_size=6, unique=True)
@@ -391,7 +424,11 @@ def test_a_file_is_read_and_changed_from_the_command_line(tmp_path: Path) -> Non
     changes = ["algorithm.C=3.5", "algorithm.kernel=linear", "data.ignore=['id']", "federation.round_timeout_s=5.0"]
     scenario, folder = spec.read(path, overrides=changes, sites=7)
     assert (scenario.name, folder) == ("mine", tmp_path)
-    assert (scenario.algorithm.C, scenario.algorithm.kernel, scenario.data.ignore) == (3.5, "linear", ["id"])
+    assert (scenario.algorithm.settings.C, scenario.algorithm.settings.kernel, scenario.data.ignore) == (
+        3.5,
+        "linear",
+        ["id"],
+    )
     assert scenario.federation.sites == 7
 
 

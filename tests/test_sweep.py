@@ -126,13 +126,14 @@ def test_a_folder_is_of_one_scenario_and_a_grid_has_no_point_twice(tmp_path: Pat
         grid(tmp_path / "t", "seed=1", "seed=2").prepare()
 
 
-def test_a_plot_of_what_is_not_there_is_refused() -> None:
-    axes = (Axis.read("seed=1,2"),)
-    assert Plot.read("gap:seed", axes) == Plot("gap", "seed", None)
-    assert Plot.read("gap:round:seed", axes) == Plot("gap", "round", "seed")
+def test_a_plot_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
+    axes, measures = (Axis.read("seed=1,2"),), grid(tmp_path, "seed=1,2").measures
+    assert Plot.read("landmarks:seed", axes, measures) == Plot("landmarks", "seed", None)
+    assert Plot.read("gap:seed", axes, measures) == Plot("gap", "seed", None)
+    assert Plot.read("gap:round:seed", axes, measures) == Plot("gap", "round", "seed")
     for text in ("speed:seed", "gap:C", "gap:seed:C", "gap", "rounds:round"):
         with pytest.raises(ScenarioError, match="write it as measure:axis"):
-            Plot.read(text, axes)
+            Plot.read(text, axes, measures)
 
 
 def test_bars_stand_for_words_and_lines_for_numbers(tmp_path: Path) -> None:

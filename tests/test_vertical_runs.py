@@ -22,8 +22,8 @@ from protocols.sets.intersection import intersection_cost
 from protocols.sums.masked import masked
 from scenarios.data import dataset
 from scenarios.run import runner
-from scenarios.run.runner import Finished
 from scenarios.schema import spec
+from tests.ran import Ran
 from tests.test_runs import fedsvm, run
 
 SAME = 1e-8
@@ -37,10 +37,10 @@ def fails(name: str, folder: Path, *changes: str, faults: tuple[str, ...] = ()) 
     return finished.result
 
 
-def attempt(name: str, folder: Path, *changes: str, faults: tuple[str, ...] = ()) -> Finished:
+def attempt(name: str, folder: Path, *changes: str, faults: tuple[str, ...] = ()) -> Ran:
     scenario, base = spec.read(name, overrides=changes, faults=faults)
     folder.mkdir(parents=True)
-    return runner.run(scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None)
+    return Ran.of(runner.run(scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None))
 
 
 def check_pooled(result: dict[str, Any]) -> None:
@@ -54,7 +54,7 @@ def check_pooled(result: dict[str, Any]) -> None:
     assert result["model"]["objective"] == pytest.approx(result["centralised"]["objective"], rel=1e-6)
 
 
-def payload_of(finished: Finished, step: str) -> int:
+def payload_of(finished: Ran, step: str) -> int:
     import pyarrow.parquet as pq  # one of the tests needs it
 
     ledger = pq.read_table(finished.folder / "ledger.parquet").to_pylist()
@@ -101,7 +101,7 @@ def test_training_that_cannot_reach_its_tolerance_stops_and_says_how_far_it_is(t
 def test_the_low_rank_model_is_the_pooled_one_with_the_same_landmarks(tmp_path: Path) -> None:
     changes = ["algorithm.landmarks=60", "algorithm.tolerance=1e-7", "data.scale=minmax"]
     result = run("dpp-svm-rbf", tmp_path / "run", *changes).result
-    assert (result["model"]["landmarks"], result["model"]["converged"]) == (60, True)
+    assert (result["model"]["figures"]["landmarks"], result["model"]["converged"]) == (60, True)
     assert result["model"]["objective"] == pytest.approx(result["centralised"]["objective"], rel=1e-5)
     assert result["metrics"]["auc"] == pytest.approx(result["centralised"]["auc"], abs=5e-3)
 
@@ -115,13 +115,13 @@ def test_a_model_stays_split_and_its_parts_score_as_the_whole(tmp_path: Path) ->
         path = finished.folder / "sites" / f"{site['name']}.npz"
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         part = np.load(path)
-        assert part["reference"].shape == (finished.result["model"]["support"], site["columns"])
+        assert part["reference"].shape == (finished.result["model"]["figures"]["support"], site["columns"])
         columns += part["columns"].tolist()
         inner = inner + part["reference"] @ part["reference"].T
     assert len(set(columns)) == 30
     kernel = Kernel("poly", float(model["gamma"]), int(model["degree"]), float(model["coef0"]))
-    scores = kernel.of_sums(np.asarray(inner)) @ model["coefficients"] + model["b"]
-    free = np.abs(model["coefficients"]) < finished.result["scenario"]["algorithm"]["C"] * (1 - 1e-9)
+    scores = kernel.of_sums(np.asarray(inner)) @ model["dual_coef"] + model["b"]
+    free = np.abs(model["dual_coef"]) < finished.result["scenario"]["algorithm"]["C"] * (1 - 1e-9)
     np.testing.assert_allclose(np.abs(scores[free]), 1.0, atol=1e-4)  # support records within the box are on the margin
 
 
@@ -232,7 +232,9 @@ def test_plain_matrices_say_what_they_give_away_and_the_attack_shows_it(tmp_path
     result = run("dpp-svm-reconstruction", tmp_path / "run").result
     check_pooled(result)
     (words,) = [
-        each["form"] for each in result["disclosures"] if each["step"] == "kernel_rows" and "rotation" in each["form"]
+        each["detail"]
+        for each in result["disclosures"]
+        if each["step"] == "kernel_rows" and "rotation" in each["detail"]
     ]
     assert "up to a rotation" in words
     rebuilt = result["collusion"]["reconstructions"]
@@ -247,7 +249,7 @@ def test_plain_matrices_say_what_they_give_away_and_the_attack_shows_it(tmp_path
 
 def test_a_plain_sum_is_said_to_show_what_it_shows(tmp_path: Path) -> None:
     result = run("dpp-svm-rbf", tmp_path / "run", "protocol.sum=plain").result
-    seen = {(each["step"], each["form"]) for each in result["disclosures"] if each["to"] == "coordinator"}
+    seen = {(each["step"], each["detail"]) for each in result["disclosures"] if each["to"] == "coordinator"}
     assert any(step == "kernel_rows" and "every site's own kernel matrix" in form for step, form in seen)
     assert any(step == "reference_kernel" and form.startswith("value of every site") for step, form in seen)
 

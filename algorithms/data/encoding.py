@@ -103,7 +103,9 @@ def one_hot(codes: IntArray, categories: Sequence[str], values: Sequence[str]) -
 def require_declared(categories: Sequence[str], values: Sequence[str]) -> None:
     """Raise StepRefused for categories that are not among `values`."""
     if unknown := set(categories) - set(values):
-        raise StepRefused(f"{len(unknown)} categories are not among the declared ones; add them to data.categories")
+        raise StepRefused(
+            f"categories must be among the declared ones, got {len(unknown)} others; add them to data.categories"
+        )
 
 
 def _equal(text: NDArray[np.str_], values: Sequence[str]) -> FloatArray:

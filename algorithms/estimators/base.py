@@ -203,28 +203,27 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
             self.n_iter_ = max(1, training.iterations)
         if training.gap is not None:
             self.gap_ = training.gap
-        shapes = {site: held.arrays["numeric"].shape for site, held in partitions.items()}
         self.result_ = {
             "status": "completed",
-            "model": {
-                "algorithm": self.algorithm,
-                **_plain(dataclasses.asdict(training)),
-                "classes": self.classes_.tolist(),
-            },
-            "cost": report.cost(federation),
-            "sites": [
-                {**site, "rows": shapes[site["name"]][0], "columns": shapes[site["name"]][1]}
-                for site in report.sites(federation)
-            ],
-            "disclosures": report.disclosures(federation),
-            "privacy": None if privacy is None else _plain(dataclasses.asdict(privacy)),
+            "model": {"algorithm": self.algorithm, **_plain(training), "classes": self.classes_.tolist()},
+            "cost": _plain(report.cost(federation)),
+            "sites": [_site(site, partitions[site.name]) for site in report.sites(federation)],
+            "disclosures": [_plain(each) for each in report.disclosures(federation)],
+            "privacy": None if privacy is None else _plain(privacy),
             "timing": {"total_s": time.monotonic() - federation.began},
         }
 
 
+def _site(site: report.SiteReport, held: Partition) -> dict[str, Any]:
+    rows, columns = held.arrays["numeric"].shape
+    return {**_plain(site), "rows": rows, "columns": columns}
+
+
 def _plain(value: Any) -> Any:
-    """Lists in place of tuples, as a result has them."""
-    if isinstance(value, dict):
+    """A dataclass as a dictionary, with lists in place of tuples, as a result has it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        value = dataclasses.asdict(value)
+    if isinstance(value, Mapping):
         return {name: _plain(each) for name, each in value.items()}
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 

@@ -171,7 +171,9 @@ def _update(federation: Federation, centres: FloatArray, min_cluster_size: int) 
     sums = federation.sum("cluster_sums", shape=shape, bound=math.inf, centres=centres)
     sizes = np.rint(sums[:, -1])
     if singletons := int(np.count_nonzero(sizes == 1)):
-        federation.disclose("coordinator", "cluster_sums", SINGLETON_CLUSTERS, (centres.shape[1],), times=singletons)
+        federation.disclose(
+            "coordinator", "cluster_sums", SINGLETON_CLUSTERS, (centres.shape[1],), times=singletons, kind="single-row"
+        )
     kept = sizes >= max(1, min_cluster_size)
     means = sums[kept, :-2] / sizes[kept, None]
     return _Clusters(on_grid(means), sums[kept, -2], sizes[kept])

@@ -19,13 +19,15 @@ class BudgetSettings:
     budget: Annotated[Positive | None, doc("Of epsilon, for all releases of a run; without limit if left out.")] = None
     budget_delta: Annotated[Share | None, doc("Of delta, for all releases of a run.")] = None
 
-    def budget_problems(self, models: int, delta: float) -> Iterator[str]:
-        """What the releases of so many models would spend beyond the budget."""
+    def budget_problems(self, models: int, delta: float, *, private: bool) -> Iterator[str]:
+        """What the releases of so many models would spend beyond the budget. private: whether there is noise at all."""
         for key, each, budget in (
             ("budget", self.epsilon, self.budget),
             ("budget_delta", delta, self.budget_delta),
         ):
-            if budget is not None and each * models > budget * _ROUNDING:
+            if budget is not None and not private:
+                yield f"{key}: nothing is promised without noise, and nothing spent; leave it out"
+            elif budget is not None and each * models > budget * _ROUNDING:
                 yield (
                     f"{key}: {models} releases of {each:g} would spend {each * models:g} of a budget of {budget:g}; "
                     "raise it, or promise more of each release, or have fewer folds"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -63,7 +63,7 @@ class FederatedDataset:
     identifiers: NDArray[np.str_]
     public: IntArray
     warnings: tuple[str, ...]
-    declared: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    declared: Mapping[str, Sequence[str]]
 
     @property
     def schema(self) -> Schema:
@@ -138,6 +138,7 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
             *([f"{data.dropped} rows with missing values were left out."] if data.dropped else []),
             *splits.sites_without_a_class(names, [signs[held.rows] for held in shards], classes),
         ),
+        declared=settings.categories,
     )
 
 

@@ -48,7 +48,7 @@ def _number(source: str) -> int:
     text = source.removeprefix(PREFIX)
     if not text.isdecimal() or not text.isascii() or int(text) == 0:
         raise ScenarioError(
-            [f"data.source: {source!r} will not do; write openml: and the data set's number, openml:61."]
+            [f"data.source: must be openml: and the data set's number, such as openml:61, got {source!r}."]
         )
     return int(text)
 

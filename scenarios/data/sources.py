@@ -227,8 +227,8 @@ def _read(path: Path, text: Collection[str]) -> _Table:
 
 
 def _read_arrow(path: Path, text: Collection[str]) -> dict[str, NDArray[Any]]:
-    import pyarrow as pa  # noqa: PLC0415 - see the module's docstring
-    import pyarrow.parquet  # noqa: PLC0415
+    import pyarrow as pa
+    import pyarrow.parquet
 
     table = pa.parquet.read_table(path) if path.name.endswith(".parquet") else _read_csv(path, text)
     names = table.column_names
@@ -243,8 +243,8 @@ def _read_arrow(path: Path, text: Collection[str]) -> dict[str, NDArray[Any]]:
 
 def _read_csv(path: Path, text: Collection[str]) -> Any:
     """A table of pyarrow. Raises _UnusableError naming the first line with too few or too many values."""
-    import pyarrow as pa  # noqa: PLC0415
-    from pyarrow import csv  # noqa: PLC0415
+    import pyarrow as pa
+    from pyarrow import csv
 
     ragged: list[Any] = []
 
@@ -271,7 +271,7 @@ def _read_csv(path: Path, text: Collection[str]) -> Any:
 
 def _from_arrow(column: Any) -> NDArray[Any]:
     """float64 with NaN for numbers, text with "" otherwise."""
-    import pyarrow as pa  # noqa: PLC0415
+    import pyarrow as pa
 
     if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
         # Not "safe": a whole number beyond 2^53, say an identifier, is rounded instead of refused.
@@ -281,7 +281,7 @@ def _from_arrow(column: Any) -> NDArray[Any]:
 
 
 def _read_svm(path: Path) -> dict[str, NDArray[Any]]:
-    from sklearn.datasets import load_svmlight_file  # noqa: PLC0415
+    from sklearn.datasets import load_svmlight_file
 
     matrix, labels = load_svmlight_file(str(path))
     dense = np.asarray(matrix.toarray(), dtype=np.float64)
@@ -441,7 +441,7 @@ def _made_census() -> dict[str, NDArray[Any]]:
 
 def _from_scikit_learn(loader: str) -> Callable[[], dict[str, NDArray[Any]]]:
     def build() -> dict[str, NDArray[Any]]:
-        import sklearn.datasets  # noqa: PLC0415
+        import sklearn.datasets
 
         bunch = getattr(sklearn.datasets, loader)()
         names = [str(name).replace(" ", "-") for name in bunch.feature_names]

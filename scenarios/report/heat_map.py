@@ -8,7 +8,7 @@ from html import escape
 from rich.table import Table
 from rich.text import Text
 
-from scenarios.run.audit import Cell
+from protocols.analysis.survey import Cell
 
 _TITLE = "Share of (coalition, victim) pairs in which the coalition learns the victim's input"
 _BY = "by the number of colluding sites"

@@ -85,7 +85,7 @@ class LiveView:
     def __init__(self, console: Console, scenario: Scenario) -> None:
         self._name = scenario.name
         self._began = time.monotonic()
-        self._ahead = EtaEstimator(scenario.data.folds or 1, scenario.algorithm.tolerance)
+        self._ahead = EtaEstimator(scenario.data.folds or 1, getattr(scenario.algorithm.settings, "tolerance", None))
         self._shown = {"phase": "launch"}
         self._live = Live(
             console=console, refresh_per_second=_REFRESH_PER_SECOND, transient=True, get_renderable=self._panel
@@ -118,8 +118,9 @@ class LiveView:
             shown["last fault"] = f"{faults[-1]}{earlier}"
         if federation.membership.changes:
             shown["last change"] = change_in_words(federation.membership.changes[-1])
-        if "gap" in figures:
+        if "iteration" in figures:
             shown["iteration"] = f"{figures['iteration']:.0f}"
+        if "gap" in figures:
             shown["certified gap"] = f"{figures['gap']:.1e}"
         if (left := self._ahead.seconds_left(now)) is not None:
             shown["time left"] = f"about {left:.0f} s"
@@ -139,11 +140,11 @@ class LiveView:
 class EtaEstimator:
     """How long training still takes, where that can be known: by the folds that are done, or by the gap's decay.
 
-    folds: models to train. tolerance: the gap at which each is done.
+    folds: models to train. tolerance: the gap at which each is done, None where training has none.
     """
 
     folds: int
-    tolerance: float
+    tolerance: float | None
     _phase: str = ""
     _starts: list[float] = field(default_factory=list)
     _gaps: list[tuple[float, float]] = field(default_factory=list)
@@ -164,7 +165,7 @@ class EtaEstimator:
         if len(self._starts) > 1:
             each = (self._starts[-1] - self._starts[0]) / (len(self._starts) - 1)
             return max(0.0, (self.folds - len(self._starts) + 1) * each - (now - self._starts[-1]))
-        if self.folds > 1 or len(self._gaps) < _TELLING_GAPS:
+        if self.folds > 1 or self.tolerance is None or len(self._gaps) < _TELLING_GAPS:
             return None
         (then, before), (last, gap) = self._gaps[len(self._gaps) // 2], self._gaps[-1]
         if gap >= before or last <= then:

@@ -11,11 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from algorithms.privacy.accountant import Release
 from federation.ledger import CONTROL
+from federation.report import DisclosureReport, ProtocolCost
+from federation.transport.keys import COORDINATOR
 from scenarios.report.live import human_bytes
 from scenarios.report.plotting import new_figure
 from scenarios.report.summary import lines
-from scenarios.schema.errors import ScenarioError
+from scenarios.run.audit import Finding
+from scenarios.run.result import RunResult, SiteResult, read_result
 
 NAME = "report.html"
 _TEMPLATE = "report.html.j2"
@@ -43,23 +47,13 @@ def render(folders: Sequence[Path]) -> str:
     """One run in full, or several side by side. Raises ScenarioError for a folder without a run."""
     import jinja2  # slow to import
 
-    found = [(folder, _result(folder)) for folder in folders]
-    alone = len(found) == 1
-    runs = [_described(folder, result, alone=alone) for folder, result in found]
+    results = [(folder, read_result(folder)) for folder in folders]
+    alone = len(results) == 1
+    runs = [_described(folder, result, alone=alone) for folder, result in results]
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     title = runs[0]["name"] if alone else f"{len(runs)} runs"
     return environment.get_template(_TEMPLATE).render(title=title, runs=runs, side_by_side=_side_by_side(runs))
-
-
-def _result(folder: Path) -> dict[str, Any]:
-    try:
-        found: dict[str, Any] = json.loads((folder / "result.json").read_text())
-    except (OSError, ValueError):
-        raise ScenarioError(
-            [f"{folder} is not the folder of a run: it holds no result.json that can be read."]
-        ) from None
-    return found
 
 
 def _side_by_side(runs: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
@@ -68,24 +62,26 @@ def _side_by_side(runs: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
     return [(name, ["; ".join(v for n, v in run["summary"] if n == name) for run in runs]) for name in names]
 
 
-def _described(folder: Path, result: dict[str, Any], *, alone: bool) -> dict[str, Any]:
-    complete = result["model"] is not None and result["cost"] is not None
-    collusion, privacy = result["collusion"] or {}, result["privacy"] or {}
+def _described(folder: Path, result: RunResult, *, alone: bool) -> dict[str, Any]:
+    """What the template shows of a run."""
+    collusion, cost = result.collusion, result.cost
     log = _log(folder / "log.jsonl") if alone else []
     return {
-        "name": result["scenario"]["name"] if alone else folder.name,
-        "status": result["status"],
-        "error": result["error"],
-        "notes": [*result["warnings"], *collusion.get("remarks", [])],
-        "summary": lines(result) if complete else [],
+        "name": result.scenario["name"] if alone else folder.name,
+        "status": result.status,
+        "error": result.error,
+        "notes": [*result.warnings, *(collusion.remarks if collusion else ())],
+        "summary": lines(result),
         "plots": _plots(folder, result, log) if alone and log else [],
-        "phases": [_cost(name, spent, seconds=True) for name, spent in _table(result, "by_phase").items()],
-        "protocols": [_cost(name, spent, seconds=False) for name, spent in _table(result, "by_protocol").items()],
+        "phases": [[*_cost(name, spent), f"{spent.seconds:.2f}"] for name, spent in cost.by_phase.items()]
+        if cost
+        else [],
+        "protocols": [_cost(name, spent) for name, spent in cost.by_protocol.items()] if cost else [],
         "links": _links(result),
-        "sites": [_site(site) for site in result["sites"]],
-        "victims": [_victim(victim) for victim in collusion.get("victims", [])],
-        "releases": [_release(release) for release in privacy.get("releases", [])],
-        "disclosures": [_disclosure(each) for each in result["disclosures"]],
+        "sites": [_site(site) for site in result.sites],
+        "victims": [_victim(victim) for victim in collusion.victims] if collusion else [],
+        "releases": [_release(release) for release in result.privacy.releases] if result.privacy else [],
+        "disclosures": [_disclosure(each) for each in result.disclosures],
         "scenario": (folder / "scenario.toml").read_text() if alone else "",
     }
 
@@ -97,58 +93,53 @@ def _log(path: Path) -> list[Event]:
 # Tables.
 
 
-def _table(result: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = (result["cost"] or {}).get(name, {})
-    return found
+def _cost(name: str, spent: ProtocolCost) -> list[Any]:
+    wire = human_bytes(spent.wire_bytes) if spent.wire_bytes is not None else "not measured"
+    return [name, spent.rounds, spent.hops, spent.messages, human_bytes(spent.payload_bytes), wire]
 
 
-def _cost(name: str, spent: dict[str, Any], *, seconds: bool) -> list[Any]:
-    wire = human_bytes(spent["wire_bytes"]) if spent["wire_bytes"] is not None else "not measured"
-    found = [name, spent["rounds"], spent["hops"], spent["messages"], human_bytes(spent["payload_bytes"]), wire]
-    return [*found, f"{spent['seconds']:.2f}"] if seconds else found
-
-
-def _links(result: dict[str, Any]) -> dict[str, Any]:
+def _links(result: RunResult) -> dict[str, Any]:
     """Bytes from each party to each other, the more the darker."""
-    links = (result["cost"] or {}).get("by_link", [])
-    names = ["coordinator", *(site["name"] for site in result["sites"])][:_MAX_PARTIES]
-    sent = {(link["from"], link["to"]): link["predicted_wire_bytes"] for link in links}
-    most = max(sent.values(), default=0) or 1
+    links = result.cost.by_link if result.cost else ()
+    names = [COORDINATOR, *(site.name for site in result.sites)][:_MAX_PARTIES]
+    sent = {(link.sender, link.receiver): link.predicted_wire_bytes for link in links}
+    largest = max(sent.values(), default=0) or 1
 
     def cell(pair: tuple[str, str]) -> dict[str, Any]:
         count = sent.get(pair, 0)
-        share = 0.75 * math.log1p(count) / math.log1p(most)
+        share = 0.75 * math.log1p(count) / math.log1p(largest)
         return {"text": human_bytes(count) if count else "", "share": f"{share:.2f}" if count else "0"}
 
     return {"names": names, "rows": [(a, [cell((a, b)) for b in names]) for a in names]}
 
 
-def _site(site: dict[str, Any]) -> list[Any]:
-    memory, cpu = site["unique_memory_bytes"], site["cpu_s"]
-    own, spent = human_bytes(memory) if memory else "", f"{cpu:.2f}" if cpu is not None else ""
-    return [site["name"], site["status"], site["rows"], site["columns"], spent, own]
+def _site(site: SiteResult) -> list[Any]:
+    own = human_bytes(site.unique_memory_bytes) if site.unique_memory_bytes else ""
+    spent = f"{site.cpu_s:.2f}" if site.cpu_s is not None else ""
+    return [site.name, site.status, site.rows, site.columns, spent, own]
 
 
-def _victim(victim: dict[str, Any]) -> list[Any]:
-    error = "" if victim["max_error"] is None else f"{victim['max_error']:.1e}"
-    names = [victim[name] for name in ("site", "protocol", "step", "values", "recovered")]
-    return [*names, error, victim["records_exposed"]]
+def _victim(victim: Finding) -> list[Any]:
+    error = "" if victim.max_error is None else f"{victim.max_error:.1e}"
+    known = [victim.site, victim.protocol, victim.step, victim.values, victim.recovered]
+    return [*known, error, victim.records_exposed]
 
 
-def _release(release: dict[str, Any]) -> list[Any]:
-    figures = [f"{release[name]:.3g}" for name in ("epsilon", "delta", "noise_scale")]
-    return [release["what"], release["mechanism"], *figures, "; ".join(release["protects_against"])]
+def _release(release: Release) -> list[Any]:
+    figures = [f"{figure:.3g}" for figure in (release.epsilon, release.delta, release.noise_scale)]
+    return [release.what, release.mechanism, *figures, "; ".join(release.protects_against)]
 
 
-def _disclosure(each: dict[str, Any]) -> list[Any]:
-    shape = " x ".join(map(str, each["shape"])) or "1"
-    return [each["to"], each["step"], each["form"], shape, each["times"]]
+def _disclosure(each: DisclosureReport) -> list[Any]:
+    shape = " x ".join(map(str, each.shape)) or "1"
+    words = f"parameter {each.detail}" if each.kind == "parameter" else each.detail or each.kind
+    return [each.to, each.step, words, shape, each.times]
 
 
 # Plots.
 
 
-def _plots(folder: Path, result: dict[str, Any], log: list[Event]) -> list[Plot]:
+def _plots(folder: Path, result: RunResult, log: list[Event]) -> list[Plot]:
     drawn = [_gaps(log, result), _bytes(folder, result), _rounds(log, result), _timeline(result, log), _roc(result)]
     return [plot for plot in drawn if plot is not None]
 
@@ -176,12 +167,12 @@ def _drawn(
     return {"title": title, "caption": caption, "svg": svg}
 
 
-def _gaps(log: list[Event], result: dict[str, Any]) -> Plot | None:
+def _gaps(log: list[Event], result: RunResult) -> Plot | None:
     found = [(event["round"], event["gap"]) for event in log if event["event"] == "figures" and event.get("gap", 0) > 0]
     if not found:
         return None
-    if result["model"] is not None and result["model"]["gap"]:
-        found.append((max(event["round"] for event in log if event["event"] == "round"), result["model"]["gap"]))
+    if result.model is not None and result.model.gap:
+        found.append((max(event["round"] for event in log if event["event"] == "round"), result.model.gap))
 
     def draw(axes: Any) -> None:
         axes.semilogy(*zip(*found, strict=True), marker="o", markersize=3)
@@ -194,11 +185,11 @@ def _gaps(log: list[Event], result: dict[str, Any]) -> Plot | None:
     return _drawn("Convergence", caption, 3.2, draw)
 
 
-def _bytes(folder: Path, result: dict[str, Any]) -> Plot | None:
-    if not (folder / "ledger.parquet").is_file() or result["cost"] is None:
+def _bytes(folder: Path, result: RunResult) -> Plot | None:
+    if not (folder / "ledger.parquet").is_file() or result.cost is None:
         return None
     spent = _by_phase_and_protocol(folder / "ledger.parquet")
-    phases = [phase for phase in result["cost"]["by_phase"] if any(of == phase for of, _ in spent)]
+    phases = [phase for phase in result.cost.by_phase if any(of == phase for of, _ in spent)]
     protocols = list(dict.fromkeys(protocol for _, protocol in spent))
 
     def draw(axes: Any) -> None:
@@ -228,25 +219,24 @@ def _by_phase_and_protocol(ledger: Path) -> dict[tuple[str, str], int]:
     return {place: count for place, count in found.items() if count}
 
 
-def _roc(result: dict[str, Any]) -> Plot | None:
-    folds = [fold for fold in (result["metrics"] or {}).get("folds", []) if fold.get("roc") is not None]
-    if not folds:
+def _roc(result: RunResult) -> Plot | None:
+    curves = [fold.roc for fold in result.metrics.folds if fold.roc is not None] if result.metrics else []
+    if result.metrics is None or not curves:
         return None
 
     def draw(axes: Any) -> None:
         axes.plot([0, 1], [0, 1], linestyle="--", color="#999999", linewidth=1)
-        for fold in folds:
-            rates = fold["roc"]["false_positive_rate"], fold["roc"]["true_positive_rate"]
-            axes.plot(*rates, color="C0", alpha=max(0.3, 1 / len(folds)), linewidth=1.5)
-        axes.set(xlabel="negative rows called positive", ylabel="positive rows called positive", aspect="equal")
+        for curve in curves:
+            rates = curve.false_positive_rate, curve.true_positive_rate
+            axes.plot(*rates, color="C0", alpha=max(0.3, 1 / len(curves)), linewidth=1.5)
+        axes.set(xlabel="false positive rate", ylabel="true positive rate", aspect="equal")
         axes.grid(alpha=0.3)
 
-    auc = result["metrics"]["auc"]
-    of = f"Of {len(folds)} folds; the mean area" if len(folds) > 1 else "Of the test rows; the area"
-    return _drawn("ROC curve", f"{of} under it is {auc:.4f}.", 3.6, draw)
+    of = f"Of {len(curves)} folds; the mean area" if len(curves) > 1 else "Of the test rows; the area"
+    return _drawn("ROC curve", f"{of} under it is {result.metrics.auc:.4f}.", 3.6, draw)
 
 
-def _rounds(log: list[Event], result: dict[str, Any]) -> Plot | None:
+def _rounds(log: list[Event], result: RunResult) -> Plot | None:
     rounds = [event for event in log if event["event"] == "round"]
     if not rounds:
         return None
@@ -266,13 +256,13 @@ def _rounds(log: list[Event], result: dict[str, Any]) -> Plot | None:
         axes.legend(framealpha=0)
         axes.grid(axis="y", alpha=0.3)
 
-    off = result["cost"]["aborted"] if result["cost"] else 0
-    return _drawn("Rounds", f"How long every round took, by phase; {off} were aborted (red).", 3.0, draw)
+    aborted = f"; {result.cost.aborted} were aborted (red)" if result.cost and result.cost.aborted else ""
+    return _drawn("Rounds", f"How long every round took, by phase{aborted}.", 3.0, draw)
 
 
-def _timeline(result: dict[str, Any], log: list[Event]) -> Plot | None:
-    names = [site["name"] for site in result["sites"]]
-    if not result["faults"] and len(result["memberships"]) < 2:
+def _timeline(result: RunResult, log: list[Event]) -> Plot | None:
+    names = [site.name for site in result.sites]
+    if not result.faults and len(result.memberships) < 2:
         return None
     end = max(event["at_s"] for event in log)
     absent = _absences(names, log, end)
@@ -282,13 +272,11 @@ def _timeline(result: dict[str, Any], log: list[Event]) -> Plot | None:
             axes.barh(place, end, height=0.5, color="C0", alpha=0.7)
             for left, back in absent[name]:
                 axes.barh(place, back - left, left=left, height=0.5, color="#bbbbbb")
-        for fault in result["faults"]:
-            for place in [names.index(name) for name in fault["site"].split(", ") if name in names]:
-                if fault["start_s"] is not None:
-                    axes.plot(fault["start_s"], place, marker="x", color="#c0392b", markersize=9, markeredgewidth=2)
-                    axes.annotate(
-                        fault["kind"], (fault["start_s"], place), (4, 8), textcoords="offset points", fontsize=8
-                    )
+        for fault in result.faults:
+            for place in [names.index(name) for name in fault.site.split(", ") if name in names]:
+                if fault.start_s is not None:
+                    axes.plot(fault.start_s, place, marker="x", color="#c0392b", markersize=9, markeredgewidth=2)
+                    axes.annotate(fault.kind, (fault.start_s, place), (4, 8), textcoords="offset points", fontsize=8)
         axes.set_yticks(range(len(names)), list(map(_short, names)))
         axes.invert_yaxis()
         axes.set(xlabel="seconds")

@@ -1,0 +1,14 @@
+"""A run from beginning to end.
+
+outcome     what is known while it goes on
+starter     what sites are started with
+injector    faults and network conditions, as they strike
+horizontal  any algorithm over sites that hold rows
+vertical    any algorithm over sites that hold columns
+metrics     how good decision values are
+audit       what colluding parties reconstruct
+result      `RunResult`, of which result.json is the serialised form; the log, the ledger
+earlier     results of the version before this one
+runner      puts it together
+api         `fedsvm.run`
+"""

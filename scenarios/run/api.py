@@ -8,6 +8,7 @@ from typing import Any
 
 from scenarios.data import dataset
 from scenarios.run import runner
+from scenarios.run.result import RunResult
 from scenarios.schema import spec
 
 
@@ -17,8 +18,8 @@ def run(
     sites: int | None = None,
     changes: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
-) -> dict[str, Any]:
-    """Run a scenario file, or one of the catalogue, and return what its `result.json` holds.
+) -> RunResult:
+    """Run a scenario file, or one of the catalogue, and return its result.
 
     A run that fails is a result too, with `status` and `error`.
 
@@ -35,8 +36,8 @@ def run(
 
     Returns
     -------
-    dict
-        The result, as `result.json` in the folder has it.
+    RunResult
+        What `result.json` in the folder holds; `to_dict()` gives that as plain values.
 
     Raises
     ------
@@ -49,7 +50,7 @@ def run(
     --------
     >>> from fedsvm import run
     >>> result = run("quickstart", sites=8, changes={"protocol.sum": "plain"})
-    >>> result["status"]
+    >>> result.status
     'completed'
     """
     chosen, base = spec.read(scenario, changes=changes or {}, sites=sites)

@@ -1,8 +1,7 @@
-"""The audit: what the colluding parties of a run reconstruct, and how coalitions fare against every sum."""
+"""The audit of a run: what the colluding parties reconstruct of the others' inputs to secure sums."""
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,35 +11,23 @@ from typing import Any
 
 import numpy as np
 
+from algorithms.contract import Algorithm, Coalition, Reconstruction
 from federation.arrays import FloatArray, Residues
 from federation.channel.transcript import DREW, INPUT, RECEIVED, Entry, read_transcript
 from federation.errors import Malformed
 from federation.ledger import RoundRecord
 from federation.transport.keys import COORDINATOR
-from protocols.analysis.coalitions import AnalysedSum, combined, reconstruction_coefficients, view
+from protocols.analysis.coalitions import combined, reconstruction_coefficients, view
 from protocols.analysis.execution import Label, Record, labelled
 from protocols.analysis.symbolic import linear_views
 from protocols.arithmetic.fixed_point import FixedPoint
-from protocols.sums.contract import SecureSum
-from protocols.sums.registry import OWN_SUMS, SUMS
+from protocols.sums.registry import SUMS
 
 _SAME_ROW = 2.0**-15
-"""Rows that differ by less in every column are one: rows of the global method lie on a grid of 2^-16."""
-_SUMMED_ELSE = {"kernel_rows", "reference_kernel"}
-"""Steps whose values are summed, unless the scenario has them sent as they are. Counts of rows are public."""
-
-_ROWS_IN = {"local_landmarks", "cluster_sums"}
+"""Rows that differ by less in every column are one: rows may lie on a grid of 2^-16."""
 
 
 @dataclass(frozen=True)
-class Coalition:
-    """Who pools what it saw."""
-
-    sites: tuple[str, ...]
-    coordinator: bool
-
-
-@dataclass
 class Finding:
     """What the coalition learnt of one victim's inputs to one step, over all rounds.
 
@@ -56,12 +43,28 @@ class Finding:
     recovered: int = 0
     max_error: float | None = None
     records_exposed: int = 0
-    exposed: set[int] = field(default_factory=set, repr=False)
 
-    def to_fields(self) -> dict[str, Any]:
-        """Plain values for result.json."""
-        fields = {name: value for name, value in vars(self).items() if name != "exposed"}
-        return fields | {"records_exposed": len(self.exposed)}
+
+@dataclass(frozen=True)
+class CollusionReport:
+    """What colluding parties learnt of the others: of each victim's inputs, by attacks, and in sentences."""
+
+    coalition: tuple[str, ...]
+    coordinator: bool
+    victims: tuple[Finding, ...]
+    reconstructions: tuple[Reconstruction, ...]
+    remarks: tuple[str, ...]
+
+
+@dataclass
+class _Tally:
+    """What is known of a victim's inputs to one step so far. exposed: indices of its rows."""
+
+    rounds: int = 0
+    values: int = 0
+    recovered: int = 0
+    max_error: float | None = None
+    exposed: set[int] = field(default_factory=set)
 
 
 @dataclass(frozen=True)
@@ -82,210 +85,159 @@ class SummedRound:
         return encoding.decode(residues).reshape(self.terms["shape"])
 
 
-def audit_run(
-    coalition: Coalition,
-    transcripts: Mapping[str, Sequence[Path]],
-    rounds: Mapping[int, RoundRecord],
-    rows: Mapping[str, FloatArray],
-) -> list[dict[str, Any]]:
-    """What the coalition reconstructs of every honest site's input to every secure sum, or was given in the clear.
+@dataclass(frozen=True)
+class RunAudit:
+    """What a coalition has of a run.
 
-    transcripts: files of each party; of honest ones they hold the truth alone. rows: each site's scaled rows (n, p).
-    Raises AssertionError where algebra and numbers disagree.
+    Parameters
+    ----------
+    coalition : Coalition
+    transcripts : mapping of str to sequence of Path
+        Files of each party; of honest ones they hold the truth alone.
+    rounds : mapping of int to RoundRecord
+    algorithm : Algorithm
+        Says what in a sum may be a single row.
     """
-    findings: dict[tuple[str, str, str], Finding] = {}
-    for summed in _sums(coalition, transcripts, rounds):
-        reconstructed = _reconstruct(coalition, summed)
-        for victim in _victims(coalition, summed):
-            key = (victim, summed.terms["protocol"], summed.terms["step"])
-            finding = findings.setdefault(key, Finding(*key))
-            _judge(finding, summed.decoded(summed.truth[victim]), reconstructed.get(victim), rows[victim])
-    for record, entry in _given(coalition, transcripts, rounds):
-        finding = findings.setdefault((entry.peer, "gather", record.step), Finding(entry.peer, "gather", record.step))
-        finding.rounds += 1
-        finding.values += entry.array.size
-        finding.recovered += entry.array.size
-        finding.max_error = 0.0
-    return [finding.to_fields() for finding in findings.values()]
 
+    coalition: Coalition
+    transcripts: Mapping[str, Sequence[Path]]
+    rounds: Mapping[int, RoundRecord]
+    algorithm: Algorithm[Any, Any, Any]
 
-def parts_seen(
-    coalition: Coalition, transcripts: Mapping[str, Sequence[Path]], rounds: Mapping[int, RoundRecord], step: str
-) -> dict[tuple[str, ...], list[FloatArray]]:
-    """What the coalition has of what sites computed in `step`: the sum of the parts of some sites, round by round.
+    def findings(self, rows: Mapping[str, FloatArray]) -> list[Finding]:
+        """What the coalition reconstructs of every honest site's input to every sum, or was given in the clear.
 
-    Keys are these sites: one, where the coalition has its part alone, or all honest ones, whose sum is what is left
-    when the members of the coalition take their own parts off the total.
-    """
-    seen: dict[tuple[str, ...], list[FloatArray]] = defaultdict(list)
-    for summed in _sums(coalition, transcripts, rounds):
-        if summed.record.step == step and not summed.record.aborted:
-            for victim, part in _reconstruct(coalition, summed).items():
-                seen[victim,].append(part)
-            honest = tuple(_victims(coalition, summed))
-            if coalition.coordinator and len(honest) > 1:
-                rest = combined(dict.fromkeys((Label("input", site) for site in honest), 1), _inputs(summed))
-                seen[honest].append(summed.decoded(rest))
-    for record, entry in _given(coalition, transcripts, rounds):
-        if record.step == step and not record.aborted:
-            seen[entry.peer,].append(entry.array)
-    return seen
+        rows: each site's scaled rows (n, p). Raises AssertionError where algebra and numbers disagree.
+        """
+        tallies: dict[tuple[str, str, str], _Tally] = defaultdict(_Tally)
+        for summed in self._sums():
+            reconstructed = self._reconstruct(summed)
+            for victim in self._victims(summed):
+                tally = tallies[victim, summed.terms["protocol"], summed.terms["step"]]
+                truth = summed.decoded(summed.truth[victim])
+                self._judge(tally, summed, truth, reconstructed.get(victim), rows[victim])
+        for record, entry in self._given():
+            tally = tallies[entry.peer, "gather", record.step]
+            tally.rounds += 1
+            tally.values += entry.array.size
+            tally.recovered += entry.array.size
+            tally.max_error = 0.0
+        return [
+            Finding(*key, tally.rounds, tally.values, tally.recovered, tally.max_error, len(tally.exposed))
+            for key, tally in tallies.items()
+        ]
 
+    def inputs_seen(self, step: str) -> Mapping[tuple[str, ...], list[FloatArray]]:
+        """Of what sites computed in `step`: the sum of the inputs of some sites, round by round, by these sites.
 
-def _given(
-    coalition: Coalition, transcripts: Mapping[str, Sequence[Path]], rounds: Mapping[int, RoundRecord]
-) -> Iterator[tuple[RoundRecord, Entry]]:
-    """What honest sites sent the coordinator in the clear, of what a secure sum hides otherwise."""
-    for entry in (entry for path in transcripts.get(COORDINATOR, ()) for entry in _entries(path)):
-        record = rounds.get(entry.round)
-        given = record is not None and record.verb == "gather" and entry.what == RECEIVED
-        if record is not None and given and record.step in _SUMMED_ELSE and entry.peer not in coalition.sites:
-            yield record, entry
+        One, where the coalition has its input alone, or all honest ones, whose sum is what is left when the members of
+        the coalition take their own inputs off the total.
+        """
+        seen: dict[tuple[str, ...], list[FloatArray]] = defaultdict(list)
+        for summed in self._sums():
+            if summed.record.step == step and not summed.record.aborted:
+                for victim, part in self._reconstruct(summed).items():
+                    seen[victim,].append(part)
+                honest = tuple(self._victims(summed))
+                if self.coalition.coordinator and len(honest) > 1:
+                    rest = combined(dict.fromkeys((Label("input", site) for site in honest), 1), _inputs(summed))
+                    seen[honest].append(summed.decoded(rest))
+        for record, entry in self._given():
+            if record.step == step and not record.aborted:
+                seen[entry.peer,].append(entry.array)
+        return seen
+
+    def _sums(self) -> Iterator[SummedRound]:
+        truth: dict[int, dict[str, Residues]] = defaultdict(dict)
+        terms: dict[int, Mapping[str, Any]] = {}
+        seen: dict[int, list[tuple[str, Entry]]] = defaultdict(list)
+        members = {*self.coalition.sites, *([COORDINATOR] if self.coalition.coordinator else [])}
+        for party, paths in self.transcripts.items():
+            for entry in (entry for path in paths for entry in _entries(path)):
+                if entry.what == INPUT:
+                    truth[entry.round][party], terms[entry.round] = entry.array, entry.terms
+                elif party in members:
+                    seen[entry.round].append((party, entry))
+        for number in sorted(terms):
+            yield SummedRound(terms[number], truth[number], seen[number], self.rounds[number])
+
+    def _given(self) -> Iterator[tuple[RoundRecord, Entry]]:
+        """What honest sites sent the coordinator in the clear, of what a secure sum hides otherwise."""
+        hidden = self.algorithm.summed_elsewhere
+        for entry in (entry for path in self.transcripts.get(COORDINATOR, ()) for entry in _entries(path)):
+            record = self.rounds.get(entry.round)
+            if record is None or record.verb != "gather" or entry.what != RECEIVED:
+                continue
+            if record.step in hidden and entry.peer not in self.coalition.sites:
+                yield record, entry
+
+    def _victims(self, summed: SummedRound) -> list[str]:
+        """Who put something in. The input of the site that opens the sum is blinded, and nobody's aim."""
+        spared = {*self.coalition.sites, summed.terms["opened_by"]}
+        return [site for site in summed.terms["sites"] if site in summed.truth and site not in spared]
+
+    def _reconstruct(self, summed: SummedRound) -> dict[str, FloatArray]:
+        """The inputs of honest sites that the round's transcripts determine, reconstructed from these."""
+        sites = tuple(summed.terms["sites"])
+        protocol = SUMS[summed.terms["protocol"]](**summed.terms["options"])
+        deaths = {} if summed.record.aborted else {site: 1 + taken for site, taken in summed.record.missing.items()}
+        symbols = linear_views(protocol, sites, deaths, summed.terms["opened_by"])
+        numbers = self._numbers(summed, symbols, sites)
+        in_sight = view(symbols, self.coalition.sites, coordinator=self.coalition.coordinator)
+        seen = [label for label in in_sight if label in numbers]
+        if not seen:
+            return {}
+        by_victim = reconstruction_coefficients(symbols, seen, sites, self._victims(summed))
+        return {victim: summed.decoded(combined(coefficients, numbers)) for victim, coefficients in by_victim.items()}
+
+    def _numbers(self, summed: SummedRound, symbols: Record, sites: Sequence[str]) -> Record:
+        """What the coalition has in hand, labelled as the symbols are."""
+        limbs, length = next(iter(summed.truth.values())).shape
+        arrays: dict[tuple[str, str, str], list[Residues]] = defaultdict(list)
+        for party, entry in summed.seen:
+            if entry.what in (RECEIVED, DREW):
+                arrays[entry.what, party, entry.peer].append(entry.array)
+        numbers: Record = {}
+        for (what, party, peer), vectors in arrays.items():
+            numbers |= labelled(what, party, peer, vectors, (limbs, length))
+        for site in self.coalition.sites:
+            if site in summed.truth:
+                numbers[Label("input", site)] = summed.truth[site]
+        if not summed.record.aborted and Label("total", "") in symbols:
+            among = symbols[Label("total", "")][0]
+            contributors = {Label("input", site): 1 for number, site in enumerate(sites) if among[number]}
+            numbers[Label("total", "")] = combined(contributors, _inputs(summed))
+        return numbers
+
+    def _judge(
+        self,
+        tally: _Tally,
+        summed: SummedRound,
+        truth: FloatArray,
+        reconstructed: FloatArray | None,
+        rows: FloatArray,
+    ) -> None:
+        """Compare a reconstruction with the truth, which only a simulation knows."""
+        tally.rounds += 1
+        tally.values += truth.size
+        if reconstructed is None:
+            return
+        error = float(np.abs(reconstructed - truth).max(initial=0.0))
+        if error > 0:
+            raise AssertionError(f"{summed.terms['protocol']}: the algebra gives an input with error {error}")
+        tally.recovered += truth.size
+        tally.max_error = max(tally.max_error or 0.0, error)
+        points = self.algorithm.sensitive_rows(summed.terms["step"], reconstructed)
+        if points is not None and len(points):
+            apart = np.abs(rows[:, None, :] - points[None, :, :]).max(axis=2).min(axis=1)
+            tally.exposed |= set(np.flatnonzero(apart < _SAME_ROW).tolist())
 
 
 def _inputs(summed: SummedRound) -> Record:
     return {Label("input", site): truth for site, truth in summed.truth.items()}
 
 
-def _victims(coalition: Coalition, summed: SummedRound) -> list[str]:
-    """Who put something in. The input of the site that opens the sum is blinded, and nobody's aim."""
-    spared = {*coalition.sites, summed.terms["opened_by"]}
-    return [site for site in summed.terms["sites"] if site in summed.truth and site not in spared]
-
-
-def _sums(
-    coalition: Coalition, transcripts: Mapping[str, Sequence[Path]], rounds: Mapping[int, RoundRecord]
-) -> Iterator[SummedRound]:
-    truth: dict[int, dict[str, Residues]] = defaultdict(dict)
-    terms: dict[int, Mapping[str, Any]] = {}
-    seen: dict[int, list[tuple[str, Entry]]] = defaultdict(list)
-    members = {*coalition.sites, *([COORDINATOR] if coalition.coordinator else [])}
-    for party, paths in transcripts.items():
-        for entry in (entry for path in paths for entry in _entries(path)):
-            if entry.what == INPUT:
-                truth[entry.round][party], terms[entry.round] = entry.array, entry.terms
-            elif party in members:
-                seen[entry.round].append((party, entry))
-    for number in sorted(terms):
-        yield SummedRound(terms[number], truth[number], seen[number], rounds[number])
-
-
 def _entries(path: Path) -> Iterator[Entry]:
     """The entries of a transcript, as far as its writer came before it was killed."""
     with suppress(Malformed):
         yield from read_transcript(str(path))
-
-
-def _reconstruct(coalition: Coalition, summed: SummedRound) -> dict[str, FloatArray]:
-    """The inputs of honest sites that the round's transcripts determine, reconstructed from these."""
-    sites = tuple(summed.terms["sites"])
-    protocol = SUMS[summed.terms["protocol"]](**summed.terms["options"])
-    deaths = {} if summed.record.aborted else {site: 1 + taken for site, taken in summed.record.missing.items()}
-    symbols = linear_views(protocol, sites, deaths, summed.terms["opened_by"])
-    numbers = _numbers(coalition, summed, symbols, sites)
-    in_sight = view(symbols, coalition.sites, coordinator=coalition.coordinator)
-    seen = [label for label in in_sight if label in numbers]
-    if not seen:
-        return {}
-    by_victim = reconstruction_coefficients(symbols, seen, sites, _victims(coalition, summed))
-    return {victim: summed.decoded(combined(coefficients, numbers)) for victim, coefficients in by_victim.items()}
-
-
-def _numbers(coalition: Coalition, summed: SummedRound, symbols: Record, sites: Sequence[str]) -> Record:
-    """What the coalition has in hand, labelled as the symbols are."""
-    limbs, length = next(iter(summed.truth.values())).shape
-    arrays: dict[tuple[str, str, str], list[Residues]] = defaultdict(list)
-    for party, entry in summed.seen:
-        if entry.what in (RECEIVED, DREW):
-            arrays[entry.what, party, entry.peer].append(entry.array)
-    numbers: Record = {}
-    for (what, party, peer), found in arrays.items():
-        numbers |= labelled(what, party, peer, found, (limbs, length))
-    for site in coalition.sites:
-        if site in summed.truth:
-            numbers[Label("input", site)] = summed.truth[site]
-    if not summed.record.aborted and Label("total", "") in symbols:
-        numbers[Label("total", "")] = _total(summed, symbols, sites)
-    return numbers
-
-
-def _total(summed: SummedRound, symbols: Record, sites: Sequence[str]) -> Residues:
-    """The revealed sum: of the inputs of those sites that are in it."""
-    among = symbols[Label("total", "")][0]
-    recipe = {Label("input", site): 1 for number, site in enumerate(sites) if among[number]}
-    return combined(recipe, _inputs(summed))
-
-
-def _judge(finding: Finding, truth: FloatArray, found: FloatArray | None, rows: FloatArray) -> None:
-    """Compare a reconstruction with the truth, which only a simulation knows."""
-    finding.rounds += 1
-    finding.values += truth.size
-    if found is None:
-        return
-    error = float(np.abs(found - truth).max(initial=0.0))
-    if error > 0:
-        raise AssertionError(
-            f"{finding.protocol}: the algebra's recipe gives {finding.site}'s input with error {error}"
-        )
-    finding.recovered += truth.size
-    finding.max_error = max(finding.max_error or 0.0, error)
-    if finding.step in _ROWS_IN:
-        finding.exposed |= _rows_shown(finding.step, found, rows)
-
-
-def _rows_shown(step: str, table: FloatArray, rows: FloatArray) -> set[int]:
-    """Indices of the rows that a table of centres, or of sums over clusters, shows as they are."""
-    single = table[np.abs(table[:, -1] - 1.0) < _SAME_ROW]
-    points = single[:, :-1] if step == "local_landmarks" else single[:, :-2]
-    if not len(points):
-        return set()
-    apart = np.abs(rows[:, None, :] - points[None, :, :]).max(axis=2).min(axis=1)
-    return set(np.flatnonzero(apart < _SAME_ROW).tolist())
-
-
-# The sweep.
-
-
-def standard_sums(sites: int) -> list[SecureSum]:
-    """Every sum that so many sites can run, with few and with most of its options."""
-    wanted = [
-        *[SUMS["plain"](), SUMS["ring"]()],
-        *(SUMS["k-secure"](segments=segments) for segments in sorted({2, 3, sites})),
-        *(SUMS["changing-neighbours"](rings=rings) for rings in sorted({1, max(1, (sites - 1) // 2)})),
-        SUMS["masked"](),
-        *(SUMS[name]() for name in SUMS if name not in OWN_SUMS),
-    ]
-    return [protocol for protocol in wanted if protocol.min_sites <= sites]
-
-
-def sweep(protocols: Sequence[SecureSum], sites: int) -> Iterator[Cell]:
-    """Every coalition of every size, with and without the coordinator, against each sum over so many sites."""
-    for protocol in protocols:
-        analysed = AnalysedSum.of(protocol, sites)
-        for size, coordinator in itertools.product(range(1, sites), (False, True)):
-            coalitions = list(itertools.combinations(analysed.sites, size))
-            leaks = sum(len(analysed.leaks(coalition, coordinator=coordinator)) for coalition in coalitions)
-            pairs = len(coalitions) * (sites - size)
-            yield Cell(described(protocol), sites, size, coordinator, pairs, leaks)
-
-
-@dataclass(frozen=True)
-class Cell:
-    """Coalitions of one size against one sum: how many (coalition, victim) pairs there are, and how many leak."""
-
-    sum: str
-    sites: int
-    size: int
-    coordinator: bool
-    pairs: int
-    leaks: int
-
-    @property
-    def share(self) -> float:
-        return self.leaks / self.pairs
-
-
-def described(protocol: SecureSum) -> str:
-    """The name of a sum with its options."""
-    options = ", ".join(f"{name} = {value}" for name, value in protocol.options.items())
-    return f"{protocol.name} ({options})" if options else protocol.name

@@ -1,147 +1,102 @@
-"""PAN-SVM over a horizontal partition, from agreeing on columns and scale to a tested model."""
+"""Runs of any algorithm over sites that hold rows, from preparing columns to tested models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from algorithms.data.encoding import Vocabulary
-from algorithms.data.horizontal import Scale, agree_scale, agree_vocabulary, count_rows
-from algorithms.features.kernels import Kernel
-from algorithms.pan_svm import Features, PanModel, PanSettings, choose_features, train
-from federation.arrays import FloatArray, IntArray
-from federation.errors import MembershipChanged
+from algorithms.contract import EvaluationRows
+from algorithms.data.columns import Columns, Labelled
+from algorithms.data.horizontal import HorizontalTask
+from algorithms.data.public_rows import PublicTask, public_columns
+from algorithms.privacy.accountant import PrivacyAccountant
+from federation.arrays import IntArray
 from federation.federation import Federation
-from scenarios.data.dataset import NO_FOLD, FederatedDataset
+from scenarios.data.dataset import FederatedDataset
 from scenarios.run import metrics
-from scenarios.run.audit import Coalition
-from scenarios.run.outcome import Fold, Outcome
+from scenarios.run.outcome import Fold, Outcome, trained
 from scenarios.schema.spec import Scenario
 
 
 @dataclass(frozen=True)
-class _Prepared:
-    """What the sites agreed on before they train."""
-
-    vocabulary: Vocabulary
-    agreed_by: frozenset[str]
-    scale: Scale
-    settings: PanSettings
-    features: Features
-
-
-@dataclass(frozen=True)
-class HorizontalRun:
-    """The part of a run that knows what is learnt, and from which rows."""
+class HorizontalPipeline:
+    """The part of a run that knows which rows are where."""
 
     scenario: Scenario
-    workload: FederatedDataset
+    dataset: FederatedDataset
     folder: Path
 
     def train(self, federation: Federation, outcome: Outcome) -> None:
         """Train and test one model after the other."""
-        folds = range(len(self.workload.tests)) if self.scenario.data.folds is not None else [NO_FOLD]
-        prepared = None
+        algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings
+        accountant = PrivacyAccountant(settings_budget(settings, "budget"), settings_budget(settings, "budget_delta"))
+        task_of = self._tasks(accountant)
+        folds = range(len(self.dataset.tests)) if self.scenario.data.folds is not None else [None]
         for fold in folds:
-            with outcome.timed("train_s"):
-                prepared = self._prepare(federation, fold, prepared)
-                model = train(federation, prepared.settings, prepared.features)
+            task = task_of(fold)
+            try:
+                with outcome.timed("train_s"):
+                    model = algorithm.fit(federation, task, settings)
+            finally:  # what was spent is spent, whatever came of it
+                outcome.privacy = accountant.report()
             with outcome.timed("evaluate_s"), federation.phase("evaluate"):
-                outcome.folds.append(self._tested(fold, model, prepared))
+                rows = self._rows(fold, trained(model).sites, task.columns)
+                outcome.warnings += algorithm.warnings(model, settings, rows, fold or 0)
+                outcome.folds.append(self._fold(fold, model, task.columns, rows))
 
-    def reconstructions(
-        self, coalition: Coalition, transcripts: Mapping[str, list[Path]], federation: Federation, fold: Fold
-    ) -> list[dict[str, Any]]:
-        """Nothing but what the audit of sums finds."""
-        return []
+    def _tasks(self, accountant: PrivacyAccountant) -> Callable[[int | None], HorizontalTask | PublicTask]:
+        """What each model is to be trained on, by the fold that is held out."""
+        data, dataset, seed = self.scenario.data, self.dataset, self.scenario.seed
+        if self.scenario.algorithm.implementation.scaling == "secure-sums":
+            return HorizontalTask(dataset.schema, data.scale, seed).of_fold
+        public = dataset.rows.take(dataset.public)
+        columns = public_columns(dataset.schema, public.numeric, public.categorical, data.scale, data.ranges)
+        rows = self._scaled(dataset.public, columns)
+        return lambda fold: PublicTask(columns, rows, accountant, self._noise_shares, seed, fold)
 
-    def remarks(self, coalition: Coalition) -> list[str]:
-        """What a coalition learns beside what each sum gives away."""
-        local = self.scenario.algorithm.landmark_method == "local"
-        if not (coalition.coordinator and coalition.sites and local):
-            return []
-        return [
-            f"{coalition.sites[0]} knows the order in which sites fill the table of landmarks, and the coordinator the "
-            'table: together they can tell whose each landmark is. algorithm.landmark_method = "global" avoids that.'
-        ]
+    @property
+    def _noise_shares(self) -> int:
+        """As many sites as must remain, less those that know their own share of the noise."""
+        colluding = len(self.scenario.collusion.sites) if self.scenario.collusion is not None else 0
+        return max(1, self.scenario.min_sites - max(1, colluding))
 
-    def _prepare(self, federation: Federation, fold: int, before: _Prepared | None) -> _Prepared:
-        """Agree on all that training needs; when sites leave or join meanwhile, again from the start."""
-        while True:
-            with suppress(MembershipChanged), federation.fixed_membership():
-                return self._agree(federation, fold, before)
+    def _rows(self, fold: int | None, sites: tuple[str, ...], columns: Columns) -> EvaluationRows:
+        """All that is needed to judge a model; without test rows it is judged on those it was trained on."""
+        held_out = self.dataset.test(fold)
+        train = self._scaled(self.dataset.training(fold, sites), columns)
+        test = self._scaled(held_out, columns) if len(held_out) else train
+        public = self._scaled(self.dataset.public, columns) if len(self.dataset.public) else None
+        return EvaluationRows(train, test, public)
 
-    def _agree(self, federation: Federation, fold: int, before: _Prepared | None) -> _Prepared:
-        data, workload, seed = self.scenario.data, self.workload, self.scenario.seed
-        with federation.phase("setup"):
-            if before is not None and before.agreed_by >= set(federation.sites):
-                vocabulary, agreed_by = before.vocabulary, before.agreed_by
-            else:
-                vocabulary = agree_vocabulary(federation, workload.categorical_columns, data.categories, seed)
-                agreed_by = frozenset(federation.sites)
-            if fold != NO_FOLD:
-                federation.run("hold_out", remember=True, fold=fold)
-            rows = count_rows(federation)
-            width = len(workload.numeric_columns) + len(vocabulary.columns)
-            scale = agree_scale(federation, data.scale, width, sum(rows.values()))
-        settings = _settings(self.scenario, sum(rows.values()))
-        return _Prepared(vocabulary, agreed_by, scale, settings, choose_features(federation, settings, rows, width))
-
-    def _tested(self, fold: int, model: PanModel, prepared: _Prepared) -> Fold:
-        held_out = self.workload.tests[max(fold, 0)]
-        train_rows = self._scaled(self.workload.training(fold, model.sites), prepared)
-        test_rows = self._scaled(held_out, prepared) if len(held_out) else train_rows
-        test = metrics.tested(model.decision_values(test_rows[0]), test_rows[1]) if len(held_out) else None
-        pooled = None
-        if self.scenario.compare.centralised:
-            pooled = metrics.compare_with_pooled(model, self.scenario.algorithm.C, train_rows, test_rows)
-        holdings = zip(self.workload.names, self.workload.holdings, strict=True)
+    def _fold(self, fold: int | None, model: Any, columns: Columns, rows: EvaluationRows) -> Fold:
+        algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings
+        decisions, labels = model.decision_function(rows.test.rows), rows.test.labels
+        pooled = algorithm.pooled(model, settings, rows) if self.scenario.compare.centralised else None
+        baselines = None
+        if self.scenario.compare.baselines:
+            others = algorithm.baselines(model, settings, rows, self.scenario.seed)
+            baselines = metrics.compare_baselines(others, labels)
         audited = self.scenario.collusion is not None
+        shards = zip(self.dataset.names, self.dataset.shards, strict=True)
         return Fold(
             fold=fold,
-            model=model.figures,
-            arrays=self._arrays(model, prepared),
-            test=test,
-            pooled=pooled,
-            rows={name: self._scaled(held.rows, prepared)[0] for name, held in holdings if audited},
+            training=trained(model),
+            arrays={**model.to_arrays(), **columns.to_arrays()},
+            test=metrics.evaluate(decisions, labels) if len(self.dataset.test(fold)) else None,
+            pooled=metrics.compare(pooled, decisions, labels) if pooled is not None else None,
+            baselines=baselines,
+            rows={name: self._scaled(held.rows, columns).rows for name, held in shards if audited},
         )
 
-    def _scaled(self, indices: IntArray, prepared: _Prepared) -> tuple[FloatArray, FloatArray]:
+    def _scaled(self, indices: IntArray, columns: Columns) -> Labelled:
         """Rows (n, p) on the common scale, and their labels (n,)."""
-        rows = self.workload.rows.take(indices)
-        return prepared.scale(prepared.vocabulary.encode(rows.numeric, rows.categorical)), rows.signs
-
-    def _arrays(self, model: PanModel, prepared: _Prepared) -> dict[str, Any]:
-        return {
-            "landmarks": model.landmarks.points,
-            "map": model.mapping,
-            "w": model.solution.w,
-            "b": np.array(model.solution.b),
-            "offset": prepared.scale.offset,
-            "scale": prepared.scale.scale,
-            "columns": np.array([*self.workload.numeric_columns, *prepared.vocabulary.columns]),
-            **metrics.kernel_arrays(model.kernel),
-        }
+        rows = self.dataset.rows.take(indices)
+        return Labelled(columns(rows.numeric, rows.categorical), rows.signs)
 
 
-def _settings(scenario: Scenario, rows: int) -> PanSettings:
-    chosen, protocol = scenario.algorithm, scenario.protocol
-    return PanSettings(
-        kernel=Kernel(chosen.kernel, chosen.gamma, chosen.degree, chosen.coef0),
-        C=chosen.C,
-        landmarks=chosen.landmark_count(rows) or 1,
-        landmark_method=chosen.landmark_method,
-        min_cluster_size=chosen.min_cluster_size,
-        groups=chosen.groups,
-        tolerance=chosen.tolerance,
-        max_iterations=chosen.max_iterations,
-        rank_tolerance=chosen.rank_tolerance,
-        line_search=algorithm.line_search,
-        line_search_step=protocol.step,
-        seed=scenario.seed,
-    )
+def settings_budget(settings: Any, name: str) -> float:
+    """A budget of the settings, without limit where they have none."""
+    return getattr(settings, name, None) or math.inf

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -20,6 +21,25 @@ from federation.transport.keys import COORDINATOR, Party, Roster
 from scenarios.schema.base import resolve
 from scenarios.schema.spec import Scenario
 from scenarios.schema.threats import FaultSpec, LinkSpec, NetworkSpec
+
+
+@dataclass(frozen=True)
+class FaultReport:
+    """A fault, placed at a round of a phase, and what came of it.
+
+    site: those that it struck. at_round: of the run. start_s, end_s: seconds of the run; None where it did not come to
+    pass, or did not end.
+    """
+
+    kind: str
+    site: str
+    phase: str
+    round: int
+    outcome: str
+    at_round: int | None = None
+    start_s: float | None = None
+    end_s: float | None = None
+    healed: bool = False
 
 
 class Injector:
@@ -98,26 +118,29 @@ class Injector:
             for number in sorted(began, key=began.__getitem__)
         ]
 
-    def reports(self, federation: Federation) -> list[dict[str, Any]]:
+    def reports(self, federation: Federation) -> tuple[FaultReport, ...]:
         """Each fault with its start and end in seconds of the run, whether it healed, and its outcome in words."""
-        return [self._report(number, fault, federation) for number, fault in enumerate(self._faults)]
+        return tuple(self._report(number, fault, federation) for number, fault in enumerate(self._faults))
 
-    def _report(self, number: int, fault: FaultSpec, federation: Federation) -> dict[str, Any]:
+    def _report(self, number: int, fault: FaultSpec, federation: Federation) -> FaultReport:
         began = self._began.get(number, self._launcher.struck.get(number))
-        place = {"kind": fault.kind, "site": ", ".join(self._struck(fault)), "phase": fault.phase, "round": fault.round}
+        site = ", ".join(self._struck(fault))
         if began is None:
-            nothing = {"at_round": None, "start_s": None, "end_s": None, "healed": False}
-            return place | nothing | {"outcome": "not reached"}
+            return FaultReport(fault.kind, site, fault.phase, fault.round, "not reached")
         at_round = _round_of(fault, federation)
         ended = self._ended(number, fault, began)
         changes = self._changes(fault, at_round, federation)
-        return place | {
-            "at_round": at_round,
-            "start_s": round(began - federation.began, 6),
-            "end_s": None if ended is None else round(ended - federation.began, 6),
-            "healed": ended is not None if fault.kind != "kill" else any(back for _, back, _ in changes),
-            "outcome": _outcome(changes, at_round, federation),
-        }
+        return FaultReport(
+            kind=fault.kind,
+            site=site,
+            phase=fault.phase,
+            round=fault.round,
+            outcome=_outcome(changes, at_round, federation),
+            at_round=at_round,
+            start_s=round(began - federation.began, 6),
+            end_s=None if ended is None else round(ended - federation.began, 6),
+            healed=ended is not None if fault.kind != "kill" else any(back for _, back, _ in changes),
+        )
 
     def _changes(self, fault: FaultSpec, at_round: int, federation: Federation) -> list[_Change]:
         """Which of the sites that a fault struck left and came back, until another fault struck any of them."""

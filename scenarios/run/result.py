@@ -1,4 +1,4 @@
-"""What a run leaves behind: result.json, the model, the ledger, the resolved scenario."""
+"""What a run leaves behind: `RunResult`, of which result.json is the serialised form, the log, the ledger."""
 
 from __future__ import annotations
 
@@ -7,60 +7,177 @@ import json
 import os
 import platform
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from algorithms.contract import TrainingReport
+from algorithms.privacy.accountant import PrivacyReport
 from federation.ledger import Accounts, RoundRecord, Traffic
+from federation.report import CostReport, DisclosureReport, MembershipReport, ProgressReport, SiteReport
+from scenarios.run.audit import CollusionReport
+from scenarios.run.injector import FaultReport
+from scenarios.run.metrics import BaselineMetrics, Metrics, PooledMetrics
+from scenarios.run.outcome import Alignment
+from scenarios.schema.errors import ScenarioError
 from scenarios.schema.threats import NetworkSpec
 
-SCHEMA = 1
+SCHEMA = 2
+RESULT = "result.json"
 _PACKAGES = ("clarabel", "cryptography", "msgpack", "numpy", "pyzmq", "scikit-learn", "scipy")
 
 
-def environment() -> dict[str, Any]:
-    """What the figures were measured on."""
-    return {
-        "fedsvm": importlib.metadata.version("fedsvm"),
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.release()}",
-        "cpus": os.cpu_count(),
-        "packages": {name: importlib.metadata.version(name) for name in _PACKAGES},
-    }
+@dataclass(frozen=True, kw_only=True)
+class ModelResult(TrainingReport):
+    """The last model that was trained: what it is called, the fold that was held out, and how training went.
 
-
-def network(conditions: NetworkSpec, accounts: Accounts) -> dict[str, Any]:
-    """Seconds a round, as measured and as the conditions alone would have it, computing left out.
-
-    A round takes an order, its hops one after the other, and where nothing goes to the coordinator an answer. Over each
-    of these hops goes, at the link's bandwidth, what the round's messages carry on average.
+    classes: negative, then positive.
     """
-    rounds = [record for record in accounts.rounds.values() if not record.aborted]
-    sizes: dict[int, Traffic] = defaultdict(Traffic)
-    for link, traffic in accounts.select(control=False):
-        sizes[link.round].add(traffic)
-    predicted = [_predicted_s(conditions, record, sizes[record.round]) for record in rounds]
-    count = max(1, len(rounds))
-    return {
-        "rounds": len(rounds),
-        "measured_s_per_round": sum(record.seconds for record in rounds) / count,
-        "predicted_s_per_round": sum(predicted) / count,
-    }
+
+    algorithm: str
+    fold: int | None
+    classes: tuple[str, ...]
 
 
-def _predicted_s(conditions: NetworkSpec, record: RoundRecord, traffic: Traffic) -> float:
-    steps = 1 + record.hops + (1 if record.verb == "run" else 0)
-    seconds = steps * conditions.latency_ms / 1000
-    if conditions.bandwidth_mbit is not None and traffic.messages:
-        seconds += record.hops * traffic.predicted_wire_bytes / traffic.messages * 8e-6 / conditions.bandwidth_mbit
-    return seconds
+@dataclass(frozen=True, kw_only=True)
+class SiteResult(SiteReport):
+    """A site, with what it holds."""
+
+    rows: int
+    columns: int
 
 
-def write_json(path: Path, result: dict[str, Any]) -> None:
+@dataclass(frozen=True)
+class NetworkReport:
+    """Seconds a round, as measured and as the network conditions alone would have it, computing left out."""
+
+    rounds: int
+    measured_s_per_round: float
+    predicted_s_per_round: float
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Seconds: until the sites were up, of training, of evaluation, and in all."""
+
+    launch_s: float = 0.0
+    train_s: float = 0.0
+    evaluate_s: float = 0.0
+    total_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Environment:
+    """What the figures were measured on."""
+
+    fedsvm: str
+    python: str
+    system: str
+    cpus: int | None
+    packages: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """All that is known of a run. A part that does not apply is None or empty, never missing.
+
+    Attributes
+    ----------
+    status : {"completed", "failed", "interrupted"}
+    error : str, optional
+        Why it is not completed, in a sentence.
+    warnings : tuple of str
+    scenario : mapping
+        The scenario with every default spelt out.
+    alignment : Alignment, optional
+        Of a vertical partition.
+    model : ModelResult, optional
+        The last model.
+    metrics : Metrics, optional
+        On test rows.
+    centralised : PooledMetrics, optional
+        What all data in one place would have given.
+    baselines : mapping of str to BaselineMetrics, optional
+        Other methods on the same rows, of the last model.
+    cost : CostReport, optional
+    sites : tuple of SiteResult
+    progress : ProgressReport, optional
+        How far the run came.
+    memberships : tuple of MembershipReport
+        Who took part from when on.
+    faults : tuple of FaultReport
+    network : NetworkReport, optional
+    collusion : CollusionReport, optional
+    disclosures : tuple of DisclosureReport
+    refused : mapping of str to int
+        What the coordinator did not take in.
+    privacy : PrivacyReport, optional
+    timing : Timing
+    environment : Environment
+    schema : int
+        Of result.json.
+    """
+
+    status: Literal["completed", "failed", "interrupted"]
+    error: str | None
+    warnings: tuple[str, ...]
+    scenario: Mapping[str, Any]
+    alignment: Alignment | None = None
+    model: ModelResult | None = None
+    metrics: Metrics | None = None
+    centralised: PooledMetrics | None = None
+    baselines: Mapping[str, BaselineMetrics] | None = None
+    cost: CostReport | None = None
+    sites: tuple[SiteResult, ...] = ()
+    progress: ProgressReport | None = None
+    memberships: tuple[MembershipReport, ...] = ()
+    faults: tuple[FaultReport, ...] = ()
+    network: NetworkReport | None = None
+    collusion: CollusionReport | None = None
+    disclosures: tuple[DisclosureReport, ...] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)
+    privacy: PrivacyReport | None = None
+    timing: Timing = Timing()
+    environment: Environment
+    schema: int = SCHEMA
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values: what result.json holds."""
+        plain: dict[str, Any] = json.loads(self.to_json())
+        return plain
+
+    def to_json(self) -> str:
+        """The text of result.json."""
+        fields = asdict(self)
+        return json.dumps({"schema": fields.pop("schema"), **fields}, indent=1, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> RunResult:
+        """A result from what a result.json holds, of this version or of the one before it.
+
+        Raises ValueError for anything else.
+        """
+        from pydantic import TypeAdapter
+
+        from scenarios.run.earlier import from_schema_1
+
+        return TypeAdapter(cls).validate_python(from_schema_1(values) if values.get("schema") == 1 else values)
+
+
+def read_result(folder: Path) -> RunResult:
+    """The result of the run in a folder. Raises ScenarioError if there is none."""
+    try:
+        return RunResult.from_dict(json.loads((folder / RESULT).read_text()))
+    except (OSError, ValueError, KeyError, TypeError):
+        raise ScenarioError([f"{folder} is not the folder of a run: it holds no {RESULT} that can be read."]) from None
+
+
+def write_result(folder: Path, result: RunResult) -> None:
     """Write result.json as one piece: a reader finds all of it or nothing."""
-    partial = path.with_suffix(".partial")
-    partial.write_text(json.dumps(result, indent=1, allow_nan=False) + "\n")
-    partial.replace(path)
+    partial = folder / f"{RESULT}.partial"
+    partial.write_text(result.to_json())
+    partial.replace(folder / RESULT)
 
 
 def write_log(path: Path, log: Iterable[dict[str, Any]]) -> None:
@@ -74,3 +191,40 @@ def write_ledger(path: Path, accounts: Accounts) -> None:
     import pyarrow.parquet as pq
 
     pq.write_table(pa.Table.from_pylist(accounts.rows()), path)
+
+
+def environment() -> Environment:
+    """What the figures are measured on."""
+    return Environment(
+        fedsvm=importlib.metadata.version("fedsvm"),
+        python=platform.python_version(),
+        system=f"{platform.system()} {platform.release()}",
+        cpus=os.cpu_count(),
+        packages={name: importlib.metadata.version(name) for name in _PACKAGES},
+    )
+
+
+def network_report(conditions: NetworkSpec, accounts: Accounts) -> NetworkReport:
+    """Seconds a round.
+
+    A round takes an order, its hops one after the other, and where nothing goes to the coordinator an answer. Over each
+    of these hops goes, at the link's bandwidth, what the round's messages carry on average.
+    """
+    rounds = [record for record in accounts.rounds.values() if not record.aborted]
+    sizes: dict[int, Traffic] = defaultdict(Traffic)
+    for link, traffic in accounts.select(control=False):
+        sizes[link.round].add(traffic)
+    count = max(1, len(rounds))
+    return NetworkReport(
+        rounds=len(rounds),
+        measured_s_per_round=sum(record.seconds for record in rounds) / count,
+        predicted_s_per_round=sum(_predicted_s(conditions, record, sizes[record.round]) for record in rounds) / count,
+    )
+
+
+def _predicted_s(conditions: NetworkSpec, record: RoundRecord, traffic: Traffic) -> float:
+    steps = 1 + record.hops + (1 if record.verb == "run" else 0)
+    seconds = steps * conditions.latency_ms / 1000
+    if conditions.bandwidth_mbit is not None and traffic.messages:
+        seconds += record.hops * traffic.predicted_wire_bytes / traffic.messages * 8e-6 / conditions.bandwidth_mbit
+    return seconds

@@ -7,24 +7,38 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
+import numpy as np
+
+from algorithms.contract import Coalition
+from federation import report
 from federation.assemble import started
 from federation.errors import FederationError, SiteFailed
 from federation.federation import Federation
 from federation.processes.launcher import LocalLauncher
 from scenarios.data.dataset import FederatedDataset
-from scenarios.run import audit
-from scenarios.run.erm_run import ErmRun
-from scenarios.run.horizontal import HorizontalRun
-from scenarios.run.hybrid_run import HybridRun
+from scenarios.run import metrics
+from scenarios.run.audit import CollusionReport, Finding, RunAudit
+from scenarios.run.horizontal import HorizontalPipeline
 from scenarios.run.injector import Injector
-from scenarios.run.outcome import Fold, Outcome, write
+from scenarios.run.outcome import Fold, Outcome
+from scenarios.run.result import (
+    ModelResult,
+    RunResult,
+    SiteResult,
+    Timing,
+    environment,
+    network_report,
+    write_ledger,
+    write_log,
+    write_result,
+)
 from scenarios.run.starter import Starter
-from scenarios.run.vertical import VerticalRun
-from scenarios.schema.spec import Scenario
+from scenarios.run.vertical import VerticalPipeline
+from scenarios.schema.spec import Scenario, resolved_toml
 
 SITE_MODULE = "algorithms.site_process"
 
@@ -32,47 +46,51 @@ OnProgress = Callable[[Federation, Sequence[str]], None]
 """Is told of the federation, and of the faults that struck so far, whenever there is something new."""
 
 
-class Course(Protocol):
-    """What of a run depends on what is learnt and how the data are cut."""
+class Pipeline(Protocol):
+    """The part of a run that knows how the data are cut; what is learnt it is told."""
 
     def train(self, federation: Federation, outcome: Outcome) -> None:
         """Train and test every model of the scenario."""
 
-    def reconstructions(
-        self, coalition: audit.Coalition, transcripts: Mapping[str, list[Path]], federation: Federation, fold: Fold
-    ) -> list[dict[str, Any]]:
-        """Records that the coalition rebuilds from what it saw together with what it knew before."""
 
-    def remarks(self, coalition: audit.Coalition) -> list[str]:
-        """What the coalition learns beside what each sum gives away."""
-
-
-COURSES: Mapping[str, Callable[[Scenario, FederatedDataset, Path], Course]] = {
-    "pan-svm": HorizontalRun,
-    "dpp-svm": VerticalRun,
-    "hybrid-svm": HybridRun,
-    "dp-erm": ErmRun,
+PIPELINES: Mapping[str, Callable[[Scenario, FederatedDataset, Path], Pipeline]] = {
+    "horizontal": HorizontalPipeline,
+    "vertical": VerticalPipeline,
 }
+"""By partition."""
 
 
 @dataclass(frozen=True)
 class Finished:
     """A run that ended: its result as written to `folder`, and the remote or local traceback of what failed."""
 
-    result: dict[str, Any]
+    result: RunResult
     folder: Path
     traceback: str
 
 
-def run(scenario: Scenario, workload: FederatedDataset, folder: Path, on_progress: OnProgress) -> Finished:
+@dataclass
+class _Run:
+    """One run while it goes on: what is known, and the federation and the injector once they are there."""
+
+    scenario: Scenario
+    dataset: FederatedDataset
+    folder: Path
+    outcome: Outcome = field(default_factory=Outcome)
+    federation: Federation | None = None
+    injector: Injector | None = None
+
+
+def run(scenario: Scenario, dataset: FederatedDataset, folder: Path, on_progress: OnProgress) -> Finished:
     """Carry out a scenario whose data are prepared, in an empty folder.
 
     Never raises for what goes wrong within the run: result.json says what it was.
     """
-    outcome = Outcome()
+    this = _Run(scenario, dataset, folder)
+    outcome = this.outcome
     with outcome.timed("total_s"):
         try:
-            _carry_out(scenario, workload, folder, outcome, on_progress)
+            _carry_out(this, on_progress)
             outcome.status = "completed"
         except KeyboardInterrupt:
             outcome.status, outcome.error = "interrupted", "The run was interrupted."
@@ -82,28 +100,26 @@ def run(scenario: Scenario, workload: FederatedDataset, folder: Path, on_progres
         except Exception as error:  # noqa: BLE001 - a defect of ours must still leave a result behind
             outcome.error = f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
             outcome.traceback = traceback.format_exc()
-    written = write(scenario, workload, outcome, folder)
-    return Finished(written, folder, outcome.traceback)
+    return Finished(_written(this), folder, outcome.traceback)
 
 
-def _carry_out(
-    scenario: Scenario, workload: FederatedDataset, folder: Path, outcome: Outcome, on_progress: OnProgress
-) -> None:
-    course = COURSES[scenario.algorithm.name](scenario, workload, folder)
+def _carry_out(this: _Run, on_progress: OnProgress) -> None:
+    scenario = this.scenario
+    pipeline = PIPELINES[scenario.data.partition](scenario, this.dataset, this.folder)
     with LocalLauncher(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
-        outcome.injector = injector
-        starter = Starter(scenario, workload, launcher, injector, folder)
-        with _started(starter, outcome, on_progress) as federation:
+        this.injector = injector
+        starter = Starter(scenario, this.dataset, launcher, injector, this.folder)
+        with _started(this, starter, on_progress) as federation:
             federation.assemble()
-            course.train(federation, outcome)
+            pipeline.train(federation, this.outcome)
         if scenario.collusion is not None:
             with federation.phase("audit"):
-                outcome.collusion = _audit(scenario, course, federation, starter, outcome.folds[-1])
+                this.outcome.collusion = _audit(scenario, federation, starter, this.outcome.folds[-1])
 
 
 @contextmanager
-def _started(starter: Starter, outcome: Outcome, on_progress: OnProgress) -> Iterator[Federation]:
-    """The sites of a scenario, and when they are gone what the relays and the coordinator have to say."""
+def _started(this: _Run, starter: Starter, on_progress: OnProgress) -> Iterator[Federation]:
+    """The sites of a scenario, and when they are gone what the relays have to say."""
     injector, began = starter.injector, time.monotonic()
     try:
         with started(
@@ -115,47 +131,109 @@ def _started(starter: Starter, outcome: Outcome, on_progress: OnProgress) -> Ite
             views=injector.view,
             transcript=starter.coordinators_transcript(),
         ) as federation:
-            outcome.timing["launch_s"] = time.monotonic() - began
-            outcome.federation = federation
+            this.outcome.timing["launch_s"] = time.monotonic() - began
+            this.federation = federation
             yield federation
     finally:
-        if outcome.federation is not None:
-            outcome.refused = outcome.federation.refused
+        if this.federation is not None:
             injector.settle()
 
 
-def _audit(scenario: Scenario, course: Course, federation: Federation, starter: Starter, fold: Fold) -> dict[str, Any]:
+def _audit(scenario: Scenario, federation: Federation, starter: Starter, fold: Fold) -> CollusionReport:
     """What the colluding parties learnt; the last model's scale is the one their finds are read in."""
     if (colluding := scenario.collusion) is None:
         raise AssertionError("nobody colludes")
-    coalition = audit.Coalition(tuple(colluding.members(scenario.federation.site_names)), colluding.coordinator)
-    victims = audit.audit_run(coalition, starter.transcripts, federation.accounts.rounds, fold.rows)
-    reconstructions = course.reconstructions(coalition, starter.transcripts, federation, fold)
-    _expose(victims, reconstructions)
-    return {
-        "coalition": list(coalition.sites),
-        "coordinator": coalition.coordinator,
-        "victims": victims,
-        "reconstructions": reconstructions,
-        "remarks": [*_differences(coalition, federation), *course.remarks(coalition)],
-    }
+    algorithm, settings = scenario.algorithm.implementation, scenario.algorithm.settings
+    coalition = Coalition(tuple(colluding.members(scenario.federation.site_names)), colluding.coordinator)
+    audit = RunAudit(coalition, starter.transcripts, federation.accounts.rounds, algorithm)
+    findings = audit.findings(fold.rows)
+    rebuilt = algorithm.attack(settings, audit, fold.rows, colluding.known_records, scenario.seed)
+    of_one_site = {(each.sites[0], each.step): each.recovered for each in rebuilt if len(each.sites) == 1}
+    return CollusionReport(
+        coalition=coalition.sites,
+        coordinator=coalition.coordinator,
+        victims=tuple(_exposed(finding, of_one_site.get((finding.site, finding.step))) for finding in findings),
+        reconstructions=tuple(rebuilt),
+        remarks=(*_differences(coalition, federation), *algorithm.remarks(settings, coalition)),
+    )
 
 
-def _expose(victims: list[dict[str, Any]], reconstructions: list[dict[str, Any]]) -> None:
-    """Count the records that were rebuilt from a site's own part among what the coalition has of it."""
-    for rebuilt in reconstructions:
-        for victim in victims:
-            if [victim["site"]] == rebuilt["sites"] and victim["step"] == rebuilt["step"]:
-                victim["records_exposed"] = rebuilt["recovered"]
+def _exposed(finding: Finding, rebuilt: int | None) -> Finding:
+    """Count the records that were rebuilt from a site's own input among what the coalition has of it."""
+    return finding if rebuilt is None else replace(finding, records_exposed=rebuilt)
 
 
-def _differences(coalition: audit.Coalition, federation: Federation) -> list[str]:
-    if not (coalition.coordinator and any("difference" in each.form for each in federation.disclosures)):
+def _differences(coalition: Coalition, federation: Federation) -> list[str]:
+    if not (coalition.coordinator and any(each.kind == "difference" for each in federation.disclosures)):
         return []
     return [
         "The coordinator saw the same sums over different sites, and subtracts them: see the differences among the "
         'disclosures. federation.on_dropout = "abort" avoids that.'
     ]
+
+
+# What is left behind.
+
+
+def _written(this: _Run) -> RunResult:
+    """Write all that is known to the run's folder; what result.json says."""
+    result, folder = _result(this), this.folder
+    write_result(folder, result)
+    (folder / "scenario.toml").write_text(resolved_toml(this.scenario))
+    if this.outcome.folds:
+        arrays = this.outcome.folds[-1].arrays
+        names = np.array(this.dataset.classes), np.array(this.scenario.algorithm.name)
+        np.savez(folder / "model.npz", **arrays, classes=names[0], algorithm=names[1])
+    if this.federation is not None:
+        write_log(folder / "log.jsonl", this.federation.log)
+        write_ledger(folder / "ledger.parquet", this.federation.accounts)
+    return result
+
+
+def _result(this: _Run) -> RunResult:
+    scenario, outcome, folds = this.scenario, this.outcome, this.outcome.folds
+    known = RunResult(
+        status=outcome.status,
+        error=outcome.error,
+        warnings=(*this.dataset.warnings, *outcome.warnings),
+        scenario=scenario.model_dump(mode="json", by_alias=True),
+        alignment=outcome.alignment,
+        model=_model(this, folds[-1]) if folds else None,
+        metrics=metrics.mean_metrics([fold.test for fold in folds if fold.test is not None]),
+        centralised=metrics.mean_pooled([fold.pooled for fold in folds if fold.pooled is not None]),
+        baselines=folds[-1].baselines if folds else None,
+        sites=_sites(this.dataset, this.federation),
+        collusion=outcome.collusion,
+        privacy=outcome.privacy,
+        timing=Timing(**outcome.timing),
+        environment=environment(),
+    )
+    if (federation := this.federation) is None:
+        return known
+    return replace(
+        known,
+        cost=report.cost(federation),
+        progress=report.progress(federation),
+        memberships=report.memberships(federation),
+        faults=this.injector.reports(federation) if this.injector else (),
+        network=network_report(scenario.network, federation.accounts) if scenario.network else None,
+        disclosures=report.disclosures(federation),
+        refused=federation.refused,
+    )
+
+
+def _model(this: _Run, fold: Fold) -> ModelResult:
+    name, classes = this.scenario.algorithm.name, this.dataset.classes
+    return ModelResult(**vars(fold.training), algorithm=name, fold=fold.fold, classes=classes)
+
+
+def _sites(dataset: FederatedDataset, federation: Federation | None) -> tuple[SiteResult, ...]:
+    """Each site with what it holds, and what became of it."""
+    known = {site.name: site for site in report.sites(federation)} if federation else {}
+    return tuple(
+        SiteResult(**vars(known.get(name, report.SiteReport(name))), rows=len(held.rows), columns=len(held.columns))
+        for name, held in zip(dataset.names, dataset.shards, strict=True)
+    )
 
 
 def make_folder(scenario: Scenario, out: Path | None) -> Path:

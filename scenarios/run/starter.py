@@ -13,7 +13,7 @@ from federation.processes.launcher import LocalLauncher
 from federation.transport.keys import COORDINATOR
 from scenarios.data.dataset import FederatedDataset
 from scenarios.run.injector import Injector
-from scenarios.run.outcome import PARTS
+from scenarios.run.outcome import SITE_MODELS
 from scenarios.schema.spec import Scenario
 
 TRANSCRIPTS = "transcripts"
@@ -24,7 +24,7 @@ class Starter:
     """Says what sites are started with, and knows where parties write their transcripts."""
 
     scenario: Scenario
-    workload: FederatedDataset
+    dataset: FederatedDataset
     launcher: LocalLauncher
     injector: Injector
     folder: Path
@@ -71,9 +71,10 @@ class Starter:
 
     def _setup(self, name: str) -> SiteSetup:
         number = self.scenario.federation.site_names.index(name)
+        model_path = (self.folder / SITE_MODELS / f"{name}.npz").resolve()
         return SiteSetup(
-            write_partition=lambda path: self.workload.write_partition(number, path),
-            settings={"seed": self.scenario.seed, "model_path": str((self.folder / PARTS / f"{name}.npz").resolve())},
+            write_partition=lambda path: self.dataset.write_partition(number, path),
+            settings={"seed": self.scenario.seed, "model_path": str(model_path)},
             faults=self.injector.own_faults(name),
             transcript_path=self.transcript(name),
             colludes=self._colludes(name),

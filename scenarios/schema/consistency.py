@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from algorithms.contract import Outline
 from algorithms.registry import ALGORITHMS
+from protocols.sums.registry import OWN_SUMS
 from scenarios.schema.algorithm import AlgorithmTable
 from scenarios.schema.base import resolve
 from scenarios.schema.data import ALL, DataSpec
@@ -38,7 +39,7 @@ def impossible(tables: Tables) -> Iterator[str]:
         yield (
             f"protocol.sum: a {protocol.secure_sum.described} sum needs {protocol.secure_sum.min_sites} sites or more "
             f"and there are {federation.sites}; with fewer it hides nothing. Add sites, or set protocol.sum = "
-            f'"{"masked" if federation.sites > 1 else "plain"}".'
+            f'"{_sum_for(federation.sites)}".'
         )
     if federation and protocol:
         yield from _threats(tables, federation, protocol)
@@ -48,6 +49,12 @@ def impossible(tables: Tables) -> Iterator[str]:
         yield from _of_algorithm(algorithm, data)
     if tables.collusion and tables.collusion.known_records is not None and data and data.partition != "vertical":
         yield "collusion.known_records: is of vertical partitions, whose kernel matrices are attacked; leave it out."
+
+
+def _sum_for(sites: int) -> str:
+    """A sum that so many sites can run: one that hides their inputs, if there is one."""
+    possible = [name for name, make in OWN_SUMS.items() if make().min_sites <= sites]
+    return next((name for name in possible if OWN_SUMS[name]().discloses == "sum"), possible[0])
 
 
 def _dealt(federation: FederationSpec, data: DataSpec) -> Iterator[str]:

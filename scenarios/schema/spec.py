@@ -357,7 +357,7 @@ def _got(problem: Any) -> str:
 def _known_instead(path: list[str], model: type[Scenario]) -> str:
     """A hint for an unknown key: a like one, where else it is known, or what is known there."""
     key, beside = path[-1], _keys_beside(path, model)
-    tables = [name for name in model.model_fields if key in _keys_beside([name, ""], model)]
+    tables = [name for name in model.model_fields if name != "faults" and key in _keys_beside([name, ""], model)]
     if tables and len(path) > 1:
         return f" It is a key of {' and '.join(f'[{name}]' for name in tables)}."
     if others := others_with(key, _algorithm_of(model)):

@@ -27,7 +27,7 @@ def require_split(split: str, partition: str) -> str:
         known = bool(sizes_of(split)) if split.startswith(SIZES) else known
         allowed = "random, label-skew, by-feature:NAME or sizes:[10, 20, …]"
     if not known:
-        raise ValueError(f"{split!r} will not do; it must be {allowed}")
+        raise ValueError(f"must be {allowed}, got {split!r}")
     return split
 
 

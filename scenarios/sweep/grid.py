@@ -11,44 +11,44 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from scenarios.report.plotting import new_figure
+from scenarios.run.result import RunResult, read_result
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 
 POINTS = "points"
 _BASE = "scenario.toml"
 _SEPARATOR = re.compile(r""",(?=(?:[^"']|"[^"]*"|'[^']*')*$)(?![^\[]*\])""")
-_MEASURES: dict[str, tuple[str, ...]] = {
-    "accuracy": ("metrics", "accuracy"),
-    "auc": ("metrics", "auc"),
-    "pooled_accuracy": ("centralised", "accuracy"),
-    "pooled_auc": ("centralised", "auc"),
-    "objective": ("model", "objective"),
-    "gap": ("model", "gap"),
-    "iterations": ("model", "iterations"),
-    "records_exposed": ("model", "records_exposed"),
-    "rounds": ("cost", "rounds"),
-    "hops": ("cost", "hops"),
-    "messages": ("cost", "messages"),
-    "payload_bytes": ("cost", "payload_bytes"),
-    "wire_bytes": ("cost", "wire_bytes"),
-    "control_bytes": ("cost", "control", "wire_bytes"),
-    "epsilon": ("privacy", "epsilon"),
-    "train_s": ("timing", "train_s"),
-    "total_s": ("timing", "total_s"),
+_MEASURES: Mapping[str, str] = {
+    "accuracy": "metrics.accuracy",
+    "auc": "metrics.auc",
+    "pooled_accuracy": "centralised.accuracy",
+    "pooled_auc": "centralised.auc",
+    "objective": "model.objective",
+    "gap": "model.gap",
+    "iterations": "model.iterations",
+    "rounds": "cost.rounds",
+    "hops": "cost.hops",
+    "messages": "cost.messages",
+    "payload_bytes": "cost.payload_bytes",
+    "wire_bytes": "cost.wire_bytes",
+    "control_bytes": "cost.control.wire_bytes",
+    "epsilon": "privacy.epsilon",
+    "train_s": "timing.train_s",
+    "total_s": "timing.total_s",
 }
-MEASURES = tuple(_MEASURES)
-"""What a row has besides the varied keys, and can be plotted: places in result.json."""
+"""What a row has besides the varied keys, whatever is trained, and can be plotted: attributes of a `RunResult`."""
 
 ROUND = "round"
 """The axis along which a run itself goes."""
 
-COURSES = ("gap", "objective")
-"""What is known of a run in each of its rounds, where its algorithm notes it."""
+CURVES = ("gap", "objective")
+"""What is known of a run in each of its rounds, where its algorithm logs it."""
 
 Row = dict[str, Any]
 
@@ -103,11 +103,14 @@ class Sweep:
             Point(dict(zip(keys, chosen, strict=True))) for chosen in itertools.product(*(a.values for a in self.axes))
         ]
 
+    def check(self) -> None:
+        """Raise ScenarioError for what is wrong with any point."""
+        if problems := list(self._problems()):
+            raise ScenarioError(problems)
+
     def prepare(self) -> None:
         """Check every point, and take the folder. Raises ScenarioError before anything is started."""
-        problems = list(self._problems())
-        if problems:
-            raise ScenarioError(problems)
+        self.check()
         scenario, _ = spec.read(self.scenario, overrides=self.changes)
         text, base = spec.resolved_toml(scenario), self.folder / _BASE
         if base.is_file() and base.read_text() != text:
@@ -136,7 +139,8 @@ class Sweep:
         return [point for point in self.points if not self._is_done(point)]
 
     def _is_done(self, point: Point) -> bool:
-        return (self._result(point) or {}).get("status") == "completed"
+        result = self._result(point)
+        return result is not None and result.status == "completed"
 
     def run(self, jobs: int, on_done: Callable[[Point], None]) -> None:
         """Run what is missing, `jobs` at a time, each as a process of its own. Interrupted, it ends those that run."""
@@ -172,38 +176,45 @@ class Sweep:
             if process.stdin is not None:
                 process.stdin.close()
 
-    def _result(self, point: Point) -> dict[str, Any] | None:
-        try:
-            found: dict[str, Any] = json.loads((self.folder / POINTS / point.name / "result.json").read_text())
-        except (OSError, ValueError):
-            return None
-        return found
+    def _result(self, point: Point) -> RunResult | None:
+        with suppress(ScenarioError):
+            return read_result(self.folder / POINTS / point.name)
+        return None
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """What a row has besides the varied keys, and can be plotted: common measures, then the algorithms' figures."""
+        read = [spec.read(self.scenario, overrides=[*self.changes, *point.changes])[0] for point in self.points]
+        figures = [name for scenario in read for name in scenario.algorithm.implementation.figures]
+        return tuple(dict.fromkeys([*_MEASURES, *figures]))
 
     def rows(self) -> list[Row]:
         """One row for each point that has a result: its values, its measures, and how it ended."""
-        found = []
+        found, own_measures = [], self.measures[len(_MEASURES) :]
         for point in self.points:
             result = self._result(point)
             if result is not None:
                 measures = {name: _at(result, place) for name, place in _MEASURES.items()}
-                found.append({**point.values, "status": result["status"], **measures, "error": result["error"]})
+                figures = result.model.figures if result.model else {}
+                own = {name: figures.get(name) for name in own_measures}
+                found.append({**point.values, "status": result.status, **measures, **own, "error": result.error})
         return found
 
-    def courses(self, measure: str) -> list[Row]:
-        """Of each point that completed, its values, and its `course`: rounds and what the measure was in them."""
+    def curves(self, measure: str) -> list[Row]:
+        """Of each point that completed, its values, and its `curve`: rounds and what the measure was in them."""
         found = []
         for point in self.points:
             if self._is_done(point):
                 log = (self.folder / POINTS / point.name / "log.jsonl").read_text().splitlines()
                 events = [event for event in map(json.loads, log) if event["event"] == "figures" and measure in event]
-                found.append({**point.values, "course": [(event["round"], event[measure]) for event in events]})
+                found.append({**point.values, "curve": [(event["round"], event[measure]) for event in events]})
         return found
 
     def draw(self, plot: Plot, rows: Sequence[Row]) -> None:
         """Draw a plot into the sweep's folder."""
         path = self.folder / plot.name
         if plot.axis == ROUND:
-            draw_courses(plot, self.courses(plot.measure), path)
+            draw_curves(plot, self.curves(plot.measure), path)
         else:
             draw(plot, rows, path)
 
@@ -220,10 +231,11 @@ class Sweep:
         return rows
 
 
-def _at(result: dict[str, Any], place: Sequence[str]) -> Any:
+def _at(result: RunResult, place: str) -> Any:
+    """An attribute of a part of a result; None where the part does not apply."""
     found: Any = result
-    for name in place:
-        found = found[name] if found is not None else None
+    for name in place.split("."):
+        found = getattr(found, name) if found is not None else None
     return found
 
 
@@ -251,23 +263,23 @@ class Plot:
         return f"{self.measure}-against-{self.axis}{grouped}.svg"
 
     @classmethod
-    def read(cls, text: str, axes: Sequence[Axis]) -> Plot:
+    def read(cls, text: str, axes: Sequence[Axis], measures: Sequence[str]) -> Plot:
         """From "measure:axis" or "measure:axis:group". Raises ScenarioError."""
         measure, _, rest = text.partition(":")
         axis, _, group = rest.partition(":")
         keys = [each.key for each in axes]
-        course = axis == ROUND and measure in COURSES
-        if measure not in MEASURES or not (axis in keys or course) or (group and group not in keys):
+        curve = axis == ROUND and measure in CURVES
+        if measure not in measures or not (axis in keys or curve) or (group and group not in keys):
             raise ScenarioError(
                 [
                     f"--plot {text}: write it as measure:axis or measure:axis:group; measures are "
-                    f"{', '.join(MEASURES)}, and axes {', '.join(keys)}, and {ROUND} for {' and '.join(COURSES)}."
+                    f"{', '.join(measures)}, and axes {', '.join(keys)}, and {ROUND} for {' and '.join(CURVES)}."
                 ]
             )
         return cls(measure, axis, group or None)
 
 
-def usual_plots(axes: Sequence[Axis]) -> list[Plot]:
+def default_plots(axes: Sequence[Axis]) -> list[Plot]:
     """Bytes and seconds against the first axis, grouped by the second."""
     group = axes[1].key if len(axes) > 1 else None
     return [Plot(measure, axes[0].key, group) for measure in ("payload_bytes", "total_s")]
@@ -300,7 +312,7 @@ def draw(plot: Plot, rows: Sequence[Row], path: Path) -> None:
     figure.savefig(path)
 
 
-def draw_courses(plot: Plot, runs: Sequence[Row], path: Path) -> None:
+def draw_curves(plot: Plot, runs: Sequence[Row], path: Path) -> None:
     """Draw how a measure went, a line for each run, in one colour for each value of the group."""
     figure = new_figure(7, 4)
     axes = figure.subplots()
@@ -308,8 +320,8 @@ def draw_courses(plot: Plot, runs: Sequence[Row], path: Path) -> None:
     for number, group in enumerate(groups):
         label = None if group is None else str(group)
         for run in runs:
-            if (plot.group is None or run[plot.group] == group) and run["course"]:
-                axes.semilogy(*zip(*run["course"], strict=True), color=f"C{number}", label=label)
+            if (plot.group is None or run[plot.group] == group) and run["curve"]:
+                axes.semilogy(*zip(*run["curve"], strict=True), color=f"C{number}", label=label)
                 label = None  # once in the legend
     axes.set(xlabel=ROUND, ylabel=plot.measure)
     axes.grid(alpha=0.3)

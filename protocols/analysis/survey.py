@@ -1,0 +1,51 @@
+"""How coalitions of every size fare against every secure sum."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from protocols.analysis.coalitions import AnalysedSum
+from protocols.sums.contract import SecureSum
+from protocols.sums.registry import OWN_SUMS, SUMS
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Coalitions of one size against one sum: how many (coalition, victim) pairs there are, and how many leak."""
+
+    sum: str
+    sites: int
+    size: int
+    coordinator: bool
+    pairs: int
+    leaks: int
+
+    @property
+    def share(self) -> float:
+        """The share of pairs that leak."""
+        return self.leaks / self.pairs
+
+
+def standard_sums(sites: int) -> list[SecureSum]:
+    """Every sum that so many sites can run, with few and with most of its options."""
+    wanted = [
+        *[SUMS["plain"](), SUMS["ring"]()],
+        *(SUMS["k-secure"](segments=segments) for segments in sorted({2, 3, sites})),
+        *(SUMS["changing-neighbours"](rings=rings) for rings in sorted({1, max(1, (sites - 1) // 2)})),
+        SUMS["masked"](),
+        *(SUMS[name]() for name in SUMS if name not in OWN_SUMS),
+    ]
+    return [protocol for protocol in wanted if protocol.min_sites <= sites]
+
+
+def survey(protocols: Sequence[SecureSum], sites: int) -> Iterator[Cell]:
+    """Every coalition of every size, with and without the coordinator, against each sum over so many sites."""
+    for protocol in protocols:
+        analysed = AnalysedSum.of(protocol, sites)
+        for size, coordinator in itertools.product(range(1, sites), (False, True)):
+            coalitions = list(itertools.combinations(analysed.sites, size))
+            leaks = sum(len(analysed.leaks(coalition, coordinator=coordinator)) for coalition in coalitions)
+            pairs = len(coalitions) * (sites - size)
+            yield Cell(protocol.described, sites, size, coordinator, pairs, leaks)
