@@ -1,7 +1,8 @@
 """The scalar product of two sites' vectors, which neither shows the other.
 
 Clifton et al. (section 3.4) hide a vector behind linear combinations of random ones, which a site that knows some of
-its entries can undo. Here the coordinator deals randomness instead (Du and Zhan): vectors R_a and R_b, and r_a + r_b = R_a . R_b.
+its entries can undo. Here the coordinator deals randomness instead (Du and Zhan): vectors R_a and R_b,
+and r_a + r_b = R_a . R_b.
 
     first -> second: x + R_a          second -> first: y + R_b
     second -> first: u = (x + R_a) . y + r_b - t, with t drawn by the second
@@ -59,7 +60,7 @@ def fraction_bits(length: int, bound: float) -> int:
     Returns
     -------
     int
-        f, with length * bound^2 * 2^(2 f) < 2^127.
+        f, with length * bound^2 * 2^(2 f) < 2^126.
 
     Raises
     ------
