@@ -119,12 +119,31 @@ def ring_cost(sites: int, shape: tuple[int, int]) -> Cost:
 
 
 def chunk_count(length: int) -> int:
-    """How many chunks a vector of `length` goes round in."""
+    """How many chunks a vector goes round in.
+
+    Parameters
+    ----------
+    length : int
+        d.
+
+    Returns
+    -------
+    int
+    """
     return -(-length // CHUNK)
 
 
 def chunks(vector: Residues) -> Iterator[Residues]:
-    """Views of `vector`, shape (limbs, d), of at most CHUNK columns each."""
+    """Views of a vector, of at most CHUNK columns each.
+
+    Parameters
+    ----------
+    vector : Residues of shape (limbs, d)
+
+    Yields
+    ------
+    Residues of shape (limbs, at most CHUNK)
+    """
     for start in range(0, vector.shape[1], CHUNK):
         yield vector[:, start : start + CHUNK]
 
