@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from federation.assemble import local_federation
@@ -103,6 +105,7 @@ def test_the_scalar_product_is_that_of_the_columns(files: list[str], tmp_path: P
             ["intersection", "a.csv", "gap.csv", "--column", "patient"],
             "must have a value in every row, got none in row 2",
         ),
+        (["intersection", "a.csv", "gap.parquet", "--column", "patient"], "gap.parquet: column 'patient' must have a"),
         (["union", "a.csv", "long.csv", "--column", "patient"], "must be of at most 63 bytes, got 64"),
         (["intersection", "a.csv", "b.csv", "--column", "patient", "--out", "."], "--out: no folder . can be made"),
         (["scalar-product", "a.csv", "b.csv", "--column", "patient"], "'patient' must be of numbers, got text such as"),
@@ -120,6 +123,7 @@ def test_bad_input_is_a_sentence(words: Sequence[str], sentence: str, files: lis
     (tmp_path / "twice.csv").write_text("patient,weight\n1,1\n2,2\n1,3\n")
     (tmp_path / "gap.csv").write_text("patient,weight\n1,\n,2\n3,3\n4,4\n")
     (tmp_path / "long.csv").write_text(f"patient,weight\n{'x' * 64},1\n")
+    pq.write_table(pa.table({"patient": [7, None]}), tmp_path / "gap.parquet")
     done = fedsvm("sets", *words, folder=tmp_path)
     assert done.returncode == 2
     assert done.stdout == ""

@@ -119,7 +119,18 @@ class AnalysedSum:
 
     @classmethod
     def of(cls, protocol: SecureSum, count: int) -> AnalysedSum:
-        """A sum of random inputs over `count` sites, at least the protocol's `min_sites`."""
+        """Execute a sum of random inputs.
+
+        Parameters
+        ----------
+        protocol : SecureSum
+        count : int
+            Number of sites, at least the protocol's `min_sites`.
+
+        Returns
+        -------
+        AnalysedSum
+        """
         sites = site_names(count)
         symbols = linear_views(protocol, sites)
         length = len(symbols) + 64
@@ -161,7 +172,24 @@ class AnalysedSum:
 
 
 def smallest_breaking_coalition(protocol: SecureSum, count: int) -> int:
-    """The fewest sites that, with the coordinator, learn another's input in a sum over `count` sites."""
+    """The fewest sites that, with the coordinator, learn another's input.
+
+    Parameters
+    ----------
+    protocol : SecureSum
+    count : int
+        Number of sites in the sum, at least the protocol's `min_sites`.
+
+    Returns
+    -------
+    int
+        At most count - 1, since all others learn the last input from the sum.
+
+    Raises
+    ------
+    AssertionError
+        If the algebra and the numbers disagree.
+    """
     analysed = AnalysedSum.of(protocol, count)
     return next(
         size

@@ -45,25 +45,51 @@ class SetsSite(SiteProgram):
 
     @step
     def set_intersection(self, counts: dict[str, int]) -> None:
-        """Learn which items all sites hold, of `counts` at each site."""
+        """Learn which items all sites hold.
+
+        Parameters
+        ----------
+        counts : dict of site to int
+            How many items each site has.
+        """
         items = self.partition.values["items"]
         salt = common_seed(self.channel).tobytes()
         self.common = sorted(items[place] for place in set_intersection(self.channel, items, counts, salt))
 
     @step
     def write_common(self, folder: str, column: str) -> None:
-        """Write the items that all sites hold to a file of this site's own."""
+        """Write the items that all sites hold to a file of this site's own.
+
+        Parameters
+        ----------
+        folder : str
+            Where; the file has the name of the site.
+        column : str
+            The first line.
+        """
         write_column(f"{folder}/{self.site}.csv", column, self.common)
 
     @step
     def set_cardinality(self, counts: dict[str, int]) -> None:
-        """Help to count the items that all sites hold."""
+        """Help to count the items that all sites hold.
+
+        Parameters
+        ----------
+        counts : dict of site to int
+            How many items each site has.
+        """
         salt = common_seed(self.channel).tobytes()
         set_cardinality(self.channel, self.partition.values["items"], counts, salt)
 
     @step
     def set_union(self, counts: dict[str, int]) -> None:
-        """Help to reveal the items of all sites."""
+        """Help to reveal the items of all sites.
+
+        Parameters
+        ----------
+        counts : dict of site to int
+            How many items each site has.
+        """
         set_union(self.channel, [item.encode() for item in self.partition.values["items"]], counts)
 
     @step
@@ -74,7 +100,13 @@ class SetsSite(SiteProgram):
 
     @step
     def scalar_product(self, bound: float) -> None:
-        """Help to reveal the product of both sites' vectors, of entries of at most `bound` in size."""
+        """Help to reveal the product of both sites' vectors.
+
+        Parameters
+        ----------
+        bound : float
+            No entry of either exceeds it in size.
+        """
         scalar_product(self.channel, np.asarray(self.partition.arrays["vector"], dtype=np.float64), bound)
 
 

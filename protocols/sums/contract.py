@@ -21,7 +21,16 @@ RESIDUE_BYTES = 8
 
 @dataclass(frozen=True)
 class Cost:
-    """What one sum costs in all: messages, hops on the critical path, payload bytes."""
+    """What one execution of a protocol costs in all.
+
+    Attributes
+    ----------
+    messages : int
+    hops : int
+        Messages on the critical path, each of which waits for the one before.
+    payload_bytes : int
+        Of all arrays.
+    """
 
     messages: int
     hops: int
@@ -32,13 +41,29 @@ class Cost:
 class SecureSum:
     """A secure sum protocol.
 
-    contribute_residues: the site's part, given residues of shape (limbs, d). reveal_residues: the coordinator's part,
-    given that shape; the sum of the residues. cost_of: the formula, of the number of sites and the shape.
-    smallest_coalition: how many of so many sites, with the coordinator, it takes to learn the input of another from a
-    sum that no site dropped from; one less than all always do, from the sum itself.
-    min_sites: with fewer it would hide nothing, or cannot run. discloses: "sum", or "value" where the coordinator
-    sees each site's own. needs_pairwise_keys: sites share secrets two by two. options: what every party must know
-    besides the name. min_remaining: how many of so many sites must remain for a sum to be revealed without the others.
+    Attributes
+    ----------
+    name : str
+        What scenarios and orders call it.
+    contribute_residues : callable
+        The site's part, given its channel and its Residues of shape (limbs, d).
+    reveal_residues : callable
+        The coordinator's part, given its channel and that shape; returns the sum of the residues.
+    cost_of : callable
+        The `Cost` by the formula, given the number of sites and the shape.
+    smallest_coalition : callable
+        How many sites, with the coordinator, it takes to learn the input of another from a sum that no site dropped
+        from, given the number of sites. One less than all always do, from the sum itself.
+    min_sites : int, default 1
+        With fewer it would hide nothing, or cannot run.
+    discloses : {"sum", "value"}, default "sum"
+        "value" where the coordinator sees each site's own.
+    needs_pairwise_keys : bool, default False
+        Whether sites share secrets two by two.
+    options : mapping of str to float, default {}
+        What every party must know besides the name.
+    min_remaining : callable, default 1 of any number
+        How many of so many sites must remain for a sum to be revealed without the others.
     """
 
     name: str
@@ -59,7 +84,25 @@ class SecureSum:
         return f"{self.name} ({options})" if options else self.name
 
     def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
-        """A value as residues, for a sum over so many sites. Raises BoundExceeded for one that does not fit."""
+        """A site's value as residues.
+
+        Parameters
+        ----------
+        value : float64 array of any shape
+        bound : float
+            No entry of the sum exceeds it in size; math.inf where nothing is known.
+        sites : int
+            How many take part.
+
+        Returns
+        -------
+        Residues of shape (limbs, value.size)
+
+        Raises
+        ------
+        BoundExceeded
+            For a value that is not finite or beyond the bound.
+        """
         return FixedPoint.for_bound(bound, sites).encode(value)
 
     def decoded(self, residues: Residues, shape: Sequence[int], bound: float, sites: int) -> FloatArray:
@@ -102,5 +145,18 @@ class SecureSum:
         return Cost(cost.messages + 1, cost.hops + 1, payload)
 
     def cost(self, sites: int, shape: Sequence[int], bound: float) -> Cost:
-        """What a sum of values of `shape` and `bound` over `sites` sites costs, by the protocol's formula."""
+        """What a sum costs, by the protocol's formula.
+
+        Parameters
+        ----------
+        sites : int
+        shape : sequence of int
+            Of the values.
+        bound : float
+            As in `encoded`.
+
+        Returns
+        -------
+        Cost
+        """
         return self.cost_of(sites, (FixedPoint.for_bound(bound, sites).limbs, math.prod(shape)))

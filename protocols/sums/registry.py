@@ -30,7 +30,7 @@ OWN_SUMS: Mapping[str, Callable[..., SecureSum]] = MappingProxyType(
         "masked": masked,
     }
 )
-"""Each is called with the options that a scenario sets: `segments` of k-secure, `rings` of
+"""The sums of this project: each is called with the options that a scenario sets, `segments` of k-secure, `rings` of
 changing-neighbours, `threshold` of masked."""
 
 

@@ -353,11 +353,12 @@ def _refuse_infinite(name: str, columns: dict[str, NDArray[Any]]) -> None:
             )
 
 
-def _as_text(labels: NDArray[Any]) -> NDArray[np.str_]:
-    """Labels as text: 1 and not 1.0."""
-    if labels.dtype.kind == "U":
-        return labels
-    return np.array([str(int(value)) if value == int(value) else str(value) for value in labels.tolist()])
+def _as_text(values: NDArray[Any]) -> NDArray[np.str_]:
+    """A column as text: 1 and not 1.0; "" for a missing value."""
+    if values.dtype.kind == "U":
+        return values
+    numbers = [float(value) for value in values]
+    return np.array(["" if np.isnan(x) else str(int(x)) if x.is_integer() else str(x) for x in numbers], dtype=np.str_)
 
 
 # What is built in.
