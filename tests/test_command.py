@@ -161,17 +161,19 @@ def test_short_and_long_help_are_the_same(words: list[str]) -> None:
         ("fedsvm run quick", "quickstart"),
         ("fedsvm sweep killed", "killed-sites"),
         ("fedsvm scenarios show pim", "pima"),
-        ("fedsvm data describe tic", "tic-tac-toe"),
+        ("fedsvm data describe tic", "tic-tac-toe ticks"),
         ("fedsvm predict run made", "made-census"),
         ("fedsvm check-sum k-", "k-secure"),
         ("fedsvm check", "check-sum"),
     ],
 )
-def test_a_shell_completes_names(line: str, offered: str) -> None:
+def test_a_shell_completes_names(line: str, offered: str, tmp_path: Path) -> None:
     """As bash asks for it."""
+    (tmp_path / "ticks.csv").write_text("a,label\n1,x\n")
     last = str(len(line.split()) - 1)
-    done = command(_FEDSVM_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=last)
-    assert done.stdout.split() == [offered], done.stderr
+    asked = {"_FEDSVM_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": last}
+    done = command(**asked, FEDSVM_DATA=str(tmp_path))
+    assert done.stdout.split() == offered.split(), done.stderr
 
 
 def test_data_describe_refuses_a_split_that_is_none() -> None:
