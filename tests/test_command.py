@@ -82,26 +82,39 @@ def test_a_type_checker_sees_the_public_names(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("module", ["scenarios.cli", "typer", "pydantic", "rich.table", "federation.errors"])
 def test_an_interrupt_during_imports_is_a_sentence(module: str, tmp_path: Path) -> None:
-    (tmp_path / "sitecustomize.py").write_text(PAUSE)
+    expected = "fedsvm: Interrupted before anything was started.\n"
+    assert _interrupted_at(module, tmp_path, "run", "quickstart") == (130, expected)
+
+
+def _interrupted_at(module: str, folder: Path, *words: str) -> tuple[int, str]:
+    """Exit status and output of a command that gets a SIGINT when it is about to import a module."""
+    (folder / "sitecustomize.py").write_text(PAUSE)
     paused, tell = os.pipe()
     wait, go_on = os.pipe()
     environment = os.environ | {
-        "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}",
+        "PYTHONPATH": f"{folder}{os.pathsep}{ROOT}",
         "PAUSE_AT": module,
         "PAUSED": str(tell),
         "GO_ON": str(wait),
     }
-    words = [COMMAND, "run", "quickstart"]
     with subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment, pass_fds=[tell, wait]
+        [COMMAND, *words],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=environment,
+        pass_fds=[tell, wait],
     ) as process:
         assert select.select([paused], [], [], 30)[0], "it never came to import it"
         process.send_signal(signal.SIGINT)
         printed, _ = process.communicate(timeout=30)
     for descriptor in (paused, tell, wait, go_on):
         os.close(descriptor)
-    assert printed == "fedsvm: Interrupted before anything was started.\n"
-    assert process.returncode == 130
+    return process.returncode, printed
+
+
+def test_an_interrupt_in_a_command_that_starts_nothing_is_quiet(tmp_path: Path) -> None:
+    assert _interrupted_at("scenarios.run.audit", tmp_path, "audit", "--sites", "10") == (130, "")
 
 
 def test_many_interrupts_end_a_run_as_one_does(tmp_path: Path, temporary_folder: Path) -> None:
@@ -170,17 +183,19 @@ def test_short_and_long_help_are_the_same(words: list[str]) -> None:
         ("fedsvm run quick", "quickstart"),
         ("fedsvm sweep killed", "killed-sites"),
         ("fedsvm scenarios show pim", "pima"),
-        ("fedsvm data describe tic", "tic-tac-toe"),
+        ("fedsvm data describe tic", "tic-tac-toe ticks"),
         ("fedsvm predict run made", "made-census"),
         ("fedsvm check-sum k-", "k-secure"),
         ("fedsvm check", "check-sum"),
     ],
 )
-def test_a_shell_completes_names(line: str, offered: str) -> None:
+def test_a_shell_completes_names(line: str, offered: str, tmp_path: Path) -> None:
     """As bash asks for it."""
+    (tmp_path / "ticks.csv").write_text("a,label\n1,x\n")
     last = str(len(line.split()) - 1)
-    done = command(_FEDSVM_COMPLETE="complete_bash", COMP_WORDS=line, COMP_CWORD=last)
-    assert done.stdout.split() == [offered], done.stderr
+    asked = {"_FEDSVM_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": last}
+    done = command(**asked, FEDSVM_DATA=str(tmp_path))
+    assert done.stdout.split() == offered.split(), done.stderr
 
 
 def test_data_describe_refuses_a_split_that_is_none() -> None:

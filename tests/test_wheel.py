@@ -73,6 +73,7 @@ def test_an_index_would_take_its_metadata(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = Metadata.from_email(archive.read(name), validate=True)
+    assert f"\nversion: {metadata.version}\n" in (ROOT / "CITATION.cff").read_text()
     assert metadata.author == "fedsvm developers"
     assert metadata.license_expression == "Apache-2.0"
     assert "Typing :: Typed" in (metadata.classifiers or [])
