@@ -398,17 +398,17 @@ def _fields(message: Message, **types: tuple[type, ...]) -> dict[str, Any]:
     """The fields of a message, which must be these and of these types. Raises Malformed."""
     fields = message.fields
     if fields.keys() != types.keys():
-        raise Malformed(f"the fields of a {message.kind} must be {sorted(types)}, got {sorted(map(str, fields))}")
+        raise Malformed(f"the fields of {message.kind} must be {sorted(types)}, got {sorted(map(str, fields))}")
     for name, allowed in types.items():
         if type(fields[name]) not in allowed:
-            raise Malformed(f"{name} of a {message.kind} must be {_named(allowed)}, got {fields[name]!r:.80}")
+            raise Malformed(f"{name} of {message.kind} must be {_named(allowed)}, got {fields[name]!r:.80}")
     return fields
 
 
 def _check_all(kind: str, name: str, values: list[Any], allowed: tuple[type, ...]) -> None:
     for value in values:
         if type(value) not in allowed:
-            raise Malformed(f"each of {name} of a {kind} must be {_named(allowed)}, got {value!r:.80}")
+            raise Malformed(f"each of {name} of {kind} must be {_named(allowed)}, got {value!r:.80}")
 
 
 def _check_ledger(rows: LedgerRows) -> None:

@@ -182,12 +182,53 @@ def test_rounds_that_build_on_each_other_are_told_of_a_change() -> None:
         assert is_total_of(total(federation), ["site-1", "site-3", "site-4"])
 
 
+def test_a_stage_begins_anew_when_a_site_drops_within_it() -> None:
+    stages: list[list[FloatArray]] = []
+
+    with drill(4, faults={"site-2": fault("kill", 2)}) as federation, federation.phase("train"):
+
+        def stage() -> list[FloatArray]:
+            stages.append([])
+            for _ in range(3):
+                stages[-1].append(total(federation))
+            return stages[-1]
+
+        of_survivors = federation.until_stable(stage)
+        survivors = federation.sites
+    assert [len(each) for each in stages] == [1, 3]
+    assert all(is_total_of(value, survivors) for value in of_survivors)
+
+
+def test_an_inner_stage_begins_anew_by_itself_and_leaves_the_outer_one_protected() -> None:
+    """The first site drops in the inner stage, the second after it: the outer one is told of the second alone."""
+    begun: list[str] = []
+
+    faults = {"site-2": fault("kill", 2), "site-4": fault("kill", 4)}
+    with drill(5, faults=faults) as federation, federation.phase("train"):
+
+        def inner() -> None:
+            begun.append("inner")
+            total(federation)
+
+        def outer() -> FloatArray:
+            begun.append("outer")
+            total(federation)
+            federation.until_stable(inner)
+            return total(federation)
+
+        value = federation.until_stable(outer)
+        assert is_total_of(value, ["site-1", "site-3", "site-5"])
+        assert [sorted(change.left) for change in federation.membership.changes] == [["site-2"], ["site-4"]]
+        total(federation)  # no stage protects this one
+    assert begun == ["outer", "inner", "inner", "outer", "inner"]
+
+
 def test_what_the_difference_of_two_sums_gives_away_is_written_down() -> None:
     with drill(4, faults={"site-2": fault("kill", 2)}) as federation, federation.phase("train"):
         for _ in range(3):
             total(federation)
         federation.sum("total", shape=(3,), bound=1e4, factor=2.0)
-    (found,) = [each for each in federation.disclosures if "difference" in each.form]
+    (found,) = [each for each in federation.disclosures if each.kind == "difference"]
     assert (found.to, found.step, found.times) == ("coordinator", "total", 1)
     assert found.form == "the difference of two sums, which is that of site-2"
 

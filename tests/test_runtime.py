@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import signal
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +23,7 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from federation.errors import DeadlineExpired, EndpointError, LaunchError, PeerDropped, SiteFailed, SitesLost
+from federation.errors import DeadlineExpired, EndpointError, Fatal, LaunchError, PeerDropped, SiteFailed, SitesLost
 from federation.federation import Federation
 from federation.processes.launcher import LocalLauncher
 from federation.relays.process import Conditions, Relays
@@ -30,6 +32,7 @@ from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Endpoint, Received, raise_descriptor_limit
 from federation.transport.keys import KeyPair, Party, Roster
 from tests.conftest import drill, site_processes, wait_until, workspaces
+from tests.test_runs import fedsvm
 
 ANY_PORT = "tcp://127.0.0.1:*"
 
@@ -66,6 +69,59 @@ def test_values_that_do_not_fit_are_refused_at_the_site(step: str, message: str)
 def test_only_marked_steps_can_be_named(step: str) -> None:
     with drill(3) as federation, pytest.raises(SiteFailed, match="LookupError: Drill has no step"):
         federation.run(step)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "reports", "receiver", "got"),
+    [
+        ("long-to-site", "site-3", "site-3", r"uint64 \(1, 4\)"),
+        ("float-to-site", "site-3", "site-3", r"float64 \(1, 3\)"),
+        ("long-to-coordinator", "site-1", "coordinator", r"uint64 \(1, 4\)"),
+    ],
+)
+def test_a_sum_that_sends_the_wrong_array_ends_the_run_at_once(
+    protocol: str, reports: str, receiver: str, got: str
+) -> None:
+    """It is the code that is wrong: no round is run again, and nobody is told to look at cables."""
+    sender = "site-1" if receiver == "coordinator" else "site-2"
+    says = (
+        rf"{reports} failed in round 1 \(train, step total\): the {protocol} protocol: "
+        rf"{sender} sent {got} to {receiver}; it must be uint64 \(1, 3\)$"
+    )
+    began = time.monotonic()
+    with drill(4, protocol=protocol, timeout_s=60) as federation, federation.phase("train"):
+        with pytest.raises(SiteFailed, match=says) as caught:
+            federation.sum("total", shape=(3,), bound=1e3)
+        assert len(federation.accounts.rounds) == 1
+    assert isinstance(caught.value, Fatal)
+    assert time.monotonic() - began < 30
+
+
+def test_a_broken_sum_of_another_package_ends_the_command_with_status_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken-1.0.dist-info").mkdir()
+    (tmp_path / "broken-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (tmp_path / "broken-1.0.dist-info" / "entry_points.txt").write_text(
+        "[fedsvm.sums]\nlong-to-site = tests.broken_sums:LONG_TO_SITE\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ['PYTHONPATH']}")
+    done = fedsvm("run", "quickstart", "--set", "protocol.sum=long-to-site", "--out", tmp_path / "run", folder=tmp_path)
+    assert done.returncode == 3
+    assert "the long-to-site protocol: site-2 sent uint64 (1, 4) to site-3; it must be uint64" in done.stderr
+    assert "round_timeout_s" not in done.stderr
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["cost"]["rounds"] == 1
+
+
+def test_an_answer_that_is_malformed_ends_the_run_and_names_the_site() -> None:
+    with drill(3) as federation:
+        federation.sum("total", shape=(3,), bound=1e3)
+        lie = wire.Message("done", b"", 1, fields={"ledger": [], "hop": "far", "waiting": "", "sent_to_coordinator": 0})
+        mailbox = federation._dispatcher.mailbox
+        mailbox.endpoint._pending.append(Received("site-2", replace(lie, run=mailbox.run), True))
+        with pytest.raises(SiteFailed, match=r"site-2 failed in round 2 .* malformed: hop of done must be int, got 'f"):
+            federation.sum("total", shape=(3,), bound=1e3)
 
 
 def test_a_site_that_is_killed_is_named_at_once() -> None:
