@@ -26,7 +26,7 @@ from hypothesis import strategies as st
 from federation.errors import DeadlineExpired, EndpointError, Fatal, LaunchError, PeerDropped, SiteFailed, SitesLost
 from federation.federation import Federation
 from federation.processes.launcher import LocalLauncher
-from federation.relays.process import Conditions, Relays
+from federation.relays.client import Conditions, Relays
 from federation.transport import wire
 from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Endpoint, Received, raise_descriptor_limit
