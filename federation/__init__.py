@@ -1,4 +1,4 @@
-"""Processes, sockets, messages, identity, time, faults, and counting all of it. Nothing here knows a protocol or an SVM.
+"""Processes, sockets, messages, identity, time, faults, and counting all of it; no protocol, no SVM.
 
 In the order to read it; each imports from earlier ones only:
 

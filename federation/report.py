@@ -60,7 +60,7 @@ def _rounds_and_hops(records: Iterable[Any]) -> dict[str, int]:
 
 
 def _total(traffic: Iterable[Traffic]) -> dict[str, int | None]:
-    """Sums of counts. What went to a site that was lost nobody measured: its predicted bytes are told apart.
+    """Sums of counts. What went to a site that dropped nobody measured: its predicted bytes are told apart.
 
     `wire_bytes` is None where nothing was measured at all.
     """

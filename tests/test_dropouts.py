@@ -1,4 +1,4 @@
-"""Sites that are lost: killed, stalled, started again, in the middle of real rounds over real sockets."""
+"""Sites that drop: killed, stalled, restarted, in the middle of real rounds over real sockets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from federation.arrays import FloatArray, Residues
 from federation.channel.agreement import KeyAgreement
 from federation.channel.contract import Channel
-from federation.errors import MembershipChanged, PeerDropped, RoundFailed, SiteFailed, SitesLost
+from federation.errors import MembershipChanged, PeerDropped, RoundFailed, SiteFailed, SitesDropped
 from federation.federation import Federation
 from federation.membership import DropoutPolicy, Membership
 from federation.processes.launcher import LocalLauncher
@@ -235,17 +235,17 @@ def test_what_the_difference_of_two_sums_gives_away_is_written_down() -> None:
 
 def test_too_few_sites_end_the_run_by_name() -> None:
     lost = pytest.raises(
-        SitesLost, match=r"site-2 was lost in round 1 \(train, step total\): .* 2 sites are left, and 3"
+        SitesDropped, match=r"site-2 dropped in round 1 \(train, step total\): .* 2 sites are left, and 3"
     )
     with drill(3, faults={"site-2": fault("kill", 1)}) as federation, federation.phase("train"), lost as caught:
         total(federation)
-    assert caught.value.lost == {"site-2": "its process was killed by signal 9"}
+    assert caught.value.dropped == {"site-2": "its process was killed by signal 9"}
 
 
 def test_a_membership_that_shrinks_below_the_fewest_says_so_and_keeps_its_history() -> None:
     membership = Membership(("a", "b", "c"), DropoutPolicy(min_sites=2))
     membership.change(4, "train", {"a": "it slept"}, (), "round 4")
-    with pytest.raises(SitesLost, match=r"b was lost in round 5: it slept. 1 site is left, and 2 are needed."):
+    with pytest.raises(SitesDropped, match=r"b dropped in round 5: it slept. 1 site is left, and 2 are needed."):
         membership.change(5, "train", {"b": "it slept"}, (), "round 5")
     assert [change.sites for change in membership.changes] == [("b", "c"), ("c",)]
 

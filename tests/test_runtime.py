@@ -23,7 +23,7 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from federation.errors import DeadlineExpired, EndpointError, Fatal, LaunchError, PeerDropped, SiteFailed, SitesLost
+from federation.errors import DeadlineExpired, EndpointError, Fatal, LaunchError, PeerDropped, SiteFailed, SitesDropped
 from federation.federation import Federation
 from federation.processes.launcher import LocalLauncher
 from federation.relays.client import Conditions, Relays
@@ -128,14 +128,14 @@ def test_a_site_that_is_killed_is_named_at_once() -> None:
     began = time.monotonic()
     with (
         drill(3, timeout_s=60) as federation,
-        pytest.raises(SitesLost, match=r"site-2 was lost in round 1 .*killed by signal 9. 2 sites are left, and 3 are"),
+        pytest.raises(SitesDropped, match=r"site-2 dropped in round 1 .*signal 9. 2 sites are left, and 3 are"),
     ):
         federation.sum("die", shape=(3,), bound=1.0, site="site-2")
     assert time.monotonic() - began < 30
 
 
 def test_a_site_that_waits_to_reach_a_lost_neighbour_still_says_farewell() -> None:
-    with drill(4, timeout_s=60, on_dropout="abort") as federation, pytest.raises(SitesLost, match='is "abort"'):
+    with drill(4, timeout_s=60, on_dropout="abort") as federation, pytest.raises(SitesDropped, match='is "abort"'):
         federation.sum("total", shape=(3,), bound=1e3)
         federation.sum("die", shape=(3,), bound=1.0, site="site-3")
     assert set(federation.final_reports) == {"site-1", "site-2", "site-4"}
@@ -161,7 +161,8 @@ def test_a_site_that_does_not_take_in_its_partition_is_named() -> None:
     def stall(launcher: LocalLauncher) -> None:
         os.kill(launcher.pids["site-2"], signal.SIGSTOP)
 
-    late = pytest.raises(SitesLost, match=r"site-2 was lost in round 0 \(launch, step join\): it did not answer within")
+    says = r"site-2 dropped in round 0 \(launch, step join\): it did not answer within"
+    late = pytest.raises(SitesDropped, match=says)
     with late, drill(3, timeout_s=1.0, launched=stall):
         raise AssertionError("it assembled without site-2")
 
@@ -450,7 +451,7 @@ def test_a_partition_is_gone_as_soon_as_its_site_has_read_it(temporary_folder: P
 
 
 def test_sockets_of_ipc_are_gone_when_a_site_was_killed(temporary_folder: Path) -> None:
-    with pytest.raises(SitesLost), drill(3, transport="ipc", encrypted=False) as federation:
+    with pytest.raises(SitesDropped), drill(3, transport="ipc", encrypted=False) as federation:
         (workspace,) = workspaces(temporary_folder)
         assert len(list(workspace.glob("*.sock"))) == 4
         federation.sum("die", shape=(3,), bound=1.0, site="site-1")
