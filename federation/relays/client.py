@@ -27,9 +27,16 @@ _LINKS_AT_ONCE = 1000
 
 @dataclass(frozen=True)
 class Conditions:
-    """What a directed link does to bytes: milliseconds, and 10^6 bits per second (None: no limit).
+    """What a directed link does to bytes.
 
-    The jitter is uniform in plus or minus `jitter_ms` around the latency. It never reorders a connection's bytes.
+    Parameters
+    ----------
+    latency_ms : float, default 0.0
+        How long they take.
+    jitter_ms : float, default 0.0
+        The latency varies uniformly by plus or minus this much. It never reorders a connection's bytes.
+    bandwidth_mbit : float or None, default None
+        10^6 bits per second that all connections of the link share; None: no limit.
     """
 
     latency_ms: float = 0.0
@@ -38,9 +45,17 @@ class Conditions:
 
 
 class Relays:
-    """Starts the relay process and orders what it does. `seed` is of the jitter.
+    """Starts the relay process and orders what it does.
 
-    Every method but `close` raises LaunchError when the process is gone, is silent, or cannot do what it should.
+    Parameters
+    ----------
+    seed : int
+        Of the jitter.
+
+    Raises
+    ------
+    LaunchError
+        In every method but `close`, when the process ended, is silent, or cannot do what it should.
     """
 
     def __init__(self, seed: int) -> None:
