@@ -1,1 +1,24 @@
-"""Floor 1: processes, sockets, messages, identity, time and counting. Knows no protocol and no SVM."""
+"""Processes, sockets, messages, identity, time, faults, and counting all of it; no protocol, no SVM.
+
+In the order to read it; each imports from earlier ones only:
+
+- `errors`: what can go wrong, in two families: try again, or do not
+- `transport`: one party's encrypted connections, and the bytes on them
+- `channel`: what a protocol function sees of the network
+- `control`: every message that is not a protocol's, on one page
+- `site`: what runs in a site's process
+- `processes`: starting site processes and watching them
+- `ledger`: messages and bytes of every link in every round, told by both ends
+- `membership`: which sites take part, and why others do not
+- `disclosures`: what was revealed, to whom
+- `exchange`: control messages out, answers in
+- `round`: one attempt at one round
+- `admission`: how sites come to take part, at launch and later
+- `federation`: the verbs of an algorithm, and its phases
+- `report`: what a federation says of itself afterwards
+- `assemble`: the one way to start all of this
+- `relays`: delays and faults on the links, for experiments
+
+`local_federation` of `assemble` is the way in for a program; `Federation.sum` of `federation` the one to follow from
+there, hop by hop in docs/architecture.md.
+"""

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from federation.control import Abort, Done, Order, RosterUpdate
 from federation.disclosures import Disclosures
-from federation.errors import DeadlineExpired, SitesLost
+from federation.errors import DeadlineExpired, SitesDropped
 from federation.exchange import Dispatcher, Exchange
 from federation.transport.deadline import Deadline
 from federation.transport.keys import Party, Roster
@@ -62,7 +62,7 @@ class Admission:
     def assemble(self) -> None:
         """Tell everybody the roster; every site takes in its partition and answers.
 
-        Raises SitesLost, naming the sites, when some do not.
+        Raises SitesDropped, naming the sites, when some do not.
         """
         endpoint, deadline = self._dispatcher.mailbox.endpoint, Deadline(self._round_timeout_s)
         endpoint.admit(self._views(endpoint.name, self._roster))
@@ -70,10 +70,10 @@ class Admission:
             endpoint.connect(site)
         exchange = self._introduce(self._membership.sites, deadline)
         if dropped := exchange.dropped(deadline):
-            raise SitesLost(dropped, self._dispatcher.label, "Every site must be there when a run begins.")
+            raise SitesDropped(dropped, self._dispatcher.label, "Every site must be there when a run begins.")
 
     def replace_dropped(self, dropped: Mapping[str, str], round_: Exchange) -> tuple[str, ...]:
-        """Of the sites that a round lost, those that take part in the next one all the same.
+        """Of the sites that dropped in a round, those that take part in the next one all the same.
 
         A site whose process ended is restarted, if the policy does that. Where none can be spared, late ones are waited
         for.
@@ -128,7 +128,7 @@ class Admission:
             order = replace(remembered, sites=(site,), phase="", phase_round=0)
             self._disclosures.record_parameters(order)
             exchange = Exchange(self._dispatcher, (site,))
-            exchange.send(order, Deadline(self._round_timeout_s))
+            exchange.send(site, order, Deadline(self._round_timeout_s))
             self._wait_for_answers(exchange, deadline)
             if not isinstance(exchange.answers.get(site), Done):
                 return False
@@ -139,7 +139,7 @@ class Admission:
         exchange = Exchange(self._dispatcher, sites)
         for site in sites:
             update = RosterUpdate(self._views(site, self._roster))
-            exchange.send(update, Deadline(self._round_timeout_s), site)
+            exchange.send(site, update, Deadline(self._round_timeout_s))
         self._wait_for_answers(exchange, deadline)
         return exchange
 

@@ -68,7 +68,7 @@ class Deployment:
     round_timeout_s : float
         How long the coordinator waits for a site.
     policy : DropoutPolicy
-        What to do when sites are lost.
+        What to do when sites drop.
     transport : {"tcp", "ipc"}, default "tcp"
         Sockets of 127.0.0.1, or of files in the workspace.
     port : int, default 0
@@ -205,12 +205,12 @@ def local_federation(
     settings : mapping
         Plain values for every site, with the `seed` of its experiments.
     round_timeout_s : float, default 30.0
-        How long the coordinator waits for a site. One that is lost ends the federation.
+        How long the coordinator waits for a site. One that drops ends the federation.
 
     Raises
     ------
     FederationError
-        There are too few sites for the sum, a process could not be started, or a site was lost.
+        There are too few sites for the sum, a process could not be started, or a site dropped.
     """
     if len(partitions) < sum_protocol.min_sites:
         raise FederationError(

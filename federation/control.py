@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from federation.errors import Malformed
 from federation.transport.keys import COORDINATOR, Party, Roster
@@ -46,11 +46,13 @@ _ROW = ((int,), (bool,), (str,), (str,), (int,), (int,), (int,), (int, type(None
 class RosterUpdate:
     """Who takes part, with the addresses that the receiving site reaches them by."""
 
+    kind: ClassVar[str] = "roster"
+
     parties: Roster
 
     def to_message(self, run: bytes, round_number: int) -> Message:
         """Fields: parties, a list of [name, address, public key, agreement key]."""
-        return Message("roster", run, round_number, fields={"parties": self.parties.to_fields()})
+        return Message(self.kind, run, round_number, fields={"parties": self.parties.to_fields()})
 
     @classmethod
     def from_message(cls, message: Message) -> RosterUpdate:
@@ -108,6 +110,8 @@ class Order:
         How long a site waits for a peer.
     """
 
+    kind: ClassVar[str] = "order"
+
     step: str
     protocol: str
     terms: SumTerms | GatherTerms | None = None
@@ -149,7 +153,7 @@ class Order:
             "parameters": dict(self.parameters),
             "timeout_s": float(self.timeout_s),
         }
-        return Message("order", run, round_number, fields=fields, arrays=dict(self.arrays))
+        return Message(self.kind, run, round_number, fields=fields, arrays=dict(self.arrays))
 
     @classmethod
     def from_message(cls, message: Message) -> Order:
@@ -202,18 +206,22 @@ class Order:
 class Abort:
     """Leave the round of this number."""
 
+    kind: ClassVar[str] = "abort"
+
     def to_message(self, run: bytes, round_number: int) -> Message:
         """No fields."""
-        return Message("abort", run, round_number)
+        return Message(self.kind, run, round_number)
 
 
 @dataclass(frozen=True)
 class Stop:
     """The run is over."""
 
+    kind: ClassVar[str] = "stop"
+
     def to_message(self, run: bytes, round_number: int) -> Message:
         """No fields."""
-        return Message("stop", run, round_number)
+        return Message(self.kind, run, round_number)
 
 
 # What a site says.
@@ -233,12 +241,14 @@ class Standing:
 class Done:
     """The order was carried out. `standing` is None where no protocol could run, as with a roster."""
 
+    kind: ClassVar[str] = "done"
+
     ledger: LedgerRows
     standing: Standing | None = None
 
     def to_message(self, run: bytes, round_number: int) -> Message:
         """Fields: ledger; and where a protocol could run hop, waiting, sent_to_coordinator."""
-        return Message("done", run, round_number, fields=_answer_fields(self))
+        return Message(self.kind, run, round_number, fields=_answer_fields(self))
 
     @classmethod
     def from_message(cls, message: Message) -> Done:
@@ -251,12 +261,14 @@ class Done:
 class Aborted:
     """The round was left before its end, or was over already."""
 
+    kind: ClassVar[str] = "aborted"
+
     ledger: LedgerRows
     standing: Standing | None = None
 
     def to_message(self, run: bytes, round_number: int) -> Message:
         """Fields as of Done."""
-        return Message("aborted", run, round_number, fields=_answer_fields(self))
+        return Message(self.kind, run, round_number, fields=_answer_fields(self))
 
     @classmethod
     def from_message(cls, message: Message) -> Aborted:
@@ -269,6 +281,8 @@ class Aborted:
 class Failed:
     """Something raised. `cut_off`: a peer could not be reached or was late, so that the cause may lie elsewhere."""
 
+    kind: ClassVar[str] = "failed"
+
     ledger: LedgerRows
     standing: Standing | None
     reason: str
@@ -278,7 +292,7 @@ class Failed:
     def to_message(self, run: bytes, round_number: int) -> Message:
         """Fields as of Done, and reason, traceback, cut_off."""
         own = {"reason": self.reason, "traceback": self.traceback, "cut_off": self.cut_off}
-        return Message("failed", run, round_number, fields=own | _answer_fields(self))
+        return Message(self.kind, run, round_number, fields=own | _answer_fields(self))
 
     @classmethod
     def from_message(cls, message: Message) -> Failed:
@@ -291,6 +305,8 @@ class Failed:
 class FinalReport:
     """What a site says of itself in the end: CPU seconds, memory that is its own alone in bytes (None where the system
     does not say), and how many messages it refused, by reason."""
+
+    kind: ClassVar[str] = "final_report"
 
     ledger: LedgerRows
     cpu_s: float
@@ -305,7 +321,7 @@ class FinalReport:
             "refused": dict(self.refused),
             "ledger": self.ledger,
         }
-        return Message("final_report", run, round_number, fields=fields)
+        return Message(self.kind, run, round_number, fields=fields)
 
     @classmethod
     def from_message(cls, message: Message) -> FinalReport:
@@ -324,34 +340,22 @@ ControlMessage = RosterUpdate | Order | Abort | Stop
 Outcome = Done | Aborted | Failed
 """How an order ended at a site."""
 
-_OUTCOMES: dict[str, type[Done] | type[Aborted] | type[Failed]] = {"done": Done, "aborted": Aborted, "failed": Failed}
+
+def read_order(message: Message) -> RosterUpdate | Order:
+    """What a coordinator orders. Raises Malformed."""
+    if message.kind == RosterUpdate.kind:
+        return RosterUpdate.from_message(message)
+    if message.kind == Order.kind:
+        return Order.from_message(message)
+    raise Malformed(f"an order must be {RosterUpdate.kind} or {Order.kind}, got {message.kind}")
 
 
 def read_answer(message: Message) -> Outcome | FinalReport | None:
     """What a site answers; None for a kind of message that no site may send. Raises Malformed."""
-    if message.kind == "final_report":
-        return FinalReport.from_message(message)
-    kind = _OUTCOMES.get(message.kind)
-    return kind.from_message(message) if kind is not None else None
-
-
-def is_abort(message: Message) -> bool:
-    """Whether it is an `Abort`, which has nothing but its round."""
-    return message.kind == "abort"
-
-
-def is_stop(message: Message) -> bool:
-    """Whether it is a `Stop`."""
-    return message.kind == "stop"
-
-
-def read_order(message: Message) -> RosterUpdate | Order:
-    """What a coordinator orders. Raises Malformed."""
-    if message.kind == "roster":
-        return RosterUpdate.from_message(message)
-    if message.kind == "order":
-        return Order.from_message(message)
-    raise Malformed(f"an order must be a roster or an order, got {message.kind}")
+    kinds: tuple[type[Done] | type[Aborted] | type[Failed] | type[FinalReport], ...]
+    kinds = (Done, Aborted, Failed, FinalReport)
+    kind = next((kind for kind in kinds if kind.kind == message.kind), None)
+    return None if kind is None else kind.from_message(message)
 
 
 # Fields, read and written.
@@ -398,17 +402,17 @@ def _fields(message: Message, **types: tuple[type, ...]) -> dict[str, Any]:
     """The fields of a message, which must be these and of these types. Raises Malformed."""
     fields = message.fields
     if fields.keys() != types.keys():
-        raise Malformed(f"the fields of a {message.kind} must be {sorted(types)}, got {sorted(map(str, fields))}")
+        raise Malformed(f"the fields of {message.kind} must be {sorted(types)}, got {sorted(map(str, fields))}")
     for name, allowed in types.items():
         if type(fields[name]) not in allowed:
-            raise Malformed(f"{name} of a {message.kind} must be {_named(allowed)}, got {fields[name]!r:.80}")
+            raise Malformed(f"{name} of {message.kind} must be {_named(allowed)}, got {fields[name]!r:.80}")
     return fields
 
 
 def _check_all(kind: str, name: str, values: list[Any], allowed: tuple[type, ...]) -> None:
     for value in values:
         if type(value) not in allowed:
-            raise Malformed(f"each of {name} of a {kind} must be {_named(allowed)}, got {value!r:.80}")
+            raise Malformed(f"each of {name} of {kind} must be {_named(allowed)}, got {value!r:.80}")
 
 
 def _check_ledger(rows: LedgerRows) -> None:

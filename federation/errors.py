@@ -67,13 +67,13 @@ class SiteFailed(Fatal):
         self.remote_traceback = remote_traceback
 
 
-class SitesLost(Fatal):
-    """Sites dropped, and the others cannot or must not go on. `lost` says why, by site."""
+class SitesDropped(Fatal):
+    """Sites dropped, and the others cannot or must not go on. `dropped` says why, by site."""
 
-    def __init__(self, lost: Mapping[str, str], round_label: str, consequence: str) -> None:
-        who = "; ".join(f"{site} was lost in {round_label}: {why}" for site, why in lost.items())
+    def __init__(self, dropped: Mapping[str, str], round_label: str, consequence: str) -> None:
+        who = "; ".join(f"{site} dropped in {round_label}: {why}" for site, why in dropped.items())
         super().__init__(f"{who}. {consequence}")
-        self.lost = dict(lost)
+        self.dropped = dict(dropped)
 
 
 class RoundFailed(Fatal):

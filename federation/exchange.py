@@ -134,13 +134,12 @@ class Exchange:
         self._dispatcher = dispatcher
         self._aborting = False
 
-    def send(self, message: ControlMessage, deadline: Deadline, site: str = "") -> None:
-        """Say something to all of the sites, or to one. One that cannot be reached is noted."""
-        for receiver in (site,) if site else self.sites:
-            try:
-                self._dispatcher.send(receiver, message, deadline)
-            except PeerDropped as error:
-                self.unreachable[receiver] = str(error).rstrip(".")
+    def send(self, site: str, message: ControlMessage, deadline: Deadline) -> None:
+        """Say something to one of the sites; that it cannot be reached is noted."""
+        try:
+            self._dispatcher.send(site, message, deadline)
+        except PeerDropped as error:
+            self.unreachable[site] = str(error).rstrip(".")
 
     def unanswered(self) -> set[str]:
         """Sites whose answer is still to come: those without one, and with a process."""
@@ -164,7 +163,7 @@ class Exchange:
                 self.unreachable[site] = answer.reason
 
     def dropped(self, deadline: Deadline) -> dict[str, str]:
-        """The sites that this lost, and why: those that did not answer, and those whose process ended."""
+        """The sites that dropped, and why: those that did not answer, and those whose process ended."""
         how_ended = self._dispatcher.membership.how_ended
         silent = dict.fromkeys(self.unanswered(), f"it did not answer within {deadline.seconds:g} s")
         ended = {site: how_ended(site) for site in self.sites if how_ended(site)}

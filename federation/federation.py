@@ -8,10 +8,10 @@
 `shape` and `bound` are public parameters of the round: a site reveals nothing of another shape, and refuses values
 beyond the bound. `params` are arrays and scalars that every site receives.
 
-When a site is lost, a round that cannot do without it is aborted everywhere and run again by the others with fresh
+When a site drops, a round that cannot do without it is aborted everywhere and run again by the others with fresh
 randomness; what a round revealed before stands, so that a sum is revealed once or never, and never for two different
 sets of sites. Rounds that build on each other are a stage: `federation.until_stable(stage)`. Where no site can be done
-without, `federation.need_every_site()` has lost ones waited for.
+without, `federation.need_every_site()` has late ones waited for.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _PATIENCE = 4
 """Sites wait this many times as long as the coordinator, who judges what is late and aborts the round."""
 
 _MAX_REPEATS = 10
-"""How often a round is run again, within the sites' patience, though no site was lost: messages can be, with their
-connection."""
+"""How often a round is run again, within the sites' patience, though no site dropped: messages can be lost, with
+their connection."""
 
 
 @dataclass
@@ -80,7 +80,7 @@ class Federation:
     round_timeout_s : float
         How long the coordinator waits for a site.
     policy : DropoutPolicy
-        What to do when sites are lost.
+        What to do when sites drop.
     restart : callable
         Starts the process of a site again that the policy wants back.
     on_progress : callable, optional
@@ -334,7 +334,7 @@ class Federation:
                 return stage()
 
     def need_every_site(self, why: str) -> None:
-        """From now on a site that is lost is waited for, as long as for a round, and no other joins.
+        """From now on a site that is late is waited for, as long as for a round, and no other joins.
 
         Without it the run ends. why: a sentence that says what the others cannot do without.
         """
@@ -349,7 +349,7 @@ class Federation:
     # The life of a federation.
 
     def assemble(self) -> None:
-        """Introduce the sites to each other. Raises SitesLost, naming the sites, when some do not answer."""
+        """Introduce the sites to each other. Raises SitesDropped, naming the sites, when some do not answer."""
         self._admission.assemble()
         self._dispatcher.close_books()
 
@@ -422,7 +422,7 @@ class Federation:
         return replace(order, timeout_s=_PATIENCE * (self._round_timeout_s + work_s))
 
     def _change_membership(self, left: Mapping[str, str], joined: tuple[str, ...]) -> None:
-        """Raises SitesLost if the others cannot or must not go on, MembershipChanged if rounds build on each other."""
+        """Raises SitesDropped if the others cannot or must not go on, MembershipChanged within a stage."""
         self._write("membership", round=self.progress.round, left=dict(left), joined=list(joined))
         try:
             self.membership.change(self.progress.round, self.progress.phase, left, joined, self._dispatcher.label)

@@ -57,10 +57,29 @@ class Ledger:
 
 @dataclass
 class RoundRecord:
-    """One verb of the coordinator, as it was carried out by the live sites. `phase_round` counts within the phase.
+    """One order of the coordinator, as it was carried out by the sites that took part.
 
-    A round that was aborted counts too: it was paid for. What runs it again is a round of its own. `missing` are the
-    sites that it went on without, each with the number of its messages that the coordinator had taken in by then.
+    A round that was aborted counts too: it was paid for. What runs it again is a round of its own.
+
+    Attributes
+    ----------
+    round : int
+        Number in the run, from 1.
+    phase : str
+    verb : {"run", "gather", "sum", "sum-at"}
+    step : str
+    protocol : str
+        What its messages are counted under.
+    phase_round : int
+        Number within the phase, from 1.
+    sites : int
+        How many took part.
+    hops : int
+        The longest chain of messages each of which had to wait for the one before.
+    seconds : float
+    aborted : bool
+    missing : dict of str to int
+        The sites that it went on without, each with the number of its messages that the coordinator had taken in.
     """
 
     round: int

@@ -1,7 +1,8 @@
 """Who takes part: the one place that knows of every site whether it is in, whether its process lives, and why not.
 
-A site that is lost is *dropped*. If its process still lives and answers again, it is let in when the next phase begins;
-if it can be *restarted*, it takes part from the next round. What has to be said to sites for that is in `admission`.
+A site without which the others went on has *dropped*. If its process still lives and answers again, it is let in when
+the next phase begins; if it can be *restarted*, it takes part from the next round. What has to be said to sites for
+that is in `admission`.
 """
 
 from __future__ import annotations
@@ -10,19 +11,19 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from federation.errors import SitesLost
+from federation.errors import SitesDropped
 
 
 @dataclass(frozen=True)
 class DropoutPolicy:
-    """What a run does when sites are lost.
+    """What a run does when sites drop.
 
     Parameters
     ----------
     min_sites : int, default 1
         Fewer sites must not go on.
     on_dropout : {"continue", "abort"}, default "continue"
-        "abort" ends the run with the first loss.
+        "abort" ends the run with the first.
     restart : callable
         Whether a site whose process ended is started again, given its name; by default none is.
     """
@@ -122,16 +123,16 @@ class Membership:
     def change(
         self, round_number: int, phase: str, left: Mapping[str, str], joined: tuple[str, ...], label: str
     ) -> None:
-        """Write down who left and who joined. Raises SitesLost if the others cannot or must not go on."""
+        """Write down who left and who joined. Raises SitesDropped if the others cannot or must not go on."""
         for site in left:
             self._status[site].takes_part = self._status[site].answered = False
         for site in joined:
             self._status[site].takes_part, self._status[site].answered = True, False
         self.changes.append(Change(round_number, phase, dict(left), joined, self.sites))
         if left and self.policy.on_dropout == "abort":
-            raise SitesLost(left, label, 'federation.on_dropout is "abort".')
-        if self.why_needed and (gone := {site: why for site, why in left.items() if site not in joined}):
-            raise SitesLost(gone, label, self.why_needed)
+            raise SitesDropped(left, label, 'federation.on_dropout is "abort".')
+        if self.why_needed and (missed := {site: why for site, why in left.items() if site not in joined}):
+            raise SitesDropped(missed, label, self.why_needed)
         if len(self.sites) < self.policy.min_sites:
             count = "1 site is" if len(self.sites) == 1 else f"{len(self.sites)} sites are"
-            raise SitesLost(left, label, f"{count} left, and {self.policy.min_sites} are needed.")
+            raise SitesDropped(left, label, f"{count} left, and {self.policy.min_sites} are needed.")

@@ -25,7 +25,7 @@ GRACE_S = 2.0
 
 @dataclass(frozen=True)
 class Attempt:
-    """How a round ended: whether it is complete, what it revealed, and the sites that were lost in it, with reasons."""
+    """How a round ended: whether it is complete, what it revealed, and the sites that dropped in it, with reasons."""
 
     complete: bool
     value: Any
@@ -83,7 +83,9 @@ class Round(Exchange):
         A Transient error ends the attempt: the round is aborted, and every site left in peace for the next one. Raises
         SiteFailed when a step or a protocol raised, or the protocol sent what it must not.
         """
-        self.send(self._order, Deadline(self._reach_s))
+        reach = Deadline(self._reach_s)
+        for site in self.sites:
+            self.send(site, self._order, reach)
         deadline = Deadline(self._allowed_s)
         self.channel = self._open_channel(deadline)
         self._tell_channel()
@@ -117,7 +119,7 @@ class Round(Exchange):
         self._tell_channel()
 
     def dropped(self, deadline: Deadline) -> dict[str, str]:
-        """The sites that this round lost, and why."""
+        """The sites that dropped in this round, and why."""
         return {**self.channel.left_out, **super().dropped(deadline)}
 
     def _tell_channel(self) -> None:
@@ -140,7 +142,7 @@ class Round(Exchange):
         return SocketChannel(mailbox, self.sites, record.round, deadline, self.notice, observers=observers)
 
     def _is_stalled(self) -> bool:
-        """Whether sites may wait for one that is lost, or for a message that is. A sum that is revealed is over."""
+        """Whether sites may wait for one that dropped, or for a message that is lost. A revealed sum is over."""
         if self._order.reveals:
             return False
         return bool(self.unreachable or self._dispatcher.mailbox.endpoint.interrupted & set(self.sites))

@@ -16,7 +16,7 @@ from federation.arrays import FloatArray
 from federation.processes.forkserver import main
 from federation.site.program import Installation, SiteProgram, step
 from protocols.common_seed import common_seed
-from protocols.sums.registry import SUMS
+from tests.broken_sums import ALL_SUMS
 
 
 class Drill(SiteProgram):
@@ -87,4 +87,4 @@ class Drill(SiteProgram):
 
 if __name__ == "__main__":
     PROGRAMS = {"drill": Drill, "dpp-svm": DppSite, "hybrid-svm": HybridSite, "dp-erm": ErmSite}
-    main(Installation(PROGRAMS, SUMS), int(sys.argv[1]))
+    main(Installation(PROGRAMS, ALL_SUMS), int(sys.argv[1]))

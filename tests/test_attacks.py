@@ -137,6 +137,23 @@ def test_of_a_site_that_was_given_up_late_the_own_mask_protects_the_input() -> N
     assert coalitions.reconstruction_coefficients(symbols, seen, sites, ["site-2", "site-3", "site-4", "site-5"]) == {}
 
 
+@pytest.mark.parametrize(
+    "protocol", [RING, k_secure(3), changing_neighbours(2), masked(0.6)], ids=lambda each: each.name
+)
+def test_a_sum_that_a_site_receives_says_nothing_to_all_others_together(protocol: SecureSum) -> None:
+    """Every draw is accounted for, the receiver's blind too: it, and whoever has all other inputs, learns the last."""
+    sites = tuple(f"site-{number}" for number in range(1, 6))
+    symbols = linear_views(protocol, sites, receiver="site-3")
+    assert Label("total", "") not in symbols
+    others = coalitions.view(symbols, ["site-1", "site-2", "site-4", "site-5"], coordinator=True)
+    assert coalitions.reconstruction_coefficients(symbols, others, sites, ["site-3"]) == {}
+    with_receiver = coalitions.view(symbols, ["site-1", "site-2", "site-3", "site-4"], coordinator=False)
+    (coefficients,) = coalitions.reconstruction_coefficients(symbols, with_receiver, sites, ["site-5"]).values()
+    inputs = {site: uniform_residues((1, 30)) for site in sites}
+    record = execute(protocol, inputs, receiver="site-3").record
+    np.testing.assert_array_equal(coalitions.combined(coefficients, record), inputs["site-5"])
+
+
 # Real runs.
 
 

@@ -1,4 +1,4 @@
-"""Sites that are lost: killed, stalled, started again, in the middle of real rounds over real sockets."""
+"""Sites that drop: killed, stalled, restarted, in the middle of real rounds over real sockets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 from federation.arrays import FloatArray, Residues
 from federation.channel.agreement import KeyAgreement
 from federation.channel.contract import Channel
-from federation.errors import MembershipChanged, PeerDropped, RoundFailed, SiteFailed, SitesLost
+from federation.errors import MembershipChanged, PeerDropped, RoundFailed, SiteFailed, SitesDropped
 from federation.federation import Federation
 from federation.membership import DropoutPolicy, Membership
 from federation.processes.launcher import LocalLauncher
@@ -182,29 +182,70 @@ def test_rounds_that_build_on_each_other_are_told_of_a_change() -> None:
         assert is_total_of(total(federation), ["site-1", "site-3", "site-4"])
 
 
+def test_a_stage_begins_anew_when_a_site_drops_within_it() -> None:
+    stages: list[list[FloatArray]] = []
+
+    with drill(4, faults={"site-2": fault("kill", 2)}) as federation, federation.phase("train"):
+
+        def stage() -> list[FloatArray]:
+            stages.append([])
+            for _ in range(3):
+                stages[-1].append(total(federation))
+            return stages[-1]
+
+        of_survivors = federation.until_stable(stage)
+        survivors = federation.sites
+    assert [len(each) for each in stages] == [1, 3]
+    assert all(is_total_of(value, survivors) for value in of_survivors)
+
+
+def test_an_inner_stage_begins_anew_by_itself_and_leaves_the_outer_one_protected() -> None:
+    """The first site drops in the inner stage, the second after it: the outer one is told of the second alone."""
+    begun: list[str] = []
+
+    faults = {"site-2": fault("kill", 2), "site-4": fault("kill", 4)}
+    with drill(5, faults=faults) as federation, federation.phase("train"):
+
+        def inner() -> None:
+            begun.append("inner")
+            total(federation)
+
+        def outer() -> FloatArray:
+            begun.append("outer")
+            total(federation)
+            federation.until_stable(inner)
+            return total(federation)
+
+        value = federation.until_stable(outer)
+        assert is_total_of(value, ["site-1", "site-3", "site-5"])
+        assert [sorted(change.left) for change in federation.membership.changes] == [["site-2"], ["site-4"]]
+        total(federation)  # no stage protects this one
+    assert begun == ["outer", "inner", "inner", "outer", "inner"]
+
+
 def test_what_the_difference_of_two_sums_gives_away_is_written_down() -> None:
     with drill(4, faults={"site-2": fault("kill", 2)}) as federation, federation.phase("train"):
         for _ in range(3):
             total(federation)
         federation.sum("total", shape=(3,), bound=1e4, factor=2.0)
-    (found,) = [each for each in federation.disclosures if "difference" in each.form]
+    (found,) = [each for each in federation.disclosures if each.kind == "difference"]
     assert (found.to, found.step, found.times) == ("coordinator", "total", 1)
     assert found.form == "the difference of two sums, which is that of site-2"
 
 
 def test_too_few_sites_end_the_run_by_name() -> None:
     lost = pytest.raises(
-        SitesLost, match=r"site-2 was lost in round 1 \(train, step total\): .* 2 sites are left, and 3"
+        SitesDropped, match=r"site-2 dropped in round 1 \(train, step total\): .* 2 sites are left, and 3"
     )
     with drill(3, faults={"site-2": fault("kill", 1)}) as federation, federation.phase("train"), lost as caught:
         total(federation)
-    assert caught.value.lost == {"site-2": "its process was killed by signal 9"}
+    assert caught.value.dropped == {"site-2": "its process was killed by signal 9"}
 
 
 def test_a_membership_that_shrinks_below_the_fewest_says_so_and_keeps_its_history() -> None:
     membership = Membership(("a", "b", "c"), DropoutPolicy(min_sites=2))
     membership.change(4, "train", {"a": "it slept"}, (), "round 4")
-    with pytest.raises(SitesLost, match=r"b was lost in round 5: it slept. 1 site is left, and 2 are needed."):
+    with pytest.raises(SitesDropped, match=r"b dropped in round 5: it slept. 1 site is left, and 2 are needed."):
         membership.change(5, "train", {"b": "it slept"}, (), "round 5")
     assert [change.sites for change in membership.changes] == [("b", "c"), ("c",)]
 

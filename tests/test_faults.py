@@ -113,7 +113,7 @@ def test_a_sum_that_cannot_go_on_with_fewer_sites_says_so(tmp_path: Path) -> Non
     (tmp_path / "run").mkdir()
     result = Ran.of(runner.run(scenario, rows, tmp_path / "run", lambda federation, faults: None)).result
     assert result["status"] == "failed"
-    assert "site-2 was lost in round" in result["error"]
+    assert "site-2 dropped in round" in result["error"]
     assert "4 sites are left, and 5 are needed" in result["error"]
     assert result["progress"]["phase"] == "train"
     assert result["cost"]["rounds"] > 10
@@ -169,7 +169,7 @@ def test_random_faults_end_in_the_optimum_or_in_a_reason(seed: int, tmp_path: Pa
     if result["status"] == "completed":
         check_optimum(result)
     else:
-        assert "was lost in" in result["error"] or "was aborted" in result["error"], (faults, result["error"])
+        assert "dropped in" in result["error"] or "was aborted" in result["error"], (faults, result["error"])
         assert "internal" not in result["error"]
     assert COORDINATOR not in result["memberships"][-1]["sites"]
     assert not site_processes(temporary_folder)

@@ -23,7 +23,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from federation.errors import LaunchError
-from federation.relays.process import Conditions, Relays
+from federation.relays.client import Conditions, Relays
 from tests.conftest import ROOT, wait_until
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of other processes are Linux's")
@@ -447,7 +447,7 @@ def test_close_leaves_no_process(link: Link) -> None:
 
 def test_the_process_ends_with_that_of_its_handle() -> None:
     code = (
-        "import psutil; from federation.relays.process import Relays; relays = Relays(1); relays.outcomes(); "
+        "import psutil; from federation.relays.client import Relays; relays = Relays(1); relays.outcomes(); "
         "print(psutil.Process().children()[0].pid, flush=True); input()"
     )
     with subprocess.Popen(

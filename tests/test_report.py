@@ -144,7 +144,7 @@ def test_a_run_that_failed_has_a_report(tmp_path: Path) -> None:
     page, result, text = page_of(tmp_path / "run")
     assert result["status"] == "failed"
     assert page.cells["dt"] == []
-    assert "site-2 was lost" in text
+    assert "site-2 dropped" in text
 
 
 def test_what_a_scenario_says_cannot_break_the_page(tmp_path: Path) -> None:

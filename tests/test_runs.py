@@ -455,7 +455,7 @@ def test_a_site_that_is_killed_fails_the_run_by_name_where_none_may_drop(
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     assert result["status"] == "failed"
     (name,) = [site["name"] for site in result["sites"] if site["pid"] == victim]
-    assert f"{name} was lost in round" in result["error"]
+    assert f"{name} dropped in round" in result["error"]
     assert "train" in result["error"]
     assert result["error"] in complaint
     assert result["cost"]["rounds"] > 0

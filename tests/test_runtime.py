@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import signal
@@ -12,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,15 +23,16 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from federation.errors import DeadlineExpired, EndpointError, LaunchError, PeerDropped, SiteFailed, SitesLost
+from federation.errors import DeadlineExpired, EndpointError, Fatal, LaunchError, PeerDropped, SiteFailed, SitesDropped
 from federation.federation import Federation
 from federation.processes.launcher import LocalLauncher
-from federation.relays.process import Conditions, Relays
+from federation.relays.client import Conditions, Relays
 from federation.transport import wire
 from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Endpoint, Received, raise_descriptor_limit
 from federation.transport.keys import KeyPair, Party, Roster
 from tests.conftest import drill, site_processes, wait_until, workspaces
+from tests.test_runs import fedsvm
 
 ANY_PORT = "tcp://127.0.0.1:*"
 
@@ -68,18 +71,71 @@ def test_only_marked_steps_can_be_named(step: str) -> None:
         federation.run(step)
 
 
+@pytest.mark.parametrize(
+    ("protocol", "reports", "receiver", "got"),
+    [
+        ("long-to-site", "site-3", "site-3", r"uint64 \(1, 4\)"),
+        ("float-to-site", "site-3", "site-3", r"float64 \(1, 3\)"),
+        ("long-to-coordinator", "site-1", "coordinator", r"uint64 \(1, 4\)"),
+    ],
+)
+def test_a_sum_that_sends_the_wrong_array_ends_the_run_at_once(
+    protocol: str, reports: str, receiver: str, got: str
+) -> None:
+    """It is the code that is wrong: no round is run again, and nobody is told to look at cables."""
+    sender = "site-1" if receiver == "coordinator" else "site-2"
+    says = (
+        rf"{reports} failed in round 1 \(train, step total\): the {protocol} protocol: "
+        rf"{sender} sent {got} to {receiver}; it must be uint64 \(1, 3\)$"
+    )
+    began = time.monotonic()
+    with drill(4, protocol=protocol, timeout_s=60) as federation, federation.phase("train"):
+        with pytest.raises(SiteFailed, match=says) as caught:
+            federation.sum("total", shape=(3,), bound=1e3)
+        assert len(federation.accounts.rounds) == 1
+    assert isinstance(caught.value, Fatal)
+    assert time.monotonic() - began < 30
+
+
+def test_a_broken_sum_of_another_package_ends_the_command_with_status_3(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken-1.0.dist-info").mkdir()
+    (tmp_path / "broken-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (tmp_path / "broken-1.0.dist-info" / "entry_points.txt").write_text(
+        "[fedsvm.sums]\nlong-to-site = tests.broken_sums:LONG_TO_SITE\n"
+    )
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ['PYTHONPATH']}")
+    done = fedsvm("run", "quickstart", "--set", "protocol.sum=long-to-site", "--out", tmp_path / "run", folder=tmp_path)
+    assert done.returncode == 3
+    assert "the long-to-site protocol: site-2 sent uint64 (1, 4) to site-3; it must be uint64" in done.stderr
+    assert "round_timeout_s" not in done.stderr
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    assert result["cost"]["rounds"] == 1
+
+
+def test_an_answer_that_is_malformed_ends_the_run_and_names_the_site() -> None:
+    with drill(3) as federation:
+        federation.sum("total", shape=(3,), bound=1e3)
+        lie = wire.Message("done", b"", 1, fields={"ledger": [], "hop": "far", "waiting": "", "sent_to_coordinator": 0})
+        mailbox = federation._dispatcher.mailbox
+        mailbox.endpoint._pending.append(Received("site-2", replace(lie, run=mailbox.run), True))
+        with pytest.raises(SiteFailed, match=r"site-2 failed in round 2 .* malformed: hop of done must be int, got 'f"):
+            federation.sum("total", shape=(3,), bound=1e3)
+
+
 def test_a_site_that_is_killed_is_named_at_once() -> None:
     began = time.monotonic()
     with (
         drill(3, timeout_s=60) as federation,
-        pytest.raises(SitesLost, match=r"site-2 was lost in round 1 .*killed by signal 9. 2 sites are left, and 3 are"),
+        pytest.raises(SitesDropped, match=r"site-2 dropped in round 1 .*signal 9. 2 sites are left, and 3 are"),
     ):
         federation.sum("die", shape=(3,), bound=1.0, site="site-2")
     assert time.monotonic() - began < 30
 
 
 def test_a_site_that_waits_to_reach_a_lost_neighbour_still_says_farewell() -> None:
-    with drill(4, timeout_s=60, on_dropout="abort") as federation, pytest.raises(SitesLost, match='is "abort"'):
+    with drill(4, timeout_s=60, on_dropout="abort") as federation, pytest.raises(SitesDropped, match='is "abort"'):
         federation.sum("total", shape=(3,), bound=1e3)
         federation.sum("die", shape=(3,), bound=1.0, site="site-3")
     assert set(federation.final_reports) == {"site-1", "site-2", "site-4"}
@@ -105,7 +161,8 @@ def test_a_site_that_does_not_take_in_its_partition_is_named() -> None:
     def stall(launcher: LocalLauncher) -> None:
         os.kill(launcher.pids["site-2"], signal.SIGSTOP)
 
-    late = pytest.raises(SitesLost, match=r"site-2 was lost in round 0 \(launch, step join\): it did not answer within")
+    says = r"site-2 dropped in round 0 \(launch, step join\): it did not answer within"
+    late = pytest.raises(SitesDropped, match=says)
     with late, drill(3, timeout_s=1.0, launched=stall):
         raise AssertionError("it assembled without site-2")
 
@@ -394,7 +451,7 @@ def test_a_partition_is_gone_as_soon_as_its_site_has_read_it(temporary_folder: P
 
 
 def test_sockets_of_ipc_are_gone_when_a_site_was_killed(temporary_folder: Path) -> None:
-    with pytest.raises(SitesLost), drill(3, transport="ipc", encrypted=False) as federation:
+    with pytest.raises(SitesDropped), drill(3, transport="ipc", encrypted=False) as federation:
         (workspace,) = workspaces(temporary_folder)
         assert len(list(workspace.glob("*.sock"))) == 4
         federation.sum("die", shape=(3,), bound=1.0, site="site-1")

@@ -138,8 +138,11 @@ def test_a_vector_of_another_length_is_refused() -> None:
         name: functools.partial(lambda vector, channel: RING.contribute_residues(channel, vector), vector)
         for name, vector in ((name, uniform_residues((1, length))) for name, length in lengths.items())
     }
-    with pytest.raises(ProtocolError, match="site-2 sent"):
+    with pytest.raises(ProtocolError, match="site-2 sent") as caught:
         network.run(parts)
+    error = caught.value
+    assert (error.sender, error.receiver) == ("site-2", "site-3")
+    assert (error.expected, error.got) == ("uint64 (1, 4)", "uint64 (1, 3)")
 
 
 # What the ring reveals.

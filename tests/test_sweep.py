@@ -80,7 +80,7 @@ def test_a_run_that_fails_is_a_row_and_is_run_again(tmp_path: Path) -> None:
     assert done.returncode == 3
     assert "1 of 1 runs did not complete; sweep.csv says why." in done.stderr
     rows = list(csv.DictReader((tmp_path / "s" / "sweep.csv").open()))
-    assert all(row["status"] == "failed" and "site-1 was lost" in row["error"] for row in rows)
+    assert all(row["status"] == "failed" and "site-1 dropped" in row["error"] for row in rows)
     changes = (*SMALL, kill, "federation.on_dropout=abort")
     assert len(grid(tmp_path / "s", "seed=1", changes=changes).missing()) == 1
 

@@ -305,7 +305,7 @@ def test_a_site_lost_before_the_exchange_is_left_out_and_its_columns_are_named(t
 @pytest.mark.parametrize("phase", ["train", "evaluate"])
 def test_a_site_lost_later_is_named_and_ends_the_run(phase: str, tmp_path: Path) -> None:
     result = fails("dpp-svm-unaligned", tmp_path / "run", faults=(f"kill:site=2,phase={phase},round=2",))
-    assert "site-2 was lost in round" in result["error"]
+    assert "site-2 dropped in round" in result["error"]
     assert "Its columns are in the kernel, and no other site has them." in result["error"]
     assert result["faults"][0]["outcome"].startswith("site-2 dropped")
 
@@ -338,7 +338,7 @@ def test_a_site_that_stalls_is_waited_for_as_long_as_a_round_takes(tmp_path: Pat
 def test_a_site_that_stays_silent_is_named(tmp_path: Path) -> None:
     stall = "stall:site=3,phase=train,round=2"
     result = fails("dpp-svm-rbf", tmp_path / "run", "federation.round_timeout_s=1.0", faults=(stall,))
-    assert "south was lost in round" in result["error"]
+    assert "south dropped in round" in result["error"]
     assert "no other site has them" in result["error"]
 
 

@@ -24,7 +24,18 @@ _NONCE = bytes(16)
 
 
 class KeyAgreement:
-    """One party's key pair for one run. The private half lives in memory only."""
+    """One party's key pair for one run. The private half lives in memory only.
+
+    Parameters
+    ----------
+    run : bytes
+        The run's 8 random bytes.
+
+    Attributes
+    ----------
+    public : bytes
+        The half that goes into the roster.
+    """
 
     def __init__(self, run: bytes) -> None:
         self._run = run

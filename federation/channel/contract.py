@@ -6,7 +6,7 @@ they agree.
 
 What can go wrong is the same on both:
 
-    a peer is gone            PeerDropped     the round runs again without it
+    a peer dropped            PeerDropped     the round runs again without it
     a peer is late            PeerLate        the round runs again
     a wrong shape or type     ProtocolError   a protocol's code is wrong; the run ends
     the round ended           RoundAborted    another party could not go on; nothing is to be done here
@@ -62,8 +62,8 @@ class Channel(Protocol):
         ProtocolError
             It has another shape or type.
         PeerDropped
-            It may never come: the peer is gone, or the connection to it broke. A site cannot tell of a peer that it
-            has not sent to; the coordinator can of all, and gives up when any site of the round is gone.
+            It may never come: the peer dropped, or the connection to it broke. A site cannot tell of a peer that it
+            has not sent to; the coordinator can of all, and gives up when any site of the round dropped.
         PeerLate
             It did not come in the time of the round.
         RoundAborted
@@ -71,7 +71,7 @@ class Channel(Protocol):
         """
 
     def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:
-        """The next array from each of these peers, of these shapes; those that are gone or late are left out.
+        """The next array from each of these peers, of these shapes; those that dropped or are late are left out.
 
         Each call has the whole time of a round for itself. Raises ProtocolError and RoundAborted as `receive` does.
         """

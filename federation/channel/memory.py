@@ -179,7 +179,7 @@ class MemoryChannel:
         return self._open(peer, message, shape, dtype)
 
     def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:
-        """The next array from each of these peers; those that are gone or late are left out."""
+        """The next array from each of these peers; those that dropped or are late are left out."""
         deadline = time.monotonic() + self._network.timeout_s
         arrays: dict[str, NDArray[Any]] = {}
         for peer, shape in shapes.items():

@@ -94,7 +94,7 @@ class SocketChannel:
         self.sent_to[peer] += 1
         self.waiting_for = peer
         if self.me == COORDINATOR:
-            with suppress(PeerDropped):  # a site without a connection is gone, or late: `collect` will tell
+            with suppress(PeerDropped):  # a site without a connection dropped, or is late: `collect` will tell
                 self._mailbox.endpoint.reply(peer, message)
         else:
             self._mailbox.endpoint.send(peer, message, self._deadline, self._notice)
@@ -112,7 +112,7 @@ class SocketChannel:
         return self._open(peer, message, shape, dtype)
 
     def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:
-        """The next array from each of these peers; those that are gone or late are left out.
+        """The next array from each of these peers; those that dropped or are late are left out.
 
         Raises ProtocolError, and what `notice` raises.
         """

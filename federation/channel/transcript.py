@@ -34,7 +34,15 @@ class Entry:
 
 
 class Transcript:
-    """A party's own record. `colludes`: it writes down everything, not its input alone."""
+    """A party's own record.
+
+    Parameters
+    ----------
+    path : str
+        A new file, which only its owner may read.
+    colludes : bool
+        Whether everything is written down, not the input alone.
+    """
 
     def __init__(self, path: str, *, colludes: bool) -> None:
         self._file = framefile.create(path)

@@ -1,0 +1,7 @@
+"""Starting site processes and watching them. In the order to read it:
+
+- `contract`: `Launcher`, what a federation needs of whatever starts its sites
+- `launcher`: the one for this machine, in the coordinator's process
+- `forkserver`: the process that sites are forked from
+- `child`, `pipe`: a process at the other end of a stream, and messages over it
+"""

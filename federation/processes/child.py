@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-FAREWELL_S = 5.0
+EXIT_GRACE_S = 5.0
 """How long a process has to end by itself."""
 
 
@@ -29,7 +29,7 @@ class Child:
     def status(self) -> int | None:
         """The status with which it ended, None if it did not."""
         try:
-            return self.process.wait(FAREWELL_S)
+            return self.process.wait(EXIT_GRACE_S)
         except subprocess.TimeoutExpired:
             return None
 

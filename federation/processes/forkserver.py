@@ -33,7 +33,7 @@ from federation.site.site import Assignment, run_site
 
 WORKSPACE_PREFIX = "fedsvm-"
 _PR_SET_PDEATHSIG = 1
-_LARGEST_REPORT = 1 << 14
+_MAX_REPORT_BYTES = 1 << 14
 _C = ctypes.CDLL(None)
 
 
@@ -150,7 +150,7 @@ class _ForkServer:
         """Pass on what a site reports. Before it stalls it says for how long."""
         with contextlib.suppress(BlockingIOError):
             while True:
-                report = msgpack.unpackb(self._reports.recv(_LARGEST_REPORT))
+                report = msgpack.unpackb(self._reports.recv(_MAX_REPORT_BYTES))
                 if "fault" in report:
                     self._stalls[report["site"]] = report["for_s"]
                 self._tell(report)

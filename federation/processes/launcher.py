@@ -26,12 +26,24 @@ _GIVE_MEMORY_BACK = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(1 <<
 
 
 class LocalLauncher:
-    """Forks sites from a preloaded server process.
+    """Forks sites from a preloaded server process, and ends them all when it is closed.
 
-    `module` is what the server runs: it names the installation whose programs the sites offer. `workspace` is a
-    folder of this run alone, for partitions and ipc sockets; it is gone when the launcher is closed, or when this
-    process or the server is killed. `struck` says when faults that sites do to themselves struck, by number, and
-    `continued` which stalled sites went on when; times are monotonic. Raises LaunchError.
+    Parameters
+    ----------
+    module : str
+        What the server runs, as `python -m`: it names the installation whose programs the sites offer.
+
+    Attributes
+    ----------
+    workspace : Path or None
+        A folder of this run alone, for partitions and ipc sockets, once the server is up. It is removed when the
+        launcher is closed, or when this process or the server is killed.
+    pids : dict of str to int
+        The process of each site, the latest where it was restarted.
+    struck : dict of int to float
+        When faults that sites do to themselves struck, by the fault's number, on the monotonic clock.
+    continued : list of (str, float)
+        Which stalled sites went on, and when.
     """
 
     def __init__(self, module: str) -> None:

@@ -1,10 +1,8 @@
-"""User-space TCP relays: latency, jitter, bandwidth and faults on the links between parties, without root.
+"""The relay process: one event loop that carries the bytes of all links. See `client` for what it is used for.
 
-One process relays all links. For every opener and listener it has a port of its own, so the port tells who opened a
-connection and thereby which two directed links it uses: outward bytes obey the link to the listener, bytes back obey
-the opposite one. What is read from one end waits in a queue until the conditions of its link let it go; a cut link
-lets nothing go, and when it heals what waits is timed anew. A request takes effect before it is answered, so whatever
-its caller does next meets the change.
+The port by which a connection comes tells who opened it and thereby which two directed links it uses: outward bytes
+obey the link to the listener, bytes back obey the opposite one. What is read from one end waits in a queue until the
+conditions of its link let it go; a cut link lets nothing go, and when it heals what waits is timed anew.
 
 The relays carry ciphertext (CURVE is behind them) and hold no key. Strangers on this machine may connect: what they
 send goes where everything goes and is refused there, and what may wait of one connection is bounded.
@@ -28,26 +26,19 @@ import struct
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import asdict, dataclass, field
-from types import TracebackType
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from federation.errors import LaunchError
 from federation.processes import pipe
-from federation.processes.child import Child
+from federation.relays.client import Conditions, DirectedLink
 
-DirectedLink = tuple[str, str]
-"""Sender and receiver."""
-
-_ANSWER_S = 20.0
-_LARGEST_CHUNK = 1 << 16
+_MAX_CHUNK_BYTES = 1 << 16
 _MAX_QUEUED_BYTES = 1 << 22
 _CHUNK_OVERHEAD_BYTES = 256
 """Charged for each chunk in a queue, so that single bytes cannot fill the memory either."""
-_LEAST_CORRUPTED_CHUNK = 64
-_LINKS_AT_ONCE = 1000
-"""It takes the kernel longer to find a free port the fewer there are, so thousands are not to share one deadline."""
+_MIN_CORRUPTED_CHUNK_BYTES = 64
 _LISTENER_REST_S = 0.05
 _BACKLOG = 128
 _LINGER_NOT_AT_ALL = struct.pack("ii", 1, 0)
@@ -56,110 +47,6 @@ _WHAT_TO_CHANGE = {
     errno.ENFILE: "raise the system's limit of open files (fs.file-max) or run fewer sites",
     errno.EADDRINUSE: "no port is free; widen net.ipv4.ip_local_port_range or run fewer sites",
 }
-
-
-@dataclass(frozen=True)
-class Conditions:
-    """What a directed link does to bytes: milliseconds, and 10^6 bits per second (None: no limit).
-
-    The jitter is uniform in plus or minus `jitter_ms` around the latency. It never reorders a connection's bytes.
-    """
-
-    latency_ms: float = 0.0
-    jitter_ms: float = 0.0
-    bandwidth_mbit: float | None = None
-
-
-class Relays:
-    """Starts the relay process and orders what it does. `seed` is of the jitter.
-
-    Every method but `close` raises LaunchError when the process is gone, is silent, or cannot do what it should.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._child = Child(__name__)
-        self._stream = self._child.stream
-        self._stream.settimeout(_ANSWER_S)
-
-    def __enter__(self) -> Relays:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def open(self, links: Mapping[DirectedLink, Conditions]) -> dict[DirectedLink, str]:
-        """Listen for the sender of every link; the address at which it reaches the receiver.
-
-        A link that is not among them but is the way back of one that is has no conditions.
-        """
-        wanted = [[*link, asdict(conditions)] for link, conditions in links.items()]
-        ports: list[int] = []
-        for start in range(0, len(wanted), _LINKS_AT_ONCE):
-            part = wanted[start : start + _LINKS_AT_ONCE]
-            ports += self._ask("open", seed=self._seed, links=part)["ports"]
-        return {link: f"tcp://127.0.0.1:{port}" for link, port in zip(links, ports, strict=True)}
-
-    def point(self, listener: str, address: str) -> None:
-        """Lead new connections to `listener` to this address, tcp://HOST:PORT, from now on."""
-        host, _, port = address.removeprefix("tcp://").rpartition(":")
-        self._ask("point", listener=listener, host=host, port=int(port))
-
-    def cut(self, links: Collection[DirectedLink], *, reset: bool, for_s: float | None) -> int:
-        """Hold what passes over these links, or with `reset` reset the connections that use them. The fault's number.
-
-        for_s: seconds after which it heals and what was held goes on; None: never.
-        """
-        return self._disturb("reset" if reset else "hold", links, for_s)
-
-    def delay(self, links: Collection[DirectedLink], *, extra_ms: float, for_s: float | None) -> int:
-        """Add milliseconds to the latency of these links for some seconds (None: for ever). The fault's number."""
-        return self._disturb("delay", links, for_s, extra_ms=extra_ms)
-
-    def corrupt(self, links: Collection[DirectedLink], *, count: int) -> int:
-        """Change `count` of the next bytes on each of these links, in chunks of 64 or more. The fault's number."""
-        return self._disturb("corrupt", links, None, count=count)
-
-    def outcomes(self) -> dict[int, dict[str, Any]]:
-        """What each fault did so far: bytes held, delayed and corrupted, connections reset, and if it is over."""
-        return dict(self._ask("outcomes")["outcomes"])
-
-    def close(self) -> None:
-        """End the process, and with it every relayed connection."""
-        self._child.close()
-
-    def _disturb(self, kind: str, links: Collection[DirectedLink], for_s: float | None, **terms: float) -> int:
-        answer = self._ask("disturb", kind=kind, links=[list(link) for link in links], for_s=for_s, terms=terms)
-        return int(answer["number"])
-
-    def _ask(self, do: str, **terms: Any) -> dict[str, Any]:
-        """Have something done, and wait until it is. Raises LaunchError."""
-        try:
-            pipe.write(self._stream, {"do": do, **terms})
-            answer = pipe.read(self._stream)
-        except TimeoutError:
-            self._stream.close()  # an answer that comes late would be taken for that to another request
-            raise LaunchError(
-                f"The relay process did not answer within {_ANSWER_S:g} s; is the machine overloaded?"
-            ) from None
-        except OSError:
-            answer = None
-        if answer is None:
-            raise LaunchError(self._how_it_ended())
-        if "error" in answer:
-            raise LaunchError(answer["error"])
-        return answer
-
-    def _how_it_ended(self) -> str:
-        status = self._child.status()
-        if status is None:
-            return "The relay process closed its stream to this process."
-        return f"The relay process ended with status {status}."
-
-
-# From here on: in the relay process.
 
 
 class _Loop:
@@ -261,7 +148,7 @@ class _Line:
     def corrupted(self, data: bytes) -> bytes:
         """What corruptions make of a chunk."""
         for fault in self.suffers("corrupt"):
-            if len(data) >= _LEAST_CORRUPTED_CHUNK:
+            if len(data) >= _MIN_CORRUPTED_CHUNK_BYTES:
                 data = self._corrupted_by(fault, data)
         return data
 
@@ -314,7 +201,7 @@ class _Flow:
     def read(self) -> None:
         """Take in what came. Raises OSError."""
         try:
-            data = self._source.recv(_LARGEST_CHUNK)
+            data = self._source.recv(_MAX_CHUNK_BYTES)
         except BlockingIOError:
             return
         self._ended = not data

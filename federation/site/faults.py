@@ -21,10 +21,20 @@ OWN_KINDS = tuple(_SIGNALS)
 
 @dataclass(frozen=True)
 class OwnFault:
-    """A kill, or a stall that whoever started the site ends after `for_s` seconds (None: never).
+    """A kill or a stall.
 
-    number: of the fault in its scenario. message: it strikes before the site's message of this number in the round; 0
-    is when the order arrives.
+    Parameters
+    ----------
+    number : int
+        Of the fault in its scenario.
+    kind : {"kill", "stall"}
+    phase : str
+    round : int
+        Within the phase, from 1.
+    message : int, default 0
+        It strikes before the site's message of this number in the round; 0: when the order arrives.
+    for_s : float or None, default None
+        Seconds after which whoever started the site ends a stall; None: never.
     """
 
     number: int

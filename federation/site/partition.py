@@ -14,7 +14,15 @@ _RUN = bytes(wire.RUN_ID_BYTES)
 
 @dataclass(frozen=True)
 class Partition:
-    """Arrays by name, and plain values (numbers, text, lists) by name."""
+    """What one site holds.
+
+    Parameters
+    ----------
+    arrays : mapping of str to array
+        float64, int64, uint64 or uint8.
+    values : mapping of str, default {}
+        Numbers, text and lists.
+    """
 
     arrays: Mapping[str, wire.Array]
     values: Mapping[str, Any] = field(default_factory=dict)

@@ -107,9 +107,16 @@ class SumProtocol(Protocol):
 
 @dataclass(frozen=True)
 class Installation:
-    """The programs and secure sums that one installation offers, by name; a sum is made with its options.
+    """What one installation offers.
 
-    `warm_up` does once what sites will do, before they are forked: what it loads, they share.
+    Parameters
+    ----------
+    programs : mapping of str to type
+        By name, what sites can run.
+    sums : mapping of str to callable
+        By name, what makes a secure sum, given its options.
+    warm_up : callable, optional
+        Does once what sites will do, before they are forked: what it loads, they share.
     """
 
     programs: Mapping[str, type[SiteProgram]]

@@ -19,6 +19,7 @@ from federation.channel.mailbox import Mailbox
 from federation.channel.socket import SocketChannel
 from federation.channel.transcript import Transcript
 from federation.control import (
+    Abort,
     Aborted,
     Done,
     Failed,
@@ -27,9 +28,8 @@ from federation.control import (
     Order,
     RosterUpdate,
     Standing,
+    Stop,
     SumTerms,
-    is_abort,
-    is_stop,
     read_order,
 )
 from federation.errors import (
@@ -190,9 +190,9 @@ class Site:
         peer, message, answer = received
         if peer != COORDINATOR or answer:
             self._mailbox.refused["order from a site"] += 1
-        elif is_stop(message):
+        elif message.kind == Stop.kind:
             raise Stopped
-        elif is_abort(message):
+        elif message.kind == Abort.kind:
             self._abort(message)
         else:
             self._orders.append(message)

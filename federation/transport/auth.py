@@ -68,14 +68,16 @@ class Authenticator:
     def secure_listener(self, router: zmq.Socket[bytes]) -> None:
         """Prepare a socket that others connect to."""
         if self._keys is not None:
-            router.curve_server = True
-            router.curve_publickey, router.curve_secretkey = self._keys.public, self._keys.secret
+            router.setsockopt(zmq.CURVE_SERVER, 1)
+            router.setsockopt(zmq.CURVE_PUBLICKEY, self._keys.public)
+            router.setsockopt(zmq.CURVE_SECRETKEY, self._keys.secret)
 
     def secure_dialler(self, dealer: zmq.Socket[bytes], peer: Party) -> None:
         """Prepare a socket that connects to `peer`."""
         if self._keys is not None:
-            dealer.curve_publickey, dealer.curve_secretkey = self._keys.public, self._keys.secret
-            dealer.curve_serverkey = peer.public_key or b""
+            dealer.setsockopt(zmq.CURVE_PUBLICKEY, self._keys.public)
+            dealer.setsockopt(zmq.CURVE_SECRETKEY, self._keys.secret)
+            dealer.setsockopt(zmq.CURVE_SERVERKEY, peer.public_key or b"")
         else:
             dealer.setsockopt(zmq.ROUTING_ID, self.routing_id)
 

@@ -47,9 +47,22 @@ Array = NDArray[Any]
 class Message:
     """What one party tells another.
 
-    `fields` holds plain msgpack values (numbers, text, lists, tables); `arrays` float64, int64, uint64 or uint8
-    arrays of at most four dimensions. `hop` is the length of the longest chain of messages of this round that ends
-    in this one.
+    Parameters
+    ----------
+    kind : str
+        One of `KINDS`.
+    run : bytes
+        The run's 8 random bytes.
+    round : int, default 0
+        The round that it belongs to.
+    sequence : int, default 0
+        Its number among the protocol's messages from this sender to this receiver in the round.
+    hop : int, default 0
+        Length of the longest chain of messages of this round that ends in this one.
+    fields : dict, default {}
+        Plain msgpack values: numbers, text, lists, tables.
+    arrays : dict of str to array, default {}
+        float64, int64, uint64 or uint8, of at most four dimensions.
     """
 
     kind: str

@@ -117,23 +117,19 @@ def check_for_one_site(protocol: SecureSum, count: int) -> None:
     """
     opener, shape = site_names(count)[-1], (2, 3)
     values = [np.arange(6.0).reshape(shape) * (number + 1) / 32 for number in range(count)]
-
-    inputs = {
-        site: protocol.encoded(value, _BOUND, count) for site, value in zip(site_names(count), values, strict=True)
-    }
     network = InMemoryNetwork(site_names(count))
+    residues = [protocol.encoded(value, _BOUND, count) for value in values]
+    inputs = dict(zip(network.sites, residues, strict=True))
 
     def contribute(channel: MemoryChannel) -> Residues | None:
         return protocol.contribute(channel, inputs[channel.me], opener)
 
     parties: dict[str, Callable[[MemoryChannel], Residues | None]] = dict.fromkeys(inputs, contribute)
-    parties[COORDINATOR] = lambda channel: protocol.forward(channel, next(iter(inputs.values())).shape, opener)
+    parties[COORDINATOR] = lambda channel: protocol.forward(channel, (residues[0].shape[0], 6), opener)
     results = network.run(parties)
     opened = results[opener]
-    theirs = opened is not None and np.array_equal(
-        protocol.decoded(opened, shape, _BOUND, count), np.sum(values, axis=0)
-    )
-    if results[COORDINATOR] is not None or not theirs:
+    total = None if opened is None else protocol.decoded(opened, shape, _BOUND, count)
+    if results[COORDINATOR] is not None or total is None or not np.array_equal(total, np.sum(values, axis=0)):
         raise ConformanceError(f"{protocol.name}: a sum of {count} sites for the eyes of {opener} is not theirs.")
     forwarded = next(m.array for m in reversed(network.sent) if (m.sender, m.receiver) == (COORDINATOR, opener))
     if np.array_equal(forwarded, protocol.encoded(np.sum(values, axis=0), _BOUND, count)):

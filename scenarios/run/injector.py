@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from federation.federation import Federation
 from federation.membership import Change
 from federation.processes.launcher import LocalLauncher
-from federation.relays.process import Conditions, Relays
+from federation.relays.client import Conditions, Relays
 from federation.transport.keys import COORDINATOR, Party, Roster
 from scenarios.schema.base import resolve
 from scenarios.schema.spec import Scenario

@@ -1,0 +1,141 @@
+"""User-space TCP relays as their user sees them: latency, jitter, bandwidth and faults on links between parties.
+
+One process of its own relays all links, without root; `federation.relays.process` is what runs there. For every opener
+and listener it has a port of its own. A request takes effect before it is answered, so whatever its caller does next
+meets the change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass
+from types import TracebackType
+from typing import Any
+
+from federation.errors import LaunchError
+from federation.processes import pipe
+from federation.processes.child import Child
+
+DirectedLink = tuple[str, str]
+"""Sender and receiver."""
+
+_PROCESS = "federation.relays.process"
+_ANSWER_S = 20.0
+_LINKS_AT_ONCE = 1000
+"""It takes the kernel longer to find a free port the fewer there are, so thousands are not to share one deadline."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What a directed link does to bytes.
+
+    Parameters
+    ----------
+    latency_ms : float, default 0.0
+        How long they take.
+    jitter_ms : float, default 0.0
+        The latency varies uniformly by plus or minus this much. It never reorders a connection's bytes.
+    bandwidth_mbit : float or None, default None
+        10^6 bits per second that all connections of the link share; None: no limit.
+    """
+
+    latency_ms: float = 0.0
+    jitter_ms: float = 0.0
+    bandwidth_mbit: float | None = None
+
+
+class Relays:
+    """Starts the relay process and orders what it does.
+
+    Parameters
+    ----------
+    seed : int
+        Of the jitter.
+
+    Raises
+    ------
+    LaunchError
+        In every method but `close`, when the process ended, is silent, or cannot do what it should.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._child = Child(_PROCESS)
+        self._stream = self._child.stream
+        self._stream.settimeout(_ANSWER_S)
+
+    def __enter__(self) -> Relays:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def open(self, links: Mapping[DirectedLink, Conditions]) -> dict[DirectedLink, str]:
+        """Listen for the sender of every link; the address at which it reaches the receiver.
+
+        A link that is not among them but is the way back of one that is has no conditions.
+        """
+        wanted = [[*link, asdict(conditions)] for link, conditions in links.items()]
+        ports: list[int] = []
+        for start in range(0, len(wanted), _LINKS_AT_ONCE):
+            part = wanted[start : start + _LINKS_AT_ONCE]
+            ports += self._ask("open", seed=self._seed, links=part)["ports"]
+        return {link: f"tcp://127.0.0.1:{port}" for link, port in zip(links, ports, strict=True)}
+
+    def point(self, listener: str, address: str) -> None:
+        """Lead new connections to `listener` to this address, tcp://HOST:PORT, from now on."""
+        host, _, port = address.removeprefix("tcp://").rpartition(":")
+        self._ask("point", listener=listener, host=host, port=int(port))
+
+    def cut(self, links: Collection[DirectedLink], *, reset: bool, for_s: float | None) -> int:
+        """Hold what passes over these links, or with `reset` reset the connections that use them. The fault's number.
+
+        for_s: seconds after which it heals and what was held goes on; None: never.
+        """
+        return self._disturb("reset" if reset else "hold", links, for_s)
+
+    def delay(self, links: Collection[DirectedLink], *, extra_ms: float, for_s: float | None) -> int:
+        """Add milliseconds to the latency of these links for some seconds (None: for ever). The fault's number."""
+        return self._disturb("delay", links, for_s, extra_ms=extra_ms)
+
+    def corrupt(self, links: Collection[DirectedLink], *, count: int) -> int:
+        """Change `count` of the next bytes on each of these links, in chunks of 64 or more. The fault's number."""
+        return self._disturb("corrupt", links, None, count=count)
+
+    def outcomes(self) -> dict[int, dict[str, Any]]:
+        """What each fault did so far: bytes held, delayed and corrupted, connections reset, and if it is over."""
+        return dict(self._ask("outcomes")["outcomes"])
+
+    def close(self) -> None:
+        """End the process, and with it every relayed connection."""
+        self._child.close()
+
+    def _disturb(self, kind: str, links: Collection[DirectedLink], for_s: float | None, **terms: float) -> int:
+        answer = self._ask("disturb", kind=kind, links=[list(link) for link in links], for_s=for_s, terms=terms)
+        return int(answer["number"])
+
+    def _ask(self, do: str, **terms: Any) -> dict[str, Any]:
+        """Have something done, and wait until it is. Raises LaunchError."""
+        try:
+            pipe.write(self._stream, {"do": do, **terms})
+            answer = pipe.read(self._stream)
+        except TimeoutError:
+            self._stream.close()  # an answer that comes late would be taken for that to another request
+            raise LaunchError(
+                f"The relay process did not answer within {_ANSWER_S:g} s; is the machine overloaded?"
+            ) from None
+        except OSError:
+            answer = None
+        if answer is None:
+            raise LaunchError(self._how_it_ended())
+        if "error" in answer:
+            raise LaunchError(answer["error"])
+        return answer
+
+    def _how_it_ended(self) -> str:
+        status = self._child.status()
+        if status is None:
+            return "The relay process closed its stream to this process."
+        return f"The relay process ended with status {status}."

@@ -1,0 +1,130 @@
+"""Channels: one conformance check, a line for each, over real sockets and in memory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from federation.channel.agreement import KeyAgreement
+from federation.channel.conformance import SITES, ConformanceError, Network, Party, check_channel
+from federation.channel.mailbox import Mailbox
+from federation.channel.memory import Died, InMemoryNetwork, MemoryChannel
+from federation.channel.socket import SocketChannel
+from federation.errors import DeadlineExpired
+from federation.transport.deadline import Deadline
+from federation.transport.endpoint import Endpoint
+from federation.transport.keys import COORDINATOR, KeyPair, Roster
+from federation.transport.keys import Party as Member
+from federation.transport.wire import Message
+
+RUN = bytes(8)
+ALL = (COORDINATOR, *SITES)
+
+
+def in_memory(parties: Mapping[str, Party], timeout_s: float) -> dict[str, Any]:
+    """In threads, over queues."""
+    return InMemoryNetwork(SITES, timeout_s=timeout_s).run(parties)
+
+
+class SocketNetwork:
+    """Parties in threads, each with an endpoint of its own on encrypted sockets; one that dies closes it."""
+
+    def __init__(self, timeout_s: float) -> None:
+        self._timeout_s = timeout_s
+        self._all_listen = threading.Barrier(len(ALL))
+        self._all_finished = threading.Event()
+        self._unfinished = set(ALL)
+        self._keys = {name: KeyPair.generate() for name in ALL}
+        self._agreements = {name: KeyAgreement(RUN) for name in SITES}
+        self._members: dict[str, Member] = {}
+
+    def run(self, parties: Mapping[str, Party]) -> dict[str, Any]:
+        """What each party returned, of those that did not die."""
+        with ThreadPoolExecutor(len(ALL)) as pool:
+            futures = {name: pool.submit(self._live, name, parties[name]) for name in ALL}
+        results = {name: future.result() for name, future in futures.items()}
+        return {name: result[0] for name, result in results.items() if result}
+
+    def _live(self, name: str, party: Party) -> list[Any]:
+        """What a party returned, in a list; an empty one if it died."""
+        with Endpoint(name, "tcp://127.0.0.1:*", self._keys[name], len(ALL)) as endpoint:
+            agreement = self._agreements.get(name)
+            public = agreement.public if agreement is not None else None
+            self._members[name] = Member(name, endpoint.address, self._keys[name].public, public)
+            self._all_listen.wait(20)
+            endpoint.admit(Roster(self._members[member] for member in ALL))
+            mailbox = Mailbox(endpoint, RUN)
+            begin_round(mailbox)
+
+            def notice() -> None:
+                assert mailbox.next_control() is None
+
+            channel = SocketChannel(mailbox, SITES, 1, Deadline(self._timeout_s), notice, agreement=agreement)
+            try:
+                results = [party(channel)]
+            except Died:
+                results = []
+            finally:
+                self._unfinished.discard(name)
+                if not self._unfinished:
+                    self._all_finished.set()
+            if results:
+                self._serve(endpoint)
+            return results
+
+    def _serve(self, endpoint: Endpoint) -> None:
+        """Until all others have finished too."""
+        deadline = Deadline(60)
+        while not self._all_finished.is_set():
+            assert not deadline.expired
+            with suppress(DeadlineExpired):
+                endpoint.wait(Deadline(0.05))
+            while endpoint.received() is not None:
+                pass
+
+
+def begin_round(mailbox: Mailbox) -> None:
+    """As with an order: the coordinator opens a connection to every site, and each waits until it has heard."""
+    deadline = Deadline(20)
+    mailbox.enter(1)
+    if mailbox.endpoint.name == COORDINATOR:
+        for site in SITES:
+            mailbox.endpoint.send(site, Message("order", RUN, 1), deadline)
+        return
+    while mailbox.next_control() is None:
+        mailbox.wait(deadline)
+
+
+def over_sockets(parties: Mapping[str, Party], timeout_s: float) -> dict[str, Any]:
+    """In threads, over encrypted sockets."""
+    return SocketNetwork(timeout_s).run(parties)
+
+
+@pytest.mark.parametrize("network", [over_sockets, in_memory])
+def test_a_channel_keeps_the_contract(network: Network) -> None:
+    assert len(list(check_channel(network))) == 5
+
+
+class Careless(InMemoryNetwork):
+    """A network whose channels take arrays of any type for what is due."""
+
+    def _channel(self, name: str) -> MemoryChannel:
+        return CarelessChannel(self, name)
+
+
+class CarelessChannel(MemoryChannel):
+    def receive(self, peer: str, shape: Sequence[int], dtype: Any = np.uint64) -> NDArray[Any]:
+        return self._network._get(peer, self.me, time.monotonic() + 5).array.astype(dtype)
+
+
+def test_a_channel_that_takes_any_type_is_found_out() -> None:
+    with pytest.raises(ConformanceError, match=r"takes uint64 \(1, 4\), or says None"):
+        list(check_channel(lambda parties, timeout_s: Careless(SITES, timeout_s=timeout_s).run(parties)))

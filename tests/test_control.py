@@ -1,0 +1,140 @@
+"""Control messages: what goes in comes out, and nothing of another form is believed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from federation.control import (
+    Aborted,
+    Done,
+    Failed,
+    FinalReport,
+    GatherTerms,
+    Order,
+    RosterUpdate,
+    Standing,
+    SumTerms,
+    read_answer,
+    read_order,
+)
+from federation.errors import Malformed
+from federation.transport.keys import COORDINATOR, Party, Roster
+from federation.transport.wire import Message, decode, encode
+
+RUN = bytes(8)
+ROW = [3, False, "site-1", "site-2", 1, 24, 120, None]
+STANDING = Standing(3, "site-2", 1)
+ORDER = Order("cuts", "ring", None, {"factor": 2.0}, {"w": np.ones(3)}, "train", 4, ("site-1", "site-2"), 80.0)
+TERMS = [
+    None,
+    GatherTerms((2, 3)),
+    SumTerms((2,), 1e3, {"segments": 3}, COORDINATOR),
+    SumTerms((), float("inf"), {}, "site-2"),
+]
+ANSWERS: list[Done | Aborted | Failed | FinalReport] = [
+    Done([ROW]),
+    Done([], STANDING),
+    Aborted([ROW], STANDING),
+    Failed([], None, "it does not add up", "", cut_off=False),
+    Failed([ROW], STANDING, "a peer is gone", "", cut_off=True),
+    FinalReport([ROW], 0.5, None, {"stale": 2}),
+]
+
+
+def over_the_wire(message: Message) -> Message:
+    return decode([bytes(frame) for frame in encode(message)])
+
+
+@pytest.mark.parametrize("terms", TERMS, ids=["run", "gather", "sum", "sum-at"])
+def test_an_order_survives_the_wire(terms: SumTerms | GatherTerms | None, request: pytest.FixtureRequest) -> None:
+    sent = Order(**{**vars(ORDER), "terms": terms})
+    received = read_order(over_the_wire(sent.to_message(RUN, 7)))
+    assert isinstance(received, Order)
+    assert sent.verb == received.verb == request.node.callspec.id
+    assert sent.reveals == received.reveals == (sent.verb in ("gather", "sum"))
+    np.testing.assert_array_equal(received.arrays["w"], sent.arrays["w"])
+    assert {**vars(received), "arrays": None} == {**vars(sent), "arrays": None}
+
+
+def test_a_roster_survives_the_wire() -> None:
+    parties = [Party("site-1", "tcp://127.0.0.1:5", b"k" * 40, b"a" * 32), Party("coordinator", "ipc:///a", None)]
+    received = read_order(over_the_wire(RosterUpdate(Roster(parties[1:])).to_message(RUN, 0)))
+    assert isinstance(received, RosterUpdate)
+    assert list(received.parties) == parties[1:]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
+def test_an_answer_survives_the_wire(answer: Done | Aborted | Failed | FinalReport) -> None:
+    assert read_answer(over_the_wire(answer.to_message(RUN, 7))) == answer
+
+
+def test_what_no_site_may_send_is_no_answer() -> None:
+    assert read_answer(ORDER.to_message(RUN, 1)) is None
+
+
+MESSAGES: list[Message] = [
+    *(Order(**{**vars(ORDER), "terms": terms}).to_message(RUN, 7) for terms in TERMS),
+    RosterUpdate(Roster([Party("a", "b", None)])).to_message(RUN, 7),
+    *(answer.to_message(RUN, 7) for answer in ANSWERS),
+]
+
+
+def read(message: Message) -> Any:
+    return read_order(message) if message.kind in ("order", "roster") else read_answer(message)
+
+
+def with_fields(message: Message, fields: dict[str, Any]) -> Message:
+    return Message(message.kind, message.run, message.round, fields=fields, arrays=message.arrays)
+
+
+@pytest.mark.parametrize("message", MESSAGES, ids=lambda message: message.kind)
+def test_a_field_that_is_missing_or_of_another_type_is_malformed(message: Message) -> None:
+    for name in message.fields:
+        without = {other: value for other, value in message.fields.items() if other != name}
+        for fields in (without, {**message.fields, name: {1}}, {**message.fields, "more": 1}):
+            with pytest.raises(Malformed):
+                read(with_fields(message, fields))
+
+
+@given(st.sampled_from(MESSAGES), st.data())
+def test_nothing_else_is_raised_whatever_the_fields_are(message: Message, data: st.DataObject) -> None:
+    plain = st.recursive(
+        st.none() | st.booleans() | st.integers(-5, 5) | st.floats() | st.text(max_size=3) | st.binary(max_size=3),
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+        max_leaves=6,
+    )
+    name = data.draw(st.sampled_from(sorted(message.fields)))
+    try:
+        read(with_fields(message, {**message.fields, name: data.draw(plain)}))
+    except Malformed as error:
+        assert message.kind in str(error) or "ledger" in str(error) or "roster" in str(error) or "verb" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("kind", "changes", "says"),
+    [
+        ("order", {"verb": "exec"}, "the verb of an order must be run, gather, sum or sum-at, got 'exec'"),
+        ("order", {"phase_round": True}, "phase_round of order must be int, got True"),
+        ("order", {"sites": ["site-1", 2]}, "each of sites of order must be str, got 2"),
+        ("done", {"ledger": [ROW[:7]]}, "a row of a ledger must have 8 values"),
+        ("done", {"ledger": [[*ROW[:7], 0.5]]}, "a value of a ledger must be int or missing, got 0.5"),
+        ("final_report", {"refused": {"stale": "2"}}, "each of refused of final_report must be int, got '2'"),
+        ("roster", {"parties": [["a", "b"]]}, "a party of the roster must be a name, an address and two keys"),
+        ("roster", {"parties": [["a", "b", "c", None]]}, "a key of the roster must be bytes, or missing"),
+    ],
+)
+def test_what_is_wrong_is_said(kind: str, changes: dict[str, Any], says: str) -> None:
+    message = next(message for message in MESSAGES if message.kind == kind)
+    with pytest.raises(Malformed, match=says):
+        read(with_fields(message, message.fields | changes))
+
+
+def test_a_sum_for_the_coordinator_is_not_opened_by_a_site() -> None:
+    message = Order(**{**vars(ORDER), "terms": TERMS[2]}).to_message(RUN, 1)
+    with pytest.raises(Malformed, match="an order to sum must not be opened by site-1"):
+        read_order(with_fields(message, message.fields | {"opened_by": "site-1"}))
