@@ -308,7 +308,8 @@ def minimised(total: Callable[[FloatArray], FloatArray], plan: Plan, rows: int) 
         direction = -np.linalg.solve(hessian, gradient)
         candidate = f + length * direction
         at_candidate = _objective(total, plan, rows, candidate)
-        if at_candidate[0] <= value + 1e-4 * length * float(gradient @ direction) + 1e-14 * abs(value):
+        rounding = 1e-14 * (abs(value) + plan.regularisation * float(f @ f))  # large terms may cancel in a small value
+        if at_candidate[0] <= value + 1e-4 * length * float(gradient @ direction) + rounding:
             (value, gradient, hessian), f, length = at_candidate, candidate, 1.0
         elif (length := length / 2) < _MIN_LENGTH:
             break
