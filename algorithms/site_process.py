@@ -23,6 +23,7 @@ from federation.transport import wire
 from protocols.arithmetic.commutative import P256, Cipher
 from protocols.arithmetic.fixed_point import add, subtract
 from protocols.secret_order import secret_order
+from protocols.sets.program import SetsSite
 from protocols.sums.registry import SUMS
 from protocols.sums.ring import RING
 
@@ -65,7 +66,7 @@ def _train_and_tell() -> None:
     wire.decode(wire.encode(wire.Message(wire.DATA_KIND, bytes(wire.RUN_ID_BYTES), arrays={"": masked})))
 
 
-PROGRAMS = {"pan-svm": PanSite, "dpp-svm": DppSite, "hybrid-svm": HybridSite, "dp-erm": ErmSite}
+PROGRAMS = {"pan-svm": PanSite, "dpp-svm": DppSite, "hybrid-svm": HybridSite, "dp-erm": ErmSite, "sets": SetsSite}
 INSTALLATION = Installation(PROGRAMS, SUMS, _warm_up)
 
 if __name__ == "__main__":

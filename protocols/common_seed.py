@@ -17,10 +17,21 @@ from federation.arrays import Residues
 from federation.channel.contract import Channel
 
 SHAPE = (1, 4)
+"""Of the secret, as residues."""
 
 
 def common_seed(channel: Channel) -> Residues:
-    """256 secret bits, the same at every site, as residues of shape (1, 4)."""
+    """A site's part; the coordinator has none.
+
+    Parameters
+    ----------
+    channel : Channel
+
+    Returns
+    -------
+    Residues of shape (1, 4)
+        256 secret bits, the same at every site.
+    """
     position = channel.sites.index(channel.me)
     seed = channel.random(SHAPE) if position == 0 else channel.receive(channel.sites[position - 1], SHAPE)
     if position + 1 < len(channel.sites):

@@ -1,7 +1,8 @@
-"""The scalar product of two sites' vectors, which neither shows the other (Clifton et al. 2002, section 3.4).
+"""The scalar product of two sites' vectors, which neither shows the other.
 
-The paper hides a vector behind linear combinations of random ones, which a site that knows some of its entries can
-undo. Here the coordinator deals randomness instead (Du and Zhan 2002): vectors R_a and R_b, and r_a + r_b = R_a . R_b.
+Clifton et al. (section 3.4) hide a vector behind linear combinations of random ones, which a site that knows some of
+its entries can undo. Here the coordinator deals randomness instead (Du and Zhan): vectors R_a and R_b,
+and r_a + r_b = R_a . R_b.
 
     first -> second: x + R_a          second -> first: y + R_b
     second -> first: u = (x + R_a) . y + r_b - t, with t drawn by the second
@@ -15,6 +16,13 @@ Cost: 9 messages, 4 hops, 16 (4 d + 5) bytes.
 Security. Against semi-honest parties. What each site sees of the other is uniform, and the coordinator sees the product
 alone. The coordinator together with either site learns the other's vector. A product reveals what it reveals: with a
 vector of its own choice a site learns an entry of the other's, so whoever may ask must not choose the vector.
+
+References
+----------
+W. Du and Z. Zhan, "A practical approach to solve secure multi-party computation problems", New Security Paradigms
+Workshop, 2002.
+C. Clifton, M. Kantarcioglu, J. Vaidya, X. Lin and M. Y. Zhu, "Tools for privacy preserving distributed data mining",
+SIGKDD Explorations 4 (2), 2002, section 3.4.
 """
 
 from __future__ import annotations
@@ -40,7 +48,25 @@ Integers = NDArray[np.object_]
 
 
 def fraction_bits(length: int, bound: float) -> int:
-    """f for vectors of this length whose entries are at most `bound` in size. Raises ValueError if none is left."""
+    """How many bits are behind the point of an entry.
+
+    Parameters
+    ----------
+    length : int
+        Of the vectors.
+    bound : float
+        No entry exceeds it in size.
+
+    Returns
+    -------
+    int
+        f, with length * bound^2 * 2^(2 f) < 2^126.
+
+    Raises
+    ------
+    ValueError
+        If none is left.
+    """
     room = 126 - math.frexp(max(length, 1) * bound * bound)[1]
     if room < 2:
         raise ValueError(f"the product of {length} entries of size {bound:g} does not fit 128 bits")
@@ -48,9 +74,20 @@ def fraction_bits(length: int, bound: float) -> int:
 
 
 def scalar_product(channel: Channel, vector: FloatArray, bound: float) -> None:
-    """A site's part, with entries of at most `bound` in size; the sites are the channel's first two.
+    """A site's part; the sites are the channel's first two.
 
-    Raises BoundExceeded, before anything is sent, for a vector that does not fit.
+    Parameters
+    ----------
+    channel : Channel
+    vector : float64 array of shape (d,)
+        The site's own.
+    bound : float
+        No entry of either vector exceeds it in size; public.
+
+    Raises
+    ------
+    BoundExceeded
+        Before anything is sent, for a vector that does not fit.
     """
     own = _encoded(vector, bound)
     mask = _integers(channel.receive(COORDINATOR, (_LIMBS, len(own))))
@@ -60,16 +97,30 @@ def scalar_product(channel: Channel, vector: FloatArray, bound: float) -> None:
     channel.send(other, _residues(own + mask))
     theirs = _integers(channel.receive(other, (_LIMBS, len(own))))
     if channel.me == second:
-        kept = _integers(channel.random((_LIMBS, 1)))[0]
-        channel.send(first, _residues(np.array([theirs @ own + share - kept], dtype=object)))
+        product_share = _integers(channel.random((_LIMBS, 1)))[0]  # t
+        channel.send(first, _residues(np.array([theirs @ own + share - product_share], dtype=object)))
     else:
-        answer = _integers(channel.receive(second, (_LIMBS, 1)))[0]
-        kept = answer - mask @ theirs + share
-    channel.send(COORDINATOR, _residues(np.array([kept], dtype=object)))
+        answer = _integers(channel.receive(second, (_LIMBS, 1)))[0]  # u
+        product_share = answer - mask @ theirs + share
+    channel.send(COORDINATOR, _residues(np.array([product_share], dtype=object)))
 
 
 def deal_and_reveal(channel: Channel, length: int, bound: float) -> float:
-    """The coordinator's part: deal the randomness, and add the shares of the product."""
+    """The coordinator's part: deal the randomness, and add the shares of the product.
+
+    Parameters
+    ----------
+    channel : Channel
+    length : int
+        Of the vectors.
+    bound : float
+        No entry of either vector exceeds it in size.
+
+    Returns
+    -------
+    float
+        The product.
+    """
     masks = [_integers(channel.random((_LIMBS, length))) for _ in range(2)]
     one = _integers(channel.random((_LIMBS, 1)))[0]
     shares = [one, masks[0] @ masks[1] - one]
@@ -82,7 +133,17 @@ def deal_and_reveal(channel: Channel, length: int, bound: float) -> float:
 
 
 def scalar_product_cost(length: int) -> Cost:
-    """Of two vectors of this length."""
+    """What the product of two vectors costs.
+
+    Parameters
+    ----------
+    length : int
+        Of each.
+
+    Returns
+    -------
+    Cost
+    """
     return Cost(messages=9, hops=4, payload_bytes=16 * (4 * length + 5))
 
 

@@ -14,10 +14,24 @@ from federation.arrays import IntArray, Residues
 
 
 def secret_order(seed: Residues, purpose: str, count: int) -> IntArray:
-    """A permutation of 0 … count - 1 that depends on the common `seed` (256 bits) and on what it is for.
+    """A permutation that depends on the common seed and on what it is for.
 
     SHAKE-256 of both gives each position 64 bits, and the positions are sorted by them: uniform over all
     permutations but for ties, which have a chance below count^2 / 2^65.
+
+    Parameters
+    ----------
+    seed : Residues of shape (1, 4)
+        By `common_seed`.
+    purpose : str
+        Orders for different purposes are independent.
+    count : int
+        How many positions there are.
+
+    Returns
+    -------
+    int64 array of shape (count,)
+        Of 0 … count - 1.
     """
     bits = hashlib.shake_256(seed.tobytes() + purpose.encode()).digest(8 * count)
     return np.argsort(np.frombuffer(bits, dtype="<u8"), kind="stable").astype(np.int64)

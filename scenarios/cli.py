@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from federation.errors import FederationError
+from scenarios import sets
 from scenarios.report.live import LiveView, PlainView, SilentView, View
 from scenarios.report.summary import print_summary
 from scenarios.schema import spec
@@ -37,6 +38,7 @@ scenarios_app = typer.Typer(invoke_without_command=True, help="List the catalogu
 app.add_typer(scenarios_app, name="scenarios")
 data_app = typer.Typer(invoke_without_command=True, help="List data sets, or describe one.")
 app.add_typer(data_app, name="data")
+app.add_typer(sets.app, name="sets")
 
 errors = Console(stderr=True)
 out = Console()

@@ -196,9 +196,9 @@ def test_private_risk_minimisation() -> None:
         (PanSVC(coef0=float("nan")), "coef0=nan will not do"),
         (PanSVC(random_state=-1), "random_state=-1 will not do"),
         (PanSVC(sum=["ring"]), "sum=.* will not do"),  # type: ignore[arg-type]
-        (PanSVC(sum="masked", sum_options={"threshold": 0.1}), "threshold is 0.1, and must be above 0.5"),
-        (PanSVC(sum="k-secure", sum_options={"segments": 1}), "segments is 1, and must be a whole number from 2"),
-        (PanSVC(sum="changing-neighbours", sum_options={"rings": 0}), "rings is 0, and must be a whole number from 1"),
+        (PanSVC(sum="masked", sum_options={"threshold": 0.1}), "threshold must be above 0.5 and at most 1, got 0.1"),
+        (PanSVC(sum="k-secure", sum_options={"segments": 1}), "segments must be a whole number from 2, got 1"),
+        (PanSVC(sum="changing-neighbours", sum_options={"rings": 0}), "rings must be a whole number from 1, got 0"),
         (PanSVC(round_timeout_s=0.0), "round_timeout_s=0.0 will not do"),
         (DppSVC(columns=3), "columns=3 will not do"),  # type: ignore[arg-type]
         (DppSVC(landmarks=1.5), "landmarks=1.5 will not do"),

@@ -222,4 +222,4 @@ def test_links_may_have_conditions_of_their_own(tmp_path: Path) -> None:
     changes = ["compare.centralised=false", "algorithm.max_iterations=4"]
     links = "network.links=[{from=1,to=2,latency_ms=60},{from='coordinator',to='site-3',latency_ms=0,jitter_ms=0}]"
     result = run(tmp_path / "run", [*changes, links], [])
-    assert 0.060 <= seconds_a_ring_round(result.result, result.folder) < 0.2
+    assert 0.060 <= seconds_a_ring_round(result.result, result.folder) < 0.3

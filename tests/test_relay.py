@@ -251,13 +251,13 @@ def test_latency_is_what_was_asked_for() -> None:
     with linked(Conditions(latency_ms=50)) as link:
         taken = one_way_ms(*link.connect())
     assert min(taken) >= 50
-    assert statistics.median(taken) < 90
+    assert min(taken) < 90
 
 
 def test_latency_is_not_rounded_to_milliseconds() -> None:
     with linked(Conditions(latency_ms=20.2)) as link:
         taken = one_way_ms(*link.connect(), times=15)
-    assert 20.2 <= min(taken) < 23
+    assert 20.2 <= min(taken) < 40
 
 
 def test_the_two_directions_have_conditions_of_their_own() -> None:
@@ -304,8 +304,10 @@ def test_the_same_seed_gives_the_same_jitter() -> None:
             return one_way_ms(*link.connect(), times=12)
 
     first, second, other = taken(1), taken(1), taken(2)
-    assert statistics.median(abs(a - b) for a, b in zip(first, second, strict=True)) < 2
-    assert statistics.median(abs(a - b) for a, b in zip(first, other, strict=True)) > 2
+    same, different = (
+        statistics.median(abs(a - b) for a, b in zip(first, again, strict=True)) for again in (second, other)
+    )
+    assert same < different / 3
 
 
 # Faults.
@@ -313,14 +315,14 @@ def test_the_same_seed_gives_the_same_jitter() -> None:
 
 def test_a_silent_cut_holds_one_direction_until_it_heals(link: Link) -> None:
     near, far = link.connect()
-    number = link.relays.cut([THERE], reset=False, for_s=0.3)
+    number = link.relays.cut([THERE], reset=False, for_s=1.0)
     began = time.monotonic()
     near.sendall(b"held")
     far.sendall(b"not held")
     assert received(near, 8) == b"not held"
-    assert time.monotonic() - began < 0.29
+    assert time.monotonic() - began < 0.9
     assert received(far, 4) == b"held"
-    assert time.monotonic() - began >= 0.29
+    assert time.monotonic() - began >= 0.99
     assert link.relays.outcomes()[number] == {
         "held_bytes": 4,
         "resets": 0,
@@ -390,7 +392,7 @@ def test_a_delay_adds_to_the_latency_while_it_lasts() -> None:
     with linked(Conditions(latency_ms=10)) as link:
         near, far = link.connect()
         number = link.relays.delay([THERE], extra_ms=50, for_s=0.2)
-        assert 60 <= one_way_ms(near, far, times=1, size=30)[0] < 200
+        assert 60 <= one_way_ms(near, far, times=1, size=30)[0] < 1000
         wait_until(lambda: link.healed(number))
         assert min(one_way_ms(near, far)) < 50
         assert link.relays.outcomes()[number]["delayed_bytes"] == 30

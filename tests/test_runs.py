@@ -26,7 +26,7 @@ from scenarios.data import dataset
 from scenarios.run import runner
 from scenarios.run.runner import Finished
 from scenarios.schema import spec
-from tests.conftest import site_processes, wait_until, workspaces
+from tests.conftest import ROOT, site_processes, wait_until, workspaces
 
 FEDSVM = Path(sys.executable).with_name("fedsvm")
 
@@ -286,10 +286,29 @@ def test_other_kernels_reach_the_pooled_optimum(kernel: str, tmp_path: Path) -> 
     assert result["model"]["objective"] == pytest.approx(result["centralised"]["objective"], rel=5e-4)
 
 
+def own_memory_of_a_process_that_is_not_forked() -> int:
+    """Bytes that the server of sites has written with everything loaded: each site's own, were it started by itself.
+
+    Measured on this machine, where interpreter and libraries are the same. Pages of files are left aside: any
+    processes share these.
+    """
+    code = (
+        "import algorithms.site_process as server; server.INSTALLATION.warm_up(); "
+        "print(next(line.split()[1] for line in open('/proc/self/smaps_rollup') if line.startswith('Anonymous:')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    return int(done.stdout) * 1024
+
+
 def test_a_hundred_sites_own_little_memory_each(tmp_path: Path) -> None:
+    """Less than a third of what a process of its own would, at the end of a run: a quarter, where this was written.
+
+    Most of it are pages that were shared at the fork and on which the site has since counted references.
+    """
     result = run("quickstart", tmp_path / "run", "compare.centralised=false", sites=100).result
     assert len({site["pid"] for site in result["sites"]}) == 100
-    assert max(site["unique_memory_bytes"] for site in result["sites"]) <= 6 << 20
+    largest = max(site["unique_memory_bytes"] for site in result["sites"])
+    assert largest < own_memory_of_a_process_that_is_not_forked() / 3
 
 
 def test_minmax_scaling_says_what_it_discloses(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from federation.arrays import Residues
 from federation.channel.contract import uniform_residues
 from federation.transport.keys import COORDINATOR
 from protocols.analysis.execution import Label, Record, execute, site_names
-from protocols.analysis.span import Span, is_combination
+from protocols.analysis.span import Span, are_combinations
 from protocols.analysis.symbolic import linear_views, unit_vector
 from protocols.arithmetic.fixed_point import add, subtract
 from protocols.sums.contract import SecureSum
@@ -119,7 +119,18 @@ class AnalysedSum:
 
     @classmethod
     def of(cls, protocol: SecureSum, count: int) -> AnalysedSum:
-        """A sum of random inputs over `count` sites, at least the protocol's `min_sites`."""
+        """Execute a sum of random inputs.
+
+        Parameters
+        ----------
+        protocol : SecureSum
+        count : int
+            Number of sites, at least the protocol's `min_sites`.
+
+        Returns
+        -------
+        AnalysedSum
+        """
         sites = site_names(count)
         symbols = linear_views(protocol, sites)
         length = len(symbols) + 64
@@ -149,20 +160,36 @@ class AnalysedSum:
         victims = [site for site in self.sites if site not in coalition]
         seen = view(self.symbols, coalition, coordinator=coordinator)
         determined = reconstruction_coefficients(self.symbols, seen, self.sites, victims)
-        numbers = np.vstack([self.numbers[label] for label in seen])
-        for victim in victims:
-            truth = self.numbers[Label("input", victim)]
-            if victim in determined:
-                agree = np.array_equal(combined(determined[victim], self.numbers), truth)
-            else:
-                agree = not is_combination(truth[0], numbers)
-            if not agree:
+        for victim, coefficients in determined.items():
+            if not np.array_equal(combined(coefficients, self.numbers), self.numbers[Label("input", victim)]):
                 raise AssertionError(f"{self.protocol.name}: algebra and numbers disagree on {victim}")
+        others = [site for site in victims if site not in determined]
+        inputs = [self.numbers[Label("input", site)][0] for site in others]
+        leaks = are_combinations(inputs, np.vstack([self.numbers[label] for label in seen]))
+        if any(leaks):
+            raise AssertionError(f"{self.protocol.name}: algebra and numbers disagree on {others[leaks.index(True)]}")
         return set(determined)
 
 
 def smallest_breaking_coalition(protocol: SecureSum, count: int) -> int:
-    """The fewest sites that, with the coordinator, learn another's input in a sum over `count` sites."""
+    """The fewest sites that, with the coordinator, learn another's input.
+
+    Parameters
+    ----------
+    protocol : SecureSum
+    count : int
+        Number of sites in the sum, at least the protocol's `min_sites`.
+
+    Returns
+    -------
+    int
+        At most count - 1, since all others learn the last input from the sum.
+
+    Raises
+    ------
+    AssertionError
+        If the algebra and the numbers disagree.
+    """
     analysed = AnalysedSum.of(protocol, count)
     return next(
         size

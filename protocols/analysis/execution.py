@@ -154,5 +154,15 @@ def labelled(what: str, party: str, peer: str, arrays: Iterable[Residues], shape
 
 
 def site_names(count: int) -> tuple[str, ...]:
-    """site-1, site-2, …"""
+    """Names for sites.
+
+    Parameters
+    ----------
+    count : int
+
+    Returns
+    -------
+    tuple of str
+        site-1, site-2, …
+    """
     return tuple(f"site-{number}" for number in range(1, count + 1))

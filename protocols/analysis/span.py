@@ -6,6 +6,8 @@ can by one with the fewest factors of 2, since every other entry in its column i
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,26 +55,27 @@ class Span:
         return None if rest[: self._width].any() else np.negative(rest[self._width :])
 
 
-def is_combination(vector: NDArray[np.uint64], others: NDArray[np.uint64]) -> bool:
-    """Whether a vector is a combination of others, looking at columns enough to rule out a coincidence.
+def are_combinations(vectors: Sequence[NDArray[np.uint64]], others: NDArray[np.uint64]) -> list[bool]:
+    """Which vectors are combinations of others, looking at columns enough to rule out a coincidence.
 
     Parameters
     ----------
-    vector : uint64 array of shape (d,)
+    vectors : sequence of uint64 arrays of shape (d,)
     others : uint64 array of shape (k, d)
 
     Returns
     -------
-    bool
-        False also where d is less than k + 64, and for a vector of zeros, which is a combination of any.
+    list of bool
+        One a vector. All False where d is less than k + 64; False for a vector of zeros, which is a combination of any.
     """
     enough = len(others) + _SPARE_COLUMNS
-    if len(vector) < enough or not vector.any():
-        return False
-    not_zero = np.flatnonzero(vector)[:enough]
-    spread = np.linspace(0, len(vector) - 1, enough).astype(np.int64)
-    columns = np.union1d(not_zero, spread)
-    return Span(others[:, columns]).combination(vector[columns]) is not None
+    width = others.shape[1]
+    if width < enough:
+        return [False] * len(vectors)
+    spread = np.linspace(0, width - 1, enough).astype(np.int64)
+    columns = functools.reduce(np.union1d, (np.flatnonzero(vector)[:enough] for vector in vectors), spread)
+    span = Span(others[:, columns])
+    return [bool(vector.any()) and span.combination(vector[columns]) is not None for vector in vectors]
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,20 @@ class _SymbolicChannel(MemoryChannel):
 
 
 def unit_vector(number: int, length: int) -> Residues:
-    """(1, length) zeros, but for a 1 at `number`."""
+    """The form of one unknown.
+
+    Parameters
+    ----------
+    number : int
+        Which, from 0.
+    length : int
+        How many there may be.
+
+    Returns
+    -------
+    Residues of shape (1, length)
+        Zeros, but for a 1 at `number`.
+    """
     vector = np.zeros((1, length), dtype=np.uint64)
     vector[0, number] = 1
     return vector

@@ -8,16 +8,17 @@ all again. P-256 serves where hashes are compared; P-521 has room for content th
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from numpy.typing import NDArray
 
-Points = NDArray[np.uint8]
+CurvePoints = NDArray[np.uint8]
 """(m, bytes of a point): x-coordinates, most significant byte first."""
 
 _EITHER = b"\2"
@@ -27,7 +28,18 @@ _MAX_TRIES = 128
 
 @dataclass(frozen=True)
 class Group:
-    """A curve of prime order, with points of `point_bytes`, of which `spare_bits` at the front are always 0."""
+    """A curve of prime order.
+
+    Attributes
+    ----------
+    curve : EllipticCurve
+    order : int
+        How many points it has.
+    point_bytes : int
+        Of an x-coordinate.
+    spare_bits : int
+        How many bits at its front are always 0.
+    """
 
     curve: ec.EllipticCurve
     order: int
@@ -35,49 +47,89 @@ class Group:
     spare_bits: int
 
     @property
-    def longest_content_bytes(self) -> int:
+    def max_content_bytes(self) -> int:
         """What fits a point besides a length, a counter, and a first byte of 0."""
         return self.point_bytes - 3
 
-    def hashed(self, identifiers: Iterable[str], salt: bytes) -> Points:
-        """A point for each identifier; the salt makes it another one in every run."""
-        return self._stacked([self._hashed(identifier.encode(), salt) for identifier in identifiers])
+    def hashed(self, identifiers: Iterable[str], salt: bytes) -> CurvePoints:
+        """A point for each identifier.
 
-    def embedded(self, contents: Iterable[bytes]) -> Points:
-        """A point for each content, which `contents_of` reads again. Raises ValueError for one that is too long."""
-        return self._stacked([self._embedded(content) for content in contents])
+        Parameters
+        ----------
+        identifiers : iterable of str
+        salt : bytes
+            Makes it another point in every run.
 
-    def multiplied(self, points: Points, key: ec.EllipticCurvePrivateKey) -> Points:
-        """Each point times the key. Raises ValueError for bytes that are no point."""
+        Returns
+        -------
+        CurvePoints of shape (m, point_bytes)
+        """
+
+        def candidates(identifier: bytes) -> Iterator[bytes]:
+            for counter in range(_MAX_TRIES):
+                digest = hashlib.shake_256(bytes([counter]) + salt + identifier).digest(self.point_bytes)
+                yield bytes([digest[0] & (0xFF >> self.spare_bits)]) + digest[1:]
+
+        return self._stacked([self._first_point(candidates(identifier.encode())) for identifier in identifiers])
+
+    def embedded(self, contents: Iterable[bytes]) -> CurvePoints:
+        """A point for each content, which `contents_of` reads again.
+
+        Parameters
+        ----------
+        contents : iterable of bytes
+
+        Returns
+        -------
+        CurvePoints of shape (m, point_bytes)
+            0, length, content, zeros, and a counter that makes it a point.
+
+        Raises
+        ------
+        ValueError
+            For a content of more than `max_content_bytes`.
+        """
+
+        def candidates(content: bytes) -> Iterator[bytes]:
+            if len(content) > self.max_content_bytes:
+                raise ValueError(f"{len(content)} bytes do not fit a point; at most {self.max_content_bytes} do")
+            body = b"\0" + bytes([len(content)]) + content.ljust(self.max_content_bytes, b"\0")
+            for counter in range(_MAX_TRIES):
+                yield body + bytes([counter])
+
+        return self._stacked([self._first_point(candidates(content)) for content in contents])
+
+    def multiplied(self, points: CurvePoints, key: ec.EllipticCurvePrivateKey) -> CurvePoints:
+        """Each point times the key.
+
+        Parameters
+        ----------
+        points : CurvePoints of shape (m, point_bytes)
+        key : EllipticCurvePrivateKey
+
+        Returns
+        -------
+        CurvePoints of shape (m, point_bytes)
+
+        Raises
+        ------
+        ValueError
+            For bytes that are no point.
+        """
         return self._stacked([key.exchange(ec.ECDH(), self._point(point.tobytes())) for point in points])
 
-    def _hashed(self, identifier: bytes, salt: bytes) -> bytes:
-        def attempt(counter: int) -> bytes:
-            digest = hashlib.shake_256(bytes([counter]) + salt + identifier).digest(self.point_bytes)
-            return bytes([digest[0] & (0xFF >> self.spare_bits)]) + digest[1:]
-
-        return self._first_point(attempt)
-
-    def _embedded(self, content: bytes) -> bytes:
-        if len(content) > self.longest_content_bytes:
-            raise ValueError(f"{len(content)} bytes do not fit a point; at most {self.longest_content_bytes} do")
-        body = b"\0" + bytes([len(content)]) + content.ljust(self.longest_content_bytes, b"\0")
-        return self._first_point(lambda counter: body + bytes([counter]))
-
-    def _first_point(self, attempt: Callable[[int], bytes]) -> bytes:
-        """The first attempt that is a point; each is one with a chance of a half."""
-        for counter in range(_MAX_TRIES):
-            try:
-                self._point(candidate := attempt(counter))
-            except ValueError:
-                continue
-            return candidate
+    def _first_point(self, candidates: Iterable[bytes]) -> bytes:
+        """The first candidate that is a point; each is one with a chance of a half."""
+        for candidate in candidates:
+            with contextlib.suppress(ValueError):
+                self._point(candidate)
+                return candidate
         raise AssertionError("as many coins fell on one side")
 
     def _point(self, x: bytes) -> ec.EllipticCurvePublicKey:
         return ec.EllipticCurvePublicKey.from_encoded_point(self.curve, _EITHER + x)
 
-    def _stacked(self, points: Sequence[bytes]) -> Points:
+    def _stacked(self, points: Sequence[bytes]) -> CurvePoints:
         return np.frombuffer(b"".join(points), dtype=np.uint8).reshape(len(points), self.point_bytes)
 
 
@@ -92,7 +144,13 @@ P521 = Group(
 
 
 class Cipher:
-    """One party's secret number, for one use of a protocol. It lives in memory only."""
+    """One party's secret number, for one use of a protocol. It lives in memory only.
+
+    Parameters
+    ----------
+    group : Group
+        Of the points to encrypt.
+    """
 
     def __init__(self, group: Group) -> None:
         number = 1 + secrets.randbelow(group.order - 1)
@@ -100,22 +158,73 @@ class Cipher:
         self._encrypting = ec.derive_private_key(number, group.curve)
         self._decrypting = ec.derive_private_key(pow(number, -1, group.order), group.curve)
 
-    def encrypt(self, points: Points) -> Points:
-        """Each point multiplied. Raises ValueError for bytes that are no point."""
+    def encrypt(self, points: CurvePoints) -> CurvePoints:
+        """Each point multiplied by the secret number.
+
+        Parameters
+        ----------
+        points : CurvePoints of shape (m, point_bytes)
+
+        Returns
+        -------
+        CurvePoints of shape (m, point_bytes)
+
+        Raises
+        ------
+        ValueError
+            For bytes that are no point.
+        """
         return self._group.multiplied(points, self._encrypting)
 
-    def decrypt(self, points: Points) -> Points:
-        """What `encrypt` made of points."""
+    def decrypt(self, points: CurvePoints) -> CurvePoints:
+        """The points that `encrypt` made these of; also where others have encrypted them before or since.
+
+        Parameters
+        ----------
+        points : CurvePoints of shape (m, point_bytes)
+
+        Returns
+        -------
+        CurvePoints of shape (m, point_bytes)
+
+        Raises
+        ------
+        ValueError
+            For bytes that are no point.
+        """
         return self._group.multiplied(points, self._decrypting)
 
 
-def contents_of(points: Points) -> list[bytes]:
-    """What was embedded in points. Raises ValueError where nothing was."""
+def contents_of(points: CurvePoints) -> list[bytes]:
+    """What was embedded in points.
+
+    Parameters
+    ----------
+    points : CurvePoints of shape (m, point_bytes)
+
+    Returns
+    -------
+    list of bytes
+
+    Raises
+    ------
+    ValueError
+        Where nothing was embedded in one.
+    """
     if any(point[0] or point[1] > len(point) - 3 for point in points):
         raise ValueError("a point holds no content")
     return [point[2 : 2 + int(point[1])].tobytes() for point in points]
 
 
-def distinct(points: Points) -> Points:
-    """Each point once, in the order of their bytes, which says nothing of where they came from."""
+def distinct(points: CurvePoints) -> CurvePoints:
+    """Each point once, in the order of their bytes, which says nothing of where they came from.
+
+    Parameters
+    ----------
+    points : CurvePoints of shape (m, point_bytes)
+
+    Returns
+    -------
+    CurvePoints of shape (at most m, point_bytes)
+    """
     return np.unique(points, axis=0)

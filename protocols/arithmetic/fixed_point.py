@@ -20,13 +20,23 @@ LIMB_BITS = 64
 MIN_FRACTION_BITS = 40
 """One limb serves where it leaves this many bits behind the point; beyond, two limbs do."""
 
-WIDEST_BOUND = 2.0**62
+MAX_BOUND = 2.0**62
 """What stands in for an unknown bound: two limbs then keep 50 bits and more behind the point."""
 
 
 @dataclass(frozen=True)
 class FixedPoint:
-    """An encoding: `limbs` of 64 bits, `fraction_bits` behind the point, values of at most `bound` in size."""
+    """An encoding of float64 as residues.
+
+    Attributes
+    ----------
+    limbs : int
+        Of 64 bits; 1 or 2.
+    fraction_bits : int
+        How many bits are behind the point.
+    bound : float
+        No value exceeds it in size.
+    """
 
     limbs: int
     fraction_bits: int
@@ -34,14 +44,27 @@ class FixedPoint:
 
     @classmethod
     def for_bound(cls, bound: float, sites: int) -> FixedPoint:
-        """The finest encoding whose sums over `sites` values of size at most `bound` cannot wrap round.
+        """The finest encoding whose sums cannot wrap round.
 
-        `bound` math.inf means that nothing is known. Raises ValueError for a bound that is not positive or larger
-        than 2^62.
+        Parameters
+        ----------
+        bound : float
+            No value, and no partial sum of values, exceeds it in size; math.inf where nothing is known.
+        sites : int
+            How many values a sum has.
+
+        Returns
+        -------
+        FixedPoint
+
+        Raises
+        ------
+        ValueError
+            For a bound that is not positive or larger than 2^62, or more sites than fit.
         """
-        known = WIDEST_BOUND if math.isinf(bound) else bound
-        if not 0 < known <= WIDEST_BOUND:
-            raise ValueError(f"a bound must be positive and at most 2^62, or infinite; got {bound}")
+        known = MAX_BOUND if math.isinf(bound) else bound
+        if not 0 < known <= MAX_BOUND:
+            raise ValueError(f"a bound must be positive and at most 2^62, or infinite, got {bound}")
         integer_bits = math.frexp(known * sites)[1]
         for limbs in (1, 2):
             fraction_bits = LIMB_BITS * limbs - 1 - integer_bits
@@ -50,7 +73,21 @@ class FixedPoint:
         raise ValueError(f"{sites} values of size {bound} do not fit 128 bits")
 
     def encode(self, values: FloatArray) -> Residues:
-        """Residues of shape (limbs, values.size). Raises BoundExceeded for a value not finite or beyond the bound."""
+        """Values as residues, each rounded to a multiple of 2^-fraction_bits.
+
+        Parameters
+        ----------
+        values : float64 array of any shape
+
+        Returns
+        -------
+        Residues of shape (limbs, values.size)
+
+        Raises
+        ------
+        BoundExceeded
+            For a value that is not finite or beyond the bound.
+        """
         flat = np.ravel(values)
         if not np.isfinite(flat).all():
             raise BoundExceeded(f"{np.count_nonzero(~np.isfinite(flat))} of {flat.size} values are not finite")
@@ -68,7 +105,16 @@ class FixedPoint:
         return np.where(scaled < 0, subtract(np.zeros_like(residues), residues), residues)
 
     def decode(self, residues: Residues) -> FloatArray:
-        """float64 of shape (d,) from residues of shape (limbs, d)."""
+        """Values from residues, or from a sum of residues.
+
+        Parameters
+        ----------
+        residues : Residues of shape (limbs, d)
+
+        Returns
+        -------
+        float64 array of shape (d,)
+        """
         if self.limbs == 1:
             return np.asarray(np.ldexp(residues[0].view(np.int64).astype(np.float64), -self.fraction_bits))
         negative = residues[1].view(np.int64) < 0
@@ -78,7 +124,16 @@ class FixedPoint:
 
 
 def add(a: Residues, b: Residues) -> Residues:
-    """a + b modulo 2^64 or 2^128, elementwise, for residues of shape (limbs, d)."""
+    """The sum of residues, elementwise modulo 2^64 or 2^128.
+
+    Parameters
+    ----------
+    a, b : Residues of shape (limbs, d)
+
+    Returns
+    -------
+    Residues of shape (limbs, d)
+    """
     total = a + b
     if len(total) == 2:
         total[1] += total[0] < a[0]
@@ -86,7 +141,16 @@ def add(a: Residues, b: Residues) -> Residues:
 
 
 def subtract(a: Residues, b: Residues) -> Residues:
-    """a - b modulo 2^64 or 2^128, elementwise, for residues of shape (limbs, d)."""
+    """The difference a - b of residues, elementwise modulo 2^64 or 2^128.
+
+    Parameters
+    ----------
+    a, b : Residues of shape (limbs, d)
+
+    Returns
+    -------
+    Residues of shape (limbs, d)
+    """
     difference = a - b
     if len(difference) == 2:
         difference[1] -= a[0] < b[0]

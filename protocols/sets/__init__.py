@@ -1,0 +1,8 @@
+"""What sites' sets have in common or hold together, by encryption that commutes.
+
+In the order to read it:
+
+- `intersection`: which items all sites hold, or how many.
+- `union`: every item that a site holds, and not which site.
+- `program`: both halves of running these, and the scalar product, at site processes; `fedsvm sets` drives it.
+"""

@@ -1,4 +1,4 @@
-"""Who is in all sets: secure set intersection and its cardinality (Clifton et al. 2002, sections 3.2 and 3.3).
+"""Who is in all sets: secure set intersection and its cardinality.
 
 Every site hashes its identifiers to points and encrypts them, and passes them round the ring until all have encrypted
 them and they are back. What all have encrypted goes to the coordinator, who returns those points that are in every set.
@@ -14,6 +14,11 @@ public. The coordinator sees how many points any of the sets have in common, the
 no identifier, since it knows neither the salt nor a secret number. Sites that collude with it can tell whether an
 identifier they know, or guess, is in any set that they also have it in: what is in the intersection of their own sets
 and the victim's. That is the paper's protocol, and its limit.
+
+References
+----------
+C. Clifton, M. Kantarcioglu, J. Vaidya, X. Lin and M. Y. Zhu, "Tools for privacy preserving distributed data mining",
+SIGKDD Explorations 4 (2), 2002, sections 3.2 and 3.3.
 """
 
 from __future__ import annotations
@@ -26,16 +31,29 @@ import numpy as np
 from federation.arrays import IntArray
 from federation.channel.contract import Channel
 from federation.transport.keys import COORDINATOR
-from protocols.arithmetic.commutative import P256, Cipher, Points, distinct
+from protocols.arithmetic.commutative import P256, Cipher, CurvePoints, distinct
 from protocols.sums.contract import Cost
 
 POINT_BYTES = P256.point_bytes
 
 
 def set_intersection(channel: Channel, identifiers: Sequence[str], counts: Mapping[str, int], salt: bytes) -> IntArray:
-    """A site's part: indices of its identifiers that all have, in an order that is the same at every site.
+    """A site's part in the intersection.
 
-    counts: how many identifiers each site has, all different. salt: the sites' own; the coordinator must not know it.
+    Parameters
+    ----------
+    channel : Channel
+    identifiers : sequence of str
+        The site's own, all different.
+    counts : mapping of site to int
+        How many identifiers each site has.
+    salt : bytes
+        The same at all sites; the coordinator must not know it.
+
+    Returns
+    -------
+    int64 array of shape (common,)
+        Indices of the identifiers that all sites have, in an order that is the same at every site.
     """
     order = secrets.SystemRandom().sample(range(len(identifiers)), len(identifiers))
     points = P256.hashed([identifiers[place] for place in order], salt)
@@ -50,7 +68,19 @@ def set_intersection(channel: Channel, identifiers: Sequence[str], counts: Mappi
 
 
 def intersect(channel: Channel, counts: Mapping[str, int]) -> int:
-    """The coordinator's part: tell every site which points all sets have. How many they are."""
+    """The coordinator's part: tell every site which points all sets have.
+
+    Parameters
+    ----------
+    channel : Channel
+    counts : mapping of site to int
+        How many identifiers each site has.
+
+    Returns
+    -------
+    int
+        How many points that are.
+    """
     common = _common(channel, counts)
     for site in channel.sites:
         channel.send(site, np.array([len(common)], dtype=np.int64))
@@ -59,32 +89,77 @@ def intersect(channel: Channel, counts: Mapping[str, int]) -> int:
 
 
 def set_cardinality(channel: Channel, identifiers: Sequence[str], counts: Mapping[str, int], salt: bytes) -> None:
-    """A site's part in counting the intersection: nobody learns which identifiers it has."""
+    """A site's part in counting the intersection, so that nobody learns which identifiers it has.
+
+    Parameters
+    ----------
+    channel : Channel
+    identifiers : sequence of str
+        The site's own, all different.
+    counts : mapping of site to int
+        How many identifiers each site has.
+    salt : bytes
+        The same at all sites; the coordinator must not know it.
+    """
     points = distinct(P256.hashed(identifiers, salt))
     channel.send(COORDINATOR, distinct(_round_the_ring(channel, points, counts)))
 
 
 def count_common(channel: Channel, counts: Mapping[str, int]) -> int:
-    """The coordinator's part in counting: how many identifiers all sets have."""
+    """The coordinator's part in counting.
+
+    Parameters
+    ----------
+    channel : Channel
+    counts : mapping of site to int
+        How many identifiers each site has.
+
+    Returns
+    -------
+    int
+        How many identifiers all sets have.
+    """
     position = {site: place for place, site in enumerate(channel.sites)}
     owners = {site: channel.sites[(position[site] + 1) % len(channel.sites)] for site in channel.sites}
     return len(_common(channel, {site: counts[owners[site]] for site in channel.sites}))
 
 
 def intersection_cost(counts: Sequence[int], common: int) -> Cost:
-    """Of sets of these sizes: n messages a site round the ring, one up, and two down."""
+    """What an intersection costs: n messages a site round the ring, one up, and two down.
+
+    Parameters
+    ----------
+    counts : sequence of int
+        Sizes of the sets.
+    common : int
+        Size of the intersection.
+
+    Returns
+    -------
+    Cost
+    """
     sites = len(counts)
     points = (sites + 1) * sum(counts) + sites * common
     return Cost(messages=sites * (sites + 3), hops=sites + 2, payload_bytes=points * POINT_BYTES + 8 * sites)
 
 
 def cardinality_cost(counts: Sequence[int]) -> Cost:
-    """Of sets of these sizes: n - 1 messages a site round the ring, and one up."""
+    """What it costs to count an intersection: n - 1 messages a site round the ring, and one up.
+
+    Parameters
+    ----------
+    counts : sequence of int
+        Sizes of the sets.
+
+    Returns
+    -------
+    Cost
+    """
     sites = len(counts)
     return Cost(messages=sites * sites, hops=sites, payload_bytes=sites * sum(counts) * POINT_BYTES)
 
 
-def _round_the_ring(channel: Channel, points: Points, counts: Mapping[str, int]) -> Points:
+def _round_the_ring(channel: Channel, points: CurvePoints, counts: Mapping[str, int]) -> CurvePoints:
     """Encrypt the own points and all that come by. In the end the successor's are here, encrypted by all."""
     cipher = Cipher(P256)
     count, position = len(channel.sites), channel.sites.index(channel.me)
@@ -100,11 +175,11 @@ def _neighbour(channel: Channel, distance: int) -> str:
     return channel.sites[(channel.sites.index(channel.me) + distance) % len(channel.sites)]
 
 
-def _received(channel: Channel, peer: str, count: int) -> Points:
+def _received(channel: Channel, peer: str, count: int) -> CurvePoints:
     return channel.receive(peer, (count, POINT_BYTES), np.uint8)
 
 
-def _common(channel: Channel, counts: Mapping[str, int]) -> Points:
+def _common(channel: Channel, counts: Mapping[str, int]) -> CurvePoints:
     """The points that all sets have, in the order of their bytes."""
     sets = [{point.tobytes() for point in _received(channel, site, counts[site])} for site in channel.sites]
     common = b"".join(sorted(set.intersection(*sets)))

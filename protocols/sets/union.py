@@ -1,4 +1,4 @@
-"""What is in any set, without whose: secure set union (Clifton et al. 2002, section 3.2).
+"""What is in any set, without whose: secure set union.
 
 Items are embedded in points, and the sets go round the ring until all have encrypted them. Equal items are then equal
 points: the initiator drops the duplicates, and the union goes round once more, everyone taking off its own encryption
@@ -9,6 +9,11 @@ Cost, of sets of m_1 … m_n items of which u are different: n - 1 messages a si
 
 Security. Against semi-honest parties. The coordinator learns the union, and the last site of the ring, which reads it;
 the initiator how many sets every item of the union is in, but not which item; the size of every set is public.
+
+References
+----------
+C. Clifton, M. Kantarcioglu, J. Vaidya, X. Lin and M. Y. Zhu, "Tools for privacy preserving distributed data mining",
+SIGKDD Explorations 4 (2), 2002, section 3.2.
 """
 
 from __future__ import annotations
@@ -19,17 +24,28 @@ import numpy as np
 
 from federation.channel.contract import Channel
 from federation.transport.keys import COORDINATOR
-from protocols.arithmetic.commutative import P521, Cipher, Points, contents_of, distinct
+from protocols.arithmetic.commutative import P521, Cipher, CurvePoints, contents_of, distinct
 from protocols.sums.contract import Cost
 
 POINT_BYTES = P521.point_bytes
-MAX_ITEM_BYTES = P521.longest_content_bytes
+MAX_ITEM_BYTES = P521.max_content_bytes
 
 
 def set_union(channel: Channel, items: Sequence[bytes], counts: Mapping[str, int]) -> None:
-    """A site's part. counts: how many items each site has, all different.
+    """A site's part.
 
-    Raises ValueError, before anything is sent, for an item of more than 63 bytes.
+    Parameters
+    ----------
+    channel : Channel
+    items : sequence of bytes
+        The site's own, all different.
+    counts : mapping of site to int
+        How many items each site has.
+
+    Raises
+    ------
+    ValueError
+        Before anything is sent, for an item of more than `MAX_ITEM_BYTES`, 63.
     """
     cipher = Cipher(P521)
     travelling = cipher.encrypt(distinct(P521.embedded(items)))
@@ -48,30 +64,57 @@ def set_union(channel: Channel, items: Sequence[bytes], counts: Mapping[str, int
 
 
 def reveal_union(channel: Channel) -> list[bytes]:
-    """The coordinator's part: the items, sorted."""
+    """The coordinator's part.
+
+    Parameters
+    ----------
+    channel : Channel
+
+    Returns
+    -------
+    list of bytes
+        Every item once, sorted.
+
+    Raises
+    ------
+    ValueError
+        Where a point holds no item, which a site that keeps the protocol never sends.
+    """
     return sorted(contents_of(_sized(channel, channel.sites[-1])))
 
 
 def union_cost(counts: Sequence[int], union: int) -> Cost:
-    """Of sets of these sizes, by site in ring order, with so many different items."""
+    """What a union costs.
+
+    Parameters
+    ----------
+    counts : sequence of int
+        Sizes of the sets, by site in ring order.
+    union : int
+        How many different items they have.
+
+    Returns
+    -------
+    Cost
+    """
     sites = len(counts)
     points = sites * sum(counts) - counts[1 % sites] + sites * union
     messages = sites * (sites - 1) + (sites - 1) + 2 * sites
     return Cost(messages=messages, hops=2 * sites, payload_bytes=points * POINT_BYTES + 8 * sites)
 
 
-def _from_others(channel: Channel, counts: Mapping[str, int]) -> list[Points]:
+def _from_others(channel: Channel, counts: Mapping[str, int]) -> list[CurvePoints]:
     """At the initiator: the sets that ended at the other sites, each one place before its owner."""
     sites = channel.sites
     sizes = {site: counts[sites[(place + 1) % len(sites)]] for place, site in enumerate(sites)}
     return [channel.receive(site, (sizes[site], POINT_BYTES), np.uint8) for site in sites[1:]]
 
 
-def _pass_on(channel: Channel, peer: str, points: Points) -> None:
+def _pass_on(channel: Channel, peer: str, points: CurvePoints) -> None:
     channel.send(peer, np.array([len(points)], dtype=np.int64))
     channel.send(peer, points)
 
 
-def _sized(channel: Channel, peer: str) -> Points:
+def _sized(channel: Channel, peer: str) -> CurvePoints:
     count = int(channel.receive(peer, (1,), np.int64)[0])
     return channel.receive(peer, (count, POINT_BYTES), np.uint8)

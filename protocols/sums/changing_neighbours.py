@@ -2,13 +2,18 @@
 
 The vector is split into r additive segments, all but one uniform over the whole modulus, and each goes round a ring
 of its own. The rings are edge-disjoint Hamiltonian cycles (Walecki's construction), of which n sites have
-(n - 1) // 2; the schedule of the protocol's paper (Sheikh, Kumar and Mishra 2010) falls to three colluders.
+(n - 1) // 2; the schedule of the protocol's paper falls to three colluders.
 
 Cost: r n messages a chunk and one for the sum; r n + 1 hops; (r n + 1) d residues.
 
 Security. Against semi-honest parties. A site has 2 r different neighbours, and all of them together learn its vector;
 2 r - 1 do not, since the segment between two of them that do not collude is uniform to the others. The initiator of all
 rings is one site, which reveals only the sum of the segments' sums.
+
+References
+----------
+R. Sheikh, B. Kumar and D. K. Mishra, "Changing neighbors k secure sum protocol for secure multi party computation",
+International Journal of Computer Science and Information Security 7 (1), 2010.
 """
 
 from __future__ import annotations
@@ -28,23 +33,43 @@ DEFAULT_RINGS = 2
 
 
 def changing_neighbours_contribute(rings: int, channel: Channel, vector: Residues) -> None:
-    """A site's part: a segment for each ring, and the total to the coordinator if it is the initiator."""
+    """A site's part: a segment for each ring, and the total to the coordinator if it is the initiator.
+
+    Parameters
+    ----------
+    rings : int
+        r.
+    channel : Channel
+    vector : Residues of shape (limbs, d)
+        The site's own.
+    """
     last = vector
     total = np.zeros_like(vector)
     for number, ring in enumerate(edge_disjoint_rings(channel.sites, rings), start=1):
         segment = last if number == rings else channel.random(vector.shape)
         last = subtract(last, segment)
-        for place, part in zip(chunks(total), round_the_ring(channel, ring, segment), strict=False):
-            place[...] = add(place, part)
+        for chunk, of_segment in zip(chunks(total), round_the_ring(channel, ring, segment), strict=False):
+            chunk[...] = add(chunk, of_segment)
     if channel.me == channel.sites[0]:
         channel.send(COORDINATOR, total)
 
 
 def edge_disjoint_rings(sites: tuple[str, ...], rings: int) -> list[tuple[str, ...]]:
-    """`rings` Hamiltonian cycles of the complete graph, at most (n - 1) // 2, no two sharing an edge.
+    """Hamiltonian cycles of the complete graph over the sites, no two of which share an edge.
 
     The first site stays in place; the others, in a circle, are visited in a zigzag j, j + 1, j - 1, j + 2, … that
     starts one further in each ring.
+
+    Parameters
+    ----------
+    sites : tuple of str
+    rings : int
+        How many, at most (n - 1) // 2.
+
+    Returns
+    -------
+    list of tuple of str
+        Each with the first site first.
     """
     first, *circle = sites
     count = len(circle)
@@ -53,20 +78,47 @@ def edge_disjoint_rings(sites: tuple[str, ...], rings: int) -> list[tuple[str, .
 
 
 def changing_neighbours_cost(rings: int, sites: int, shape: tuple[int, int]) -> Cost:
-    """One ring after the other, and then the sum."""
+    """What it costs: one ring after the other, and then the sum.
+
+    Parameters
+    ----------
+    rings : int
+        r.
+    sites : int
+    shape : (limbs, d)
+        Of the vectors.
+
+    Returns
+    -------
+    Cost
+    """
     limbs, length = shape
-    times = chunk_count(length)
+    count = chunk_count(length)
     return Cost(
-        messages=rings * sites * times + 1,
-        hops=rings * sites + 1 if times else 1,
+        messages=rings * sites * count + 1,
+        hops=rings * sites + 1 if count else 1,
         payload_bytes=(rings * sites + 1) * limbs * length * RESIDUE_BYTES,
     )
 
 
 def changing_neighbours(rings: int = DEFAULT_RINGS) -> SecureSum:
-    """The protocol with r = `rings`, 1 or more. It needs 2 r + 1 sites. Raises ValueError."""
+    """The protocol; it needs 2 r + 1 sites.
+
+    Parameters
+    ----------
+    rings : int, default 2
+        r, from 1.
+
+    Returns
+    -------
+    SecureSum
+
+    Raises
+    ------
+    ValueError
+    """
     if not isinstance(rings, int) or rings < 1:
-        raise ValueError(f"rings is {rings!r}, and must be a whole number from 1")
+        raise ValueError(f"rings must be a whole number from 1, got {rings!r}")
     return SecureSum(
         "changing-neighbours",
         functools.partial(changing_neighbours_contribute, rings),

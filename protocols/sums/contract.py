@@ -21,7 +21,16 @@ RESIDUE_BYTES = 8
 
 @dataclass(frozen=True)
 class Cost:
-    """What one sum costs in all: messages, hops on the critical path, payload bytes."""
+    """What one execution of a protocol costs in all.
+
+    Attributes
+    ----------
+    messages : int
+    hops : int
+        Messages on the critical path, each of which waits for the one before.
+    payload_bytes : int
+        Of all arrays.
+    """
 
     messages: int
     hops: int
@@ -32,13 +41,27 @@ class Cost:
 class SecureSum:
     """A secure sum protocol.
 
-    contribute_residues: the site's part, given residues of shape (limbs, d). reveal_residues: the coordinator's part,
-    given that shape; the sum of the residues. cost_of: the formula, of the number of sites and the shape.
-    smallest_coalition: how many of so many sites, with the coordinator, it takes to learn the input of another from a
-    sum that no site dropped from; one less than all always do, from the sum itself.
-    min_sites: with fewer it would hide nothing, or cannot run. discloses: "sum", or "value" where the coordinator
-    sees each site's own. needs_pairwise_keys: sites share secrets two by two. options: what every party must know
-    besides the name.
+    Attributes
+    ----------
+    name : str
+        What scenarios and orders call it.
+    contribute_residues : callable
+        The site's part, given its channel and its Residues of shape (limbs, d).
+    reveal_residues : callable
+        The coordinator's part, given its channel and that shape; returns the sum of the residues.
+    cost_of : callable
+        The `Cost` by the formula, given the number of sites and the shape.
+    smallest_coalition : callable
+        How many sites, with the coordinator, it takes to learn the input of another from a sum that no site dropped
+        from, given the number of sites. One less than all always do, from the sum itself.
+    min_sites : int, default 1
+        With fewer it would hide nothing, or cannot run.
+    discloses : {"sum", "value"}, default "sum"
+        "value" where the coordinator sees each site's own.
+    needs_pairwise_keys : bool, default False
+        Whether sites share secrets two by two.
+    options : mapping of str to float, default {}
+        What every party must know besides the name.
     """
 
     name: str
@@ -52,18 +75,62 @@ class SecureSum:
     options: Mapping[str, float] = field(default_factory=dict)
 
     def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
-        """A value as residues, for a sum over so many sites. Raises BoundExceeded for one that does not fit."""
+        """A site's value as residues.
+
+        Parameters
+        ----------
+        value : float64 array of any shape
+        bound : float
+            No entry of the sum exceeds it in size; math.inf where nothing is known.
+        sites : int
+            How many take part.
+
+        Returns
+        -------
+        Residues of shape (limbs, value.size)
+
+        Raises
+        ------
+        BoundExceeded
+            For a value that is not finite or beyond the bound.
+        """
         return FixedPoint.for_bound(bound, sites).encode(value)
 
     def decoded(self, residues: Residues, shape: Sequence[int], bound: float, sites: int) -> FloatArray:
-        """The sum over so many sites that residues stand for, float64 of `shape`."""
+        """The sum that residues stand for.
+
+        Parameters
+        ----------
+        residues : Residues of shape (limbs, d)
+        shape : sequence of int
+            Of the values.
+        bound, sites : float, int
+            As in `encoded`.
+
+        Returns
+        -------
+        float64 array of `shape`
+        """
         return FixedPoint.for_bound(bound, sites).decode(residues).reshape(shape)
 
     def contribute(self, channel: Channel, residues: Residues, receiver: str = COORDINATOR) -> Residues | None:
-        """The site's part. The sum, at the site that receives it.
+        """The site's part.
 
-        That site puts in its residues plus a blind that is uniform over the whole modulus, so that the sum which the
-        coordinator forwards to it says nothing to anybody else.
+        A site that receives the sum adds a blind to what it puts in, uniform over the whole modulus, so that the sum
+        which the coordinator forwards to it says nothing to anybody else.
+
+        Parameters
+        ----------
+        channel : Channel
+        residues : Residues of shape (limbs, d)
+            What the site puts in.
+        receiver : str, default the coordinator
+            Who learns the sum: the coordinator, or one of the sites.
+
+        Returns
+        -------
+        Residues of shape (limbs, d), or None
+            The sum, at the site that receives it.
         """
         if receiver != channel.me:
             self.contribute_residues(channel, residues)
@@ -73,7 +140,21 @@ class SecureSum:
         return subtract(channel.receive(COORDINATOR, residues.shape), blind)
 
     def forward(self, channel: Channel, shape: tuple[int, int], receiver: str = COORDINATOR) -> Residues | None:
-        """The coordinator's part in residues: keep the sum, or send it, blinded as it is, to the site that opens it."""
+        """The coordinator's part in residues: keep the sum, or send it, blinded as it is, to the site that receives it.
+
+        Parameters
+        ----------
+        channel : Channel
+        shape : (limbs, d)
+            Of the residues.
+        receiver : str, default the coordinator
+            As in `contribute`.
+
+        Returns
+        -------
+        Residues of `shape`, or None
+            The sum, if the coordinator receives it.
+        """
         total = self.reveal_residues(channel, shape)
         if receiver == channel.me:
             return total
@@ -83,7 +164,23 @@ class SecureSum:
     def reveal(
         self, channel: Channel, shape: Sequence[int], bound: float, receiver: str = COORDINATOR
     ) -> FloatArray | None:
-        """The coordinator's part: the sum over the sites, float64 of `shape`; None where a site receives it."""
+        """The coordinator's part.
+
+        Parameters
+        ----------
+        channel : Channel
+        shape : sequence of int
+            Of the values.
+        bound : float
+            As in `encoded`.
+        receiver : str, default the coordinator
+            As in `contribute`.
+
+        Returns
+        -------
+        float64 array of `shape`, or None
+            The sum over the sites, if the coordinator receives it.
+        """
         sites = len(channel.sites)
         total = self.forward(channel, (FixedPoint.for_bound(bound, sites).limbs, math.prod(shape)), receiver)
         return None if total is None else self.decoded(total, shape, bound, sites)
@@ -95,5 +192,18 @@ class SecureSum:
         return Cost(cost.messages + 1, cost.hops + 1, payload)
 
     def cost(self, sites: int, shape: Sequence[int], bound: float) -> Cost:
-        """What a sum of values of `shape` and `bound` over `sites` sites costs, by the protocol's formula."""
+        """What a sum costs, by the protocol's formula.
+
+        Parameters
+        ----------
+        sites : int
+        shape : sequence of int
+            Of the values.
+        bound : float
+            As in `encoded`.
+
+        Returns
+        -------
+        Cost
+        """
         return self.cost_of(sites, (FixedPoint.for_bound(bound, sites).limbs, math.prod(shape)))

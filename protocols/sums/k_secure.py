@@ -1,4 +1,4 @@
-"""The distributed k-secure sum (Sheikh, Kumar and Mishra 2010).
+"""The distributed k-secure sum.
 
 Each site splits its vector into k additive segments, all but one uniform over the whole modulus, keeps one, and sends
 the others to k - 1 different sites. Every site then adds what it kept and what it received, and these blocks go through
@@ -12,6 +12,11 @@ Security. Against semi-honest parties. To learn a site's vector takes its two ri
 every site it sent a segment to or received one from: what they did not all see is uniform to the others. Segments go to
 sites at distances 2, 3, … along the ring, so that partners are new parties and not the ring neighbours again; k = n
 sends one to everyone and stands up to n - 2 colluders, beyond which the sum itself gives the last input away.
+
+References
+----------
+R. Sheikh, B. Kumar and D. K. Mishra, "A distributed k-secure sum protocol for secure multi-party computations",
+Journal of Computing 2 (3), 2010.
 """
 
 from __future__ import annotations
@@ -30,7 +35,16 @@ DEFAULT_SEGMENTS = 3
 
 
 def k_secure_contribute(segments: int, channel: Channel, vector: Residues) -> None:
-    """A site's part: exchange segments, then send the block round the ring."""
+    """A site's part: exchange segments, then send the block round the ring.
+
+    Parameters
+    ----------
+    segments : int
+        k.
+    channel : Channel
+    vector : Residues of shape (limbs, d)
+        The site's own.
+    """
     count, position = len(channel.sites), channel.sites.index(channel.me)
     block = vector
     for distance in distances(count, segments):
@@ -43,31 +57,82 @@ def k_secure_contribute(segments: int, channel: Channel, vector: Residues) -> No
 
 
 def distances(sites: int, segments: int) -> list[int]:
-    """How far along the ring each segment goes: k - 1 distances, the ring neighbours' last."""
+    """How far along the ring each segment goes.
+
+    Parameters
+    ----------
+    sites : int
+    segments : int
+        k.
+
+    Returns
+    -------
+    list of k - 1 int
+        The ring neighbours' distances, 1 and n - 1, are the last.
+    """
     return [*range(2, sites - 1), 1, sites - 1][: segments - 1]
 
 
 def partners(sites: int, segments: int) -> set[int]:
-    """The smallest coalition that learns a site's vector, as distances along the ring from it."""
+    """The smallest coalition that learns a site's vector, with or without the coordinator.
+
+    Parameters
+    ----------
+    sites : int
+    segments : int
+        k.
+
+    Returns
+    -------
+    set of int
+        Distances along the ring from the site.
+    """
     sent = set(distances(sites, segments))
     return sent | {sites - distance for distance in sent} | {1, sites - 1}
 
 
 def k_secure_cost(segments: int, sites: int, shape: tuple[int, int]) -> Cost:
-    """The segments, in one hop, and then a ring."""
+    """What it costs: the segments, in one hop, and then a ring.
+
+    Parameters
+    ----------
+    segments : int
+        k.
+    sites : int
+    shape : (limbs, d)
+        Of the vectors.
+
+    Returns
+    -------
+    Cost
+    """
     limbs, length = shape
-    times = chunk_count(length)
+    count = chunk_count(length)
     return Cost(
-        messages=sites * (segments - 1 + times) + 1,
-        hops=sites + 2 if times else 2,
+        messages=sites * (segments - 1 + count) + 1,
+        hops=sites + 2 if count else 2,
         payload_bytes=(sites * (segments - 1) + sites + 1) * limbs * length * RESIDUE_BYTES,
     )
 
 
 def k_secure(segments: int = DEFAULT_SEGMENTS) -> SecureSum:
-    """The protocol with k = `segments`, 2 or more. It needs as many sites, and three. Raises ValueError."""
+    """The protocol; it needs as many sites as segments, and three.
+
+    Parameters
+    ----------
+    segments : int, default 3
+        k, from 2.
+
+    Returns
+    -------
+    SecureSum
+
+    Raises
+    ------
+    ValueError
+    """
     if not isinstance(segments, int) or segments < 2:
-        raise ValueError(f"segments is {segments!r}, and must be a whole number from 2")
+        raise ValueError(f"segments must be a whole number from 2, got {segments!r}")
     return SecureSum(
         "k-secure",
         functools.partial(k_secure_contribute, segments),

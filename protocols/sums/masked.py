@@ -1,4 +1,4 @@
-"""The masked sum: double masking with Shamir recovery (Bonawitz et al. 2017), sparse for many sites (Bell et al. 2020).
+"""The masked sum: double masking with Shamir recovery, sparse for many sites.
 
 Site u sends y_u = x_u + PRG(b_u) + sum_{v > u} PRG(s_uv) - sum_{v < u} PRG(s_uv) for its neighbours v. The pairwise
 masks cancel in the sum; the own mask b_u protects a site that is given up and whose y_u comes in late. Everybody talks
@@ -12,9 +12,10 @@ to the coordinator only, so no two sites need a connection:
 Keys are agreed once a run; the s_uv of a round are derived from them and open no other round. Up to 51 sites all are
 neighbours of all; beyond, each has 50, the nearest on a circle in an order hashed from the names of all sites.
 
-What differs from the paper: the pairwise seeds are never shared. Those of a missing site are given by its neighbours
-themselves, each of which lives, or joins the list of the missing before any b_u is opened. That takes one share a
-neighbour instead of two, and no coalition of sites, however many, can open the pairwise masks between two others.
+What differs from the first paper: the pairwise seeds are never shared. Those of a missing site are given by its
+neighbours themselves, each of which lives, or joins the list of the missing before any b_u is opened. That takes one
+share a neighbour instead of two, and no coalition of sites, however many, can open the pairwise masks between two
+others.
 
 Cost without dropouts, with m - 1 neighbours each: 5 n messages and 3 hops; n d limbs residues, and for each site
 6 (m - 1) words of sealed shares up, as many down, 4 m words of opened ones, and m + 1 bytes of who is in.
@@ -26,6 +27,13 @@ coordinator asks, with fewer colluders than the threshold at least one honest ne
 its pairwise mask closed. To learn the vector of a site in the sum takes the coordinator and all its neighbours; of a
 site whose y_u came late, the coordinator and `threshold` of them. Public keys come with the roster: a coordinator that
 lies about these is not semi-honest.
+
+References
+----------
+K. Bonawitz, V. Ivanov, B. Kreuter, A. Marcedone, H. B. McMahan, S. Patel, D. Ramage, A. Segal and K. Seth, "Practical
+secure aggregation for privacy-preserving machine learning", CCS 2017: double masking.
+J. H. Bell, K. A. Bonawitz, A. Gascón, T. Lepoint and M. Raykova, "Secure single-server aggregation with
+(poly)logarithmic overhead", CCS 2020: neighbourhoods.
 """
 
 from __future__ import annotations
@@ -33,7 +41,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,13 +57,20 @@ from protocols.arithmetic.fixed_point import add, subtract
 from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
 
 MAX_NEIGHBOURS = 50
+"""Of a site; all others, where there are no more."""
+
 SECRET_WORDS, SEALED_WORDS = 4, 6
+"""Of 64 bits: in a seed or share, and in a share that is sealed (with 16 bytes of authentication)."""
+
 _NONCE = bytes(12)
 """Every share is sealed with a key of its own, derived for one round and holder, so that its nonce may be constant."""
 
 DEFAULT_THRESHOLD = 0.66
+"""The fraction of a neighbourhood that must remain."""
 
 MISSING, OPEN = 0, 1
+"""What a coordinator asks for: seeds in common with the missing, or shares of the own masks of the others."""
+
 Flags = NDArray[np.uint8]
 
 
@@ -63,21 +78,44 @@ Flags = NDArray[np.uint8]
 
 
 def neighbourhoods(sites: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Each site and its neighbours, in the order of `sites`; who is in whose neighbourhood is mutual."""
+    """Each site and its neighbours.
+
+    Parameters
+    ----------
+    sites : tuple of str
+        In ring order.
+
+    Returns
+    -------
+    dict of site to tuple of str
+        In the order of `sites`, the site itself included; who is in whose neighbourhood is mutual.
+    """
     if len(sites) <= MAX_NEIGHBOURS + 1:
         return dict.fromkeys(sites, sites)
     circle = sorted(sites, key=lambda site: hashlib.sha256(" ".join((site, *sites)).encode()).digest())
-    reach = range(-MAX_NEIGHBOURS // 2, MAX_NEIGHBOURS // 2 + 1)
+    offsets = range(-MAX_NEIGHBOURS // 2, MAX_NEIGHBOURS // 2 + 1)
     place = {site: number for number, site in enumerate(sites)}
     return {
-        site: tuple(sorted((circle[(i + step) % len(circle)] for step in reach), key=place.__getitem__))
+        site: tuple(sorted((circle[(i + step) % len(circle)] for step in offsets), key=place.__getitem__))
         for i, site in enumerate(circle)
     }
 
 
-def threshold_of(share: float, members: int) -> int:
-    """How many of a neighbourhood must remain, two at least."""
-    return max(2, math.ceil(share * members - 1e-9))
+def threshold_of(fraction: float, members: int) -> int:
+    """How many of a neighbourhood must remain, two at least.
+
+    Parameters
+    ----------
+    fraction : float
+        Which part of it must.
+    members : int
+        How many there are.
+
+    Returns
+    -------
+    int
+    """
+    return max(2, math.ceil(fraction * members - 1e-9))
 
 
 # The site's part.
@@ -85,7 +123,20 @@ def threshold_of(share: float, members: int) -> int:
 
 @dataclass
 class Consent:
-    """What a site has helped to open in one round, and so what it will refuse."""
+    """What a site has helped to open in one round, and so what it will refuse.
+
+    Attributes
+    ----------
+    me : str
+    group : tuple of str
+        Its neighbourhood, itself included.
+    threshold : int
+        How many of the group must be in the sum.
+    missing : frozenset of str
+        Whose pairwise seeds it gave away.
+    opened : bool, default False
+        Whether it opened shares of own masks.
+    """
 
     me: str
     group: tuple[str, ...]
@@ -94,7 +145,20 @@ class Consent:
     opened: bool = False
 
     def agree(self, stage: int, present: frozenset[str]) -> None:
-        """Agree to a request in which `present` of the group are in the sum. Raises StepRefused."""
+        """Agree to a request.
+
+        Parameters
+        ----------
+        stage : int
+            MISSING or OPEN.
+        present : frozenset of str
+            Who of the group is in the sum, according to the coordinator.
+
+        Raises
+        ------
+        StepRefused
+            For what would open both masks of a peer, or a sum of too few.
+        """
         gone = frozenset(self.group) - present
         if self.me in gone:
             raise StepRefused("it is asked to help with a sum that it is not in; nothing was opened")
@@ -110,10 +174,24 @@ class Consent:
         self.opened = stage == OPEN
 
 
-def masked_contribute(share: float, channel: Channel, vector: Residues) -> None:
-    """A site's part: send the masked vector and the sealed shares, then help to open what the sum needs."""
+def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> None:
+    """A site's part: send the masked vector and the sealed shares, then help to open what the sum needs.
+
+    Parameters
+    ----------
+    fraction : float
+        Which part of a neighbourhood must remain.
+    channel : Channel
+    vector : Residues of shape (limbs, d)
+        The site's own.
+
+    Raises
+    ------
+    StepRefused
+        When the coordinator asks for what would open the site's or a peer's input.
+    """
     group = neighbourhoods(channel.sites)[channel.me]
-    consent = Consent(channel.me, group, threshold_of(share, len(group)))
+    consent = Consent(channel.me, group, threshold_of(fraction, len(group)))
     own = _draw(channel)
     shares = dict(zip(group, shamir.split(own, consent.threshold, len(group), lambda: _draw(channel)), strict=True))
     channel.send(COORDINATOR, _masked(channel, group, own, vector))
@@ -191,13 +269,31 @@ def _draw(channel: Channel) -> int:
 # The coordinator's part.
 
 
-def masked_reveal(share: float, channel: Channel, shape: tuple[int, int]) -> Residues:
-    """The sum of the vectors of all sites that are there to the end of step 2."""
+def masked_reveal(fraction: float, channel: Channel, shape: tuple[int, int]) -> Residues:
+    """The coordinator's part: the sum of the vectors of all sites that are there to the end of step 2.
+
+    Parameters
+    ----------
+    fraction : float
+        Which part of a neighbourhood must remain.
+    channel : Channel
+    shape : (limbs, d)
+        Of the vectors.
+
+    Returns
+    -------
+    Residues of shape (limbs, d)
+
+    Raises
+    ------
+    PeerDropped
+        When fewer remain; nothing is revealed then.
+    """
     groups = neighbourhoods(channel.sites)
     masked = channel.collect(dict.fromkeys(channel.sites, shape))
     sealed = channel.collect({site: (len(groups[site]) - 1, SEALED_WORDS) for site in masked})
-    present, seeds = _settle(channel, groups, share, frozenset(sealed))
-    own = _open_own_masks(channel, groups, share, present, sealed)
+    present, seeds = _settle(channel, groups, fraction, frozenset(sealed))
+    own = _open_own_masks(channel, groups, fraction, present, sealed)
     total = np.zeros(shape, dtype=np.uint64)
     for site in sorted(present):
         total = add(total, subtract(masked[site], channel.expand(_to_bytes(own[site]), shape)))
@@ -209,11 +305,11 @@ def masked_reveal(share: float, channel: Channel, shape: tuple[int, int]) -> Res
 
 
 def _settle(
-    channel: Channel, groups: Mapping[str, tuple[str, ...]], share: float, present: frozenset[str]
+    channel: Channel, groups: Mapping[str, tuple[str, ...]], fraction: float, present: frozenset[str]
 ) -> tuple[frozenset[str], dict[tuple[str, str], bytes]]:
     """Who is in the sum, and the seeds of the pairwise masks between them and the missing."""
     while True:
-        _require_enough(groups, share, present)
+        _require_enough(groups, fraction, present)
         missing = {site: [peer for peer in groups[site] if peer not in present] for site in present}
         asked = [site for site in channel.sites if site in present and missing[site]]
         for site in asked:
@@ -229,7 +325,7 @@ def _settle(
 def _open_own_masks(
     channel: Channel,
     groups: Mapping[str, tuple[str, ...]],
-    share: float,
+    fraction: float,
     present: frozenset[str],
     sealed: Mapping[str, Residues],
 ) -> dict[str, int]:
@@ -237,44 +333,36 @@ def _open_own_masks(
     members = {site: [peer for peer in groups[site] if peer in present] for site in present}
     for site in sorted(present):
         channel.send(site, _flags(OPEN, groups[site], present))
-        channel.send(site, _for_holder(site, groups, members[site], sealed))
+        held = [
+            sealed[owner][[peer for peer in groups[owner] if peer != owner].index(site)]
+            for owner in members[site]
+            if owner != site
+        ]
+        channel.send(site, np.array(held, dtype=np.uint64).reshape(len(held), SEALED_WORDS))
     answers = channel.collect({site: (len(members[site]), SECRET_WORDS) for site in sorted(present)})
     shares: dict[str, dict[int, int]] = {site: {} for site in present}
     for holder, opened in answers.items():
         for owner, words in zip(members[holder], opened, strict=True):
             shares[owner][groups[owner].index(holder) + 1] = int.from_bytes(words.tobytes(), "little")
-    return {owner: _combined(owner, known, threshold_of(share, len(groups[owner]))) for owner, known in shares.items()}
+    own_masks = {}
+    for owner, of_owner in shares.items():
+        threshold = threshold_of(fraction, len(groups[owner]))
+        _require(len(of_owner), threshold, f"shares of {owner}")
+        own_masks[owner] = shamir.combine(dict(sorted(of_owner.items())[:threshold]))
+    return own_masks
 
 
-def _combined(owner: str, shares: Mapping[int, int], threshold: int) -> int:
-    """The own mask from as many shares as it takes. Raises PeerDropped where there are fewer."""
-    _require(len(shares), threshold, f"shares of {owner}")
-    return shamir.combine(dict(sorted(shares.items())[:threshold]))
-
-
-def _for_holder(
-    holder: str, groups: Mapping[str, tuple[str, ...]], members: Iterable[str], sealed: Mapping[str, Residues]
-) -> Residues:
-    """(…, 6) words: the sealed shares that `holder` holds of those of its neighbours that are in the sum."""
-    rows = [
-        sealed[owner][[peer for peer in groups[owner] if peer != owner].index(holder)]
-        for owner in members
-        if owner != holder
-    ]
-    return np.array(rows, dtype=np.uint64).reshape(len(rows), SEALED_WORDS)
-
-
-def _require_enough(groups: Mapping[str, tuple[str, ...]], share: float, present: frozenset[str]) -> None:
+def _require_enough(groups: Mapping[str, tuple[str, ...]], fraction: float, present: frozenset[str]) -> None:
     if not present:
         raise PeerDropped("no site is left in the masked sum")
     for site in present:
         left = sum(peer in present for peer in groups[site])
-        _require(left, threshold_of(share, len(groups[site])), f"sites around {site}")
+        _require(left, threshold_of(fraction, len(groups[site])), f"sites around {site}")
 
 
-def _require(found: int, needed: int, what: str) -> None:
-    if found < needed:
-        raise PeerDropped(f"{found} {what} are left and a masked sum needs {needed}; nothing was revealed")
+def _require(left: int, needed: int, what: str) -> None:
+    if left < needed:
+        raise PeerDropped(f"{left} {what} are left and a masked sum needs {needed}; nothing was revealed")
 
 
 def _flags(stage: int, group: tuple[str, ...], present: frozenset[str]) -> Flags:
@@ -290,7 +378,18 @@ def _to_bytes(secret: int) -> bytes:
 
 
 def masked_cost(sites: int, shape: tuple[int, int]) -> Cost:
-    """Without dropouts: input and sealed shares up, list and sealed shares down, opened shares up."""
+    """What it costs without dropouts: input and sealed shares up, list and sealed shares down, opened shares up.
+
+    Parameters
+    ----------
+    sites : int
+    shape : (limbs, d)
+        Of the vectors.
+
+    Returns
+    -------
+    Cost
+    """
     limbs, length = shape
     members = min(sites, MAX_NEIGHBOURS + 1)
     words = 2 * SEALED_WORDS * (members - 1) + SECRET_WORDS * members
@@ -302,9 +401,23 @@ def masked_cost(sites: int, shape: tuple[int, int]) -> Cost:
 
 
 def masked(threshold: float = DEFAULT_THRESHOLD) -> SecureSum:
-    """The protocol in which the share `threshold` of the sites must remain. It needs two sites. Raises ValueError."""
+    """The protocol; it needs two sites.
+
+    Parameters
+    ----------
+    threshold : float, default 0.66
+        Which part of a site's neighbourhood must remain, above 0.5 and at most 1.
+
+    Returns
+    -------
+    SecureSum
+
+    Raises
+    ------
+    ValueError
+    """
     if not isinstance(threshold, int | float) or not 0.5 < threshold <= 1:
-        raise ValueError(f"threshold is {threshold!r}, and must be above 0.5 and at most 1")
+        raise ValueError(f"threshold must be above 0.5 and at most 1, got {threshold!r}")
     return SecureSum(
         "masked",
         functools.partial(masked_contribute, threshold),

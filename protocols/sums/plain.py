@@ -17,12 +17,30 @@ from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
 
 
 def plain_contribute(channel: Channel, vector: Residues) -> None:
-    """Send the vector as it is."""
+    """A site's part: send the vector as it is.
+
+    Parameters
+    ----------
+    channel : Channel
+    vector : Residues of shape (limbs, d)
+        The site's own.
+    """
     channel.send(COORDINATOR, vector)
 
 
 def plain_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
-    """Add what the sites send; those that are lost or late are left out."""
+    """The coordinator's part: add what the sites send; those that are lost or late are left out.
+
+    Parameters
+    ----------
+    channel : Channel
+    shape : (limbs, d)
+        Of the vectors.
+
+    Returns
+    -------
+    Residues of shape (limbs, d)
+    """
     total = np.zeros(shape, dtype=np.uint64)
     for vector in channel.collect(dict.fromkeys(channel.sites, shape)).values():
         total = add(total, vector)
@@ -30,7 +48,18 @@ def plain_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
 
 
 def plain_cost(sites: int, shape: tuple[int, int]) -> Cost:
-    """n messages of the whole vector, all at once."""
+    """What it costs: n messages of the whole vector, all at once.
+
+    Parameters
+    ----------
+    sites : int
+    shape : (limbs, d)
+        Of the vectors.
+
+    Returns
+    -------
+    Cost
+    """
     limbs, length = shape
     return Cost(messages=sites, hops=1, payload_bytes=sites * limbs * length * RESIDUE_BYTES)
 

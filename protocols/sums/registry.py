@@ -35,7 +35,7 @@ OWN_SUMS: Mapping[str, Callable[..., SecureSum]] = MappingProxyType(
         "masked": masked,
     }
 )
-"""Each is called with the options that a scenario sets: `segments` of k-secure, `rings` of
+"""The sums of this project: each is called with the options that a scenario sets, `segments` of k-secure, `rings` of
 changing-neighbours, `threshold` of masked."""
 
 
@@ -47,10 +47,10 @@ class _Sums(Mapping[str, Callable[..., SecureSum]]):
         """They have no options, and are loaded when they are used."""
         from importlib.metadata import entry_points  # noqa: PLC0415 - sites would carry what it imports
 
-        found: dict[str, list[EntryPoint]] = defaultdict(list)
+        points_of: dict[str, list[EntryPoint]] = defaultdict(list)
         for point in entry_points(group=GROUP):
-            found[point.name].append(point)
-        return {name: functools.partial(_loaded, points) for name, points in found.items() if name not in OWN_SUMS}
+            points_of[point.name].append(point)
+        return {name: functools.partial(_loaded, points) for name, points in points_of.items() if name not in OWN_SUMS}
 
     def __getitem__(self, name: str) -> Callable[..., SecureSum]:
         return OWN_SUMS[name] if name in OWN_SUMS else self._offered[name]
@@ -71,16 +71,17 @@ def _loaded(points: list[EntryPoint]) -> SecureSum:
         )
     (point,) = points
     try:
-        found = point.load()
+        offered = point.load()
     except Exception as error:
         raise FederationError(
             f"The sum {point.name!r} of {point.value} cannot be loaded: {type(error).__name__}: {error}."
         ) from error
-    if not isinstance(found, SecureSum) or found.name != point.name:
+    if not isinstance(offered, SecureSum) or offered.name != point.name:
         raise FederationError(
             f"{point.value} is no SecureSum of the name {point.name!r}; see that its entry point and its name agree."
         )
-    return found
+    return offered
 
 
-SUMS = _Sums()
+SUMS: Mapping[str, Callable[..., SecureSum]] = _Sums()
+"""All sums by name, ours first. One of another package raises FederationError when it is called and cannot be had."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -131,12 +131,14 @@ def load(
     return dataset
 
 
-def read_columns(source: str, base_folder: Path) -> dict[str, NDArray[Any]]:
+def read_columns(source: str, base_folder: Path, text: Collection[str] = ()) -> dict[str, NDArray[Any]]:
     """Every column that `source` has, (n,) each: float64 with NaN, or text with "" for missing values.
 
-    Raises ScenarioError for a source that is not there or cannot be read.
+    text: columns that are text whatever they look like; of comma-separated files as it is written, so that 007 is not
+    7. Raises ScenarioError for a source that is not there or cannot be read.
     """
-    return _find(source, base_folder).columns
+    columns = _find(source, base_folder, text).columns
+    return columns | {name: _as_text(columns[name]) for name in text if name in columns}
 
 
 def available() -> list[Available]:
@@ -159,7 +161,7 @@ def data_folder() -> Path | None:
 # Finding a source.
 
 
-def _find(source: str, base_folder: Path) -> _Table:
+def _find(source: str, base_folder: Path, text: Collection[str] = ()) -> _Table:
     if source in _BUILT_IN:
         return _Table(source, _BUILT_IN[source]())
     if source.startswith(openml.PREFIX):
@@ -169,10 +171,10 @@ def _find(source: str, base_folder: Path) -> _Table:
         path = next((path for path in candidates if path.is_file()), None)
         if path is None:
             raise ScenarioError([f"data.source: there is no file {source!r} in {base_folder.resolve()} or here."])
-        return _read(path)
+        return _read(path, text)
     found = _found()
     if source.replace("-", "_") in found:
-        return _read(found[source.replace("-", "_")])
+        return _read(found[source.replace("-", "_")], text)
     raise ScenarioError(
         [
             f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), nor found {_searched(found)}, "
@@ -206,9 +208,9 @@ def _found() -> dict[str, Path]:
 # Reading files.
 
 
-def _read(path: Path) -> _Table:
+def _read(path: Path, text: Collection[str]) -> _Table:
     try:
-        columns = _read_svm(path) if path.name.endswith(".svm") else _read_arrow(path)
+        columns = _read_svm(path) if path.name.endswith(".svm") else _read_arrow(path, text)
     except _UnusableError as error:
         raise ScenarioError([f"data.source: {path}: {error}."]) from error
     except UnicodeDecodeError as error:
@@ -224,11 +226,11 @@ def _read(path: Path) -> _Table:
     return _Table(path.name, columns)
 
 
-def _read_arrow(path: Path) -> dict[str, NDArray[Any]]:
+def _read_arrow(path: Path, text: Collection[str]) -> dict[str, NDArray[Any]]:
     import pyarrow as pa  # noqa: PLC0415 - see the module's docstring
     import pyarrow.parquet  # noqa: PLC0415
 
-    table = pa.parquet.read_table(path) if path.name.endswith(".parquet") else _read_csv(path)
+    table = pa.parquet.read_table(path) if path.name.endswith(".parquet") else _read_csv(path, text)
     names = table.column_names
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise _UnusableError(f"the column {twice[0]!r} appears more than once; rename one")
@@ -239,8 +241,9 @@ def _read_arrow(path: Path) -> dict[str, NDArray[Any]]:
     return {name: _from_arrow(table.column(name)) for name in names}
 
 
-def _read_csv(path: Path) -> Any:
+def _read_csv(path: Path, text: Collection[str]) -> Any:
     """A table of pyarrow. Raises _UnusableError naming the first line with too few or too many values."""
+    import pyarrow as pa  # noqa: PLC0415
     from pyarrow import csv  # noqa: PLC0415
 
     ragged: list[Any] = []
@@ -253,7 +256,9 @@ def _read_csv(path: Path) -> Any:
         path,
         read_options=csv.ReadOptions(use_threads=False),  # with threads, rows have no numbers
         parse_options=csv.ParseOptions(invalid_row_handler=set_aside),
-        convert_options=csv.ConvertOptions(null_values=list(MISSING_MARKS), strings_can_be_null=True),
+        convert_options=csv.ConvertOptions(
+            null_values=list(MISSING_MARKS), strings_can_be_null=True, column_types=dict.fromkeys(text, pa.string())
+        ),
     )
     if ragged:
         first = ragged[0]
@@ -348,11 +353,12 @@ def _refuse_infinite(name: str, columns: dict[str, NDArray[Any]]) -> None:
             )
 
 
-def _as_text(labels: NDArray[Any]) -> NDArray[np.str_]:
-    """Labels as text: 1 and not 1.0."""
-    if labels.dtype.kind == "U":
-        return labels
-    return np.array([str(int(value)) if value == int(value) else str(value) for value in labels.tolist()])
+def _as_text(values: NDArray[Any]) -> NDArray[np.str_]:
+    """A column as text: 1 and not 1.0; "" for a missing value."""
+    if values.dtype.kind == "U":
+        return values
+    numbers = [float(value) for value in values]
+    return np.array(["" if np.isnan(x) else str(int(x)) if x.is_integer() else str(x) for x in numbers], dtype=np.str_)
 
 
 # What is built in.

@@ -1,0 +1,261 @@
+"""Set protocols and the scalar product as something that can be run: what sites do, and what the coordinator asks.
+
+A site holds a column: of items, no two the same, or of numbers. Each function of the coordinator drives one protocol
+and writes down what anybody learns by it; who that is, and who must not collude, is said in `intersection`, `union`
+and `protocols.scalar_product`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable
+
+import numpy as np
+
+from federation.arrays import FloatArray
+from federation.errors import FederationError
+from federation.federation import Federation
+from federation.site.program import SiteProgram, step
+from protocols.common_seed import common_seed
+from protocols.scalar_product import deal_and_reveal, fraction_bits, scalar_product
+from protocols.sets.intersection import count_common, intersect, set_cardinality, set_intersection
+from protocols.sets.union import reveal_union, set_union
+
+_SECONDS_PER_HASH = 2.5e-4
+_SECONDS_PER_ITEM = 1.5e-3
+"""To encrypt a point of P-256 and of P-521: three times what it takes, since sites may share as few as one core."""
+
+SHARED_POINTS = "how many encrypted items any of the sites have in common, and not what they are"
+
+
+class SetsSite(SiteProgram):
+    """The column of one site.
+
+    The partition's value `items` is a list of texts, no two the same, for the set protocols; its array `vector`,
+    float64 of shape (d,), is for the scalar product.
+    """
+
+    common: list[str]
+
+    @step
+    def item_count(self) -> FloatArray:
+        """() number of items."""
+        return np.array(float(len(self.partition.values["items"])))
+
+    @step
+    def set_intersection(self, counts: dict[str, int]) -> None:
+        """Learn which items all sites hold.
+
+        Parameters
+        ----------
+        counts : dict of site to int
+            How many items each site has.
+        """
+        items = self.partition.values["items"]
+        salt = common_seed(self.channel).tobytes()
+        self.common = sorted(items[place] for place in set_intersection(self.channel, items, counts, salt))
+
+    @step
+    def write_common(self, folder: str, column: str) -> None:
+        """Write the items that all sites hold to a file of this site's own.
+
+        Parameters
+        ----------
+        folder : str
+            Where; the file has the name of the site.
+        column : str
+            The first line.
+        """
+        write_column(f"{folder}/{self.site}.csv", column, self.common)
+
+    @step
+    def set_cardinality(self, counts: dict[str, int]) -> None:
+        """Help to count the items that all sites hold.
+
+        Parameters
+        ----------
+        counts : dict of site to int
+            How many items each site has.
+        """
+        salt = common_seed(self.channel).tobytes()
+        set_cardinality(self.channel, self.partition.values["items"], counts, salt)
+
+    @step
+    def set_union(self, counts: dict[str, int]) -> None:
+        """Help to reveal the items of all sites.
+
+        Parameters
+        ----------
+        counts : dict of site to int
+            How many items each site has.
+        """
+        set_union(self.channel, [item.encode() for item in self.partition.values["items"]], counts)
+
+    @step
+    def vector_size(self) -> FloatArray:
+        """(2,) number of entries d, and the smallest e for which all are below 2^e in size."""
+        vector = self.partition.arrays["vector"]
+        return np.array([len(vector), math.frexp(np.abs(vector).max(initial=0.0))[1]], dtype=np.float64)
+
+    @step
+    def scalar_product(self, bound: float) -> None:
+        """Help to reveal the product of both sites' vectors.
+
+        Parameters
+        ----------
+        bound : float
+            No entry of either exceeds it in size.
+        """
+        scalar_product(self.channel, np.asarray(self.partition.arrays["vector"], dtype=np.float64), bound)
+
+
+def intersection(federation: Federation) -> int:
+    """Have every site learn which of its items all sites hold.
+
+    Parameters
+    ----------
+    federation : Federation
+        Of two sites or more, each a `SetsSite` with items.
+
+    Returns
+    -------
+    int
+        How many items that are.
+
+    Raises
+    ------
+    FederationError
+        When a site fails or is lost.
+    """
+    counts = _item_counts(federation)
+    matched: int = federation.run(
+        "set_intersection",
+        take_part=lambda channel: intersect(channel, counts),
+        work_s=_SECONDS_PER_HASH * len(counts) * (len(counts) + 1) * max(counts.values()),
+        counts=counts,
+    )
+    federation.disclose("coordinator", "set_intersection", SHARED_POINTS, ())
+    federation.disclose("sites", "set_intersection", "which of its own items all sites hold", ())
+    return matched
+
+
+def cardinality(federation: Federation) -> int:
+    """Count the items that all sites hold, so that nobody learns which they are.
+
+    Parameters
+    ----------
+    federation : Federation
+        Of two sites or more, each a `SetsSite` with items.
+
+    Returns
+    -------
+    int
+
+    Raises
+    ------
+    FederationError
+        When a site fails or is lost.
+    """
+    counts = _item_counts(federation)
+    matched: int = federation.run(
+        "set_cardinality",
+        take_part=lambda channel: count_common(channel, counts),
+        work_s=_SECONDS_PER_HASH * len(counts) * (len(counts) + 1) * max(counts.values()),
+        counts=counts,
+    )
+    federation.disclose("coordinator", "set_cardinality", SHARED_POINTS, ())
+    return matched
+
+
+def union(federation: Federation) -> list[str]:
+    """Learn what the sites hold together, and not whose it is.
+
+    Parameters
+    ----------
+    federation : Federation
+        Of two sites or more, each a `SetsSite` with items of at most `MAX_ITEM_BYTES` in UTF-8.
+
+    Returns
+    -------
+    list of str
+        Every item once, sorted by its bytes.
+
+    Raises
+    ------
+    FederationError
+        When a site fails or is lost.
+    """
+    counts = _item_counts(federation)
+    items: list[bytes] = federation.run(
+        "set_union",
+        take_part=reveal_union,
+        work_s=_SECONDS_PER_ITEM * len(counts) * 2 * len(counts) * max(counts.values()),
+        counts=counts,
+    )
+    federation.disclose("coordinator", "set_union", "every item that a site holds, and not which site", ())
+    federation.disclose(federation.sites[-1], "set_union", "every item that a site holds, and not which site", ())
+    federation.disclose(federation.sites[0], "set_union", "how many sites hold each item, and not what it is", ())
+    return [item.decode() for item in items]
+
+
+def product(federation: Federation) -> float:
+    """Learn the scalar product of two sites' vectors, and of these only a power of two that bounds their entries.
+
+    Parameters
+    ----------
+    federation : Federation
+        Of two sites, each a `SetsSite` with a vector.
+
+    Returns
+    -------
+    float
+
+    Raises
+    ------
+    FederationError
+        When the vectors are of different lengths or too large, or a site fails or is lost.
+    """
+    sizes = federation.gather("vector_size", shape=(2,))
+    lengths = {site: int(size[0]) for site, size in sizes.items()}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{site} {length}" for site, length in lengths.items())
+        raise FederationError(f"The vectors must be of one length, got {listed}.")
+    length, bound = max(lengths.values()), 2.0 ** max(size[1] for size in sizes.values())
+    try:
+        fraction_bits(length, bound)
+    except ValueError as error:
+        raise FederationError(f"The vectors must be of smaller entries: {error}.") from error
+    value: float = federation.run(
+        "scalar_product", take_part=lambda channel: deal_and_reveal(channel, length, bound), bound=bound
+    )
+    federation.disclose("coordinator", "scalar_product", "the product", ())
+    return value
+
+
+def write_column(path: str, column: str, values: Iterable[str]) -> None:
+    """Write values as a file of comma-separated text that only its owner may read.
+
+    Parameters
+    ----------
+    path : str
+        Replaced if it exists, since a round may be run again.
+    column : str
+        Its name, the first line.
+    values : iterable of str
+
+    Raises
+    ------
+    OSError
+    """
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+        file.writelines(f"{_quoted(value)}\n" for value in (column, *values))
+
+
+def _quoted(value: str) -> str:
+    """As RFC 4180 has it: in quotes where it holds a comma, a quote or the end of a line."""
+    return '"' + value.replace('"', '""') + '"' if set(value) & set(',"\r\n') else value
+
+
+def _item_counts(federation: Federation) -> dict[str, int]:
+    return {site: int(count) for site, count in federation.gather("item_count", shape=()).items()}
