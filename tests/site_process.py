@@ -77,6 +77,10 @@ class Drill(SiteProgram):
         return np.array(self.number)
 
     @step
+    def received(self) -> FloatArray:
+        return getattr(self, "opened", np.zeros(3))
+
+    @step
     def modules(self) -> FloatArray:
         heavy = {"sklearn", "pydantic", "typer", "rich", "clarabel", "pyarrow"}
         return np.array(float(len(heavy & sys.modules.keys())))

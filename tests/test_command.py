@@ -114,7 +114,7 @@ def _interrupted_at(module: str, folder: Path, *words: str) -> tuple[int, str]:
 
 
 def test_an_interrupt_in_a_command_that_starts_nothing_is_quiet(tmp_path: Path) -> None:
-    assert _interrupted_at("scenarios.run.audit", tmp_path, "audit", "--sites", "10") == (130, "")
+    assert _interrupted_at("protocols.analysis.survey", tmp_path, "audit", "--sites", "10") == (130, "")
 
 
 def test_many_interrupts_end_a_run_as_one_does(tmp_path: Path, temporary_folder: Path) -> None:
@@ -201,7 +201,9 @@ def test_a_shell_completes_names(line: str, offered: str, tmp_path: Path) -> Non
 def test_data_describe_refuses_a_split_that_is_none() -> None:
     done = command("data", "describe", "wine", "--split", "zzz")
     assert done.returncode == 2
-    assert done.stderr == ("fedsvm: --split: must be random, label-skew, by-feature:NAME or sizes:[10, 20, …].\n")
+    assert done.stderr == (
+        "fedsvm: --split: must be random, label-skew, by-feature:NAME or sizes:[10, 20, …], got 'zzz'.\n"
+    )
 
 
 def test_names_of_columns_are_no_markup(tmp_path: Path) -> None:

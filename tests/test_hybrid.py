@@ -304,7 +304,7 @@ def test_a_run_without_noise_promises_nothing_and_equals_the_pooled_minimiser(tm
     open_run = ["algorithm.variant=cutting-plane", "algorithm.prior=none", "compare.centralised=true"]
     scenario = tmp_path / "open.toml"
     text = spec.catalogue_text("hybrid-stand-in").replace('mechanism = "gaussian"', 'mechanism = "none"')
-    scenario.write_text(text.replace("delta = 1e-6", ""))
+    scenario.write_text(text.replace("delta = 1e-6", "").replace("budget = 1.0", ""))
     result = run(str(scenario), tmp_path / "run", *SMALL, *open_run, "data.test_fraction=0.95").result
     assert result["privacy"] is None
     assert result["model"]["gap"] <= 1e-11

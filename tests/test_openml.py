@@ -89,7 +89,7 @@ def test_a_set_that_is_not_cached_needs_a_network(cache: Path) -> None:
 
 @pytest.mark.parametrize("source", ["openml:", "openml:iris", "openml:0", "openml:-1", "openml:6 1"])
 def test_a_set_is_named_by_its_number(source: str) -> None:
-    with pytest.raises(ScenarioError, match="must be openml: and the data set.s number"):
+    with pytest.raises(ScenarioError, match=r"must be openml: and the data set's number"):
         load(source)
 
 

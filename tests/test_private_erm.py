@@ -193,6 +193,14 @@ def test_the_exact_minimiser_is_the_plans() -> None:
     assert np.linalg.norm(sums[1 : 1 + len(f)] + 0.05 * f + plan.b / len(points)) <= 1e-10
 
 
+@pytest.mark.parametrize("seed", [17, 197, 303])
+def test_the_minimiser_is_reached_where_large_noise_cancels(seed: int) -> None:
+    points, labels, _, _ = tumours()
+    b = np.random.default_rng(seed).normal(size=(points.shape[1],))
+    plan = Plan(LAMBDA, b * (155 / np.linalg.norm(b)), None)
+    minimised(lambda at: erm_sums(points, labels, at, LOGISTIC), plan, len(points))
+
+
 # Runs.
 
 

@@ -179,8 +179,26 @@ def test_what_is_sent_and_revealed_is_written_down() -> None:
     with drill(3) as federation:
         for _ in range(2):
             federation.sum("echo", shape=(2,), bound=9.0, vector=np.ones(2))
-    found = {(d.to, d.form, d.times) for d in federation.disclosures}
-    assert found == {("coordinator", "sum", 2), ("sites", "parameter vector", 2)}
+        federation.disclose("coordinator", "echo", "how many there are", (), times=3)
+    found = {(d.to, d.kind, d.form, d.times) for d in federation.disclosures}
+    assert found == {
+        ("coordinator", "sum", "sum", 2),
+        ("sites", "parameter", "parameter vector", 2),
+        ("coordinator", "design", "how many there are", 3),
+    }
+
+
+def test_a_sum_that_a_site_receives_is_a_disclosure_to_it() -> None:
+    """A plain sum still shows the coordinator what the others put in."""
+    with drill(3, protocol="plain") as federation:
+        assert federation.sum("total", receiver="site-2", shape=(3,), bound=1e3) is None
+        opened = federation.gather("received", shape=(3,))["site-2"]
+    np.testing.assert_allclose(opened, [66.0, 78.0, 90.0], atol=1e-9)
+    found = [(d.to, d.kind, d.form) for d in federation.disclosures if d.step == "total"]
+    assert found == [
+        ("site-2", "sum", "sum"),
+        ("coordinator", "value", "value of every site but the one that opens the sum"),
+    ]
 
 
 def test_every_site_is_a_process_of_its_own_that_imports_nothing_heavy() -> None:

@@ -106,14 +106,40 @@ class SecureSum:
         return FixedPoint.for_bound(bound, sites).encode(value)
 
     def decoded(self, residues: Residues, shape: Sequence[int], bound: float, sites: int) -> FloatArray:
-        """The sum over so many sites that residues stand for, float64 of `shape`."""
+        """The sum that residues stand for.
+
+        Parameters
+        ----------
+        residues : Residues of shape (limbs, d)
+        shape : sequence of int
+            Of the values.
+        bound, sites : float, int
+            As in `encoded`.
+
+        Returns
+        -------
+        float64 array of `shape`
+        """
         return FixedPoint.for_bound(bound, sites).decode(residues).reshape(shape)
 
     def contribute(self, channel: Channel, residues: Residues, receiver: str = COORDINATOR) -> Residues | None:
-        """The site's part. The sum, at the site that receives it.
+        """The site's part.
 
-        That site puts in its residues plus a blind that is uniform over the whole modulus, so that the sum which the
-        coordinator forwards to it says nothing to anybody else.
+        A site that receives the sum adds a blind to what it puts in, uniform over the whole modulus, so that the sum
+        which the coordinator forwards to it says nothing to anybody else.
+
+        Parameters
+        ----------
+        channel : Channel
+        residues : Residues of shape (limbs, d)
+            What the site puts in.
+        receiver : str, default the coordinator
+            Who learns the sum: the coordinator, or one of the sites.
+
+        Returns
+        -------
+        Residues of shape (limbs, d), or None
+            The sum, at the site that receives it.
         """
         if receiver != channel.me:
             self.contribute_residues(channel, residues)
@@ -123,7 +149,21 @@ class SecureSum:
         return subtract(channel.receive(COORDINATOR, residues.shape), blind)
 
     def forward(self, channel: Channel, shape: tuple[int, int], receiver: str = COORDINATOR) -> Residues | None:
-        """The coordinator's part in residues: keep the sum, or send it, blinded as it is, to the site that opens it."""
+        """The coordinator's part in residues: keep the sum, or send it, blinded as it is, to the site that receives it.
+
+        Parameters
+        ----------
+        channel : Channel
+        shape : (limbs, d)
+            Of the residues.
+        receiver : str, default the coordinator
+            As in `contribute`.
+
+        Returns
+        -------
+        Residues of `shape`, or None
+            The sum, if the coordinator receives it.
+        """
         total = self.reveal_residues(channel, shape)
         if receiver == channel.me:
             return total
@@ -133,7 +173,23 @@ class SecureSum:
     def reveal(
         self, channel: Channel, shape: Sequence[int], bound: float, receiver: str = COORDINATOR
     ) -> FloatArray | None:
-        """The coordinator's part: the sum over the sites, float64 of `shape`; None where a site receives it."""
+        """The coordinator's part.
+
+        Parameters
+        ----------
+        channel : Channel
+        shape : sequence of int
+            Of the values.
+        bound : float
+            As in `encoded`.
+        receiver : str, default the coordinator
+            As in `contribute`.
+
+        Returns
+        -------
+        float64 array of `shape`, or None
+            The sum over the sites, if the coordinator receives it.
+        """
         sites = len(channel.sites)
         total = self.forward(channel, (FixedPoint.for_bound(bound, sites).limbs, math.prod(shape)), receiver)
         return None if total is None else self.decoded(total, shape, bound, sites)

@@ -360,9 +360,9 @@ def _require_enough(groups: Mapping[str, tuple[str, ...]], fraction: float, pres
         _require(left, threshold_of(fraction, len(groups[site])), f"sites around {site}")
 
 
-def _require(found: int, needed: int, what: str) -> None:
-    if found < needed:
-        raise PeerDropped(f"{found} {what} are left and a masked sum needs {needed}; nothing was revealed")
+def _require(left: int, needed: int, what: str) -> None:
+    if left < needed:
+        raise PeerDropped(f"{left} {what} are left and a masked sum needs {needed}; nothing was revealed")
 
 
 def _flags(stage: int, group: tuple[str, ...], present: frozenset[str]) -> Flags:
