@@ -94,6 +94,28 @@ class Deployment:
             return f"ipc://{workspace}/{number}.sock"
         return f"tcp://127.0.0.1:{self.port + number if self.port else '*'}"
 
+    def assignment(self, site: str, run: bytes, coordinator: Party, workspace: Path) -> Assignment:
+        """What the process of a site is told as it starts; its partition is in a file that only it reads."""
+        setup, path = self.setup(site), workspace / f"{site}.partition"
+        path.unlink(missing_ok=True)  # of a process that was killed before it read it
+        setup.write_partition(path)
+        return Assignment(
+            name=site,
+            run=run,
+            listen=self.address(site, workspace),
+            peers=len(self.sites),
+            encrypted=self.encrypted,
+            coordinator_address=coordinator.address,
+            coordinator_key=coordinator.public_key,
+            program=self.program,
+            partition_path=str(path),
+            settings=dict(setup.settings),
+            faults=list(setup.faults),
+            transcript_path=setup.transcript_path,
+            colludes=setup.colludes,
+            needs_pairwise_keys=self.sum_protocol.needs_pairwise_keys,
+        )
+
 
 @contextmanager
 def started(
@@ -128,34 +150,13 @@ def started(
     workspace = launcher.prepare()
     keys = KeyPair.generate() if deployment.encrypted else None
     run = secrets.token_bytes(RUN_ID_BYTES)
-    peers = len(deployment.sites)
-    with Endpoint(COORDINATOR, deployment.address(COORDINATOR, workspace), keys, peers) as endpoint:
+    address = deployment.address(COORDINATOR, workspace)
+    with Endpoint(COORDINATOR, address, keys, peers=len(deployment.sites)) as endpoint:
         me = Party(COORDINATOR, endpoint.address, keys.public if keys else None)
         on_listening(me)
 
-        def assignment(site: str) -> Assignment:
-            setup, path = deployment.setup(site), workspace / f"{site}.partition"
-            path.unlink(missing_ok=True)  # of a process that was killed before it read it
-            setup.write_partition(path)
-            return Assignment(
-                name=site,
-                run=run,
-                listen=deployment.address(site, workspace),
-                peers=peers,
-                encrypted=deployment.encrypted,
-                coordinator_address=me.address,
-                coordinator_key=me.public_key,
-                program=deployment.program,
-                partition_path=str(path),
-                settings=dict(setup.settings),
-                faults=list(setup.faults),
-                transcript_path=setup.transcript_path,
-                colludes=setup.colludes,
-                needs_pairwise_keys=deployment.sum_protocol.needs_pairwise_keys,
-            )
-
         def start(sites: Sequence[str]) -> list[Party]:
-            parties = launcher.start([assignment(site) for site in sites])
+            parties = launcher.start([deployment.assignment(site, run, me, workspace) for site in sites])
             for party in parties:
                 on_listening(party)
             return parties

@@ -43,6 +43,17 @@ def lines(result: RunResult) -> list[tuple[str, str]]:
     model, cost = result.model, result.cost
     if model is None or cost is None:
         return []
+    return [
+        *_quality_lines(result, model),
+        *_cost_lines(cost),
+        *_secrecy_lines(result, model),
+        *_event_lines(result),
+        ("seconds", _seconds(result.timing)),
+    ]
+
+
+def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str]]:
+    """What was trained, and how well it does."""
     found = [("sites", _sites(result))]
     if (alignment := result.alignment) is not None:
         found.append(("records", f"{alignment.records} that all sites hold, aligned by {alignment.by}"))
@@ -58,20 +69,33 @@ def lines(result: RunResult) -> list[tuple[str, str]]:
     if result.baselines:
         known = [f"{each.phrase} {each.auc:.4f}" for each in result.baselines.values() if each.auc is not None]
         found.append(("baselines", f"AUC of {', '.join(known)}"))
+    return found
+
+
+def _cost_lines(cost: CostReport) -> list[tuple[str, str]]:
     aborted = f", {cost.aborted} of them aborted" if cost.aborted else ""
-    found += [
+    return [
         ("rounds", f"{cost.rounds} ({cost.hops} hops){aborted}"),
         ("payload", f"{human_bytes(cost.payload_bytes)} in {cost.messages} messages"),
         ("wire", _wire(cost)),
-        ("disclosed", _disclosed(result.disclosures)),
     ]
+
+
+def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str]]:
+    """Who learnt what by design."""
+    found = [("disclosed", _disclosed(result.disclosures))]
     if result.scenario["protocol"]["sum"] in SUMS:
         found.append(("secrecy", _secrecy(result)))
     found += [(remark.name, remark.sentence) for remark in model.remarks]
     if single := _single_rows(result.disclosures):
         listed = ", ".join(f"{count} in {step}" for step, count in single.items())
         found.append(("single rows", f"{listed}: of one row alone, which the coordinator can tell from them"))
-    found += [
+    return found
+
+
+def _event_lines(result: RunResult) -> list[tuple[str, str]]:
+    """What was done to the run: faults, slow links, collusion."""
+    found = [
         ("fault", f"{fault.kind} {fault.site} in {fault.phase} round {fault.round}: {fault.outcome}")
         for fault in result.faults
     ]
@@ -81,7 +105,6 @@ def lines(result: RunResult) -> list[tuple[str, str]]:
     if result.collusion is not None:
         found.append(("collusion", _collusion(result.collusion)))
         found += [("rebuilt", _reconstruction(rebuilt)) for rebuilt in result.collusion.reconstructions]
-    found.append(("seconds", _seconds(result.timing)))
     return found
 
 
