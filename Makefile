@@ -8,14 +8,17 @@ TOOLS := $(VENV)/.tools-ready
 FEDSVM_DATA ?= $(wildcard $(abspath ../shared/data))
 export FEDSVM_DATA
 
-.PHONY: demo test chaos lint bench docs clean
+.PHONY: demo test long chaos lint bench docs clean
 
 demo: $(READY)
 	$(VENV)/bin/fedsvm run quickstart
 
 test: $(TOOLS)
-	$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal -m "not alone"
+	$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal -m "not alone and not long"
 	$(VENV)/bin/python -m pytest -m alone
+
+long: $(TOOLS)
+	$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal -m long
 
 chaos: $(TOOLS)
 	FEDSVM_CHAOS=all $(VENV)/bin/python -m pytest tests/test_faults.py --capture=tee-sys -rA --durations=10

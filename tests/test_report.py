@@ -86,6 +86,7 @@ def test_a_report_says_what_the_result_says_and_fetches_nothing(name: str, shown
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
 def test_a_browser_shows_the_numbers_of_the_result(tmp_path: Path) -> None:
     """As Chromium has the page after loading it, against result.json and not against our own formatting of it."""

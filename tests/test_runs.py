@@ -254,6 +254,7 @@ PAPER_AT_15_PERCENT = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PAPER_AT_15_PERCENT)
 def test_table_3_2_is_reached(name: str, tmp_path: Path, data_folder: Path) -> None:
     few = run(name, tmp_path / "15", "algorithm.landmarks=0.15", "compare.centralised=false").result
@@ -300,6 +301,7 @@ def own_memory_of_a_process_that_is_not_forked() -> int:
     return int(done.stdout) * 1024
 
 
+@pytest.mark.long
 def test_a_hundred_sites_own_little_memory_each(tmp_path: Path) -> None:
     """Less than a third of what a process of its own would, at the end of a run: a quarter, where this was written.
 
