@@ -3,7 +3,8 @@
 settings      the words that an algorithm's settings are made of
 contract      what an algorithm is to everything above
 registry      which algorithms there are, by the name a scenario calls them
-pan_svm, dpp_svm, hybrid_svm, dp_erm    one paper each: settings, site half, coordinator half, model, pooled reference
+pan_svm, dpp_svm, hybrid_svm, dp_erm, naive_bayes
+              one method each: settings, site half, coordinator half, model, pooled reference
 kernel_attack what a kernel matrix gives away to someone who knows some records
 
 data          partitions made comparable: columns, categories, scale, public rows
