@@ -292,7 +292,10 @@ class PublicAlgorithm(Algorithm[S, M, PublicTask]):
 
 
 class VerticalAlgorithm(Algorithm[S, V, VerticalTask]):
-    """An algorithm over sites that hold columns."""
+    """An algorithm over sites that hold columns, aligned by record before `fit` in the same stage.
+
+    `fit` must open no stage (`Federation.until_stable`) of its own: sites that join would not hear of the alignment.
+    """
 
     partition = "vertical"
     scaling = "sites"

@@ -7,7 +7,8 @@ digits where a column's mean is large beside its deviation: on the standard scal
 
 What is disclosed. The coordinator learns each class's number of rows, means and variances, which is the model. Of a
 class of one row the mean is that row, and of two the mean and the variances give both but for a swap in each column:
-numbers are summed first, and a class of fewer than three rows is refused before anything else is.
+numbers are summed first, and a class of fewer than three rows is refused before anything else is. Models of several
+folds are of overlapping rows, and by subtraction give the same sums of each fold, which nothing refuses.
 """
 
 from __future__ import annotations

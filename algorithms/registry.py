@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import functools
 import importlib
+from inspect import isabstract
 from typing import Any
 
 from algorithms.contract import Algorithm
+from algorithms.settings import settings
 from federation.plugins import Registry
 
 GROUP = "fedsvm.algorithms"
@@ -26,6 +28,8 @@ OWN_ALGORITHMS = {
     "naive-bayes": "algorithms.naive_bayes:NaiveBayes",
 }
 
+_PARTS = ("partition", "scaling", "phases", "estimator", "Settings", "Site", "Model")
+
 
 @functools.cache
 def _own(place: str) -> Algorithm[Any, Any, Any]:
@@ -35,14 +39,23 @@ def _own(place: str) -> Algorithm[Any, Any, Any]:
 
 
 def _accepted(offered: Any, name: str) -> Algorithm[Any, Any, Any] | None:
-    if isinstance(offered, type) and issubclass(offered, Algorithm) and offered.name == name:
-        return offered()
-    return None
+    """Raises TypeError for a class that lacks a part, or has a setting that is none."""
+    if not (isinstance(offered, type) and issubclass(offered, Algorithm) and getattr(offered, "name", None) == name):
+        return None
+    if isabstract(getattr(offered, "Model", None)):
+        raise TypeError(f"its Model must define {', '.join(sorted(offered.Model.__abstractmethods__))}")
+    if missing := [part for part in _PARTS if not hasattr(offered, part)]:
+        raise TypeError(f"it must have {', '.join(_PARTS)}, and lacks {', '.join(missing)}")
+    for setting in settings(offered.Settings):
+        if setting.name == "name":
+            raise TypeError("no setting can be called name, which is the algorithm's own")
+        setting.require_sound()
+    return offered()
 
 
 ALGORITHMS: Registry[Algorithm[Any, Any, Any]] = Registry(
     GROUP,
-    "an algorithm",
+    "algorithm",
     {name: functools.partial(_own, place) for name, place in OWN_ALGORITHMS.items()},
     _accepted,
 )

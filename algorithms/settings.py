@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -48,6 +49,9 @@ ShareOrCount = Annotated[int, Ge(1)] | Annotated[float, Gt(0), Le(1.0)]
 """A count of the rows, as an int from 1, or a share of them, as a float up to 1.0."""
 
 
+_KINDS = "an int or float, with Ge, Gt, Le or Lt, a bool, a str, a Literal of strings, or one of these or None"
+
+
 @dataclass(frozen=True)
 class Setting:
     """One setting: its name, what it may be, what it is when nobody says, and what it means in a sentence."""
@@ -63,13 +67,25 @@ class Setting:
         *others, last = _alternatives(self.annotation)
         return f"{', '.join(others)} or {last}" if others else last
 
+    def require_sound(self) -> None:
+        """Raise TypeError for a kind of value that no setting can have, and for one without a default or a sentence."""
+        if unknown := next(_unknown(self.annotation), None):
+            raise TypeError(f"the setting {self.name} must be {_KINDS}, got {unknown}")
+        if not self.sentence:
+            raise TypeError(f"the setting {self.name} must say what it means: Annotated[…, doc(…)]")
+        if not _fits(self.annotation, self.default):
+            raise TypeError(f"the default of the setting {self.name} must be {self.requirement}")
+
     def checked(self, value: Any) -> Any:
         """The value, as a plain one of Python's. Raises ValueError for one that it cannot be, and says what it can."""
         plain = value.item() if isinstance(value, np.generic) else value
         if not _fits(self.annotation, plain):
             raise ValueError(f"must be {self.requirement}, got {plain!r}")
         is_measure = isinstance(plain, int) and not isinstance(plain, bool) and not _knows(self.annotation, int)
-        return float(plain) if is_measure else plain
+        try:
+            return float(plain) if is_measure else plain
+        except OverflowError:
+            raise ValueError(f"must be {self.requirement}, got a number of {len(str(plain))} digits") from None
 
 
 def settings(kind: type[Any]) -> list[Setting]:
@@ -96,6 +112,22 @@ def checked(kind: type[Any], source: Any) -> Any:
 def _sentence(annotation: Any) -> str:
     notes = get_args(annotation)[1:] if get_origin(annotation) is Annotated else ()
     return next((note.documentation for note in notes if isinstance(note, doc)), "")
+
+
+def _unknown(annotation: Any) -> Iterator[Any]:
+    """What of an annotation says nothing to a setting; bounds stand with the number that they are of."""
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        yield from _unknown(inner[0])
+        known = (Ge, Gt, Le, Lt, doc) if inner[0] in (int, float) else (doc,)
+        yield from (each for each in inner[1:] if not isinstance(each, known))
+    elif origin in (Union, UnionType):
+        for each in inner:
+            yield from _unknown(each)
+    elif origin is Literal:
+        yield from (annotation for word in inner if not isinstance(word, str))
+    elif annotation not in (NoneType, bool, str, int, float):
+        yield annotation
 
 
 def _alternatives(annotation: Any) -> list[str]:

@@ -1,9 +1,11 @@
 """The errors a user can meet: one sentence each, naming the site, the round and the way out.
 
-Every `FederationError` is of one of two families, and which one decides what becomes of a round:
+What ends a round is of one of two families, and which one decides what becomes of it:
 
     Transient   a connection broke, or a peer is late: the round is aborted and runs again
     Fatal       running it again cannot help: the run ends at once, with exit status 3
+
+A `FederationError` that is neither comes from around the rounds: what was asked for cannot be done, and the run ends.
 
 `MembershipChanged` is for algorithms. `RoundAborted`, `Stopped`, `Malformed` and `DeadlineExpired` are signals between
 the parts of this floor and never reach a user.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from federation.errors import FederationError
@@ -23,11 +24,12 @@ class Registry(Mapping[str, T], Generic[T]):
     group : str
         Of the entry points, such as "fedsvm.sums".
     kind : str
-        What an entry is, in a word, for errors.
+        What an entry is, in a word, for errors: "sum".
     own : mapping of str to callable
         Makes each of ours.
     accept : callable
-        What is kept of an object that another package offers under a name; None for one that will not do.
+        What is kept of an object that another package offers under a name; None for one of another kind or name. What
+        it raises is told as the reason why the object cannot be loaded.
     """
 
     def __init__(
@@ -46,6 +48,12 @@ class Registry(Mapping[str, T], Generic[T]):
 
     def __contains__(self, name: object) -> bool:
         return name in self._own or name in self._offered
+
+    def loadable(self) -> Iterator[tuple[str, T]]:
+        """Names and entries, without those that cannot be loaded: for hints, which a broken package must not hide."""
+        for name in self:
+            with suppress(FederationError):
+                yield name, self[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter([*self._own, *self._offered])
@@ -66,14 +74,13 @@ class Registry(Mapping[str, T], Generic[T]):
     def _loaded(self, points: list[EntryPoint]) -> T:
         name, places = points[0].name, ", ".join(point.value for point in points)
         if len(points) > 1:
-            raise FederationError(f"Several packages offer {self._kind} {name!r} ({places}); remove all but one.")
+            raise FederationError(f"Several packages offer the {self._kind} {name!r} ({places}); remove all but one.")
         try:
-            offered = points[0].load()
+            accepted = self._accept(points[0].load(), name)
         except Exception as error:
             raise FederationError(
-                f"{self._kind.capitalize()} {name!r} of {places} cannot be loaded: {type(error).__name__}: {error}."
+                f"The {self._kind} {name!r} of {places} cannot be loaded: {type(error).__name__}: {error}."
             ) from error
-        accepted = self._accept(offered, name)
         if accepted is None:
             raise FederationError(
                 f"{places} is no {self._kind} of the name {name!r}; see that its entry point and its name agree."

@@ -67,6 +67,8 @@ def fraction_bits(length: int, bound: float) -> int:
     ValueError
         If none is left.
     """
+    if not math.isfinite(bound * bound):
+        raise ValueError(f"the product of entries of size {bound:g} does not fit 128 bits")
     room = 126 - math.frexp(max(length, 1) * bound * bound)[1]
     if room < 2:
         raise ValueError(f"the product of {length} entries of size {bound:g} does not fit 128 bits")

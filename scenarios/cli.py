@@ -247,7 +247,7 @@ def list_keys(
     """List the keys of the [algorithm] table: what each may be, its default, and what it means."""
     if name is not None and name not in ALGORITHMS:
         raise ScenarioError([f"There is no algorithm {name!r}; this installation has {', '.join(ALGORITHMS)}."])
-    for algorithm in [name] if name is not None else ALGORITHMS:
+    for algorithm in [name] if name is not None else [known for known, _ in ALGORITHMS.loadable()]:
         out.print(f"{algorithm}: {ALGORITHMS[algorithm].summary}", highlight=False, markup=False, soft_wrap=True)
         rows = [("key", "must be", "default", "meaning")]
         rows += [

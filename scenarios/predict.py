@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,10 +48,12 @@ def predict(folder: Path, source: str) -> Predictions:
     arrays = _arrays(folder / "model.npz")
     if "algorithm" not in arrays:
         raise ScenarioError([f"The model in {folder} was written by an earlier version of fedsvm; run it again."])
+    if (name := str(arrays["algorithm"])) not in ALGORITHMS:
+        raise ScenarioError([f"The model in {folder} is of {name!r}, which is not installed; install its package."])
     parts = [_arrays(path) for path in _parts(folder, result)]
     columns = [name for part in parts or [arrays] for name in part["columns"].tolist()]
     scale = Scale(*(np.concatenate([part[name] for part in parts or [arrays]]) for name in ("offset", "scale")))
-    model = ALGORITHMS[str(arrays["algorithm"])].Model.from_arrays(arrays, parts)
+    model = ALGORITHMS[name].Model.from_arrays(arrays, parts)
     rows = _Rows(source, sources.read_columns(source, Path()), _spare(result)).take(columns)
     decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
     return Predictions(decisions, np.where(decisions >= 0, classes[1], classes[0]))
@@ -60,7 +63,7 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path) as file:
             return {name: file[name] for name in file.files}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, EOFError, BadZipFile) as error:
         raise ScenarioError([f"{path} cannot be read: {error}; a model is predicted with where its run was."]) from None
 
 

@@ -81,6 +81,13 @@ def test_examples_in_docstrings_are_true(module: Any) -> None:
     assert found.failed == 0
 
 
+def test_a_budget_holds_for_the_noise_that_is_drawn() -> None:
+    X, y = BLOBS
+    shares = HybridSVC(mechanism="laplace", variant="one-shot", features=5, public=0.2, budget=1.0, budget_delta=1e-300)
+    with pytest.raises(FederationError, match="would exceed the budget of 1 and 1e-300; nothing is released"):
+        shares.fit(X, y)
+
+
 def test_groups_say_who_holds_which_row() -> None:
     X, y = BLOBS
     model = PanSVC(sum="k-secure", sum_options={"segments": 2}).fit(X, y, groups=WHERE)
@@ -182,7 +189,10 @@ def test_private_risk_minimisation() -> None:
         (PanSVC(sum="rign"), "sum must be one of plain, ring"),
         (PanSVC(sites=2), "A ring sum needs 3 sites or more and there are 2"),
         (PanSVC(sites=0), "sites must be a whole number from 1, got 0"),
-        (PanSVC(sum="ring", sum_options={"segments": 2}), "sum_options must be options of a ring sum, got .*segments"),
+        (
+            PanSVC(sum="ring", sum_options={"segments": 2}),
+            "sum_options must be left out, as a ring sum has none, got .*segments",
+        ),
         (PanSVC(C=-1.0), "C must be a finite number above 0, got -1.0"),
         (PanSVC(landmarks=2.5), "landmarks must be a whole number from 1 or a number above 0 and up to 1.0, got 2.5"),
         (PanSVC(kernel="rfb"), 'kernel must be "linear", "rbf"'),  # type: ignore[arg-type]
@@ -199,6 +209,9 @@ def test_private_risk_minimisation() -> None:
         (PrivateErmClassifier(epsilon=float("inf")), "epsilon must be a finite number above 0, got inf"),
         (PanSVC(C=float("inf")), "C must be a finite number above 0, got inf"),
         (PanSVC(C=True), "C must be a finite number above 0, got True"),
+        (PanSVC(C=10**400), "C must be a finite number above 0, got a number of 401 digits"),
+        (PanSVC(sum_options=5), "sum_options must be left out, as a ring sum has none, got 5"),  # type: ignore[arg-type]
+        (PanSVC(sum="k-secure", sum_options={"k": 3}), "sum_options must be a dict of segments, got {'k': 3}"),
         (PanSVC(degree=2.5), "degree must be a whole number from 1, got 2.5"),  # type: ignore[arg-type]
         (PanSVC(coef0=float("nan")), "coef0 must be a finite number, got nan"),
         (PanSVC(random_state=-1), "random_state must be a whole number from 0"),

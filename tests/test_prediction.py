@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -98,6 +99,30 @@ def test_rows_that_do_not_fit_the_model_are_named(text: str, sentence: str, trai
     (tmp_path / "new.csv").write_text(text)
     with pytest.raises(ScenarioError, match=sentence):
         predict.predict(trained, str(tmp_path / "new.csv"))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "sentence"),
+    [
+        ("model.npz", b"PK\x03\x04 and no more", "model.npz cannot be read"),
+        ("result.json", b"[1]", "is not the folder of a run"),
+    ],
+)
+def test_a_file_of_a_run_that_is_damaged_is_said(
+    name: str, content: bytes, sentence: str, trained: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    (tmp_path / "run" / name).write_bytes(content)
+    with pytest.raises(ScenarioError, match=sentence):
+        predict.predict(tmp_path / "run", "wdbc")
+
+
+def test_a_model_whose_algorithm_is_gone_is_said(trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    with np.load(trained / "model.npz") as file:
+        np.savez(tmp_path / "run" / "model.npz", **{**file, "algorithm": "ridge"})
+    with pytest.raises(ScenarioError, match="is of 'ridge', which is not installed"):
+        predict.predict(tmp_path / "run", "wdbc")
 
 
 def test_a_folder_without_a_model_is_said(tmp_path: Path) -> None:

@@ -170,6 +170,7 @@ def test_a_result_of_the_version_before_has_a_report_and_a_summary(name: str, tm
     assert old["schema"] == 1
     (tmp_path / "result.json").write_text(json.dumps(old))
     (tmp_path / "scenario.toml").write_text("")
+    (tmp_path / "log.jsonl").write_text((ROOT / "tests" / "earlier" / "log.jsonl").read_text())
     page, _, _ = page_of(tmp_path)
     summary = dict(zip(page.cells["dt"], page.cells["dd"], strict=True))
     assert summary["rounds"] == f"{old['cost']['rounds']} ({old['cost']['hops']} hops)"

@@ -110,21 +110,28 @@ def _one_way(sites: int, shape: tuple[int, int]) -> Cost:
     return Cost(sites, sites, sites * math.prod(shape) * 8)
 
 
+LEAKY = SecureSum("leaky", _leaky, _at_the_last, _one_way, lambda sites: 1, min_sites=2)
+
+
 @pytest.mark.parametrize(
     ("protocol", "says"),
     [
         (replace(RING, cost_of=lambda sites, shape: Cost(1, 1, 1)), "costs Cost.* and cost_of says Cost"),
         (replace(RING, reveal_residues=lambda channel, shape: np.zeros(shape, dtype=np.uint64)), "is not that of the"),
         (replace(RING, smallest_coalition=lambda sites: 3), "2 of 4 sites .* and smallest_coalition says 3"),
-        (SecureSum("leaky", _leaky, _at_the_last, _one_way, lambda sites: 2), "smallest_coalition says 2"),
-        (replace(PLAIN, discloses="sum"), "discloses must be 'value', got 'sum': the coordinator alone learns the"),
+        (LEAKY, "site-2 alone learns the input of site-1, and nothing in a result would say so"),
+        (replace(LEAKY, min_sites=1), "min_sites must be 2 or more, got 1"),
+        (
+            replace(PLAIN, discloses="sum", min_sites=2),
+            "discloses must be 'value', got 'sum': the coordinator alone learns the",
+        ),
         (
             replace(RING, discloses="value"),
             "discloses must be 'sum', got 'value': the coordinator alone learns no",
         ),
         (replace(RING, reveal_residues=_nothing), "returns nothing; it must return the sum"),
     ],
-    ids=["cost", "sum", "secrecy", "leak", "shown", "hidden", "nothing"],
+    ids=["cost", "sum", "secrecy", "leak", "alone", "shown", "hidden", "nothing"],
 )
 def test_a_sum_that_keeps_something_not_is_found_out(protocol: SecureSum, says: str) -> None:
     with pytest.raises(conformance.ConformanceError, match=says):

@@ -21,11 +21,16 @@ from federation.arrays import FloatArray
 from federation.federation import Federation
 from federation.site.partition import Partition
 from federation.site.program import SiteProgram, step
+from federation.transport.keys import COORDINATOR
 from protocols.common_seed import common_seed
 from protocols.secret_order import secret_order
 
 _AGREED_DIGITS = 12
 
+FOLDS_DISCLOSE = (
+    "sums over all rows but those of a fold, which with those of the other folds give, by subtraction, the sums over "
+    "each fold: of few rows, the rows"
+)
 MINMAX_DISCLOSES = "each site's smallest and largest value of every column, unlinked from the site and from each other"
 
 
@@ -169,6 +174,7 @@ class HorizontalTask:
             vocabulary = self._vocabulary(federation)
             if self.fold is not None:
                 federation.run("hold_out", remember=True, fold=self.fold)
+                federation.disclose(COORDINATOR, "hold_out", FOLDS_DISCLOSE, ())
             site_rows = count_rows(federation)
             width = len(self.schema.numeric) + len(vocabulary.columns)
             scale = agree_scale(federation, self.scaling, width, sum(site_rows.values()))

@@ -16,6 +16,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from algorithms.registry import ALGORITHMS
+from algorithms.settings import settings
+from federation.errors import FederationError
 
 if TYPE_CHECKING:
     from algorithms.estimators.horizontal import PanSVC as PanSVC
@@ -50,28 +52,34 @@ def classifier(name: str) -> Any:
     LookupError
         If no algorithm of this installation has the name.
     FederationError
-        If it is of another package and cannot be loaded.
+        If it is of another package and cannot be loaded, or has a setting by the name of a parameter that all have.
     """
     if name not in ALGORITHMS:
         raise LookupError(f"the name must be one of {', '.join(ALGORITHMS)}, got {name!r}")
     algorithm = ALGORITHMS[name]
-    module, family = _FAMILIES[algorithm.scaling]
+    module, family_name = _FAMILIES[algorithm.scaling]
     classes = importlib.import_module(f"{__name__}.{module}")
     if written := vars(classes).get(algorithm.estimator):
         return written
     from algorithms.estimators.base import estimator
 
+    family = vars(classes)[family_name]
+    if clash := {each.name for each in settings(family)} & {each.name for each in settings(algorithm.Settings)}:
+        raise FederationError(
+            f"The setting {', '.join(sorted(clash))} of {name} must be called otherwise: every estimator has a "
+            "parameter of that name."
+        )
     body = {"algorithm": name, "__module__": __name__, "__doc__": type(algorithm).__doc__}
-    return estimator(type(algorithm.estimator, (vars(classes)[family], algorithm.Settings), body))
+    return estimator(type(algorithm.estimator, (family, algorithm.Settings), body))
 
 
 def __getattr__(name: str) -> Any:
     if not name.startswith("_"):
-        for algorithm in ALGORITHMS:
-            if ALGORITHMS[algorithm].estimator == name:
-                return classifier(algorithm)
+        for known, algorithm in ALGORITHMS.loadable():
+            if algorithm.estimator == name:
+                return classifier(known)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *(ALGORITHMS[name].estimator for name in ALGORITHMS)])
+    return sorted([*globals(), *(algorithm.estimator for _, algorithm in ALGORITHMS.loadable())])

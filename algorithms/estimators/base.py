@@ -160,12 +160,14 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         """The sum that is asked for. Raises ValueError for one that so many sites cannot run."""
         if not isinstance(self.sum, str) or self.sum not in SUMS:
             raise ValueError(f"sum must be one of {', '.join(SUMS)}, got {self.sum!r}")
-        options = {
-            key: value.item() if isinstance(value, np.generic) else value
-            for key, value in dict(self.sum_options or {}).items()
-        }
+        make, given = SUMS[self.sum], {} if self.sum_options is None else self.sum_options
+        known = list(inspect.signature(make).parameters)
+        if not isinstance(given, Mapping) or not set(given) <= set(known):
+            allowed = f"a dict of {', '.join(known)}" if known else f"left out, as a {self.sum} sum has none"
+            raise ValueError(f"sum_options must be {allowed}, got {given!r}.")
+        options = {key: value.item() if isinstance(value, np.generic) else value for key, value in given.items()}
         try:
-            made = SUMS[self.sum](**options)
+            made = make(**options)
         except (TypeError, ValueError) as error:
             raise ValueError(f"sum_options must be options of a {self.sum} sum, got {options!r}: {error}.") from None
         if sites < made.min_sites:

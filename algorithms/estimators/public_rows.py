@@ -47,7 +47,7 @@ class PublicClassifier(RowsClassifier):
         task = PublicTask(
             columns=Columns(names, Vocabulary({}), scale),
             public=Labelled(scale(rows[public]), signs[public]),
-            accountant=PrivacyAccountant(),
+            accountant=PrivacyAccountant.within(chosen),
             noise_shares=max(1, len(partitions) - _CURIOUS_SITES),
             seed=seed,
         )

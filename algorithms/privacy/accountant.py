@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from typing import Any, Self
 
 from federation.errors import FederationError
 
@@ -58,6 +59,12 @@ class PrivacyAccountant:
     epsilon: float = math.inf
     delta: float = math.inf
     releases: list[Release] = field(default_factory=list)
+
+    @classmethod
+    def within(cls, settings: Any) -> Self:
+        """One with the budget of an algorithm's settings; without limit where they have none."""
+        of_epsilon, of_delta = getattr(settings, "budget", None), getattr(settings, "budget_delta", None)
+        return cls(math.inf if of_epsilon is None else of_epsilon, math.inf if of_delta is None else of_delta)
 
     @property
     def spent(self) -> tuple[float, float]:

@@ -65,7 +65,7 @@ class SiteProgram:
         """The method that the coordinator named. Raises LookupError unless it is marked as a step."""
         method = getattr(self, name, None) if name.isidentifier() else None
         if method is None or not getattr(method, _MARK, False):
-            raise LookupError(f"{type(self).__name__} has no step {name!r}")
+            raise LookupError(f"{type(self).__name__} has no step {name!r}; mark its method with @step")
         return method  # type: ignore[no-any-return]
 
 

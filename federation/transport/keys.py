@@ -67,8 +67,3 @@ class Roster:
     def to_fields(self) -> list[list[Any]]:
         """Plain values for a message: [name, address, public key, agreement key] of each party."""
         return [[party.name, party.address, party.public_key, party.agreement_key] for party in self]
-
-    @classmethod
-    def from_fields(cls, fields: list[list[Any]]) -> Roster:
-        """The roster that `to_fields` wrote."""
-        return cls(Party(*values) for values in fields)

@@ -18,7 +18,7 @@ from federation.channel.contract import Channel, uniform_residues
 from federation.channel.memory import InMemoryNetwork, MemoryChannel
 from federation.errors import BoundExceeded, RoundAborted, Transient
 from federation.transport.keys import COORDINATOR
-from protocols.analysis.coalitions import smallest_breaking_coalition
+from protocols.analysis.coalitions import AnalysedSum, smallest_breaking_coalition
 from protocols.analysis.execution import Execution, execute, site_names
 from protocols.arithmetic.fixed_point import add
 from protocols.sums.contract import SecureSum
@@ -56,6 +56,10 @@ def check_sum(protocol: SecureSum) -> Iterator[str]:
     ------
     ConformanceError
     """
+    if protocol.discloses == "sum" and protocol.min_sites < 2:
+        raise ConformanceError(
+            f"{protocol.name}: min_sites must be 2 or more, got {protocol.min_sites}: over one site a sum is its input."
+        )
     counts = range(max(1, protocol.min_sites), max(MAX_SITES, protocol.min_sites) + 1)
     for count, shape in itertools.product(counts, _SHAPES):
         check_exact(protocol, count, shape)
@@ -228,7 +232,7 @@ class _Failed(Exception):
 def check_coalitions(protocol: SecureSum, count: int) -> None:
     """Check that it takes `smallest_coalition` sites, with the coordinator, to learn another's input.
 
-    All others always do, from the sum itself. Checks `discloses` too.
+    All others always do, from the sum itself. Checks `discloses` too, and that no site learns an input by itself.
 
     Parameters
     ----------
@@ -247,6 +251,13 @@ def check_coalitions(protocol: SecureSum, count: int) -> None:
             f"{protocol.name}: discloses must be {told!r}, got {protocol.discloses!r}: the coordinator alone "
             f"{'learns no' if computed else 'learns the'} input."
         )
+    analysed = AnalysedSum.of(protocol, count)
+    for site in analysed.sites if count > 2 else ():
+        if victims := analysed.leaks((site,), coordinator=False):
+            raise ConformanceError(
+                f"{protocol.name}: {site} alone learns the input of {', '.join(sorted(victims))}, and nothing in a "
+                "result would say so; a sum may show inputs to the coordinator at most."
+            )
     if computed != stated:
         raise ConformanceError(
             f"{protocol.name}: {computed} of {count} sites and the coordinator learn the input of another, and "

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from protocols.analysis.coalitions import AnalysedSum
 from protocols.sums.contract import SecureSum
-from protocols.sums.registry import OWN_SUMS, SUMS
+from protocols.sums.registry import SUMS
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,11 @@ class Cell:
 
 def standard_sums(sites: int) -> list[SecureSum]:
     """Every sum that so many sites can run, with few and with most of its options."""
-    wanted = [
-        *[SUMS["plain"](), SUMS["ring"]()],
-        *(SUMS["k-secure"](segments=segments) for segments in sorted({2, 3, sites})),
-        *(SUMS["changing-neighbours"](rings=rings) for rings in sorted({1, max(1, (sites - 1) // 2)})),
-        SUMS["masked"](),
-        *(SUMS[name]() for name in SUMS if name not in OWN_SUMS),
-    ]
+    variants: dict[str, list[dict[str, int]]] = {
+        "k-secure": [{"segments": segments} for segments in sorted({2, 3, sites})],
+        "changing-neighbours": [{"rings": rings} for rings in sorted({1, max(1, (sites - 1) // 2)})],
+    }
+    wanted = [make(**options) for name, make in SUMS.items() for options in variants.get(name, [{}])]
     return [protocol for protocol in wanted if protocol.min_sites <= sites]
 
 

@@ -57,7 +57,7 @@ class SecureSum:
     min_sites : int, default 1
         With fewer it would hide nothing, or cannot run.
     discloses : {"sum", "value"}, default "sum"
-        "value" where the coordinator sees each site's own.
+        "value" where the coordinator sees each site's own. A sum that shows inputs to a site is none of this contract.
     needs_pairwise_keys : bool, default False
         Whether sites share secrets two by two.
     options : mapping of str to float, default {}

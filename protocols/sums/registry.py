@@ -44,5 +44,5 @@ def _accepted(offered: object, name: str) -> Callable[..., SecureSum] | None:
 
 
 SUMS: Registry[Callable[..., SecureSum]] = Registry(
-    GROUP, "a sum", {name: functools.partial(_itself, make) for name, make in OWN_SUMS.items()}, _accepted
+    GROUP, "sum", {name: functools.partial(_itself, make) for name, make in OWN_SUMS.items()}, _accepted
 )

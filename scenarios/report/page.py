@@ -19,6 +19,7 @@ from scenarios.report.live import human_bytes
 from scenarios.report.plotting import new_figure
 from scenarios.report.summary import lines
 from scenarios.run.audit import Finding
+from scenarios.run.earlier import event_from_schema_1
 from scenarios.run.result import RunResult, SiteResult, read_result
 
 NAME = "report.html"
@@ -87,7 +88,8 @@ def _described(folder: Path, result: RunResult, *, alone: bool) -> dict[str, Any
 
 
 def _log(path: Path) -> list[Event]:
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.is_file() else []
+    lines = path.read_text().splitlines() if path.is_file() else []
+    return [event_from_schema_1(json.loads(line)) for line in lines]
 
 
 # Tables.

@@ -69,10 +69,7 @@ class _Tally:
 
 @dataclass(frozen=True)
 class SummedRound:
-    """One secure sum as the transcripts have it: its terms, what each site put in, and what the coalition saw.
-
-    Where a site opens the sum, its input is what it put in, which is blinded.
-    """
+    """One secure sum as the transcripts have it: its terms, what each site put in, and what the coalition saw."""
 
     terms: Mapping[str, Any]
     truth: Mapping[str, Residues]
@@ -172,9 +169,8 @@ class RunAudit:
                 yield record, entry
 
     def _victims(self, summed: SummedRound) -> list[str]:
-        """Who put something in. The input of the site that opens the sum is blinded, and nobody's aim."""
-        spared = {*self.coalition.sites, summed.terms["opened_by"]}
-        return [site for site in summed.terms["sites"] if site in summed.truth and site not in spared]
+        """The honest sites that put something in."""
+        return [site for site in summed.terms["sites"] if site in summed.truth and site not in self.coalition.sites]
 
     def _reconstruct(self, summed: SummedRound) -> dict[str, FloatArray]:
         """The inputs of honest sites that the round's transcripts determine, reconstructed from these."""

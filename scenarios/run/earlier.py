@@ -1,4 +1,4 @@
-"""Results of the version before this one: what schema 1 of result.json calls what schema 2 has."""
+"""Results of the version before this one: what schema 1 of result.json, and its log, call what schema 2 has."""
 
 from __future__ import annotations
 
@@ -29,6 +29,11 @@ def from_schema_1(old: Mapping[str, Any]) -> dict[str, Any]:
         new["privacy"] = _privacy(old["privacy"])
     new["disclosures"] = [{**each, **_kind(each["form"])} for each in old["disclosures"]]
     return new
+
+
+def event_from_schema_1(event: Mapping[str, Any]) -> dict[str, Any]:
+    """A line of log.jsonl, by the names of schema 2."""
+    return {**event, "aborted": event["called_off"]} if "called_off" in event else dict(event)
 
 
 def _scenario(scenario: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,7 +31,7 @@ class HorizontalPipeline:
     def train(self, federation: Federation, outcome: Outcome) -> None:
         """Train and test one model after the other."""
         algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings
-        accountant = PrivacyAccountant(settings_budget(settings, "budget"), settings_budget(settings, "budget_delta"))
+        accountant = PrivacyAccountant.within(settings)
         task_of = self._tasks(accountant)
         folds = range(len(self.dataset.tests)) if self.scenario.data.folds is not None else [None]
         for fold in folds:
@@ -45,7 +44,7 @@ class HorizontalPipeline:
             with outcome.timed("evaluate_s"), federation.phase("evaluate"):
                 rows = self._rows(fold, trained(model).sites, task.columns)
                 outcome.warnings += algorithm.warnings(model, settings, rows, fold or 0)
-                outcome.folds.append(self._fold(fold, model, task.columns, rows))
+                outcome.keep(self._fold(fold, model, task.columns, rows), algorithm)
 
     def _tasks(self, accountant: PrivacyAccountant) -> Callable[[int | None], HorizontalTask | PublicTask]:
         """What each model is to be trained on, by the fold that is held out."""
@@ -95,8 +94,3 @@ class HorizontalPipeline:
         """Rows (n, p) on the common scale, and their labels (n,)."""
         rows = self.dataset.rows.take(indices)
         return Labelled(columns(rows.numeric, rows.categorical), rows.signs)
-
-
-def settings_budget(settings: Any, name: str) -> float:
-    """A budget of the settings, without limit where they have none."""
-    return getattr(settings, name, None) or math.inf

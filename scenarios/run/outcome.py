@@ -8,11 +8,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from algorithms.contract import Model, TrainingReport
+from algorithms.contract import Algorithm, Model, TrainingReport
 from algorithms.privacy.accountant import PrivacyReport
 from federation.arrays import FloatArray
+from federation.errors import FederationError
 from scenarios.run.audit import CollusionReport
 from scenarios.run.metrics import BaselineMetrics, FoldMetrics, PooledFold
+
+_OF_RUN = frozenset({"classes", "algorithm"})
+"""What model.npz says beside the arrays of the model."""
 
 SITE_MODELS = "sites"
 """The folder of a run in which each site keeps its own part of a vertical model."""
@@ -57,6 +61,17 @@ class Outcome:
     folds: list[Fold] = field(default_factory=list)
     timing: dict[str, float] = field(default_factory=dict)
 
+    def keep(self, fold: Fold, algorithm: Algorithm[Any, Any, Any]) -> None:
+        """Take in a tested model. Raises FederationError for one that says what its algorithm does not announce."""
+        if undeclared := fold.training.figures.keys() - algorithm.figures.keys():
+            raise FederationError(
+                f"A model of {algorithm.name} must not report {' or '.join(sorted(undeclared))}: `figures` of the "
+                "algorithm does not name it."
+            )
+        if taken := _OF_RUN & fold.arrays.keys():
+            raise FederationError(f"A model of {algorithm.name} must not call an array {' or '.join(sorted(taken))}.")
+        self.folds.append(fold)
+
     @contextmanager
     def timed(self, name: str) -> Iterator[None]:
         """Add the seconds within to `name`."""
@@ -68,7 +83,7 @@ class Outcome:
 
 
 def trained(model: Model) -> TrainingReport:
-    """What is known of a model's training. Raises TypeError for one that says nothing."""
+    """What is known of a model's training. Raises FederationError for one that says nothing."""
     if model.training is None:
-        raise TypeError(f"{type(model).__name__} must say how it was trained, got none")
+        raise FederationError(f"{type(model).__name__} must come from `fit` with a TrainingReport, got none.")
     return model.training

@@ -169,7 +169,7 @@ def read_result(folder: Path) -> RunResult:
     """The result of the run in a folder. Raises ScenarioError if there is none."""
     try:
         return RunResult.from_dict(json.loads((folder / RESULT).read_text()))
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise ScenarioError([f"{folder} is not the folder of a run: it holds no {RESULT} that can be read."]) from None
 
 

@@ -40,7 +40,7 @@ class VerticalPipeline:
                 matched = align(federation, self.scenario.data.align)
                 outcome.alignment = Alignment(self.scenario.data.align, matched)
             while pending:
-                outcome.folds.append(self._fold(federation, outcome, pending[0]))
+                outcome.keep(self._fold(federation, outcome, pending[0]), self._algorithm)
                 pending.pop(0)
 
         federation.until_stable(stage)

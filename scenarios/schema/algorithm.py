@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import Annotated, Any, Literal
 
-from pydantic import ValidatorFunctionWrapHandler, WrapValidator, create_model
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, create_model
 
 from algorithms.contract import Algorithm
 from algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
@@ -49,9 +49,10 @@ def _validated(setting: Setting) -> Any:
     def check(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
         return setting.checked(value)
 
-    return Annotated[setting.annotation, WrapValidator(check)]
+    return Annotated[setting.annotation, WrapValidator(check), Field(description=setting.sentence)]
 
 
 def others_with(key: str, name: str) -> list[str]:
     """The algorithms, other than the one of this name, that have a setting."""
-    return [other for other in ALGORITHMS if other != name and any(key == each.name for each in _settings(other))]
+    loadable = [other for other, _ in ALGORITHMS.loadable() if other != name]
+    return [other for other in loadable if any(key == each.name for each in _settings(other))]

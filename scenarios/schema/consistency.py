@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from algorithms.contract import Outline
+from algorithms.contract import Algorithm, Outline
 from algorithms.registry import ALGORITHMS
 from protocols.sums.registry import OWN_SUMS
 from scenarios.schema.algorithm import AlgorithmTable
@@ -30,6 +30,7 @@ class Tables:
     network: NetworkSpec | None = None
     collusion: CollusionSpec | None = None
     faults: dict[int, FaultSpec] = field(default_factory=dict)
+    wants_baselines: bool = False
 
 
 def impossible(tables: Tables) -> Iterator[str]:
@@ -47,6 +48,8 @@ def impossible(tables: Tables) -> Iterator[str]:
         yield from _dealt(federation, data)
     if algorithm and data:
         yield from _of_algorithm(algorithm, data)
+    if algorithm and tables.wants_baselines and type(algorithm.implementation).baselines is Algorithm.baselines:
+        yield f"compare.baselines: {algorithm.name} has none; leave it out."
     if tables.collusion and tables.collusion.known_records is not None and data and data.partition != "vertical":
         yield "collusion.known_records: is of vertical partitions, whose kernel matrices are attacked; leave it out."
 
@@ -74,7 +77,7 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
     """What the algorithm needs of the data, and what it has no use for."""
     algorithm = table.implementation
     if data.partition != algorithm.partition:
-        others = ", ".join(name for name in ALGORITHMS if ALGORITHMS[name].partition == data.partition)
+        others = ", ".join(name for name, other in ALGORITHMS.loadable() if other.partition == data.partition)
         yield (
             f'data.partition: {table.name} needs "{algorithm.partition}"; set it to that, or set algorithm.name = '
             f'"{others}".'

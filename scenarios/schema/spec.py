@@ -120,6 +120,7 @@ def validate(given: dict[str, Any]) -> Scenario:
         scenario.network,
         scenario.collusion,
         dict(enumerate(scenario.faults, start=1)),
+        scenario.compare.baselines,
     )
     if problems := [*of_algorithm, *impossible(tables)]:
         raise ScenarioError(problems)
@@ -169,7 +170,12 @@ def _valid_tables(given: dict[str, Any], kind: type[Scenario]) -> Tables:
         if (fault := _valid(FaultSpec, each)) is not None
     }
     names = ("federation", "data", "algorithm", "protocol", "network", "collusion")
-    return Tables(**{name: valid(name) for name in names}, faults=faults)
+    compare = valid("compare")
+    return Tables(
+        **{name: valid(name) for name in names},
+        faults=faults,
+        wants_baselines=compare is not None and compare.baselines,
+    )
 
 
 def _valid(table: type[_T], given: Any) -> _T | None:
@@ -182,7 +188,10 @@ def _valid(table: type[_T], given: Any) -> _T | None:
 def json_schema() -> dict[str, Any]:
     """The JSON schema of scenario files, for editors: every algorithm of this installation has its own table."""
     schema = Scenario.model_json_schema()
-    tables = [table_of(name).model_json_schema() for name in ALGORITHMS]
+    tables = [
+        table_of(name).model_json_schema() | ({} if name == DEFAULT_ALGORITHM else {"required": ["name"]})
+        for name, _ in ALGORITHMS.loadable()
+    ]
     schema["properties"]["algorithm"] = {"anyOf": tables, "description": AlgorithmTable.__doc__}
     schema["$defs"].pop("AlgorithmTable", None)
     finite: dict[str, Any] = _without_infinities(schema)

@@ -1,0 +1,180 @@
+"""Algorithms of other packages that are broken: named in a sentence, and in nobody else's way."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
+from algorithms.settings import settings
+
+BROKEN = """
+from dataclasses import dataclass
+from typing import Annotated
+from annotated_types import Interval
+from algorithms.contract import Model
+from algorithms.naive_bayes import NaiveBayes
+from algorithms.settings import Share, doc
+
+
+class NoName(NaiveBayes):
+    pass
+
+
+@dataclass
+class ListSettings:
+    widths: list[float] = ()
+
+
+class OddSetting(NaiveBayes):
+    name = "odd-setting"
+    Settings = ListSettings
+
+
+@dataclass
+class NameSettings:
+    name: str = "x"
+
+
+class TakenSetting(NaiveBayes):
+    name = "taken-setting"
+    Settings = NameSettings
+
+
+class NoSettings(NaiveBayes):
+    name = "no-settings"
+    Settings = None
+
+
+@dataclass
+class IntervalSettings:
+    share: Annotated[float, Interval(ge=0, le=1), doc("A share.")] = 0.5
+
+
+class IntervalSetting(NaiveBayes):
+    name = "interval-setting"
+    Settings = IntervalSettings
+
+
+@dataclass
+class DefaultSettings:
+    share: Annotated[Share, doc("A share.")] = 2.0
+
+
+class WrongDefault(NaiveBayes):
+    name = "wrong-default"
+    Settings = DefaultSettings
+
+
+@dataclass
+class SitesSettings:
+    sites: Annotated[Share, doc("A share.")] = 0.5
+
+
+class ClashingSetting(NaiveBayes):
+    name = "clashing-setting"
+    Settings = SitesSettings
+
+
+class HalfModel(Model):
+    def decision_function(self, rows):
+        return rows[:, 0]
+
+
+class WrongModel(NaiveBayes):
+    name = "wrong-model"
+    Model = HalfModel
+
+
+class Raises(NaiveBayes):
+    name = "raises"
+
+    def __init__(self):
+        raise RuntimeError("not today")
+"""
+SENTENCES = {
+    "no-name": "broken:NoName is no algorithm of the name 'no-name'",
+    "odd-setting": "TypeError: the setting widths must be an int or float, with Ge, Gt, Le or Lt",
+    "interval-setting": "a Literal of strings, or one of these or None, got Interval(",
+    "wrong-default": "TypeError: the default of the setting share must be a number above 0 and below 1",
+    "wrong-model": "TypeError: its Model must define from_arrays, to_arrays",
+    "taken-setting": "TypeError: no setting can be called name",
+    "no-settings": "The algorithm 'no-settings' of broken:NoSettings cannot be loaded: TypeError",
+    "raises": "The algorithm 'raises' of broken:Raises cannot be loaded: RuntimeError: not today",
+}
+
+
+@pytest.fixture
+def installed(tmp_path: Path) -> Path:
+    """A folder with a package that offers them."""
+    (tmp_path / "broken.py").write_text(BROKEN)
+    (tmp_path / "broken-1.0.dist-info").mkdir()
+    (tmp_path / "broken-1.0.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    offered = [*SENTENCES, "clashing-setting"]
+    classes = {name: "".join(word.capitalize() for word in name.split("-")) for name in offered}
+    lines = "".join(f"{name} = broken:{each}\n" for name, each in classes.items())
+    (tmp_path / "broken-1.0.dist-info" / "entry_points.txt").write_text(f"[fedsvm.algorithms]\n{lines}")
+    return tmp_path
+
+
+def fedsvm(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "fedsvm", *words],
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+def test_a_broken_algorithm_is_named_when_it_is_asked_for(name: str, installed: Path) -> None:
+    done = fedsvm(installed, "run", "quickstart", "--set", f"algorithm.name={name}")
+    assert done.returncode == 2
+    assert SENTENCES[name] in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_setting_by_the_name_of_a_parameter_that_all_estimators_have_is_named(installed: Path) -> None:
+    code = "from fedsvm import classifier; classifier('clashing-setting')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=installed, capture_output=True, text=True, check=False)
+    assert "The setting sites of clashing-setting must be called otherwise" in done.stderr
+
+
+@pytest.mark.parametrize("name", OWN_ALGORITHMS)
+def test_settings_of_our_own_are_sound(name: str) -> None:
+    for setting in settings(ALGORITHMS[name].Settings):
+        setting.require_sound()
+
+
+def test_a_broken_algorithm_hides_nothing_of_the_others(installed: Path) -> None:
+    for change, sentence in (
+        ("algorithm.sigma=1", "algorithm.sigma: unknown key. It is a setting of hybrid-svm, dp-erm."),
+        ("data.partition=vertical", 'set it to that, or set algorithm.name = "dpp-svm".'),
+    ):
+        done = fedsvm(installed, "run", "quickstart", "--set", change)
+        assert done.returncode == 2
+        assert done.stderr.strip().endswith(sentence)
+    assert fedsvm(installed, "scenarios", "keys").returncode == 0
+    (tables,) = [json.loads(fedsvm(installed, "schema").stdout)["properties"]["algorithm"]["anyOf"]]
+    assert [table["properties"]["name"]["const"] for table in tables if "required" not in table] == ["pan-svm"]
+    (naive_bayes,) = [table for table in tables if table["properties"]["name"]["const"] == "naive-bayes"]
+    assert naive_bayes["properties"]["var_smoothing"]["description"].startswith("Share of the largest variance")
+
+
+def test_a_model_that_reports_what_its_algorithm_does_not_announce_fails_the_run(installed: Path) -> None:
+    (installed / "broken.py").write_text(
+        "from algorithms.naive_bayes import NaiveBayes\n\n\n"
+        "class Raises(NaiveBayes):\n    name = 'raises'\n    figures = {'columns': 'of a row'}\n"
+    )
+    done = fedsvm(installed, "run", "naive-bayes", "--set", "algorithm.name=raises", "--quiet")
+    assert done.returncode == 3
+    assert (
+        "A model of raises must not report smallest_class: `figures` of the algorithm does not name it." in done.stderr
+    )
