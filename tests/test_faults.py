@@ -78,6 +78,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("references")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("protocol", SUMS)
 def test_a_killed_site_leaves_the_optimum_of_the_others(

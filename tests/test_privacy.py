@@ -121,6 +121,7 @@ def test_the_worst_pair_is_as_far_apart_as_the_bound_allows() -> None:
     assert np.abs(first - second).sum() == pytest.approx(math.sqrt(2) * 2 * C / ROWS, rel=1e-4)
 
 
+@pytest.mark.long
 @named
 def test_no_mechanism_gives_away_more_than_it_promises(
     privacy: PrivacyParameters, record_property: Callable[..., None]
@@ -133,6 +134,7 @@ def test_no_mechanism_gives_away_more_than_it_promises(
         assert found.reported > 0.5 * privacy.epsilon, "the audit would not see a leak"
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("privacy", [p for p in MECHANISMS if p.epsilon == 1.0], ids=lambda p: p.mechanism)
 def test_half_the_noise_is_found_out(privacy: PrivacyParameters, record_property: Callable[..., None]) -> None:
     noise, pair = declared(privacy), worst_pair()

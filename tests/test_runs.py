@@ -197,6 +197,7 @@ def test_the_optimum_is_that_of_libsvm_on_pooled_rows(
     assert result["centralised"]["max_decision_difference"] < 1e-2
 
 
+@pytest.mark.long
 def test_how_rows_are_dealt_and_summed_does_not_matter(tmp_path: Path) -> None:
     ways = [
         (5, "random", "ring"),
@@ -237,6 +238,7 @@ def test_sites_stay_up_over_all_folds(tmp_path: Path) -> None:
     assert [site["name"] for site in result["sites"]] == ["north", "east", "south", "west", "island"]
 
 
+@pytest.mark.long
 def test_different_distributions_cost_nothing(tmp_path: Path, data_folder: Path) -> None:
     alone = "compare.centralised=false"
     by_feature = run("fourclass-by-feature", tmp_path / "by-feature", alone).result["metrics"]["accuracy"]
