@@ -91,6 +91,7 @@ def test_the_notebook_and_the_changelog_are_pages(site: Path) -> None:
     assert "Unreleased" in _text(site / "changelog" / "index.html")
 
 
+@pytest.mark.long
 def test_the_notebook_runs_from_beginning_to_end(temporary_folder: Path) -> None:
     notebook = nbformat.read(ROOT / "docs" / "notebook.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     promised = [_printed(cell) for cell in notebook.cells]

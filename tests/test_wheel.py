@@ -92,6 +92,7 @@ def test_every_module_of_it_can_be_imported(wheel: Path, elsewhere: Path, tmp_pa
     assert all(Path(line).is_relative_to(elsewhere) for line in done.stdout.splitlines())
 
 
+@pytest.mark.long
 def test_the_command_works_in_a_folder_that_has_scenarios_of_its_own(elsewhere: Path, tmp_path: Path) -> None:
     """Python does not look in the working folder, neither in the command nor in what it starts."""
     (tmp_path / "scenarios").mkdir()
