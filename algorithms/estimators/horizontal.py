@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -49,9 +50,9 @@ class RowsClassifier(FederatedClassifier):
         self._train(rows, signs, groups, self._seed())
         return self
 
+    @abstractmethod
     def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
         """Train on checked rows (n, p) and signs (n,) of +1 and -1, and keep what was learnt."""
-        raise NotImplementedError
 
     def _dealt(self, indices: IntArray, groups: Any, rows: int, seed: int) -> dict[str, IntArray]:
         """Which of the rows `indices`, of `rows` in all, each site holds."""
