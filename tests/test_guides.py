@@ -127,7 +127,7 @@ def test_no_process_is_left_when_a_kernel_is_interrupted(temporary_folder: Path)
 
 
 def _interrupted(manager: Any, client: Any, request: str) -> dict[str, Any]:
-    """The reply to a request that is interrupted, as often as it takes: Python drops one that comes in a destructor."""
+    """The reply to a request that is interrupted, up to three times: one was lost once, for a reason not found."""
     for patience_s in (10, 10, 30):
         manager.interrupt_kernel()
         with suppress(queue.Empty):

@@ -154,9 +154,10 @@ def test_a_site_that_is_not_as_the_protocol_needs_it_ends_the_run() -> None:
         local_federation("algorithms.site_process", "sets", vectors, PLAIN, settings={"seed": 0}) as federation,
     ):
         program.product(federation)
-    large = {"site-1": Partition({"vector": np.array([1e30])}), "site-2": Partition({"vector": np.ones(1)})}
-    with (
-        pytest.raises(FederationError, match="must be of smaller entries: the product of 1 entries of size"),
-        local_federation("algorithms.site_process", "sets", large, PLAIN, settings={"seed": 0}) as federation,
-    ):
-        program.product(federation)
+    for entry, says in ((1e30, "the product of 1 entries of size"), (1.7e308, "the product of entries of size")):
+        large = {"site-1": Partition({"vector": np.array([entry])}), "site-2": Partition({"vector": np.ones(1)})}
+        with (
+            pytest.raises(FederationError, match=f"must be of smaller entries: {says}"),
+            local_federation("algorithms.site_process", "sets", large, PLAIN, settings={"seed": 0}) as federation,
+        ):
+            program.product(federation)

@@ -28,6 +28,9 @@ _SECONDS_PER_ITEM = 1.5e-3
 
 SHARED_POINTS = "how many encrypted items any of the sites have in common, and not what they are"
 
+_MAX_EXPONENT = 1000
+"""Of a bound that a float holds; far smaller ones are refused already."""
+
 
 class SetsSite(SiteProgram):
     """The column of one site.
@@ -221,7 +224,7 @@ def product(federation: Federation) -> float:
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"{site} {length}" for site, length in lengths.items())
         raise FederationError(f"The vectors must be of one length, got {listed}.")
-    length, bound = max(lengths.values()), 2.0 ** max(size[1] for size in sizes.values())
+    length, bound = max(lengths.values()), math.ldexp(1.0, min(_MAX_EXPONENT, int(max(s[1] for s in sizes.values()))))
     try:
         fraction_bits(length, bound)
     except ValueError as error:
