@@ -25,7 +25,7 @@ from typing import Annotated, Protocol
 import numpy as np
 
 from algorithms.optimisation.line_search import LineSearch, Parabola
-from algorithms.settings import Count, Share, doc
+from algorithms.settings import Count, Dimension, Tolerance, doc
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError
 
@@ -79,10 +79,10 @@ class CuttingPlaneSettings:
     """How long to train, and how much each round carries."""
 
     cut_groups: Annotated[
-        Count,
+        Dimension,
         doc("Cuts per round; 1 is the paper's algorithm. More take fewer rounds, and more often hold a single row."),
     ] = 32
-    tolerance: Annotated[Share, doc("Certified relative gap at which training stops.")] = 1e-4
+    tolerance: Annotated[Tolerance, doc("Certified relative gap at which training stops.")] = 1e-4
     max_iterations: Annotated[Count, doc("Iterations after which training stops short of its tolerance.")] = 500
 
 

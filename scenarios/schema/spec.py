@@ -15,6 +15,7 @@ import tomli_w
 from pydantic import BaseModel, Field, ValidationError, create_model, field_validator
 
 from algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
+from algorithms.settings import shown
 from federation.errors import FederationError
 from scenarios.schema.algorithm import AlgorithmTable, others_with, table_of
 from scenarios.schema.base import Part
@@ -150,7 +151,7 @@ def _algorithm_known(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         return given, []
     there = ", ".join(ALGORITHMS)
     return {**given, "algorithm": {}}, [
-        f"algorithm.name: must be one of {there}, got {name!r}.{nearest(name, ALGORITHMS)}"
+        f"algorithm.name: must be one of {there}, got {shown(name)}.{nearest(name, ALGORITHMS)}"
     ]
 
 
@@ -352,6 +353,7 @@ _WANTED = {
     "string_type": "text, in quotes",
     "list_type": "a list",
     "too_short": "a list that is not empty",
+    "too_long": "a list of {max_length} or fewer",
     "dict_type": "a table",
     "model_type": "a table",
     "finite_number": "a finite number",
@@ -360,7 +362,7 @@ _WANTED = {
 
 def _got(problem: Any) -> str:
     given = problem["input"]
-    return f", got {given!r}" if isinstance(given, str | int | float | bool) else ""
+    return f", got {shown(given)}" if isinstance(given, str | int | float | bool) else ""
 
 
 def _known_instead(path: list[str], model: type[Scenario]) -> str:
