@@ -251,12 +251,12 @@ def _locate(scenario: str) -> Path:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # with the mark that some editors begin files with
     except OSError as error:
         raise ScenarioError([f"{path} cannot be read: {error.strerror}."]) from error
     except UnicodeDecodeError as error:
         raise ScenarioError([f"{path} is not valid TOML: it is not UTF-8 text; save it as UTF-8."]) from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of numbers of thousands of digits, and of lists in lists
         raise ScenarioError([f"{path} is not valid TOML: {error}."]) from error
 
 
@@ -305,7 +305,7 @@ def _add_fault(given: dict[str, Any], text: str) -> None:
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 
