@@ -99,9 +99,7 @@ def run(scenario: Scenario, dataset: FederatedDataset, folder: Path, on_progress
             outcome.error = str(error)
             outcome.traceback = error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
         except MemoryError as error:
-            outcome.error = (
-                f"There is not enough memory ({error}); have fewer rows or columns, or a smaller model."
-            )
+            outcome.error = f"There is not enough memory ({error}); have fewer rows or columns, or a smaller model."
             outcome.traceback = traceback.format_exc()
         except OSError as error:
             outcome.error, outcome.traceback = _unwritten(folder, error), traceback.format_exc()
@@ -218,9 +216,7 @@ def _unwritten(folder: Path, error: OSError) -> str:
     """What the user reads of a file of a run that cannot be written: which one, why, and what to change."""
     reason = error.strerror or str(error)
     if not folder.is_dir():
-        return (
-            f"The folder of the run, {folder}, is gone ({reason}); run again, and leave it in place."
-        )
+        return f"The folder of the run, {folder}, is gone ({reason}); run again, and leave it in place."
     where = error.filename or "its files"
     return f"The run could not write {where} ({reason}); make room in {folder}, or name another folder by --out."
 
