@@ -343,7 +343,7 @@ def describe_data(
         print_table(table)
         out.print()
     for warning in found.warnings:
-        complain(warning)
+        out.print(f"note {visible(warning)}")
 
 
 def _list_data() -> None:
