@@ -197,7 +197,7 @@ EVIL = [
 def test_what_is_visible_can_be_printed_and_says_what_it_was(text: str) -> None:
     shown = visible(text)
     assert shown.isprintable()
-    assert shown.encode()
+    assert len(shown.encode()) >= len(text)
     if text.isprintable():
         assert shown == text
 
