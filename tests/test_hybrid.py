@@ -325,7 +325,7 @@ def test_baselines_stand_beside_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        (["algorithm.epsilon=0.0"], "algorithm.epsilon: must be a finite number above 0, got 0.0."),
+        (["algorithm.epsilon=0.0"], "algorithm.epsilon: must be a number from 1e-12 to 1e12, got 0.0."),
         (["algorithm.intercept=true"], "algorithm.intercept: unknown key. Known here: name, C, features, mechanism"),
         (["data.public=8"], "algorithm.features: must be 28 or less, as 8 public rows have pairs, got 60; set more"),
         (
@@ -340,7 +340,7 @@ def test_baselines_stand_beside_the_model(tmp_path: Path) -> None:
         ),
         (["algorithm.kernel=poly"], "algorithm.kernel: unknown key. It is a setting of pan-svm, dpp-svm."),
         (["algorithm.gamma=0.5"], "algorithm.gamma: unknown key. It is a setting of pan-svm, dpp-svm."),
-        (["algorithm.sigma=median"], "algorithm.sigma: must be a finite number above 0 or \"auto\", got 'median'."),
+        (["algorithm.sigma=median"], "algorithm.sigma: must be a number from 1e-12 to 1e12 or \"auto\", got 'median'."),
         (["algorithm.name=pan-svm"], "algorithm.sigma: unknown key. It is a setting of hybrid-svm, dp-erm."),
         (["data.public=30000"], "data.public: made-census has 30000 rows, and some must be private; lower it."),
     ],
