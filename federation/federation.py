@@ -406,11 +406,9 @@ class Federation:
             transcript=self._transcript,
         )
         attempt = round_.run(take_part)
-        if attempt.complete and isinstance(order.terms, SumTerms) and order.reveals:
+        if attempt.complete and isinstance(order.terms, SumTerms):
             contributed = frozenset(sites).difference(record.missing)
-            self._disclosures.record_difference_leakage(
-                order, order.terms.shape, contributed, self.membership.all_sites
-            )
+            self._disclosures.record_difference_leakage(order, order.terms, contributed, self.membership.all_sites)
         record.hops, record.aborted = round_.hops, not attempt.complete
         record.seconds = time.monotonic() - began
         self._dispatcher.close_books()

@@ -46,14 +46,18 @@ def predict(folder: Path, source: str) -> Predictions:
     if result.model is None:
         raise ScenarioError([f"The run in {folder} has no model: {result.error}"])
     arrays = _arrays(folder / "model.npz")
+    earlier = f"The model in {folder} was written by an earlier version of fedsvm; run it again."
     if "algorithm" not in arrays:
-        raise ScenarioError([f"The model in {folder} was written by an earlier version of fedsvm; run it again."])
+        raise ScenarioError([earlier])
     if (name := str(arrays["algorithm"])) not in ALGORITHMS:
         raise ScenarioError([f"The model in {folder} is of {name!r}, which is not installed; install its package."])
     parts = [_arrays(path) for path in _parts(folder, result)]
     columns = [name for part in parts or [arrays] for name in part["columns"].tolist()]
     scale = Scale(*(np.concatenate([part[name] for part in parts or [arrays]]) for name in ("offset", "scale")))
-    model = ALGORITHMS[name].Model.from_arrays(arrays, parts)
+    try:
+        model = ALGORITHMS[name].Model.from_arrays(arrays, parts)
+    except KeyError:
+        raise ScenarioError([earlier]) from None
     rows = _Rows(source, sources.read_columns(source, Path()), _spare(result)).take(columns)
     decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
     return Predictions(decisions, np.where(decisions >= 0, classes[1], classes[0]))

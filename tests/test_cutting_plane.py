@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer
 from sklearn.svm import SVC
 
+from algorithms.features.k_means import local_centres
 from algorithms.features.kernels import Kernel
-from algorithms.features.landmarks import local_centres
 from algorithms.features.nystrom import nystrom_features, nystrom_map
 from algorithms.optimisation import cutting_plane
 from algorithms.optimisation.cutting_plane import Solution, Stopping, relative_gap, solve

@@ -23,6 +23,7 @@ from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
 
 from algorithms.estimators import horizontal, vertical
+from algorithms.features.nystrom import NystromMap
 from algorithms.pan_svm import SINGLETON_CUTS, PanModel
 from algorithms.registry import OWN_ALGORITHMS
 from federation.assemble import local_federation
@@ -287,9 +288,10 @@ def test_a_cut_of_one_row_gives_the_row_away_and_is_counted() -> None:
     assert sum(each["times"] for each in lone) > 0
     row = model.scaling_(X[:1])
     assert isinstance(model.model_, PanModel)
-    points, mapping = model.landmarks_, model.model_.mapping
+    assert isinstance(model.model_.feature_map, NystromMap)
+    points, mapping = model.landmarks_, model.model_.feature_map.mapping
     values = model.model_.features(row)[0] @ np.linalg.pinv(mapping)  # of the kernel, at the landmarks
-    squares = -np.log(values) / model.model_.kernel.gamma
+    squares = -np.log(values) / model.model_.feature_map.kernel.gamma
     right = (points[1:] ** 2).sum(axis=1) - (points[0] ** 2).sum() - squares[1:] + squares[0]
     rebuilt = np.linalg.lstsq(2 * (points[1:] - points[0]), right, rcond=None)[0]
     np.testing.assert_allclose(rebuilt, row[0], rtol=0, atol=1e-5)

@@ -9,17 +9,23 @@ trains in the paired map, of which equation 6 was not. Fitting the paired map it
 are here.
 Equation 6 prints absolute values and a factor 2/D on a map that has it already; here it is the sum of squares, as the
 gradient that L-BFGS needs asks for.
+
+`FourierMap` is the same map with frequencies that are drawn and fitted to nothing (Rahimi and Recht 2007): they depend
+on no row, and say nothing of any.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 
-from algorithms.features.kernels import squared_distances
+from algorithms.data.scaling import Scale
+from algorithms.features.feature_map import FeatureMap
+from algorithms.features.kernels import Kernel, squared_distances
 from algorithms.settings import Positive, doc
 from federation.arrays import FloatArray
 
@@ -57,6 +63,53 @@ class Frequencies:
         return paired_features(rows, self.rho)
 
 
+@dataclass(frozen=True)
+class FourierMap(FeatureMap):
+    """Paired features by frequencies rho (D, p), of the kernel exp(-gamma |x - y|^2)."""
+
+    gamma: float
+    rho: FloatArray
+
+    name = "fourier"
+
+    @classmethod
+    def drawn(cls, gamma: float, count: int, columns: int, random: np.random.Generator) -> Self:
+        """`count` frequencies from the spectral density of the kernel over so many columns."""
+        return cls(gamma, draw_frequencies(count, columns, 1.0 / math.sqrt(gamma), random))
+
+    @property
+    def kernel(self) -> Kernel:
+        """The one that is approximated."""
+        return Kernel("rbf", self.gamma)
+
+    @property
+    def dimensions(self) -> int:
+        """A cosine and a sine of each frequency."""
+        return 2 * len(self.rho)
+
+    def __call__(self, rows: FloatArray) -> FloatArray:
+        """(n, 2 D): see `paired_features`."""
+        return paired_features(rows, self.rho)
+
+    def parts(self) -> dict[str, Any]:
+        """`rho` and `gamma`."""
+        return {"rho": self.rho, "gamma": self.gamma}
+
+    @classmethod
+    def of_parts(cls, fields: Mapping[str, Any]) -> Self:
+        """See `parts`."""
+        return cls(fields["gamma"], fields["rho"])
+
+    def attributes(self, w: FloatArray, b: float, scaling: Scale) -> dict[str, Any]:
+        """`frequencies_` (D, p), `feature_coef_` (1, 2 D), of [cos, sin] of frequencies_ x over √D, `intercept_`."""
+        return {"frequencies_": self.rho, "feature_coef_": w[None, :], "intercept_": np.array([b])}
+
+
+def draw_frequencies(count: int, columns: int, sigma: float, random: np.random.Generator) -> FloatArray:
+    """(D, d) from N(0, 2/sigma^2 I)."""
+    return random.normal(0.0, math.sqrt(2.0) / sigma, (count, columns))
+
+
 def paired_features(rows: FloatArray, rho: FloatArray) -> FloatArray:
     """(n, 2 D): [cos rho.x, sin rho.x] / sqrt(D), of length 1 each, for rows (n, d) and rho (D, d)."""
     angles = rows @ rho.T
@@ -75,7 +128,7 @@ def choose_frequencies(
 
     random: fits nothing. paired: fits the map that is trained in. paper: fits equation 5's.
     """
-    drawn = random.normal(0.0, math.sqrt(2.0) / sigma, (count, public.shape[1]))
+    drawn = draw_frequencies(count, public.shape[1], sigma, random)
     offsets = random.uniform(0.0, 2 * math.pi, count)
     wanted = rbf(public, sigma)
     as_drawn = paired_error(drawn, public, wanted)[0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from rich.table import Table
 from algorithms.contract import Reconstruction
 from algorithms.privacy.accountant import PrivacyReport
 from federation.report import CostReport, DisclosureReport
+from federation.transport.keys import COORDINATOR
 from protocols.sums.registry import SUMS
 from scenarios.report.live import human_bytes
 from scenarios.run.audit import CollusionReport
@@ -87,9 +89,10 @@ def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     if result.scenario["protocol"]["sum"] in SUMS:
         found.append(("secrecy", _secrecy(result)))
     found += [(remark.name, remark.sentence) for remark in model.remarks]
-    if single := _single_rows(result.disclosures):
+    for party, single in _single_rows(result.disclosures).items():
         listed = ", ".join(f"{count} in {step}" for step, count in single.items())
-        found.append(("single rows", f"{listed}: of one row alone, which the coordinator can tell from them"))
+        who = "the coordinator" if party == COORDINATOR else party
+        found.append(("single rows", f"{listed}: of one row alone, which {who} can tell from them"))
     return found
 
 
@@ -204,12 +207,12 @@ def _disclosed(disclosures: tuple[DisclosureReport, ...]) -> str:
     return "; ".join(parties) or "nothing"
 
 
-def _single_rows(disclosures: tuple[DisclosureReport, ...]) -> Counter[str]:
-    """How often the coordinator saw what is a single row's, by step."""
-    found: Counter[str] = Counter()
+def _single_rows(disclosures: tuple[DisclosureReport, ...]) -> Mapping[str, Counter[str]]:
+    """How often each party saw what is a single row's, by step."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
     for each in disclosures:
         if each.kind == "single-row":
-            found[each.step] += each.times
+            found[each.to][each.step] += each.times
     return found
 
 
