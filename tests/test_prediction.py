@@ -49,7 +49,7 @@ def write_table(path: Path, source: str, indices: np.ndarray) -> np.ndarray:
     ],
 )
 def test_predictions_of_the_test_rows_are_as_good_as_the_run_said(name: str, source: str, tmp_path: Path) -> None:
-    changes = dict(SMALL)
+    changes: dict[str, object] = dict(SMALL)
     name, _, features = name.partition(" ")
     if features:
         changes |= {"algorithm.features": features, "algorithm.kernel": "linear" if features == "identity" else "rbf"}

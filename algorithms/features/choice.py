@@ -96,8 +96,7 @@ def choose_features(federation: Federation, settings: FeatureSettings, prepared:
     if settings.features == "identity":
         return Features(IdentityMap(prepared.columns), f"{prepared.columns} columns", {"rank": prepared.columns})
     if settings.features == "fourier":
-        random = np.random.default_rng([seed, settings.frequencies])
-        fourier = FourierMap.drawn(kernel.gamma, settings.frequencies, prepared.columns, random)
+        fourier = FourierMap.drawn(kernel.gamma, settings.frequencies, prepared.columns, seed)
         figures = {"frequencies": settings.frequencies, "rank": fourier.dimensions}
         return Features(fourier, f"{settings.frequencies} random frequencies", figures)
     landmarks = choose_landmarks(

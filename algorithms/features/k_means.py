@@ -1,7 +1,9 @@
-"""k-means, of rows that are here and of sums over rows that are not: what each step does, and nothing of who asks.
+"""k-means by sums over rows, wherever these are: what each step does, and nothing of who asks.
 
-Of sums, it grows by binary splitting (Linde, Buzo and Gray 1980), which needs no row to start from: `rounds` says how
-many centres there may be when, `cluster_sums` is what the rows add up to, and `Round.centres` what follows from that.
+It grows by binary splitting (Linde, Buzo and Gray 1980), which needs no row to start from: `rounds` says how many
+centres there may be when, `cluster_sums` is what the rows add up to, and `Round.centres` what follows from that. Where
+clusters must not be small, splitting those that are large comes to nearly as many centres as are asked for; seeds
+that are rows would leave many of them to be merged.
 """
 
 from __future__ import annotations
@@ -14,7 +16,6 @@ import numpy as np
 from algorithms.features.kernels import squared_distances
 from federation.arrays import FloatArray, IntArray
 
-LOCAL_ITERATIONS = 20
 SPLIT_ITERATIONS = 2
 FINAL_ITERATIONS = 10
 SPARE_SPLITS = 2
@@ -23,6 +24,8 @@ SPARE_SPLITS = 2
 GRID = 2.0**-16
 """Rows and centres of k-means over sums lie on this grid: their distances are then exact in float64, so that ties fall
 the same way however the rows are spread over the sites."""
+
+_SEEDS = 2**32
 
 
 # Of sums.
@@ -100,6 +103,15 @@ def on_grid(values: FloatArray) -> FloatArray:
 # Of rows.
 
 
+def pooled_centres(rows: FloatArray, count: int, min_cluster_size: int, seed: int) -> FloatArray:
+    """At most `count` centres (l, p) of rows (n, p) that are here: those that sums over sites with these rows give."""
+    sums = np.zeros((0, rows.shape[1] + 2))
+    for each in rounds(count):
+        centres = each.centres(sums, min_cluster_size, seed) if each.number else np.zeros((1, rows.shape[1]))
+        sums = cluster_sums(rows, centres)
+    return Clusters.of_sums(sums, min_cluster_size).centres
+
+
 def local_centres(
     rows: FloatArray, quota: int, min_cluster_size: int, random: np.random.Generator
 ) -> tuple[FloatArray, IntArray]:
@@ -107,40 +119,14 @@ def local_centres(
 
     Clusters of fewer than `min_cluster_size` rows are merged into their nearest, the smallest first.
     """
-    wanted = min(quota, len(rows))
-    centres = _k_means(rows, wanted, random) if wanted else rows[:0]
-    while True:
-        nearest = squared_distances(rows, centres).argmin(axis=1) if len(centres) else np.zeros(0, dtype=np.int64)
-        sizes = np.bincount(nearest, minlength=len(centres)).astype(np.int64)
-        if len(centres) == 0 or sizes.min() >= max(1, min_cluster_size):
-            break
-        centres = np.delete(centres, sizes.argmin(), axis=0)
-    members = np.eye(len(centres))[nearest] if len(centres) else np.zeros((len(rows), 0))
-    return (members.T @ rows) / np.maximum(sizes, 1)[:, None], sizes
-
-
-def _k_means(rows: FloatArray, count: int, random: np.random.Generator) -> FloatArray:
-    """Lloyd's iterations from k-means++ seeds (Arthur and Vassilvitskii 2007); at most `count` centres (l, p).
-
-    Our own twenty lines, since those of a library take a megabyte of memory in every site.
-    """
-    centres = _seeds(rows, count, random)
-    for _ in range(LOCAL_ITERATIONS):
+    largest = float(np.abs(rows).max(initial=0.0)) or 1.0  # the grid is for rows on a common scale
+    count, seed = min(quota, len(rows)), int(random.integers(_SEEDS))
+    centres = largest * pooled_centres(rows / largest, count, min_cluster_size, seed) if count else rows[:0]
+    while len(centres):
         nearest = squared_distances(rows, centres).argmin(axis=1)
-        taken, members = np.unique(nearest, return_inverse=True)
-        means = np.eye(len(taken))[members].T @ rows / np.bincount(members)[:, None]
-        if np.array_equal(means, centres):
-            break
-        centres = means
-    return centres
-
-
-def _seeds(rows: FloatArray, count: int, random: np.random.Generator) -> FloatArray:
-    """Rows drawn with a chance that grows with the squared distance to those drawn before, until none is left."""
-    chosen = [int(random.integers(len(rows)))]
-    distances = squared_distances(rows, rows[chosen])[:, 0]
-    while len(chosen) < count and distances.max() > 0:
-        chosen.append(int(random.choice(len(rows), p=distances / distances.sum())))
-        distances = np.minimum(distances, squared_distances(rows, rows[chosen[-1:]])[:, 0])
-        distances[chosen] = 0.0
-    return rows[chosen]
+        members = np.eye(len(centres))[nearest]
+        sizes = members.sum(axis=0)
+        if sizes.min() >= max(1, min_cluster_size):
+            return members.T @ rows / sizes[:, None], sizes.astype(np.int64)
+        centres = np.delete(centres, sizes.argmin(), axis=0)
+    return centres, np.zeros(0, dtype=np.int64)
