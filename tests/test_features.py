@@ -195,7 +195,7 @@ ASKED = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_federation_agrees_on_the_map_that_pooled_rows_give(way: str) -> None:
-    """By the same seed, and by no other; it is trained in to the same optimum, and asked for nothing that is not said."""
+    """By the same seed, and by no other. Training in it comes to the same optimum, and asks for what is said."""
     model, settings = fitted(**WAYS[way]), FeatureSettings(**WAYS[way])
     rows, features = model.scaling_(X), features_of(model)
     pooled, other = (pooled_map(settings, held(model), seed)(rows) for seed in (4, 5))
