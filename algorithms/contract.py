@@ -85,6 +85,11 @@ class Model(ABC):
     def decision_function(self, rows: FloatArray) -> FloatArray:
         """(n,) decision values of scaled rows (n, p); positive for the class +1."""
 
+    @property
+    def kept_by_sites(self) -> bool:
+        """Whether a part that prediction needs is in the sites' own files only; see `from_arrays`."""
+        return False
+
     @abstractmethod
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays of the coordinator's file, by name."""
@@ -92,7 +97,7 @@ class Model(ABC):
     @classmethod
     @abstractmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
-        """The model in a file. parts: of a vertical model, the sites' own files, in their order."""
+        """The model in a file. parts: the sites' own files, in their order, where sites keep a part of it."""
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
         """What an estimator shows of a fitted model, by scikit-learn's names, each of which ends in "_".

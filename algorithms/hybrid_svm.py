@@ -46,9 +46,10 @@ from algorithms.data.scaling import Scale
 from algorithms.features.fourier import FourierSettings, Frequencies, choose_frequencies, paired_features
 from algorithms.features.kernels import Kernel
 from algorithms.optimisation import libsvm
-from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Oracle, Solution, Stopping, solve
+from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Oracle, solve
 from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, HingeSums
 from algorithms.optimisation.line_search import grid_search
+from algorithms.optimisation.solution import Solution, Stopping
 from algorithms.privacy.accountant import Release
 from algorithms.privacy.budget import BudgetSettings, pairs_problem
 from algorithms.privacy.discrete_noise import gaussian_share, laplace_share

@@ -21,6 +21,7 @@ __all__ = [
     "Count",
     "Finite",
     "Natural",
+    "Portion",
     "Positive",
     "Setting",
     "Share",
@@ -38,6 +39,9 @@ Finite = Annotated[float, Gt(-math.inf), Lt(math.inf)]
 
 Share = Annotated[float, Gt(0), Lt(1)]
 """A number above 0 and below 1."""
+
+Portion = Annotated[float, Ge(0), Lt(1)]
+"""A number from 0, below 1."""
 
 Count = Annotated[int, Ge(1)]
 """A whole number from 1."""

@@ -24,7 +24,8 @@ from sklearn.utils.estimator_checks import check_estimator, estimator_checks_gen
 
 from algorithms.estimators import horizontal, vertical
 from algorithms.features.nystrom import NystromMap
-from algorithms.pan_svm import SINGLETON_CUTS, PanModel
+from algorithms.optimisation.linear_svm import SINGLETON_CUTS
+from algorithms.pan_svm import PanModel
 from algorithms.registry import OWN_ALGORITHMS
 from federation.assemble import local_federation
 from federation.errors import FederationError

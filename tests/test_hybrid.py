@@ -15,8 +15,8 @@ from sklearn.svm import LinearSVC
 
 from algorithms.features.fourier import choose_frequencies, cosine_error, paired_error, rbf
 from algorithms.hybrid_svm import HybridSettings, HybridSvm, minimised, public_weights, train
-from algorithms.optimisation.cutting_plane import Stopping
 from algorithms.optimisation.hinge_sums import HingeSums
+from algorithms.optimisation.solution import Stopping
 from algorithms.privacy.accountant import PrivacyAccountant
 from federation.arrays import FloatArray
 from federation.errors import FederationError

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from algorithms.contract import EvaluationRows
+import numpy as np
+
+from algorithms.contract import EvaluationRows, Model
 from algorithms.data.columns import Columns, Labelled
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.public_rows import PublicTask, public_columns
@@ -16,7 +18,7 @@ from federation.arrays import IntArray
 from federation.federation import Federation
 from scenarios.data.dataset import FederatedDataset
 from scenarios.run import metrics
-from scenarios.run.outcome import Fold, Outcome, trained
+from scenarios.run.outcome import SITE_MODELS, Fold, Outcome, trained
 from scenarios.schema.spec import Scenario
 
 
@@ -46,6 +48,16 @@ class HorizontalPipeline:
                 outcome.warnings += algorithm.warnings(model, settings, rows, fold or 0)
                 outcome.keep(self._fold(fold, model, task.columns, rows), algorithm)
 
+    def _whole(self, model: Model) -> Model:
+        """The model with what the sites keep of it, which only a simulation can look at."""
+        if not model.kept_by_sites:
+            return model
+        parts = []
+        for site in trained(model).sites:
+            with np.load(self.folder / SITE_MODELS / f"{site}.npz") as part:
+                parts.append({name: part[name] for name in part.files})
+        return type(model).from_arrays(model.to_arrays(), parts)
+
     def _tasks(self, accountant: PrivacyAccountant) -> Callable[[int | None], HorizontalTask | PublicTask]:
         """What each model is to be trained on, by the fold that is held out."""
         data, dataset, seed = self.scenario.data, self.dataset, self.scenario.seed
@@ -72,8 +84,9 @@ class HorizontalPipeline:
 
     def _fold(self, fold: int | None, model: Any, columns: Columns, rows: EvaluationRows) -> Fold:
         algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings
-        decisions, labels = model.decision_function(rows.test.rows), rows.test.labels
-        pooled = algorithm.pooled(model, settings, rows) if self.scenario.compare.centralised else None
+        whole = self._whole(model)
+        decisions, labels = whole.decision_function(rows.test.rows), rows.test.labels
+        pooled = algorithm.pooled(whole, settings, rows) if self.scenario.compare.centralised else None
         baselines = None
         if self.scenario.compare.baselines:
             others = algorithm.baselines(model, settings, rows, self.scenario.seed)
