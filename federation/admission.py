@@ -96,7 +96,8 @@ class Admission:
 
     def _restart(self, site: str) -> bool:
         """Restart a site as a new process with new keys. Whether it is ready to take part."""
-        if not self._membership.policy.restart(site):
+        policy = self._membership.policy
+        if site not in policy.restartable or not policy.restart(site):
             return False
         self._roster = self._roster.replaced(self._start(site))
         self._membership.note_restarted(site)

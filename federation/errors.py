@@ -94,6 +94,13 @@ class StepRefused(Fatal):
     """A site will not carry out a step on its data; the message says why, and no traceback is needed."""
 
 
+class OrderRefused(StepRefused):
+    """A site's own configuration forbids what an order or a roster asks for; nothing of it was carried out."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"it refuses the order: {why}")
+
+
 class BoundExceeded(StepRefused):
     """A value does not fit the bound that was declared for its sum."""
 

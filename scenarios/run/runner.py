@@ -145,7 +145,7 @@ def _audit(scenario: Scenario, federation: Federation, starter: Starter, fold: F
         raise AssertionError("nobody colludes")
     algorithm, settings = scenario.algorithm.implementation, scenario.algorithm.settings
     coalition = Coalition(tuple(colluding.members(scenario.federation.site_names)), colluding.coordinator)
-    audit = RunAudit(coalition, starter.transcripts, federation.accounts.rounds, algorithm)
+    audit = RunAudit(coalition, starter.transcripts, federation.accounts.rounds, algorithm, algorithm.shown(settings))
     findings = audit.findings(fold.rows)
     rebuilt = algorithm.attack(settings, audit, fold.rows, colluding.known_records, scenario.seed)
     of_one_site = {(each.sites[0], each.step): each.recovered for each in rebuilt if len(each.sites) == 1}
