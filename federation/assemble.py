@@ -22,7 +22,7 @@ from federation.site.partition import Partition
 from federation.site.policy import SitePolicy
 from federation.site.program import SumProtocol
 from federation.site.site import Assignment
-from federation.transport.endpoint import Endpoint
+from federation.transport.endpoint import Endpoint, descriptors_explained
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import RUN_ID_BYTES
 
@@ -169,7 +169,10 @@ def started(
     keys = KeyPair.generate() if deployment.encrypted else None
     run = secrets.token_bytes(RUN_ID_BYTES)
     address = deployment.address(COORDINATOR, workspace)
-    with Endpoint(COORDINATOR, address, keys, peers=len(deployment.sites)) as endpoint:
+    with (
+        descriptors_explained(COORDINATOR),
+        Endpoint(COORDINATOR, address, keys, peers=len(deployment.sites)) as endpoint,
+    ):
         me = Party(COORDINATOR, endpoint.address, keys.public if keys else None)
         on_listening(me)
 

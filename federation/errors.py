@@ -56,7 +56,7 @@ class LaunchError(Fatal):
 
 
 class EndpointError(Fatal):
-    """A socket could not be opened."""
+    """A socket, or for lack of descriptors a file, could not be opened."""
 
 
 class SiteFailed(Fatal):

@@ -35,6 +35,7 @@ from federation.control import (
 from federation.errors import (
     BoundExceeded,
     DeadlineExpired,
+    EndpointError,
     PeerDropped,
     ProtocolError,
     RoundAborted,
@@ -47,7 +48,7 @@ from federation.site.partition import read_partition
 from federation.site.policy import SitePolicy
 from federation.site.program import Installation, SiteProgram, opens_of
 from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint, Received
+from federation.transport.endpoint import Endpoint, Received, descriptors_explained
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import Message
 
@@ -132,7 +133,10 @@ def run_site(
     descriptor that becomes readable when the launcher is gone. Raises EndpointError when the address cannot be had.
     """
     keys = KeyPair.generate() if assignment.encrypted else None
-    with Endpoint(assignment.name, assignment.listen, keys, assignment.peers) as endpoint:
+    with (
+        descriptors_explained(assignment.name),
+        Endpoint(assignment.name, assignment.listen, keys, assignment.peers) as endpoint,
+    ):
         endpoint.watch(lifeline, _orphaned)
         agreement = KeyAgreement(assignment.run) if assignment.needs_pairwise_keys else None
         public = agreement.public if agreement is not None else None
@@ -228,11 +232,12 @@ class Site:
         self._mailbox.enter(number)
         try:
             order = read_order(message)
-            if isinstance(order, RosterUpdate):
-                self._join(order)
-            else:
-                self._policy.check_round(order, self._endpoint.name, number, last)
-                self._run_round(order, number)
+            with descriptors_explained(self._endpoint.name):
+                if isinstance(order, RosterUpdate):
+                    self._join(order)
+                else:
+                    self._policy.check_round(order, self._endpoint.name, number, last)
+                    self._run_round(order, number)
             self._answer(Done(*self._account(number)), number)
         except RoundAborted as aborted:
             self._answer(Aborted(*self._account(aborted.round)), aborted.round)
@@ -241,7 +246,7 @@ class Site:
         except ProtocolError as error:
             protocol = order.protocol if isinstance(order, Order) else ""
             self._fail(number, f"the {protocol} protocol: {error}")
-        except StepRefused as error:
+        except (StepRefused, EndpointError) as error:
             self._fail(number, str(error))
         except Stopped:
             raise
