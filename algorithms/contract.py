@@ -230,8 +230,6 @@ class Algorithm(ABC, Generic[S, M, T]):
     Site: ClassVar[type[SiteProgram]]
     Model: ClassVar[type[Model]]
     figures: ClassVar[Mapping[str, str]] = {}
-    summed_elsewhere: ClassVar[frozenset[str]] = frozenset()
-    """Steps whose values a secure sum hides unless the settings have them sent as they are."""
 
     @property
     def summary(self) -> str:
@@ -241,6 +239,13 @@ class Algorithm(ABC, Generic[S, M, T]):
     @abstractmethod
     def fit(self, federation: Federation, task: T, settings: S) -> M:
         """Train one model over the sites. Opens its own phases. Raises FederationError where it cannot."""
+
+    def shown(self, settings: S) -> tuple[str, ...]:
+        """Steps whose value the settings have every site show the coordinator, though it is summed otherwise.
+
+        Sites are started with these; all others that are not marked by `@step(opens="value")` they refuse to show.
+        """
+        return ()
 
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """What of the settings does not go together, or not with the data: "key: sentence", before anything starts."""

@@ -32,7 +32,7 @@ from federation.channel.socket import SocketChannel
 from federation.channel.transcript import Transcript
 from federation.control import FinalReport, GatherTerms, Order, Stop, SumTerms
 from federation.disclosures import Disclosure, Disclosures, Kind
-from federation.errors import DeadlineExpired, MembershipChanged, RoundFailed
+from federation.errors import DeadlineExpired, MembershipChanged, RoundFailed, SitesDropped
 from federation.exchange import Dispatcher
 from federation.ledger import Accounts, RoundRecord
 from federation.membership import DropoutPolicy, Membership
@@ -371,6 +371,13 @@ class Federation:
 
     def _complete(self, order: Order, take_part: Callable[[SocketChannel], Any], work_s: float = 0.0) -> Any:
         """Carry out an order, as often as it takes until it is complete with the sites that are there."""
+        try:
+            return self._complete_with_those_there(order, take_part, work_s)
+        except (SitesDropped, RoundFailed):
+            self._dispatcher.mailbox.endpoint.check_descriptors()
+            raise
+
+    def _complete_with_those_there(self, order: Order, take_part: Callable[[SocketChannel], Any], work_s: float) -> Any:
         if self._phase_is_new:
             self._phase_is_new = False
             if back := self._admission.readmit():

@@ -38,9 +38,11 @@ Plot = dict[str, str]
 
 
 def write_report(folder: Path) -> Path:
-    """Write the report of the run in a folder, and say where. Raises ScenarioError if there is no run in it."""
+    """Write the report of the run in a folder as one piece, and say where. Raises ScenarioError if it has no run."""
     path = folder / NAME
-    path.write_text(render([folder]), encoding="utf-8")
+    partial = folder / f"{NAME}.partial"
+    partial.write_text(render([folder]), encoding="utf-8")
+    partial.replace(path)
     return path
 
 
