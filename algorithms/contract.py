@@ -208,7 +208,7 @@ class Algorithm(ABC, Generic[S, M, T]):
         Whether sites hold different rows or different columns.
     scaling : {"secure-sums", "public-rows", "sites"}
         Where the common scale of columns comes from. "public-rows" also says that private rows choose nothing: no
-        columns, no scale, no features.
+        columns, no scale, no features, and not which rows are tested on or at which site.
     phases : tuple of str
         The phases that have rounds, in their order: where faults can be placed.
     estimator : str
@@ -250,6 +250,13 @@ class Algorithm(ABC, Generic[S, M, T]):
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """What of the settings does not go together, or not with the data: "key: sentence", before anything starts."""
         return iter(())
+
+    def is_private(self, settings: S) -> bool:
+        """Whether noise promises something of any one row: then nothing on the path from the source to what is
+
+        released may look at private rows without it, and warnings say nothing of them.
+        """
+        return False
 
     def warnings(self, model: M, settings: S, rows: EvaluationRows, fold: int) -> list[str]:
         """Sentences about one trained model that a user should read."""

@@ -17,7 +17,7 @@ from federation.report import DisclosureReport, ProtocolCost
 from federation.transport.keys import COORDINATOR
 from scenarios.report.live import human_bytes
 from scenarios.report.plotting import new_figure
-from scenarios.report.summary import lines
+from scenarios.report.summary import lines, release_remarks
 from scenarios.run.audit import Finding
 from scenarios.run.earlier import event_from_schema_1
 from scenarios.run.result import RunResult, SiteResult, read_result
@@ -73,7 +73,7 @@ def _described(folder: Path, result: RunResult, *, alone: bool) -> dict[str, Any
         "name": result.scenario["name"] if alone else folder.name,
         "status": result.status,
         "error": result.error,
-        "notes": [*result.warnings, *(collusion.remarks if collusion else ())],
+        "notes": [*result.warnings, *(collusion.remarks if collusion else ()), *release_remarks(result)],
         "summary": lines(result),
         "plots": _plots(folder, result, log) if alone and log else [],
         "phases": [[*_cost(name, spent), f"{spent.seconds:.2f}"] for name, spent in cost.by_phase.items()]
