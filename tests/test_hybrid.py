@@ -15,7 +15,6 @@ from sklearn.svm import LinearSVC
 
 from algorithms.features.fourier import choose_frequencies, cosine_error, paired_error, rbf
 from algorithms.hybrid_svm import HybridSettings, HybridSvm, minimised, public_weights, train
-from algorithms.optimisation.hinge_sums import HingeSums
 from algorithms.optimisation.solution import Stopping
 from algorithms.privacy.accountant import PrivacyAccountant
 from federation.arrays import FloatArray
@@ -93,8 +92,7 @@ def test_the_minimiser_is_that_of_other_solvers(C: float, with_prior: bool) -> N
     rows, labels = table(400)
     features = choose_frequencies(rows[:20], FREQUENCIES, SIGMA, "paired", np.random.default_rng(0)).features(rows)
     prior = np.random.default_rng(1).normal(size=24) if with_prior else np.zeros(24)
-    sums = HingeSums.dealt(features, labels[None, :], 16, np.random.default_rng(0))
-    found = minimised(sums, prior, C, Stopping(1e-11, 500))
+    found = minimised(features, labels, prior, C, Stopping(1e-11, 500))
     assert found.converged
     objective = loss(features, labels, C, prior + found.w, prior)
     assert objective == pytest.approx(found.objective, rel=1e-12)
@@ -125,7 +123,7 @@ def settings(**changes: Any) -> HybridSettings:
         "mechanism": "none",
         "sensitivity": "tight",
         "prior": "none",
-        "variant": "cutting-plane",
+        "variant": "joint",
         "cut_groups": 8,
         "tolerance": 1e-11,
         "max_iterations": 300,
@@ -161,19 +159,14 @@ def test_a_one_shot_model_is_the_weighted_mean_of_the_sites_own_minimisers() -> 
     features = model.features(private.rows)
     parts = np.array_split(np.arange(600), 3)
     own = [
-        minimised(
-            HingeSums.dealt(features[part], private.labels[None, part], 8, np.random.default_rng(0)),
-            np.zeros(24),
-            20.0 / len(part),
-            Stopping(1e-11, 500),
-        ).w
+        minimised(features[part], private.labels[part], np.zeros(24), 20.0 / len(part), Stopping(1e-11, 500)).w
         for part in parts
     ]
     np.testing.assert_allclose(model.weights, np.mean(own, axis=0), atol=1e-5)
 
 
 @pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "spherical"])
-@pytest.mark.parametrize("variant", ["cutting-plane", "one-shot"])
+@pytest.mark.parametrize("variant", ["joint", "one-shot"])
 def test_what_is_released_is_the_model_with_noise_of_the_promised_size(mechanism: str, variant: str) -> None:
     task, private = public_task(table(40, seed=5)), table(600)
     noisy = settings(mechanism=mechanism, delta=1e-6 if mechanism == "gaussian" else None, variant=variant)
@@ -197,11 +190,12 @@ def test_what_is_released_is_the_model_with_noise_of_the_promised_size(mechanism
     assert errors.std() == pytest.approx(deviation, rel=0.25)
     assert task.accountant.spent == pytest.approx((12.0, 12 * model.noise.delta))
     others = task.accountant.releases[0].protects_against[1]
-    if variant == "one-shot" and mechanism != "spherical":
-        assert "noisy_part" in steps
-        assert others.startswith("the coordinator")
+    assert ("noisy_part" in steps) == (mechanism != "spherical")
+    assert ("own_part" in steps) == (mechanism == "spherical"), "no share of the noise makes a ball's"
+    if variant == "joint":
+        assert others.startswith("not the sites")
     else:
-        assert others.startswith("not the coordinator")
+        assert others.startswith("the coordinator" if mechanism != "spherical" else "not the coordinator")
 
 
 def test_a_spent_budget_ends_it_before_private_rows_are_touched() -> None:
@@ -297,7 +291,10 @@ def test_a_private_run_says_what_it_promises_and_hides_how_training_went(tmp_pat
             ["protocol.sum=plain"],
             "the coordinator, which saw each site's part with its share of the noise alone, to epsilon 2.12 only",
         ),
-        (["algorithm.variant=cutting-plane"], "not the coordinator and the sites, which saw it trained"),
+        (
+            ["algorithm.variant=joint"],
+            "not the sites, which saw it trained, nor the coordinator, which saw figures of every step",
+        ),
     ],
 )
 def test_a_promise_does_not_reach_those_who_saw_more(changes: list[str], others: str, tmp_path: Path) -> None:
@@ -307,7 +304,7 @@ def test_a_promise_does_not_reach_those_who_saw_more(changes: list[str], others:
 
 
 def test_a_run_without_noise_promises_nothing_and_equals_the_pooled_minimiser(tmp_path: Path) -> None:
-    open_run = ["algorithm.variant=cutting-plane", "algorithm.prior=none", "compare.centralised=true"]
+    open_run = ["algorithm.variant=joint", "algorithm.prior=none", "compare.centralised=true"]
     scenario = tmp_path / "open.toml"
     text = spec.catalogue_text("hybrid-stand-in").replace('mechanism = "gaussian"', 'mechanism = "none"')
     scenario.write_text(text.replace("delta = 1e-6", "").replace("budget = 1.0", ""))
@@ -331,8 +328,8 @@ def test_baselines_stand_beside_the_model(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        (["algorithm.epsilon=0.0"], "algorithm.epsilon: must be a finite number above 0, got 0.0."),
-        (["algorithm.intercept=true"], "algorithm.intercept: unknown key. Known here: name, C, features, mechanism"),
+        (["algorithm.epsilon=0.0"], "algorithm.epsilon: must be a number from 1e-12 to 1e12, got 0.0."),
+        (["algorithm.intercept=true"], "algorithm.intercept: unknown key. It is a setting of pan-svm."),
         (["data.public=8"], "algorithm.features: must be 28 or less, as 8 public rows have pairs, got 60; set more"),
         (
             ["data.test_fraction=0.0", "data.folds=5"],
@@ -346,7 +343,7 @@ def test_baselines_stand_beside_the_model(tmp_path: Path) -> None:
         ),
         (["algorithm.kernel=poly"], "algorithm.kernel: unknown key. It is a setting of pan-svm, dpp-svm."),
         (["algorithm.gamma=0.5"], "algorithm.gamma: unknown key. It is a setting of pan-svm, dpp-svm."),
-        (["algorithm.sigma=median"], "algorithm.sigma: must be a finite number above 0 or \"auto\", got 'median'."),
+        (["algorithm.sigma=median"], "algorithm.sigma: must be a number from 1e-12 to 1e12 or \"auto\", got 'median'."),
         (["algorithm.name=pan-svm"], "algorithm.sigma: unknown key. It is a setting of hybrid-svm, dp-erm."),
         (["data.public=30000"], "data.public: made-census has 30000 rows, and some must be private; lower it."),
     ],

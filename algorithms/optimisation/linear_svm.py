@@ -33,21 +33,15 @@ SINGLETON_CUTS = (
     "map that all know they give the row away"
 )
 
-MIN_SITES_FOR_NOISE = 2
-"""A site that is alone has all rows, and nobody to hide them from."""
 
+@dataclass(kw_only=True)
+class SolverSettings(CuttingPlaneSettings):
+    """By which solver, and what it shows to whom."""
 
-@dataclass
-class LinearSvmSettings(CuttingPlaneSettings):
-    """What a user decides about training."""
-
-    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
-    _: KW_ONLY
     solver: Annotated[
         Literal["interior-point", "cutting-plane"],
         doc("One sum a round that a blind coordinator solves, or the paper's, which shows it every point and cut."),
     ] = "interior-point"
-    intercept: Annotated[bool, doc("Whether the decision value has a constant term.")] = True
     masking: Annotated[
         Masking,
         doc("What hides Newton's system from the coordinator: matrices that leave its spectrum to a factor, or all."),
@@ -55,6 +49,19 @@ class LinearSvmSettings(CuttingPlaneSettings):
     step_noise: Annotated[
         Portion, doc("Size of the noise on each step, as a share of it, that blurs rows for the sites; 0 is none.")
     ] = 0.1
+
+    def step_noise_among(self, sites: Sequence[str]) -> float:
+        """The size of the noise on each step: none where a site is alone, and has nobody's rows but its own."""
+        return self.step_noise if len(sites) > 1 else 0.0
+
+
+@dataclass
+class LinearSvmSettings(SolverSettings):
+    """What a user decides about training."""
+
+    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
+    _: KW_ONLY
+    intercept: Annotated[bool, doc("Whether the decision value has a constant term.")] = True
     release: Annotated[
         Literal["everyone", "sites"], doc("Who has the weights in the end: the coordinator too, or the sites alone.")
     ] = "everyone"
@@ -120,7 +127,7 @@ def _by_interior_point(federation: Federation, settings: LinearSvmSettings, feat
         dimensions=path.dimensions,
         intercept=settings.intercept,
         stopping=Stopping(settings.tolerance, settings.max_iterations),
-        step_noise=settings.step_noise if len(federation.sites) >= MIN_SITES_FOR_NOISE else 0.0,
+        step_noise=settings.step_noise_among(federation.sites),
         on_iteration=lambda iteration, certificates: _note(federation, iteration, certificates),
     )
     path.settle(outcomes)
