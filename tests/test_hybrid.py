@@ -352,7 +352,6 @@ def test_a_promise_does_not_reach_those_who_saw_more(changes: list[str], others:
         ("ring", "[1]", "the sites, in shares for 4 of them", 2.12),
         ("ring", "[1, 3]", "the sites, all of it at each", 1.0),
         ("masked", "[1, 3]", "the sites, in shares for 3 of them", 1.81),
-        ("k-secure", "[1, 3]", "the sites, in shares for 3 of them", 1.81),
     ],
 )
 def test_where_colluders_may_isolate_a_site_every_site_draws_all_of_the_noise(
