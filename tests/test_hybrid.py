@@ -241,6 +241,7 @@ def test_sites_that_are_lost_leave_noise_enough() -> None:
         model = HybridSvm().fit(federation, task, settings(**GAUSSIAN, variant="one-shot"))
         assert federation.sites == ("site-1", "site-3", "site-5")
         assert "noisy_part" in {federation.accounts.rounds[c.round].step for c in federation.membership.changes}
+    assert len(task.accountant.releases) == 1, "a masked sum goes on without them, and nobody saw another"
     assert model.noise is not None
     assert np.abs(model.weights).max() < 100 * model.noise.scale + 10.0
 
@@ -253,10 +254,49 @@ def test_a_site_that_is_started_again_trains_again_and_adds_its_part() -> None:
         model = HybridSvm().fit(federation, task, settings(**GAUSSIAN, variant="one-shot"))
         assert federation.sites == ("site-1", "site-2", "site-3")
         assert [change.joined for change in federation.membership.changes] == [("site-2",)]
+    assert [release.what for release in task.accountant.releases] == [
+        "weights of the model",
+        "weights of the model, summed again over other sites",
+    ]
     with drill(3, program="hybrid-svm", partitions=partitions(private, 3)) as federation:
         exact = HybridSvm().fit(federation, task, settings(variant="one-shot"))
     assert model.noise is not None
     assert np.abs(model.weights - exact.weights).max() < 10 * model.noise.scale
+
+
+def test_a_sum_over_other_sites_is_refused_where_the_budget_has_room_for_one() -> None:
+    task = public_task(table(40, seed=5), PrivacyAccountant(1.0))
+    faults = {"site-2": [killed_as_the_parts_are_summed(message=0)]}
+    held = partitions(table(600), 3)
+    with drill(3, program="hybrid-svm", partitions=held, faults=faults, rejoin=True) as federation:
+        with pytest.raises(FederationError, match="after 1 and 1e-06 would exceed the budget of 1"):
+            HybridSvm().fit(federation, task, settings(**GAUSSIAN, variant="one-shot"))
+        summed = [record for record in federation.accounts.rounds.values() if record.step == "noisy_part"]
+    assert [record.aborted for record in summed] == [True]
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_a_release_that_is_summed_again_shows_the_same_again(mechanism: str) -> None:
+    """Else the first site of a ring, whose message with the sum got lost, sees the model twice with fresh noise."""
+    task, private = public_task(table(40, seed=5)), table(300)
+    terms: dict[str, Any] = {
+        "lattice": 2.0**-30,
+        "mechanism": mechanism,
+        "steps": 2**20,
+        "shares": 3,
+        "with_model": True,
+    }
+    with drill(3, program="hybrid-svm", partitions=partitions(private, 3)) as federation:
+        task.prepare(federation)
+        train(federation, settings(variant="one-shot"), task)
+
+        def summed(release: int) -> FloatArray:
+            total: FloatArray = federation.sum("noisy_part", shape=(24,), bound=math.inf, release=release, **terms)
+            return total
+
+        first, again, other = summed(1), summed(1), summed(2)
+    np.testing.assert_array_equal(first, again)
+    assert (first != other).all()
 
 
 # Runs.
@@ -301,6 +341,28 @@ def test_a_promise_does_not_reach_those_who_saw_more(changes: list[str], others:
     """A plain sum shows each site's part with its own share of the noise alone: a quarter of a Gaussian."""
     result = run("hybrid-stand-in", tmp_path / "run", *SMALL, *changes, "data.test_fraction=0.9").result
     assert result["privacy"]["protects_against"] == ["everyone who gets the model", others]
+
+
+@pytest.mark.parametrize(
+    ("protocol", "colluding", "drawn_by", "share_epsilon"),
+    [
+        ("ring", "[1]", "the sites, in shares for 4 of them", 2.12),
+        ("ring", "[1, 3]", "the sites, all of it at each", 1.0),
+        ("masked", "[1, 3]", "the sites, in shares for 3 of them", 1.81),
+    ],
+)
+def test_where_colluders_may_isolate_a_site_every_site_draws_all_of_the_noise(
+    protocol: str, colluding: str, drawn_by: str, share_epsilon: float, tmp_path: Path
+) -> None:
+    changes = [f"protocol.sum={protocol}", f"collusion.sites={colluding}", "data.test_fraction=0.95"]
+    result = run("hybrid-stand-in", tmp_path / "run", *SMALL, *changes).result
+    (release,) = result["privacy"]["releases"]
+    assert (release["drawn_by"], round(release["share_epsilon"], 2)) == (drawn_by, share_epsilon)
+    isolated = {victim["site"] for victim in result["collusion"]["victims"] if victim["recovered"]}
+    assert isolated == ({"site-2"} if colluding == "[1, 3]" and protocol == "ring" else set())
+    told = release["protects_against"][1:]
+    assert told[0] == "the coordinator, and every site but the row's own"
+    assert len(told) == (1 if "all of it" in drawn_by else 2)
 
 
 def test_a_run_without_noise_promises_nothing_and_equals_the_pooled_minimiser(tmp_path: Path) -> None:
