@@ -312,6 +312,7 @@ PARTITION = {"kind": "partition", "phase": "train", "round": 2}
             {"network": {}, "federation": {"sites": 200}},
             "federation.sites: network conditions and faults on links need",
         ),
+        ({"network": {"latency_ms": 601.0}}, "network.latency_ms: must be 600 or less, got 601.0."),
         ({"network": {"latency_ms": 5.0, "jitter_ms": 9.0}}, "network: jitter_ms is more than latency_ms"),
         ({"network": {"links": [{"from": 1, "to": 9}]}}, "network.links.1: there is no party 9; there are coordinator"),
         ({"network": {"links": [{"from": 1}]}}, "network.links.1.to: is missing; the scenario must say it."),
