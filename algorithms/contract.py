@@ -85,6 +85,11 @@ class Model(ABC):
     def decision_function(self, rows: FloatArray) -> FloatArray:
         """(n,) decision values of scaled rows (n, p); positive for the class +1."""
 
+    @property
+    def kept_by_sites(self) -> bool:
+        """Whether a part that prediction needs is in the sites' own files only; see `from_arrays`."""
+        return False
+
     @abstractmethod
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays of the coordinator's file, by name."""
@@ -92,7 +97,7 @@ class Model(ABC):
     @classmethod
     @abstractmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
-        """The model in a file. parts: of a vertical model, the sites' own files, in their order."""
+        """The model in a file. parts: the sites' own files, in their order, where sites keep a part of it."""
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
         """What an estimator shows of a fitted model, by scikit-learn's names, each of which ends in "_".
@@ -203,7 +208,7 @@ class Algorithm(ABC, Generic[S, M, T]):
         Whether sites hold different rows or different columns.
     scaling : {"secure-sums", "public-rows", "sites"}
         Where the common scale of columns comes from. "public-rows" also says that private rows choose nothing: no
-        columns, no scale, no features.
+        columns, no scale, no features, and not which rows are tested on or at which site.
     phases : tuple of str
         The phases that have rounds, in their order: where faults can be placed.
     estimator : str
@@ -245,6 +250,13 @@ class Algorithm(ABC, Generic[S, M, T]):
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """What of the settings does not go together, or not with the data: "key: sentence", before anything starts."""
         return iter(())
+
+    def is_private(self, settings: S) -> bool:
+        """Whether noise promises something of any one row: then nothing on the path from the source to what is
+
+        released may look at private rows without it, and warnings say nothing of them.
+        """
+        return False
 
     def warnings(self, model: M, settings: S, rows: EvaluationRows, fold: int) -> list[str]:
         """Sentences about one trained model that a user should read."""

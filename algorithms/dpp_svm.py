@@ -46,9 +46,10 @@ from algorithms.features.partial_kernel import (
 )
 from algorithms.kernel_attack import attack
 from algorithms.optimisation import libsvm
-from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Stopping, relative_gap, solve
+from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, solve
 from algorithms.optimisation.hinge_sums import HingeSums
 from algorithms.optimisation.line_search import grid_search
+from algorithms.optimisation.solution import Stopping, relative_gap
 from algorithms.settings import Positive, Share, ShareOrCount, doc
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError

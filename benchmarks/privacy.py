@@ -23,8 +23,8 @@ from algorithms.data.columns import Labelled
 from algorithms.data.public_rows import public_columns
 from algorithms.features.fourier import FitName, choose_frequencies
 from algorithms.hybrid_svm import minimised, public_weights
-from algorithms.optimisation.cutting_plane import Stopping
 from algorithms.optimisation.hinge_sums import HingeSums
+from algorithms.optimisation.solution import Stopping
 from algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
 from federation.arrays import IntArray
 from scenarios.data import dataset

@@ -20,8 +20,8 @@ from scipy import stats
 
 from algorithms.dp_erm import ErmSettings, perturbed
 from algorithms.hybrid_svm import minimised
-from algorithms.optimisation.cutting_plane import Stopping
 from algorithms.optimisation.hinge_sums import HingeSums
+from algorithms.optimisation.solution import Stopping
 from algorithms.privacy.discrete_noise import laplace_share
 from algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for, spherical
 from federation.arrays import FloatArray

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.settings import Count, Finite, Positive, doc
+from algorithms.settings import Degree, Finite, Positive, doc
 from federation.arrays import FloatArray
 
 KernelName = Literal["linear", "rbf", "poly", "sigmoid"]
@@ -38,28 +39,37 @@ class Kernel:
         return self.name in ("linear", "rbf") or (self.name == "poly" and self.coef0 >= 0)
 
     def of_sums(self, sums: FloatArray) -> FloatArray:
-        """The kernel where squared distances, or inner products, are known."""
+        """The kernel where squared distances, or inner products, are known; infinite where float64 ends."""
         if self.name == "rbf":
             return np.asarray(np.exp(-self.gamma * sums))
         if self.name == "linear":
             return sums
         scaled = self.gamma * sums + self.coef0
-        return np.asarray(scaled**self.degree if self.name == "poly" else np.tanh(scaled))
+        with np.errstate(over="ignore"):
+            return np.asarray(scaled**self.degree if self.name == "poly" else np.tanh(scaled))
 
     def to_fields(self) -> dict[str, Any]:
         """Plain values, for a message."""
         return asdict(self)
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """As a model's file holds it: `kernel`, the name, and its parameters."""
+    def to_named_fields(self) -> dict[str, Any]:
+        """Plain values among others: `kernel`, the name, and its parameters."""
         fields = self.to_fields()
-        return {"kernel": np.array(fields.pop("name")), **{name: np.array(value) for name, value in fields.items()}}
+        return {"kernel": fields.pop("name"), **fields}
 
     @classmethod
-    def from_arrays(cls, arrays: Any) -> Kernel:
+    def from_named_fields(cls, fields: Mapping[str, Any]) -> Kernel:
+        """The kernel among other values."""
+        return cls(fields["kernel"], fields["gamma"], fields["degree"], fields["coef0"])
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """As a model's file holds it: `kernel`, the name, and its parameters."""
+        return {name: np.array(value) for name, value in self.to_named_fields().items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Kernel:
         """The kernel in a model's file."""
-        name: Any = str(arrays["kernel"])
-        return cls(name, float(arrays["gamma"]), int(arrays["degree"]), float(arrays["coef0"]))
+        return cls.from_named_fields({name: arrays[name].item() for name in ("kernel", "gamma", "degree", "coef0")})
 
 
 @dataclass(kw_only=True)
@@ -71,7 +81,7 @@ class KernelSettings:
         doc("As LIBSVM has them: functions of inner products or squared distances, which sites can sum over columns."),
     ] = "rbf"
     gamma: Annotated[Positive | Literal["auto"], doc('Of rbf, poly and sigmoid; "auto" is 1 / columns.')] = "auto"
-    degree: Annotated[Count, doc("Of poly.")] = 3
+    degree: Annotated[Degree, doc("Of poly.")] = 3
     coef0: Annotated[Finite, doc("Of poly and sigmoid.")] = 0.0
 
     def kernel_of(self, columns: int) -> Kernel:

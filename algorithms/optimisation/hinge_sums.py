@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from algorithms.data.horizontal import HorizontalSite
 from federation.arrays import FloatArray, IntArray
 from federation.federation import Federation
-from federation.site.program import SiteProgram, step
+from federation.site.program import step
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class HingeSums:
         """Rows dealt at random to groups of equal size, give or take one."""
         rows = len(features)
         group = (random.permutation(rows) + random.integers(groups)) % groups
-        return cls(features, labels, np.eye(groups)[:, group])
+        return cls(features, labels, np.equal.outer(np.arange(groups), group).astype(np.float64))
 
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """(k, g, m + 2) per problem and group: a = sum c y f, d = sum c y, m = sum c (Lu 2016, algorithm 2)."""
@@ -60,10 +61,16 @@ class HingeSums:
         return np.stack([(slack * violated).sum(axis=2), -(violated * slope[:, None, :]).sum(axis=2)], axis=2)
 
 
-class HingeSite(SiteProgram):
-    """A site that has its rows' features ready in `sums`."""
+class HingeSite(HorizontalSite):
+    """A site that has its training rows' features (n, m) ready."""
 
+    features: FloatArray
     sums: HingeSums
+
+    @step
+    def deal_groups(self, groups: int) -> None:
+        """Assign this site's rows at random to the groups of the grouped cuts."""
+        self.sums = HingeSums.dealt(self.features, self.labels, groups, self.random("groups"))
 
     @step
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:

@@ -121,6 +121,9 @@ class SumProtocol(Protocol):
     def discloses(self) -> Literal["sum", "value"]:
         """What the coordinator sees: the sum, or each site's own value."""
 
+    def isolating(self, sites: int) -> int:
+        """How few of so many sites, with the coordinator, may come to hold what another put in."""
+
     def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
         """A site's input. Raises BoundExceeded for values that are not finite or beyond the bound."""
 

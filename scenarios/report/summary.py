@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from algorithms.contract import Reconstruction
 from algorithms.privacy.accountant import PrivacyReport
 from federation.report import CostReport, DisclosureReport
+from federation.transport.keys import COORDINATOR
 from protocols.sums.registry import SUMS
+from scenarios.console import visible
 from scenarios.report.live import human_bytes
 from scenarios.run.audit import CollusionReport
 from scenarios.run.metrics import Metrics, PooledMetrics
@@ -27,15 +31,21 @@ def print_summary(console: Console, result: RunResult, folder: Path) -> None:
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
     for name, value in lines(result):
-        table.add_row(name, value)
-    table.add_row("results", str(folder))
+        table.add_row(name, Text(visible(value)))
+    table.add_row("results", Text(visible(str(folder))))
     console.print(table)
-    remarks = result.collusion.remarks if result.collusion else ()
+    remarks = [*(result.collusion.remarks if result.collusion else ()), *release_remarks(result)]
     for note in (*remarks, *result.warnings[:_MAX_NOTES]):
-        console.print(f"[yellow]note[/yellow] {note}", highlight=False)
+        console.print(Text.assemble(("note", "yellow"), f" {visible(note)}"))
     if len(result.warnings) > _MAX_NOTES:
         more = len(result.warnings) - _MAX_NOTES
-        console.print(f"[yellow]note[/yellow] and {more} more like it in result.json")
+        console.print(Text.assemble(("note", "yellow"), f" and {more} more like it in result.json"))
+
+
+def release_remarks(result: RunResult) -> list[str]:
+    """What to know of released models beside their figures, each sentence once."""
+    releases = result.privacy.releases if result.privacy else ()
+    return list(dict.fromkeys(remark for release in releases for remark in release.remarks))
 
 
 def lines(result: RunResult) -> list[tuple[str, str]]:
@@ -65,7 +75,7 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     if model.objective is not None:
         found.append(("objective", _objective(model, "rows" if alignment is None else "columns")))
     if result.privacy is not None:
-        found.append(("privacy", _privacy(result.privacy)))
+        found += _privacy_lines(result.privacy)
     if result.baselines:
         known = [f"{each.phrase} {each.auc:.4f}" for each in result.baselines.values() if each.auc is not None]
         found.append(("baselines", f"AUC of {', '.join(known)}"))
@@ -87,9 +97,10 @@ def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     if result.scenario["protocol"]["sum"] in SUMS:
         found.append(("secrecy", _secrecy(result)))
     found += [(remark.name, remark.sentence) for remark in model.remarks]
-    if single := _single_rows(result.disclosures):
+    for party, single in _single_rows(result.disclosures).items():
         listed = ", ".join(f"{count} in {step}" for step, count in single.items())
-        found.append(("single rows", f"{listed}: of one row alone, which the coordinator can tell from them"))
+        who = "the coordinator" if party == COORDINATOR else party
+        found.append(("single rows", f"{listed}: of one row alone, which {who} can tell from them"))
     return found
 
 
@@ -116,11 +127,23 @@ def _objective(model: ModelResult, what: str) -> str:
     return f"{model.objective:.6g}, {certified}{after}, over the {what} of {len(model.sites)} sites"
 
 
-def _privacy(privacy: PrivacyReport) -> str:
-    delta = f", delta {privacy.delta:.1e}" if privacy.delta else ""
+def _privacy_lines(privacy: PrivacyReport) -> list[tuple[str, str]]:
+    """What was promised, what other runs spent beside it, and what in the run's folder is not part of it."""
     several = f" in {len(privacy.releases)} releases" if len(privacy.releases) > 1 else ""
     whom = "; ".join(privacy.protects_against)
-    return f"epsilon {privacy.epsilon:g}{delta}{several} by {privacy.mechanism}; protects against {whom}"
+    spent = _spent(privacy.epsilon, privacy.delta)
+    found = [("privacy", f"{spent}{several} by {privacy.mechanism}; protects against {whom}")]
+    if (ledger := privacy.ledger) is not None:
+        budget = f" of a budget of {privacy.budget.epsilon:g}" if privacy.budget.epsilon is not None else ""
+        runs = f"{_counted(ledger.releases, 'release')} of all runs that {ledger.path} knows"
+        found.append(("spent in all", f"{_spent(ledger.epsilon, ledger.delta)}{budget} in {runs}"))
+    if privacy.not_covered:
+        found.append(("not covered", f"{'; '.join(privacy.not_covered)}. The model may be released, and these may not"))
+    return found
+
+
+def _spent(epsilon: float, delta: float) -> str:
+    return f"epsilon {epsilon:g}{f', delta {delta:.1e}' if delta else ''}"
 
 
 def _collusion(collusion: CollusionReport) -> str:
@@ -204,12 +227,12 @@ def _disclosed(disclosures: tuple[DisclosureReport, ...]) -> str:
     return "; ".join(parties) or "nothing"
 
 
-def _single_rows(disclosures: tuple[DisclosureReport, ...]) -> Counter[str]:
-    """How often the coordinator saw what is a single row's, by step."""
-    found: Counter[str] = Counter()
+def _single_rows(disclosures: tuple[DisclosureReport, ...]) -> Mapping[str, Counter[str]]:
+    """How often each party saw what is a single row's, by step."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
     for each in disclosures:
         if each.kind == "single-row":
-            found[each.step] += each.times
+            found[each.to][each.step] += each.times
     return found
 
 

@@ -1,0 +1,198 @@
+"""A linear SVM on features that the sites have ready, by the solver of the user's choice.
+
+    min over w, b of  1/2 |w|^2 + C sum_i max(0, 1 - y_i (w.f_i + b)).
+
+The interior point (see `interior_point`) is ours: few rounds, sums over all rows with positive weights, masks that
+blind the coordinator. The cutting plane (see `cutting_plane`) is the paper's, and shows it every point and cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from algorithms.contract import Remark
+from algorithms.optimisation import cutting_plane, interior_point, libsvm
+from algorithms.optimisation.barrier import Problem
+from algorithms.optimisation.cutting_plane import CuttingPlaneSettings
+from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite
+from algorithms.optimisation.line_search import line_search
+from algorithms.optimisation.masking import Masking
+from algorithms.optimisation.path_sums import FederatedPath, PathSite
+from algorithms.optimisation.solution import Certificate, Solution, Stopping
+from algorithms.settings import Portion, Positive, doc
+from federation.arrays import FloatArray
+from federation.federation import Federation
+
+SINGLETON_CUTS = (
+    "features of a single row, where no other row of its group is on the wrong side of the margin; with the "
+    "map that all know they give the row away"
+)
+
+MIN_SITES_FOR_NOISE = 2
+"""A site that is alone has all rows, and nobody to hide them from."""
+
+
+@dataclass
+class LinearSvmSettings(CuttingPlaneSettings):
+    """What a user decides about training."""
+
+    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
+    _: KW_ONLY
+    solver: Annotated[
+        Literal["interior-point", "cutting-plane"],
+        doc("One sum a round that a blind coordinator solves, or the paper's, which shows it every point and cut."),
+    ] = "interior-point"
+    intercept: Annotated[bool, doc("Whether the decision value has a constant term.")] = True
+    masking: Annotated[
+        Masking,
+        doc("What hides Newton's system from the coordinator: matrices that leave its spectrum to a factor, or all."),
+    ] = "congruence"
+    step_noise: Annotated[
+        Portion, doc("Size of the noise on each step, as a share of it, that blurs rows for the sites; 0 is none.")
+    ] = 0.1
+    release: Annotated[
+        Literal["everyone", "sites"], doc("Who has the weights in the end: the coordinator too, or the sites alone.")
+    ] = "everyone"
+    line_search: Annotated[
+        Literal["grid", "fixed-step"], doc("Of cutting planes: all steps in one round, or the paper's, one round each.")
+    ] = "grid"
+    line_search_step: Annotated[Positive, doc("Of fixed-step: the paper's lambda.")] = 0.1
+
+    def solver_problems(self) -> Iterator[str]:
+        """What of these settings does not go together; see `Algorithm.problems`."""
+        if self.release == "sites" and self.solver == "cutting-plane":
+            yield 'release: "sites" needs solver = "interior-point"; cutting planes show the coordinator every point'
+        elif self.release == "sites" and self.masking == "none":
+            yield 'release: "sites" needs a masking other than "none", which shows the coordinator every step'
+
+
+class LinearSvmSite(PathSite, HingeSite):
+    """The site half of both solvers."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of training: its certificate, and w (m,) and b, None where the sites keep them.
+
+    figures and remarks: what a result says of it beside the certificate.
+    """
+
+    certificate: Certificate
+    w: FloatArray | None
+    b: float | None
+    figures: dict[str, Any] = field(default_factory=dict)
+    remarks: tuple[Remark, ...] = ()
+
+
+def train_linear(federation: Federation, settings: LinearSvmSettings, features: int) -> Trained:
+    """Train on the live sites' rows of so many features, to the certified gap.
+
+    What is certified in the end is so for the rows of the sites that are there in the end. Raises FederationError where
+    too few sites are left, or a step cannot be computed.
+    """
+    train = _by_interior_point if settings.solver == "interior-point" else _by_cutting_planes
+    return train(federation, settings, features)
+
+
+def _note(federation: Federation, iteration: int, certificates: Sequence[Certificate]) -> None:
+    worst = max(certificates, key=lambda certificate: certificate.gap)
+    federation.log_metrics(iteration=iteration, objective=worst.objective, gap=worst.gap)
+
+
+def _by_interior_point(federation: Federation, settings: LinearSvmSettings, features: int) -> Trained:
+    """Sites that leave take their rows with them, and those that come back are handed the path: nothing begins anew."""
+    path = FederatedPath(
+        federation,
+        problems=1,
+        prior=np.zeros(features),
+        price=settings.C,
+        intercept=settings.intercept,
+        masking=settings.masking,
+    )
+    outcomes = interior_point.solve(
+        path,
+        problems=1,
+        dimensions=path.dimensions,
+        intercept=settings.intercept,
+        stopping=Stopping(settings.tolerance, settings.max_iterations),
+        step_noise=settings.step_noise if len(federation.sites) >= MIN_SITES_FOR_NOISE else 0.0,
+        on_iteration=lambda iteration, certificates: _note(federation, iteration, certificates),
+    )
+    path.settle(outcomes)
+    w = b = None
+    if settings.release == "everyone":
+        ((*weights, intercept),) = path.released()
+        w, b = np.array(weights), float(intercept)
+    else:
+        path.keep()
+    (outcome,) = outcomes
+    remarks = (
+        [] if not outcome.constant else [Remark("one class", "all training rows are of one class; so is the model")]
+    )
+    return Trained(outcome.certificate, w, b, {}, tuple(remarks))
+
+
+def _by_cutting_planes(federation: Federation, settings: LinearSvmSettings, features: int) -> Trained:
+    """Cuts bound the loss over the rows that they were summed over.
+
+    When sites leave or join, a new bundle starts from the best point so far.
+    """
+    latest: list[Solution] = []
+    bundles = 0
+
+    def note(iteration: int, solutions: Sequence[Solution]) -> None:
+        latest[:] = solutions
+        _note(federation, iteration, solutions)
+
+    def bundle() -> Solution:
+        nonlocal bundles
+        bundles += 1 if latest or not bundles else 0
+        (solution,) = cutting_plane.solve(
+            _oracle(federation, settings.cut_groups, features),
+            problems=1,
+            dimensions=features,
+            groups=settings.cut_groups,
+            C=settings.C,
+            stopping=Stopping(settings.tolerance, settings.max_iterations),
+            search=line_search(settings.line_search, settings.line_search_step),
+            on_iteration=note,
+            resume=tuple(latest),
+            intercept=settings.intercept,
+        )
+        return solution
+
+    federation.run("deal_groups", remember=True, groups=settings.cut_groups)
+    solution = federation.until_stable(bundle)
+    remarks = []
+    if bundles > 1:
+        remarks.append(Remark("bundles", f"{bundles} of cuts, a new one with each change of who takes part"))
+    return Trained(solution, solution.w, solution.b, {"bundles": bundles}, tuple(remarks))
+
+
+def _oracle(federation: Federation, groups: int, features: int) -> FederatedOracle:
+    """Bounds on the sums follow from the summed squares of the features, by Cauchy and Schwarz."""
+    squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
+    rows = round(float(count))
+
+    def disclose(singletons: int) -> None:
+        if singletons:
+            federation.disclose("coordinator", "cuts", SINGLETON_CUTS, (features,), times=singletons, kind="single-row")
+
+    return FederatedOracle(federation, groups, rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0, disclose)
+
+
+def pooled_solution(
+    settings: LinearSvmSettings, features: FloatArray, labels: FloatArray
+) -> tuple[FloatArray, float, float]:
+    """w (m,), b and the objective on features (n, m) of all rows together: by LIBSVM, which always has an intercept."""
+    if settings.intercept:
+        svm = libsvm.linear(features, labels, settings.C)
+        return svm.coef_[0], float(svm.intercept_[0]), libsvm.objective(svm, features, labels, settings.C)
+    rows = Problem.of(features, labels, settings.C, lever=0.0)
+    (found,) = interior_point.solve_pooled([rows], Stopping(libsvm.POOLED_TOLERANCE, settings.max_iterations))
+    return found.w, 0.0, found.objective

@@ -1,0 +1,322 @@
+"""The interior point over a federation: where the sites keep the path, and how a round's sums cross the network.
+
+One secure sum a round. All parts of a site's vector are divided by public bounds on their sizes, so that one limb of 64
+bits serves for all; of a site whose part of the matrix is beyond what the last round let expect, the matrix is left
+out, and the next round has two limbs and a bound that always holds.
+
+A site that was restarted knows nothing of the path. It adds nothing until one that knows hands it the point and the
+sites' common seed; the others lose neither their dual variables nor a round for it.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from algorithms.data.horizontal import HorizontalSite
+from algorithms.optimisation.barrier import Problem, RowSums, Standing
+from algorithms.optimisation.interior_point import Extent, Opened, Outcome, RoundSums, Terms, opened_by
+from algorithms.optimisation.masking import Mask, Masking, draw_mask
+from federation.arrays import FloatArray, IntArray, Residues
+from federation.errors import FederationError, StepRefused
+from federation.federation import Federation
+from federation.site.private_file import replace_private
+from federation.site.program import step
+from federation.transport.keys import COORDINATOR
+from protocols import common_seed
+from protocols.passing_on import pass_on
+
+WIDE_BOUND = 2.0**24
+"""A bound for which numbers have two limbs."""
+
+MASKED_SHOWS = (
+    "in each round the objective, of each class the number of rows and the sum of their dual variables, three inner "
+    "products of class vectors, the length of Newton's step, and what a secret matrix leaves of the system's spectrum"
+)
+OPEN_SHOWS = "in each round Newton's system over all rows, and with it the path of weights"
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where the numbers of one problem stand in what is summed: d of v, m of w, and g classes."""
+
+    dimensions: int
+    features: int
+
+    @property
+    def classes(self) -> int:
+        """g: two where there is an intercept."""
+        return 1 + self.dimensions - self.features
+
+    @property
+    def length(self) -> int:
+        """Of the vector: matrix (its upper triangle), gradient, objective, alphas, vectors, rows, and two flags."""
+        d = self.dimensions
+        return d * (d + 1) // 2 + d + 1 + self.classes * (2 + self.features) + 2
+
+    def pack(self, opened: Opened, scales: FloatArray, rows: int, *, keeper: bool) -> FloatArray:
+        """(length,) of what a site has, each part over its scale; rows: over how many counts are.
+
+        keeper: whether the site added what is not a row's. A matrix beyond its scale is left out, and the last number
+        says so.
+        """
+        matrix, gradient, objective, alphas, vectors = scales
+        upper = opened.matrix[np.triu_indices(self.dimensions)] / matrix
+        overflows = float(np.abs(upper).max(initial=0.0)) > 1.0
+        return np.concatenate(
+            [
+                np.zeros_like(upper) if overflows else upper,
+                opened.gradient / gradient,
+                [opened.objective / objective],
+                opened.alphas / alphas,
+                np.ravel(opened.vectors) / vectors,
+                opened.rows / rows,
+                [float(keeper), float(overflows)],
+            ]
+        )
+
+    def unpack(self, total: FloatArray, scales: FloatArray, rows: int) -> Opened | None:
+        """What a sum (length,) says; None where nobody added what is not a row's, or a matrix was left out."""
+        d, g = self.dimensions, self.classes
+        sizes = [d * (d + 1) // 2, d, 1, g, g * self.features, g, 1, 1]
+        upper, gradient, objective, alphas, vectors, counts, keepers, overflows = np.split(total, np.cumsum(sizes)[:-1])
+        if round(float(keepers[0])) != 1 or round(float(overflows[0])):
+            return None
+        matrix = np.zeros((d, d))
+        matrix[np.triu_indices(d)] = upper
+        matrix += np.triu(matrix, 1).T
+        return Opened(
+            matrix=matrix * scales[0],
+            gradient=gradient * scales[1],
+            objective=float(objective[0] * scales[2]),
+            alphas=alphas * scales[3],
+            vectors=vectors.reshape(g, self.features) * scales[4],
+            rows=np.rint(counts * rows),
+        )
+
+
+class PathSite(HorizontalSite):
+    """A site that has its training rows' features (n, m) ready, and goes the path with the others."""
+
+    features: FloatArray
+
+    @step
+    def squared_norms(self) -> FloatArray:
+        """(2,): the sum of the features' squared lengths, from which bounds on later sums follow, and their number."""
+        return np.array([float((self.features**2).sum()), float(len(self.features))])
+
+    @step
+    def begin_path(self, prior: FloatArray, price: float, lever: float, masking: Masking) -> None:
+        """Take the rows for training: at `price` each, around `prior` (m,)."""
+        self.problems = [Problem.of(self.features, labels, price, prior=prior, lever=lever) for labels in self.labels]
+        self.masking = masking
+        self.standings: list[list[Standing]] = []
+        self.seed: Residues | None = None
+        self.masks: dict[tuple[int, int], Mask | None] = {}
+
+    @step
+    def share_path(self, holders: list[str]) -> None:
+        """Learn the common seed and the point from the first of `holders` that is there; where nobody stood, at 0."""
+        holder = next((site for site in holders if site in self.channel.sites), None)
+        if holder is None:
+            raise StepRefused("no site is left that knows where training stands; run again")
+        size = self.problems[0].dimensions
+        shape = (1, common_seed.SHAPE[1] + len(self.problems) * (1 + 2 * size))
+        told = pass_on(self.channel, holder, self._own_path() if holder == self.site else None, shape)
+        self.seed, rest = told[:, : common_seed.SHAPE[1]], told[0, common_seed.SHAPE[1] :].view(np.float64)
+        if not self.standings:
+            self.standings = [
+                [Standing.at(problem, int(path[0]), path[1 : size + 1], path[size + 1 :])]
+                for problem, path in zip(self.problems, rest.reshape(len(self.problems), -1), strict=True)
+            ]
+
+    def _own_path(self) -> Residues:
+        """The seed, and of each problem the round, the point and the best point, as residues."""
+        seed = self.channel.random(common_seed.SHAPE) if self.seed is None else self.seed
+        latest = [standings[-1] for standings in self.standings]
+        told = [np.concatenate([[each.iteration], each.v, each.best]) for each in latest]
+        nothing = np.zeros(len(self.problems) * (1 + 2 * self.problems[0].dimensions))
+        return np.hstack([seed, (np.concatenate(told) if told else nothing).view(np.uint64)[None, :]])
+
+    @step
+    def newton(
+        self,
+        iteration: int,
+        problems: IntArray,
+        steps: FloatArray,
+        mus: FloatArray,
+        keep: FloatArray,
+        scales: FloatArray,
+        rows: int,
+    ) -> FloatArray:
+        """(k, length) this site's part of a round of k problems; a round that is run again begins where it began."""
+        layout = Layout(self.problems[0].dimensions, self.features.shape[1])
+        total = np.zeros((len(problems), layout.length))
+        if not self.standings:
+            return total
+        keeper = self.channel.sites[0] == self.site
+        for place, problem in enumerate(problems.tolist()):
+            standing = self._moved(problem, iteration, steps[place], float(mus[place]), keep=bool(keep[place]))
+            opened = self._masked(problem, iteration, standing, keeper=keeper)
+            total[place] = layout.pack(opened, scales[place], rows, keeper=keeper)
+        return total
+
+    def _moved(self, problem: int, iteration: int, step: FloatArray, mu: float, *, keep: bool) -> Standing:
+        """Where the rows stand after the step; where they stood before is kept for a round that is run again."""
+        before = next(each for each in reversed(self.standings[problem]) if each.iteration < iteration)
+        if step.any() and (mask := self._mask(problem, before.iteration)) is not None:
+            step = mask.around.T @ step
+        standing = before.moved(self.problems[problem], iteration, step, mu, keep=keep)
+        self.standings[problem] = [before, standing]
+        return standing
+
+    def _masked(self, problem: int, iteration: int, standing: Standing, *, keeper: bool) -> Opened:
+        rows = self.problems[problem]
+        sums = RowSums.of(rows, standing)
+        opened = opened_by(sums, standing.v, intercept=rows.lever > 0, regulariser=keeper)
+        mask = self._mask(problem, iteration)
+        return opened if mask is None else opened.masked(mask)
+
+    def _mask(self, problem: int, iteration: int) -> Mask | None:
+        """The mask of a round, the same at every site; the last two rounds' are kept."""
+        key = problem, iteration
+        if key not in self.masks:
+            size, features = self.problems[problem].dimensions, self.features.shape[1]
+            if self.seed is None:
+                raise StepRefused("the sites have no common seed yet")
+            self.masks = {known: mask for known, mask in self.masks.items() if known[1] >= iteration - 1}
+            self.masks[key] = draw_mask(self.seed, f"{problem} {iteration}", size, features, self.masking)
+        return self.masks[key]
+
+    @step
+    def settle(self, keep: IntArray, constants: IntArray) -> None:
+        """Training is over: the last point is the best where `keep` says so, and a constant is where there is one."""
+        self.solutions = np.zeros((len(self.standings), self.features.shape[1] + 1))
+        for place, (rows, standings) in enumerate(zip(self.problems, self.standings, strict=False)):
+            v = standings[-1].v if keep[place] else standings[-1].best
+            self.solutions[place] = rows.weights(v, int(constants[place]))
+
+    @step
+    def keep_solutions(self) -> None:
+        """Write the weights (K, m) and intercepts (K,) to this site's own file, `model_path` of its settings."""
+        if not (path := self.settings.get("model_path")):
+            raise StepRefused('a site has no file to keep a model in; use algorithm.release = "everyone"')
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - see replace_private
+        replace_private(path, lambda file: np.savez(file, w=self.solutions[:, :-1], b=self.solutions[:, -1]))
+
+    @step
+    def released(self) -> FloatArray:
+        """(K, m + 2): the weights and intercepts at the first site, and that they are, and zeros at the others."""
+        if not len(self.solutions) or self.channel.sites[0] != self.site:
+            return np.zeros((len(self.problems), self.features.shape[1] + 2))
+        return np.hstack([self.solutions, np.ones((len(self.problems), 1))])
+
+
+class FederatedPath:
+    """The path of K problems over the sites of a federation, which have their features ready.
+
+    price: of every row. prior (m,): around which w is sought. intercept: whether there is one.
+    """
+
+    def __init__(
+        self,
+        federation: Federation,
+        *,
+        problems: int,
+        prior: FloatArray,
+        price: float,
+        intercept: bool,
+        masking: Masking,
+        target: float = 1.0,
+    ) -> None:
+        self._federation = federation
+        self._problems = problems
+        self._price, self._target = price, target
+        self._layout = Layout(len(prior) + int(intercept), len(prior))
+        squares, rows = self._squared_norms()
+        self._lever = math.sqrt(squares / rows) or 1.0 if intercept else 0.0
+        self._extent = self._bounded(squares, rows)
+        federation.run("begin_path", remember=True, prior=prior, price=price, lever=self._lever, masking=masking)
+        self._told: set[str] = set(federation.sites)
+        self._share()
+        shows = OPEN_SHOWS if masking == "none" else MASKED_SHOWS
+        federation.disclose(COORDINATOR, "newton", shows, (self._layout.length,))
+
+    @property
+    def dimensions(self) -> int:
+        """Of v."""
+        return self._layout.dimensions
+
+    def extent(self) -> Extent:
+        """Bounds on the rows that are there; rows that left leave them as they are."""
+        return self._extent
+
+    def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
+        """One secure sum."""
+        seen, scales = len(self._federation.membership.changes), [each.scales.to_array() for each in terms]
+        rows = self._extent.rows
+        total = self._federation.sum(
+            "newton",
+            shape=(len(terms), self._layout.length),
+            bound=WIDE_BOUND if wide else 1.0,
+            iteration=iteration,
+            problems=np.array([each.problem for each in terms]),
+            steps=np.array([each.step for each in terms]),
+            mus=np.array([each.mu for each in terms]),
+            keep=np.array([float(each.keep) for each in terms]),
+            scales=np.array(scales),
+            rows=rows,
+        )
+        opened = [self._layout.unpack(vector, scale, rows) for vector, scale in zip(total, scales, strict=True)]
+        return RoundSums(opened, changed=self._note_changes(seen))
+
+    def settle(self, outcomes: Sequence[Outcome]) -> None:
+        """Have the sites keep the best points."""
+        keep, constants = ([getattr(each, name) for each in outcomes] for name in ("keep", "constant"))
+        self._federation.run(
+            "settle", keep=np.array(keep, dtype=np.int64), constants=np.array(constants, dtype=np.int64)
+        )
+
+    def keep(self) -> None:
+        """Have every site write the model to a file of its own."""
+        self._federation.run("keep_solutions")
+
+    def released(self) -> FloatArray:
+        """(K, m + 1) weights and intercepts, opened to the coordinator. Raises FederationError if they were lost."""
+        shape = (self._problems, self._layout.features + 2)
+        found = self._federation.sum("released", shape=shape, bound=math.inf)
+        if not np.rint(found[:, -1]).all():
+            raise FederationError("The site that was to release the model lost it when it was restarted; run again.")
+        return found[:, :-1]
+
+    def _squared_norms(self) -> tuple[float, float]:
+        squares, rows = self._federation.sum("squared_norms", shape=(2,), bound=math.inf)
+        return max(float(squares), 0.0), max(float(np.rint(rows)), 1.0)
+
+    def _bounded(self, squares: float, rows: float) -> Extent:
+        """With room for what rounding does to bounds."""
+        return Extent(int(rows), (squares + rows * self._lever**2) * (1 + 1e-9) + 1e-9, self._price, self._target)
+
+    def _note_changes(self, seen: int) -> bool:
+        """Take note of who left and joined since; whoever joined is told where training stands."""
+        changes = self._federation.membership.changes
+        if len(changes) == seen:
+            return False
+        while (now := len(changes)) > seen:
+            for change in changes[seen:now]:
+                self._told -= {*change.left, *change.joined}
+            seen = now
+            if set(self._federation.sites) - self._told:
+                self._share()
+                self._extent = self._bounded(*self._squared_norms())
+        return True
+
+    def _share(self) -> None:
+        """Hand the path on from those that know it to all."""
+        holders = [site for site in self._federation.sites if site in self._told]
+        self._federation.run("share_path", holders=holders)
+        self._told = set(self._federation.sites)
