@@ -348,10 +348,12 @@ def describe_data(
     from scenarios.data import describe
 
     found = describe.describe(source, label, split, sites, Path())
-    out.print(f"{visible(source)}: {found.rows} rows, {len(found.columns) - 1} columns\n")
+    out.print(f"{visible(source)}: {found.rows} rows, {found.width} columns\n")
     for table in (found.columns, found.classes, found.sites):
         print_table(table)
         out.print()
+    for warning in found.warnings:
+        out.print(f"note {visible(warning)}")
 
 
 def _list_data() -> None:

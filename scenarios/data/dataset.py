@@ -19,7 +19,7 @@ from algorithms.data.columns import Schema
 from algorithms.data.partition import NO_FOLD, site_partition
 from algorithms.privacy.ledger import DataIdentity
 from federation.arrays import FloatArray, IntArray
-from scenarios.data import sources, splits
+from scenarios.data import categories, sources, splits
 from scenarios.data.sources import Dataset
 from scenarios.schema.base import resolve
 from scenarios.schema.data import ALL
@@ -94,9 +94,9 @@ class FederatedDataset:
     def write_partition(self, site: int, path: Path) -> None:
         """Write what one site holds to a file that only its owner may read."""
         held = self.shards[site]
-        mine = self.rows.take(held.rows)
-        numeric = [place for place, name in enumerate(self.numeric_columns) if name in held.columns]
-        categorical = [place for place, name in enumerate(self.categorical_columns) if name in held.columns]
+        mine, columns = self.rows.take(held.rows), set(held.columns)
+        numeric = [place for place, name in enumerate(self.numeric_columns) if name in columns]
+        categorical = [place for place, name in enumerate(self.categorical_columns) if name in columns]
         site_partition(
             mine.numeric[:, numeric],
             mine.signs if held.labelled else None,
@@ -134,6 +134,8 @@ def deal(scenario: Scenario, data: Dataset) -> FederatedDataset:
     signs = np.where(data.labels == classes[1], 1.0, -1.0)
     folds, tests = _held_out(scenario, data, private)
     _check_declared(choosing, settings.categories)
+    agreed = scenario.algorithm.implementation.scaling == "secure-sums"
+    categories.require_few(choosing, settings.categories, agreed=agreed)
     _check_ranges(data, settings.ranges)
     vertical = settings.partition == "vertical"
     shards = _deal_columns(scenario, data) if vertical else _deal_rows(scenario, data, private, tests)
@@ -170,6 +172,7 @@ def _warnings(
         return
     if data.dropped:
         yield f"{data.dropped} rows with missing values were left out."
+    yield from categories.warnings(data)
     names = scenario.federation.site_names
     yield from splits.sites_without_a_class(names, [signs[held.rows] for held in shards], classes)
 
@@ -243,7 +246,8 @@ def _classes(data: Dataset, positive: str | None) -> tuple[str, str]:
     """(negative, positive): by name, or the last of two in sorted order."""
     found = data.classes
     if positive is not None and positive not in found:
-        raise ScenarioError([f"data.positive: {positive!r} is not a label of {data.name}; it has {', '.join(found)}."])
+        listed = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
+        raise ScenarioError([f"data.positive: {positive!r} is not a label of {data.name}; it has {listed}."])
     if positive is None and len(found) > 2:
         raise ScenarioError(
             [f"data.positive: {data.name} has {len(found)} classes ({', '.join(found[:8])}); say which one is +1."]
