@@ -208,7 +208,7 @@ class Algorithm(ABC, Generic[S, M, T]):
         Whether sites hold different rows or different columns.
     scaling : {"secure-sums", "public-rows", "sites"}
         Where the common scale of columns comes from. "public-rows" also says that private rows choose nothing: no
-        columns, no scale, no features.
+        columns, no scale, no features, and not which rows are tested on or at which site.
     phases : tuple of str
         The phases that have rounds, in their order: where faults can be placed.
     estimator : str
@@ -230,8 +230,6 @@ class Algorithm(ABC, Generic[S, M, T]):
     Site: ClassVar[type[SiteProgram]]
     Model: ClassVar[type[Model]]
     figures: ClassVar[Mapping[str, str]] = {}
-    summed_elsewhere: ClassVar[frozenset[str]] = frozenset()
-    """Steps whose values a secure sum hides unless the settings have them sent as they are."""
 
     @property
     def summary(self) -> str:
@@ -242,9 +240,23 @@ class Algorithm(ABC, Generic[S, M, T]):
     def fit(self, federation: Federation, task: T, settings: S) -> M:
         """Train one model over the sites. Opens its own phases. Raises FederationError where it cannot."""
 
+    def shown(self, settings: S) -> tuple[str, ...]:
+        """Steps whose value the settings have every site show the coordinator, though it is summed otherwise.
+
+        Sites are started with these; all others that are not marked by `@step(opens="value")` they refuse to show.
+        """
+        return ()
+
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """What of the settings does not go together, or not with the data: "key: sentence", before anything starts."""
         return iter(())
+
+    def is_private(self, settings: S) -> bool:
+        """Whether noise promises something of any one row: then nothing on the path from the source to what is
+
+        released may look at private rows without it, and warnings say nothing of them.
+        """
+        return False
 
     def warnings(self, model: M, settings: S, rows: EvaluationRows, fold: int) -> list[str]:
         """Sentences about one trained model that a user should read."""

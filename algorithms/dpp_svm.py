@@ -207,7 +207,6 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
     name = "dpp-svm"
     estimator = "DppSVC"
     Settings, Site, Model = DppSettings, DppSite, DppModel
-    summed_elsewhere = frozenset({EXCHANGED, "reference_kernel"})
     figures = {
         "support": "support records of the exact model",
         "landmarks": "records that the low-rank variant compares with",
@@ -223,6 +222,10 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
     def score(self, federation: Federation, model: DppModel, rows: int) -> FloatArray:
         """(rows,) decision values of the records that the sites hold out."""
         return decision_values(federation, model, rows)
+
+    def shown(self, settings: DppSettings) -> tuple[str, ...]:
+        """Parts of the kernel, by the paper's own exchange."""
+        return (EXCHANGED, "reference_kernel") if settings.kernel_exchange == "plain" else ()
 
     def problems(self, settings: DppSettings, outline: Outline) -> Iterator[str]:
         """What only training with landmarks has a use for."""

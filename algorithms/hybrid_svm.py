@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
@@ -50,7 +50,7 @@ from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Oracle, 
 from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, HingeSums
 from algorithms.optimisation.line_search import grid_search
 from algorithms.optimisation.solution import Solution, Stopping
-from algorithms.privacy.accountant import Release
+from algorithms.privacy.accountant import PrivacyAccountant, Release
 from algorithms.privacy.budget import BudgetSettings, pairs_problem
 from algorithms.privacy.discrete_noise import gaussian_share, laplace_share
 from algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for
@@ -136,7 +136,10 @@ class HybridModel(Model):
 
 
 class HybridSite(HingeSite, PubliclyScaledSite):
-    """The site half."""
+    """The site half. share: of the noise, drawn for one release over some sites."""
+
+    share: IntArray
+    drawn_for: tuple[Any, ...] = ()
 
     @step
     def receive_frequencies(self, rho: FloatArray, groups: int) -> None:
@@ -161,15 +164,24 @@ class HybridSite(HingeSite, PubliclyScaledSite):
         return self.part
 
     @step
-    def noisy_part(self, lattice: float, mechanism: str, steps: int, shares: int, with_model: bool) -> FloatArray:
-        """(2 D,) a share of the noise, on top of this site's part of the model if so asked, on the lattice."""
-        size = self.sums.features.shape[1]
-        if mechanism == "gaussian":
-            share = gaussian_share(Fraction(steps) ** 2, shares, size)
-        else:
-            share = laplace_share(steps, shares, size)
-        part = np.rint(self.part / lattice) if with_model else np.zeros(size)
-        return np.asarray((part + share) * lattice)
+    def noisy_part(
+        self, release: int, lattice: float, mechanism: str, steps: int, shares: int, with_model: bool
+    ) -> FloatArray:
+        """(2 D,) a share of the noise, on top of this site's part of the model if so asked, on the lattice.
+
+        A release has one share, however often it is summed for it: who saw a sum that got lost, as the first site of a
+        ring does, sees the same again. Over other sites it is not the same, and has a share of its own.
+        """
+        drawn_for = (release, self.channel.sites, mechanism, steps, shares)
+        if self.drawn_for != drawn_for:
+            size = self.sums.features.shape[1]
+            gaussian = mechanism == "gaussian"
+            self.share = (
+                gaussian_share(Fraction(steps) ** 2, shares, size) if gaussian else laplace_share(steps, shares, size)
+            )
+            self.drawn_for = drawn_for
+        part = np.rint(self.part / lattice) if with_model else np.zeros(len(self.share))
+        return np.asarray((part + self.share) * lattice)
 
 
 class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
@@ -190,6 +202,10 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         task.prepare(federation)
         with federation.phase("train"):
             return train(federation, settings, task)
+
+    def is_private(self, settings: HybridSettings) -> bool:
+        """With any mechanism."""
+        return settings.privacy is not None
 
     def problems(self, settings: HybridSettings, outline: Outline) -> Iterator[str]:
         """What the mechanism, the public rows and the budget do not allow."""
@@ -279,8 +295,8 @@ def train(federation: Federation, settings: HybridSettings, task: PublicTask) ->
     count, solution = federation.until_stable(stage)
     noise = _noise(settings, prior, count, task.noise_shares)
     if noise is not None:  # before anything is revealed, with the delta that shares add
-        task.accountant.spend(_release(settings, noise, hidden=not federation.shows_inputs))
-    weights = _released(federation, prior, solution, noise)
+        task.accountant.spend(_release(settings, noise, federation))
+    weights = _released(federation, prior, solution, noise, task.accountant)
     training = _report(frequencies, solution if noise is None else None, len(weights), federation.sites)
     return HybridModel(frequencies.rho, weights, prior, noise, training)
 
@@ -390,25 +406,39 @@ def _noise(settings: HybridSettings, prior: FloatArray, rows: int, shares: int) 
     return noise_for(settings.privacy, len(prior), sensitivity, gap, shares)
 
 
-def _released(federation: Federation, prior: FloatArray, solution: Solution | None, noise: Noise | None) -> FloatArray:
-    """The model with its noise. A sum that is run again has fresh noise, and the one before was not revealed."""
+def _released(
+    federation: Federation,
+    prior: FloatArray,
+    solution: Solution | None,
+    noise: Noise | None,
+    accountant: PrivacyAccountant,
+) -> FloatArray:
+    """The model with its noise.
+
+    Some site may have seen a sum that got lost, and summed again it shows nothing new: sites keep their shares of the
+    noise. Where sites left or joined meanwhile, models and shares are others, and it is one more release.
+    """
     shape = (len(prior),)
     if noise is None or not noise.is_divisible:
         exact = federation.sum("own_part", shape=shape, bound=math.inf) if solution is None else prior + solution.w
         return exact if noise is None else noise.released(exact)
     terms: dict[str, Any] = {"lattice": noise.step, "mechanism": noise.privacy.mechanism, "steps": noise.steps}
     terms |= {"shares": noise.shares, "with_model": solution is None}
-    noisy: FloatArray = federation.sum("noisy_part", shape=shape, bound=math.inf, **terms)
+
+    def once_more() -> dict[str, Any]:
+        if solution is None:  # else the sum is of noise alone
+            accountant.spend(
+                replace(accountant.releases[-1], what="weights of the model, summed again over other sites")
+            )
+        return {"release": len(accountant.releases)}
+
+    terms |= {"release": len(accountant.releases)}
+    noisy: FloatArray = federation.sum("noisy_part", shape=shape, bound=math.inf, over_others=once_more, **terms)
     return noisy if solution is None else noise.on_lattice(prior + solution.w) + noisy
 
 
-def _release(settings: HybridSettings, noise: Noise, *, hidden: bool) -> Release:
-    if settings.variant == "cutting-plane":
-        others = "not the coordinator and the sites, which saw it trained"
-    elif noise.is_divisible and hidden:
-        others = "the coordinator, and every site but the row's own"
-    else:
-        others = "not the coordinator, which saw what has no noise, or not all of it"
+def _release(settings: HybridSettings, noise: Noise, federation: Federation) -> Release:
+    alone = noise.share_epsilon if settings.variant == "one-shot" and noise.is_divisible else None
     return Release(
         what="weights of the model",
         epsilon=noise.privacy.epsilon,
@@ -416,10 +446,36 @@ def _release(settings: HybridSettings, noise: Noise, *, hidden: bool) -> Release
         mechanism=noise.privacy.mechanism,
         sensitivity=noise.sensitivity,
         noise_scale=noise.scale,
-        protects_against=("everyone who gets the model", others),
+        protects_against=("everyone who gets the model", *_protected(settings, noise, federation)),
         drawn_by=noise.drawn_by,
         lattice=noise.step,
+        share_epsilon=alone,
     )
+
+
+def _protected(settings: HybridSettings, noise: Noise, federation: Federation) -> Iterator[str]:
+    """Whom it protects private rows from beside those who get the model, and how far.
+
+    Who knows the shares of some sites has less of the noise against it, and who isolates a site's part has only that
+    site's share.
+    """
+    if settings.variant == "cutting-plane":
+        yield "not the coordinator and the sites, which saw it trained"
+    elif not noise.is_divisible:
+        yield "not the coordinator, which saw it without noise"
+    elif federation.shows_inputs and noise.shares > 1:
+        yield f"the coordinator, which saw each site's part with its share of the noise alone, to {_alone(noise)} only"
+    else:
+        yield "the coordinator, and every site but the row's own"
+        spared = federation.membership.policy.min_sites - noise.shares
+        if noise.shares > 1:
+            several = max(1, min(federation.isolating_sites, spared + 1))
+            who = "another site alone" if several == 1 else f"{several} sites or more together"
+            yield f"{who}, which may be left with one site's share of the noise, to {_alone(noise)} only"
+
+
+def _alone(noise: Noise) -> str:
+    return f"epsilon {noise.share_epsilon:.3g}"
 
 
 # What public rows decide.

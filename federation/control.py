@@ -63,7 +63,13 @@ class RosterUpdate:
                 raise Malformed("a party of the roster must be a name, an address and two keys")
             if not all(isinstance(key, bytes | None) for key in party[2:]):
                 raise Malformed("a key of the roster must be bytes, or missing")
-        return cls(Roster(Party(*party) for party in parties))
+        try:
+            roster = Roster(Party(*party) for party in parties)
+        except (ValueError, KeyError) as error:
+            raise Malformed("a public key of the roster must be Z85 text") from error
+        if len(list(roster)) < len(parties):
+            raise Malformed("each party of the roster must be listed once")
+        return cls(roster)
 
 
 @dataclass(frozen=True)

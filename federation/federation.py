@@ -32,7 +32,7 @@ from federation.channel.socket import SocketChannel
 from federation.channel.transcript import Transcript
 from federation.control import FinalReport, GatherTerms, Order, Stop, SumTerms
 from federation.disclosures import Disclosure, Disclosures, Kind
-from federation.errors import DeadlineExpired, MembershipChanged, RoundFailed
+from federation.errors import DeadlineExpired, MembershipChanged, RoundFailed, SitesDropped
 from federation.exchange import Dispatcher
 from federation.ledger import Accounts, RoundRecord
 from federation.membership import DropoutPolicy, Membership
@@ -44,6 +44,8 @@ from federation.transport.endpoint import Endpoint
 from federation.transport.keys import COORDINATOR, Party, Roster
 
 T = TypeVar("T")
+Revision = Callable[[], Mapping[str, Any]]
+"""What of a step's arguments is another when its sum is run again over other sites."""
 
 _PATIENCE = 4
 """Sites wait this many times as long as the coordinator, who judges what is late and aborts the round."""
@@ -180,16 +182,30 @@ class Federation:
         """Whether the secure sum in use is none, and shows the coordinator each site's own value."""
         return self._protocol.discloses == "value"
 
+    @property
+    def isolating_sites(self) -> int:
+        """How few of the sites, with the coordinator, may come to hold what another put into a sum."""
+        return self._protocol.isolating(len(self.sites))
+
     # The verbs.
 
     @overload
     def sum(self, step: str, *, receiver: str, shape: Sequence[int], bound: float, **params: Any) -> None: ...
 
     @overload
-    def sum(self, step: str, *, shape: Sequence[int], bound: float, **params: Any) -> FloatArray: ...
+    def sum(
+        self, step: str, *, shape: Sequence[int], bound: float, over_others: Revision | None = None, **params: Any
+    ) -> FloatArray: ...
 
     def sum(
-        self, step: str, *, receiver: str = COORDINATOR, shape: Sequence[int], bound: float, **params: Any
+        self,
+        step: str,
+        *,
+        receiver: str = COORDINATOR,
+        shape: Sequence[int],
+        bound: float,
+        over_others: Revision | None = None,
+        **params: Any,
     ) -> FloatArray | None:
         """The sum over all live sites of what `step` returns there.
 
@@ -204,6 +220,9 @@ class Federation:
             Of the value.
         bound : float
             No entry of the sum can exceed it in size; math.inf where nothing is known.
+        over_others : callable, optional
+            Called before the sum is run again where sites left or joined, and gives the arguments that change then. A
+            site may have seen the sum that was not revealed: this is where a second one is charged, or refused.
         **params
             Arguments of the step.
 
@@ -230,7 +249,12 @@ class Federation:
             return protocol.reveal(channel, shape, bound, receiver)
 
         terms = SumTerms(tuple(shape), bound, protocol.options, receiver)
-        total: FloatArray | None = self._complete(_order(step, protocol.name, params, terms), reveal)
+        order = _order(step, protocol.name, params, terms)
+
+        def revised(order: Order) -> Order:
+            return order if over_others is None else _order(step, protocol.name, {**params, **over_others()}, terms)
+
+        total: FloatArray | None = self._complete(order, reveal, revised=revised)
         return total
 
     def gather(self, step: str, *, shape: Sequence[int], **params: Any) -> dict[str, FloatArray]:
@@ -369,8 +393,30 @@ class Federation:
 
     # How a round is carried out.
 
-    def _complete(self, order: Order, take_part: Callable[[SocketChannel], Any], work_s: float = 0.0) -> Any:
-        """Carry out an order, as often as it takes until it is complete with the sites that are there."""
+    def _complete(
+        self,
+        order: Order,
+        take_part: Callable[[SocketChannel], Any],
+        work_s: float = 0.0,
+        revised: Callable[[Order], Order] = lambda order: order,
+    ) -> Any:
+        """Carry out an order, as often as it takes until it is complete with the sites that are there.
+
+        revised: what it becomes for other sites.
+        """
+        try:
+            return self._complete_with_those_there(order, take_part, work_s, revised)
+        except (SitesDropped, RoundFailed):
+            self._dispatcher.mailbox.endpoint.check_descriptors()
+            raise
+
+    def _complete_with_those_there(
+        self,
+        order: Order,
+        take_part: Callable[[SocketChannel], Any],
+        work_s: float,
+        revised: Callable[[Order], Order],
+    ) -> Any:
         if self._phase_is_new:
             self._phase_is_new = False
             if back := self._admission.readmit():
@@ -384,6 +430,8 @@ class Federation:
                 failed_attempts, deadline = 0, Deadline(_PATIENCE * self._round_timeout_s)
             if attempt.complete:
                 return attempt.value
+            if attempt.dropped:
+                order = revised(order)
             failed_attempts += 0 if attempt.dropped else 1
             if failed_attempts and (deadline.expired or failed_attempts == _MAX_REPEATS):
                 raise RoundFailed(self._dispatcher.label, failed_attempts, round_.waiting())

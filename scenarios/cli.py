@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -111,20 +110,24 @@ def run(
 
 
 def _run(chosen: spec.Scenario, base: Path, folder: Path | None, *, as_json: bool, quiet: bool, debug: bool) -> None:
-    signal.signal(signal.SIGTERM, _interrupt)
+    _end_on_sigterm()
     from scenarios.data import dataset  # half a second that only a run needs
     from scenarios.report import page  # half a second that only a run needs
     from scenarios.run import runner  # half a second that only a run needs
 
     rows = dataset.prepare(chosen, base)
     target = _make_folder(chosen, folder)
-    with _view(chosen, silent=as_json or quiet) as view:
-        finished = runner.run(chosen, rows, target, view.update)
-        page.write_report(target)
-    if as_json:
-        print(finished.result.to_json(), end="")
-    elif not quiet and finished.result.status == "completed":
-        print_summary(out, finished.result, target)
+    try:
+        with _view(chosen, silent=as_json or quiet) as view:
+            finished = runner.run(chosen, rows, target, view.update)
+            page.write_report(target)
+        if as_json:
+            print(finished.result.to_json(), end="")
+        elif not quiet and finished.result.status == "completed":
+            print_summary(out, finished.result, target)
+    except KeyboardInterrupt:
+        _complain(f"Interrupted; what is known of the run is in {target}.")
+        raise typer.Exit(INTERRUPTED) from None
     if finished.result.status != "completed":
         _report_failure(finished.result, finished.traceback if debug else "", target)
 
@@ -162,7 +165,7 @@ def sweep(
     """Run a grid of scenarios: a row for each run, as a table, CSV and plots. Run again, it does what is missing."""
     from scenarios.sweep import grid
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    _end_on_sigterm()
     axes = tuple(grid.Axis.read(each) for each in vary)
     named, _ = spec.read(scenario, overrides=changes or [])
     chosen = grid.Sweep(scenario, tuple(changes or []), axes, folder or Path("sweeps") / named.name)
@@ -368,8 +371,9 @@ def main() -> None:
         sys.exit(WRONG)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _end_on_sigterm() -> None:
+    """From now on SIGTERM does what Ctrl-C does."""
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
 
 
 def _view(chosen: spec.Scenario, *, silent: bool) -> View:

@@ -20,6 +20,7 @@ from federation.membership import DropoutPolicy, Membership
 from federation.processes.launcher import LocalLauncher
 from federation.round import Round
 from federation.site.faults import OwnFaults
+from federation.site.policy import SitePolicy
 from federation.site.program import Installation
 from federation.site.site import Assignment, Site
 from federation.transport.deadline import Deadline
@@ -257,7 +258,8 @@ def test_a_site_whose_round_is_aborted_before_it_begins_takes_what_comes_for_the
     keys = KeyPair.generate()
     with Endpoint("site-1", "tcp://127.0.0.1:*", keys, 2) as endpoint:
         run = bytes(8)
-        assignment = Assignment("site-1", run, "", 2, True, "tcp://127.0.0.1:1", keys.public, "drill", "")
+        policy = SitePolicy(("site-1", "site-2"), "ring")
+        assignment = Assignment("site-1", run, "", 2, True, "tcp://127.0.0.1:1", keys.public, "drill", "", policy)
         agreement, faults = KeyAgreement(run), OwnFaults([], lambda fields: None)
         site = Site(assignment, Installation({}, {}), endpoint, agreement, faults)
         for kind in ("order", "abort"):

@@ -274,7 +274,10 @@ def test_a_private_run_says_what_it_promises_and_hides_how_training_went(tmp_pat
     privacy = result["privacy"]
     assert (privacy["epsilon"], privacy["delta"], privacy["mechanism"]) == (1.0, 1e-6, "gaussian")
     assert privacy["drawn_by"] == "the sites, in shares for 4 of them"
-    assert privacy["protects_against"][1].startswith("the coordinator, and every site")
+    assert privacy["protects_against"][1:] == [
+        "the coordinator, and every site but the row's own",
+        "2 sites or more together, which may be left with one site's share of the noise, to epsilon 2.12 only",
+    ]
     assert {result["model"][name] for name in ("objective", "lower_bound", "gap", "iterations")} == {None}
     assert result["metrics"]["auc"] > 0.75
     to_coordinator = {each["step"] for each in result["disclosures"] if each["to"] == "coordinator"}
@@ -290,12 +293,15 @@ def test_a_private_run_says_what_it_promises_and_hides_how_training_went(tmp_pat
 @pytest.mark.parametrize(
     ("changes", "others"),
     [
-        (["protocol.sum=plain"], "not the coordinator, which saw what has no noise, or not all of it"),
+        (
+            ["protocol.sum=plain"],
+            "the coordinator, which saw each site's part with its share of the noise alone, to epsilon 2.12 only",
+        ),
         (["algorithm.variant=cutting-plane"], "not the coordinator and the sites, which saw it trained"),
     ],
 )
 def test_a_promise_does_not_reach_those_who_saw_more(changes: list[str], others: str, tmp_path: Path) -> None:
-    """A plain sum shows each site's part with its own share of the noise alone."""
+    """A plain sum shows each site's part with its own share of the noise alone: a quarter of a Gaussian."""
     result = run("hybrid-stand-in", tmp_path / "run", *SMALL, *changes, "data.test_fraction=0.9").result
     assert result["privacy"]["protects_against"] == ["everyone who gets the model", others]
 

@@ -360,14 +360,15 @@ class LocalPath:
 
     def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
         """A round, without rounding."""
-        return RoundSums([self._opened(iteration, each) for each in terms])
+        return RoundSums([self.opened(iteration, each) for each in terms])
 
-    def _opened(self, iteration: int, terms: Terms) -> Opened:
+    def opened(self, iteration: int, terms: Terms, *, regulariser: bool = True) -> Opened:
+        """What a step of one problem comes to, with or without what 1/2 |w|^2 adds."""
         problem = self.problems[terms.problem]
         standing = self.standings[terms.problem].moved(problem, iteration, terms.step, terms.mu, keep=terms.keep)
         self.standings[terms.problem] = standing
         sums = RowSums.of(problem, standing)
-        return opened_by(sums, standing.v, intercept=problem.lever > 0, regulariser=True)
+        return opened_by(sums, standing.v, intercept=problem.lever > 0, regulariser=regulariser)
 
     def best(self, outcome: Outcome, problem: int) -> Solution:
         """The best point of a problem that came to an end."""

@@ -83,6 +83,24 @@ class SecureSum:
         options = ", ".join(f"{name} = {value}" for name, value in self.options.items())
         return f"{self.name} ({options})" if options else self.name
 
+    def isolating(self, sites: int) -> int:
+        """How few sites, with the coordinator, may come to hold what another put in.
+
+        All others do, by the sum; `smallest_coalition` does; and where a sum goes on without some sites, as many as it
+        takes to reveal it do, of one that was given up.
+
+        Parameters
+        ----------
+        sites : int
+            How many take part.
+
+        Returns
+        -------
+        int
+        """
+        fewest, threshold = min(self.smallest_coalition(sites), sites - 1), self.min_remaining(sites)
+        return min(fewest, threshold) if threshold > 1 else fewest
+
     def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
         """A site's value as residues.
 

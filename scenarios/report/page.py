@@ -17,7 +17,7 @@ from federation.report import DisclosureReport, ProtocolCost
 from federation.transport.keys import COORDINATOR
 from scenarios.report.live import human_bytes
 from scenarios.report.plotting import new_figure
-from scenarios.report.summary import lines
+from scenarios.report.summary import lines, release_remarks
 from scenarios.run.audit import Finding
 from scenarios.run.earlier import event_from_schema_1
 from scenarios.run.result import RunResult, SiteResult, read_result
@@ -38,9 +38,11 @@ Plot = dict[str, str]
 
 
 def write_report(folder: Path) -> Path:
-    """Write the report of the run in a folder, and say where. Raises ScenarioError if there is no run in it."""
+    """Write the report of the run in a folder as one piece, and say where. Raises ScenarioError if it has no run."""
     path = folder / NAME
-    path.write_text(render([folder]), encoding="utf-8")
+    partial = folder / f"{NAME}.partial"
+    partial.write_text(render([folder]), encoding="utf-8")
+    partial.replace(path)
     return path
 
 
@@ -71,7 +73,7 @@ def _described(folder: Path, result: RunResult, *, alone: bool) -> dict[str, Any
         "name": result.scenario["name"] if alone else folder.name,
         "status": result.status,
         "error": result.error,
-        "notes": [*result.warnings, *(collusion.remarks if collusion else ())],
+        "notes": [*result.warnings, *(collusion.remarks if collusion else ()), *release_remarks(result)],
         "summary": lines(result),
         "plots": _plots(folder, result, log) if alone and log else [],
         "phases": [[*_cost(name, spent), f"{spent.seconds:.2f}"] for name, spent in cost.by_phase.items()]

@@ -32,12 +32,18 @@ def print_summary(console: Console, result: RunResult, folder: Path) -> None:
         table.add_row(name, value)
     table.add_row("results", str(folder))
     console.print(table)
-    remarks = result.collusion.remarks if result.collusion else ()
+    remarks = [*(result.collusion.remarks if result.collusion else ()), *release_remarks(result)]
     for note in (*remarks, *result.warnings[:_MAX_NOTES]):
         console.print(f"[yellow]note[/yellow] {note}", highlight=False)
     if len(result.warnings) > _MAX_NOTES:
         more = len(result.warnings) - _MAX_NOTES
         console.print(f"[yellow]note[/yellow] and {more} more like it in result.json")
+
+
+def release_remarks(result: RunResult) -> list[str]:
+    """What to know of released models beside their figures, each sentence once."""
+    releases = result.privacy.releases if result.privacy else ()
+    return list(dict.fromkeys(remark for release in releases for remark in release.remarks))
 
 
 def lines(result: RunResult) -> list[tuple[str, str]]:
@@ -67,7 +73,7 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     if model.objective is not None:
         found.append(("objective", _objective(model, "rows" if alignment is None else "columns")))
     if result.privacy is not None:
-        found.append(("privacy", _privacy(result.privacy)))
+        found += _privacy_lines(result.privacy)
     if result.baselines:
         known = [f"{each.phrase} {each.auc:.4f}" for each in result.baselines.values() if each.auc is not None]
         found.append(("baselines", f"AUC of {', '.join(known)}"))
@@ -119,11 +125,23 @@ def _objective(model: ModelResult, what: str) -> str:
     return f"{model.objective:.6g}, {certified}{after}, over the {what} of {len(model.sites)} sites"
 
 
-def _privacy(privacy: PrivacyReport) -> str:
-    delta = f", delta {privacy.delta:.1e}" if privacy.delta else ""
+def _privacy_lines(privacy: PrivacyReport) -> list[tuple[str, str]]:
+    """What was promised, what other runs spent beside it, and what in the run's folder is not part of it."""
     several = f" in {len(privacy.releases)} releases" if len(privacy.releases) > 1 else ""
     whom = "; ".join(privacy.protects_against)
-    return f"epsilon {privacy.epsilon:g}{delta}{several} by {privacy.mechanism}; protects against {whom}"
+    spent = _spent(privacy.epsilon, privacy.delta)
+    found = [("privacy", f"{spent}{several} by {privacy.mechanism}; protects against {whom}")]
+    if (ledger := privacy.ledger) is not None:
+        budget = f" of a budget of {privacy.budget.epsilon:g}" if privacy.budget.epsilon is not None else ""
+        runs = f"{_counted(ledger.releases, 'release')} of all runs that {ledger.path} knows"
+        found.append(("spent in all", f"{_spent(ledger.epsilon, ledger.delta)}{budget} in {runs}"))
+    if privacy.not_covered:
+        found.append(("not covered", f"{'; '.join(privacy.not_covered)}. The model may be released, and these may not"))
+    return found
+
+
+def _spent(epsilon: float, delta: float) -> str:
+    return f"epsilon {epsilon:g}{f', delta {delta:.1e}' if delta else ''}"
 
 
 def _collusion(collusion: CollusionReport) -> str:

@@ -94,12 +94,15 @@ class RunAudit:
     rounds : mapping of int to RoundRecord
     algorithm : Algorithm
         Says what in a sum may be a single row.
+    shown : tuple of str
+        Steps whose values the settings had sent in the clear.
     """
 
     coalition: Coalition
     transcripts: Mapping[str, Sequence[Path]]
     rounds: Mapping[int, RoundRecord]
     algorithm: Algorithm[Any, Any, Any]
+    shown: tuple[str, ...]
 
     def findings(self, rows: Mapping[str, FloatArray]) -> list[Finding]:
         """What the coalition reconstructs of every honest site's input to every sum, or was given in the clear.
@@ -160,12 +163,11 @@ class RunAudit:
 
     def _given(self) -> Iterator[tuple[RoundRecord, Entry]]:
         """What honest sites sent the coordinator in the clear, of what a secure sum hides otherwise."""
-        hidden = self.algorithm.summed_elsewhere
         for entry in (entry for path in self.transcripts.get(COORDINATOR, ()) for entry in _entries(path)):
             record = self.rounds.get(entry.round)
             if record is None or record.verb != "gather" or entry.what != RECEIVED:
                 continue
-            if record.step in hidden and entry.peer not in self.coalition.sites:
+            if record.step in self.shown and entry.peer not in self.coalition.sites:
                 yield record, entry
 
     def _victims(self, summed: SummedRound) -> list[str]:

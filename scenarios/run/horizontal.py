@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from algorithms.contract import EvaluationRows, Model
 from algorithms.data.columns import Columns, Labelled
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.public_rows import PublicTask, public_columns
-from algorithms.privacy.accountant import PrivacyAccountant
+from algorithms.privacy.accountant import PrivacyAccountant, PrivacyReport
 from federation.arrays import IntArray
 from federation.federation import Federation
 from scenarios.data.dataset import FederatedDataset
@@ -33,7 +33,7 @@ class HorizontalPipeline:
     def train(self, federation: Federation, outcome: Outcome) -> None:
         """Train and test one model after the other."""
         algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings
-        accountant = PrivacyAccountant.within(settings)
+        accountant = PrivacyAccountant.within(settings, self.dataset.identity)
         task_of = self._tasks(accountant)
         folds = range(len(self.dataset.tests)) if self.scenario.data.folds is not None else [None]
         for fold in folds:
@@ -42,7 +42,7 @@ class HorizontalPipeline:
                 with outcome.timed("train_s"):
                     model = algorithm.fit(federation, task, settings)
             finally:  # what was spent is spent, whatever came of it
-                outcome.privacy = accountant.report()
+                outcome.privacy = self._reported(accountant)
             with outcome.timed("evaluate_s"), federation.phase("evaluate"):
                 rows = self._rows(fold, trained(model).sites, task.columns)
                 outcome.warnings += algorithm.warnings(model, settings, rows, fold or 0)
@@ -58,6 +58,25 @@ class HorizontalPipeline:
                 parts.append({name: part[name] for name in part.files})
         return type(model).from_arrays(model.to_arrays(), parts)
 
+    def _reported(self, accountant: PrivacyAccountant) -> PrivacyReport | None:
+        """What was released, and what else the run's folder holds that noise does not cover."""
+        report = accountant.report()
+        return None if report is None else replace(report, not_covered=tuple(self._not_covered()))
+
+    def _not_covered(self) -> Iterator[str]:
+        compare, data = self.scenario.compare, self.scenario.data
+        tested = [
+            *(["metrics"] if data.folds is not None or data.test_fraction else []),
+            *(["centralised"] if compare.centralised else []),
+            *(["baselines"] if compare.baselines else []),
+        ]
+        if tested:
+            yield f"{', '.join(tested)}: exact figures of private rows, which only a simulation has together"
+        rounds = "cost, progress, timing, disclosures, log.jsonl, ledger.parquet"
+        yield f"{rounds}: how many rounds training took, and how long"
+        if self.scenario.collusion is not None:
+            yield "collusion, transcripts: what colluding parties saw of sums"
+
     def _tasks(self, accountant: PrivacyAccountant) -> Callable[[int | None], HorizontalTask | PublicTask]:
         """What each model is to be trained on, by the fold that is held out."""
         data, dataset, seed = self.scenario.data, self.dataset, self.scenario.seed
@@ -70,9 +89,14 @@ class HorizontalPipeline:
 
     @property
     def _noise_shares(self) -> int:
-        """As many sites as must remain, less those that know their own share of the noise."""
+        """As many sites as must remain, less those that know their own share of the noise.
+
+        One, so that every site draws all of it, where colluding sites may isolate another's part with its share.
+        """
         colluding = len(self.scenario.collusion.sites) if self.scenario.collusion is not None else 0
-        return max(1, self.scenario.min_sites - max(1, colluding))
+        least, most = self.scenario.min_sites, self.scenario.federation.sites
+        isolating = min(self.scenario.protocol.secure_sum.isolating(sites) for sites in range(least, most + 1))
+        return 1 if 0 < isolating <= colluding else max(1, least - max(1, colluding))
 
     def _rows(self, fold: int | None, sites: tuple[str, ...], columns: Columns) -> EvaluationRows:
         """All that is needed to judge a model; without test rows it is judged on those it was trained on."""

@@ -24,6 +24,7 @@ from scenarios.run import metrics
 from scenarios.run.audit import CollusionReport, Finding, RunAudit
 from scenarios.run.horizontal import HorizontalPipeline
 from scenarios.run.injector import Injector
+from scenarios.run.interrupts import Interrupts
 from scenarios.run.outcome import Fold, Outcome
 from scenarios.run.result import (
     ModelResult,
@@ -84,23 +85,28 @@ class _Run:
 def run(scenario: Scenario, dataset: FederatedDataset, folder: Path, on_progress: OnProgress) -> Finished:
     """Carry out a scenario whose data are prepared, in an empty folder.
 
-    Never raises for what goes wrong within the run: result.json says what it was.
+    Never raises for what goes wrong within the run: result.json says what it was. Raises KeyboardInterrupt for one that
+    comes while results are written, when they are.
     """
     this = _Run(scenario, dataset, folder)
     outcome = this.outcome
-    with outcome.timed("total_s"):
-        try:
-            _carry_out(this, on_progress)
-            outcome.status = "completed"
-        except KeyboardInterrupt:
-            outcome.status, outcome.error = "interrupted", "The run was interrupted."
-        except FederationError as error:
-            outcome.error = str(error)
-            outcome.traceback = error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
-        except Exception as error:  # noqa: BLE001 - a defect of ours must still leave a result behind
-            outcome.error = f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
-            outcome.traceback = traceback.format_exc()
-    return Finished(_written(this), folder, outcome.traceback)
+    with Interrupts() as interrupts:
+        with outcome.timed("total_s"):
+            try:
+                with interrupts.allowed():
+                    _carry_out(this, on_progress)
+                outcome.status = "completed"
+            except KeyboardInterrupt:
+                outcome.status, outcome.error = "interrupted", "The run was interrupted."
+            except FederationError as error:
+                outcome.error = str(error)
+                outcome.traceback = error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
+            except Exception as error:  # noqa: BLE001 - a defect of ours must still leave a result behind
+                outcome.error = (
+                    f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
+                )
+                outcome.traceback = traceback.format_exc()
+        return Finished(_written(this), folder, outcome.traceback)
 
 
 def _carry_out(this: _Run, on_progress: OnProgress) -> None:
@@ -145,7 +151,7 @@ def _audit(scenario: Scenario, federation: Federation, starter: Starter, fold: F
         raise AssertionError("nobody colludes")
     algorithm, settings = scenario.algorithm.implementation, scenario.algorithm.settings
     coalition = Coalition(tuple(colluding.members(scenario.federation.site_names)), colluding.coordinator)
-    audit = RunAudit(coalition, starter.transcripts, federation.accounts.rounds, algorithm)
+    audit = RunAudit(coalition, starter.transcripts, federation.accounts.rounds, algorithm, algorithm.shown(settings))
     findings = audit.findings(fold.rows)
     rebuilt = algorithm.attack(settings, audit, fold.rows, colluding.known_records, scenario.seed)
     of_one_site = {(each.sites[0], each.step): each.recovered for each in rebuilt if len(each.sites) == 1}

@@ -56,14 +56,17 @@ class Starter:
 
     def deployment(self) -> Deployment:
         """The sites of the scenario."""
-        settings = self.scenario.federation
+        settings, algorithm = self.scenario.federation, self.scenario.algorithm
         return Deployment(
             sites=tuple(settings.site_names),
-            program=self.scenario.algorithm.name,
+            program=algorithm.name,
             sum_protocol=self.scenario.protocol.secure_sum,
             setup=self._setup,
             round_timeout_s=settings.round_timeout_s,
-            policy=DropoutPolicy(self.scenario.min_sites, settings.on_dropout, self.injector.rejoins),
+            policy=DropoutPolicy(
+                self.scenario.min_sites, settings.on_dropout, self.injector.rejoining, self.injector.rejoins
+            ),
+            shown=algorithm.implementation.shown(algorithm.settings),
             transport=settings.transport,
             port=settings.port,
             encrypted=settings.encryption,
