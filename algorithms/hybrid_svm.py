@@ -54,7 +54,7 @@ from algorithms.privacy.accountant import PrivacyAccountant, Release
 from algorithms.privacy.budget import BudgetSettings, pairs_problem
 from algorithms.privacy.discrete_noise import gaussian_share, laplace_share
 from algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for
-from algorithms.settings import Count, Positive, Share, doc
+from algorithms.settings import Dimension, Positive, Share, Tolerance, doc
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError, StepRefused
 from federation.federation import Federation
@@ -75,7 +75,7 @@ class HybridSettings(BudgetSettings, FourierSettings, CuttingPlaneSettings):
 
     C: Annotated[Positive, doc("Of min 1/2 |w - w0|^2 + C/n sum of hinge losses, without an intercept.")] = 300.0
     _: KW_ONLY
-    features: Annotated[Count, doc("Frequencies; a model has twice as many weights.")] = 60
+    features: Annotated[Dimension, doc("Frequencies; a model has twice as many weights.")] = 60
     mechanism: Annotated[
         Literal["laplace", "gaussian", "spherical", "none"],
         doc('How noise is drawn; "none" trains without noise and promises nothing.'),
@@ -90,7 +90,7 @@ class HybridSettings(BudgetSettings, FourierSettings, CuttingPlaneSettings):
         Literal["cutting-plane", "one-shot"],
         doc("Training that coordinator and sites see without noise, or each site's own, summed with noise."),
     ] = "cutting-plane"
-    tolerance: Annotated[Share, doc("Certified relative gap at which training stops; it is in the noise.")] = 1e-11
+    tolerance: Annotated[Tolerance, doc("Certified relative gap at which training stops; it is in the noise.")] = 1e-11
 
     @property
     def privacy(self) -> PrivacyParameters | None:

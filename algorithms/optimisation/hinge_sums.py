@@ -29,7 +29,7 @@ class HingeSums:
         """Rows dealt at random to groups of equal size, give or take one."""
         rows = len(features)
         group = (random.permutation(rows) + random.integers(groups)) % groups
-        return cls(features, labels, np.eye(groups)[:, group])
+        return cls(features, labels, np.equal.outer(np.arange(groups), group).astype(np.float64))
 
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """(k, g, m + 2) per problem and group: a = sum c y f, d = sum c y, m = sum c (Lu 2016, algorithm 2)."""

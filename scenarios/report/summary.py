@@ -8,12 +8,14 @@ from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from algorithms.contract import Reconstruction
 from algorithms.privacy.accountant import PrivacyReport
 from federation.report import CostReport, DisclosureReport
 from federation.transport.keys import COORDINATOR
 from protocols.sums.registry import SUMS
+from scenarios.console import visible
 from scenarios.report.live import human_bytes
 from scenarios.run.audit import CollusionReport
 from scenarios.run.metrics import Metrics, PooledMetrics
@@ -29,15 +31,15 @@ def print_summary(console: Console, result: RunResult, folder: Path) -> None:
     table.add_column(style="dim", no_wrap=True)
     table.add_column()
     for name, value in lines(result):
-        table.add_row(name, value)
-    table.add_row("results", str(folder))
+        table.add_row(name, Text(visible(value)))
+    table.add_row("results", Text(visible(str(folder))))
     console.print(table)
     remarks = [*(result.collusion.remarks if result.collusion else ()), *release_remarks(result)]
     for note in (*remarks, *result.warnings[:_MAX_NOTES]):
-        console.print(f"[yellow]note[/yellow] {note}", highlight=False)
+        console.print(Text.assemble(("note", "yellow"), f" {visible(note)}"))
     if len(result.warnings) > _MAX_NOTES:
         more = len(result.warnings) - _MAX_NOTES
-        console.print(f"[yellow]note[/yellow] and {more} more like it in result.json")
+        console.print(Text.assemble(("note", "yellow"), f" and {more} more like it in result.json"))
 
 
 def release_remarks(result: RunResult) -> list[str]:

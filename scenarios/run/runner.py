@@ -6,7 +6,7 @@ import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -36,6 +36,7 @@ from scenarios.run.result import (
     write_ledger,
     write_log,
     write_result,
+    write_whole,
 )
 from scenarios.run.starter import Starter
 from scenarios.run.vertical import VerticalPipeline
@@ -85,8 +86,8 @@ class _Run:
 def run(scenario: Scenario, dataset: FederatedDataset, folder: Path, on_progress: OnProgress) -> Finished:
     """Carry out a scenario whose data are prepared, in an empty folder.
 
-    Never raises for what goes wrong within the run: result.json says what it was. Raises KeyboardInterrupt for one that
-    comes while results are written, when they are.
+    Never raises for what goes wrong within the run, or where its folder cannot be written: the result says what it was.
+    Raises KeyboardInterrupt for one that comes while results are written, when they are.
     """
     this = _Run(scenario, dataset, folder)
     outcome = this.outcome
@@ -101,6 +102,11 @@ def run(scenario: Scenario, dataset: FederatedDataset, folder: Path, on_progress
             except FederationError as error:
                 outcome.error = str(error)
                 outcome.traceback = error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
+            except MemoryError as error:
+                outcome.error = f"There is not enough memory ({error}); have fewer rows or columns, or a smaller model."
+                outcome.traceback = traceback.format_exc()
+            except OSError as error:
+                outcome.error, outcome.traceback = _unwritten(folder, error), traceback.format_exc()
             except Exception as error:  # noqa: BLE001 - a defect of ours must still leave a result behind
                 outcome.error = (
                     f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
@@ -182,18 +188,43 @@ def _differences(coalition: Coalition, federation: Federation) -> list[str]:
 
 
 def _written(this: _Run) -> RunResult:
-    """Write all that is known to the run's folder; what result.json says."""
+    """Write all that is known to the run's folder, result.json first; what that says.
+
+    A run of which something could not be written has failed, and says so.
+    """
     result, folder = _result(this), this.folder
-    write_result(folder, result)
-    (folder / "scenario.toml").write_text(resolved_toml(this.scenario))
+    try:
+        write_result(folder, result)
+        _write_files(this)
+    except OSError as error:
+        said = _unwritten(folder, error)
+        status = "failed" if result.status == "completed" else result.status
+        result = replace(result, status=status, error=f"{result.error} {said}" if result.error else said)
+        with suppress(OSError):
+            write_result(folder, result)
+    return result
+
+
+def _write_files(this: _Run) -> None:
+    """Write what is beside result.json. Raises OSError."""
+    folder, scenario = this.folder, this.scenario
+    write_whole(folder / "scenario.toml", lambda file: file.write(resolved_toml(scenario).encode()))
     if this.outcome.folds:
         arrays = this.outcome.folds[-1].arrays
-        names = np.array(this.dataset.classes), np.array(this.scenario.algorithm.name)
-        np.savez(folder / "model.npz", **arrays, classes=names[0], algorithm=names[1])
+        classes, name = np.array(this.dataset.classes), np.array(scenario.algorithm.name)
+        write_whole(folder / "model.npz", lambda file: np.savez(file, **arrays, classes=classes, algorithm=name))
     if this.federation is not None:
         write_log(folder / "log.jsonl", this.federation.log)
         write_ledger(folder / "ledger.parquet", this.federation.accounts)
-    return result
+
+
+def _unwritten(folder: Path, error: OSError) -> str:
+    """What the user reads of a file of a run that cannot be written: which one, why, and what to change."""
+    reason = error.strerror or str(error)
+    if not folder.is_dir():
+        return f"The folder of the run, {folder}, is gone ({reason}); run again, and leave it in place."
+    where = error.filename or "its files"
+    return f"The run could not write {where} ({reason}); make room in {folder}, or name another folder by --out."
 
 
 def _result(this: _Run) -> RunResult:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from federation.assemble import Deployment, SiteSetup
 from federation.channel.transcript import Transcript
+from federation.errors import FederationError
 from federation.membership import DropoutPolicy
 from federation.processes.launcher import LocalLauncher
 from federation.transport.keys import COORDINATOR
@@ -72,11 +73,20 @@ class Starter:
             encrypted=settings.encryption,
         )
 
+    def _write_partition(self, number: int, path: Path) -> None:
+        try:
+            self.dataset.write_partition(number, path)
+        except OSError as error:
+            raise FederationError(
+                f"What {self.dataset.names[number]} holds cannot be written to {path.parent} ({error.strerror}); make "
+                "room there, or set TMPDIR to another folder."
+            ) from error
+
     def _setup(self, name: str) -> SiteSetup:
         number = self.scenario.federation.site_names.index(name)
         model_path = (self.folder / SITE_MODELS / f"{name}.npz").resolve()
         return SiteSetup(
-            write_partition=lambda path: self.dataset.write_partition(number, path),
+            write_partition=lambda path: self._write_partition(number, path),
             settings={"seed": self.scenario.seed, "model_path": str(model_path)},
             faults=self.injector.own_faults(name),
             transcript_path=self.transcript(name),

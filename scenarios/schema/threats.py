@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from algorithms.settings import MAX_COUNT
 from federation.site.faults import OWN_KINDS, OwnFault
 from federation.transport.keys import COORDINATOR
-from scenarios.schema.base import Count, NotNegative, Part, Positive, SiteRef, resolve
+from federation.transport.wire import MAX_FRAME_BYTES
+from scenarios.schema.base import Count, Delay, Part, Rate, Seconds, SiteRef, resolve
 
 LINK_KINDS = ("disconnect", "partition", "delay", "corrupt")
 _OF_KIND = {
@@ -48,13 +50,13 @@ class FaultSpec(Part):
     phase: str
     round: Count
     site: SiteRef | None = None
-    message: Annotated[int, Field(ge=0)] = 0
-    for_s: Positive | None = None
+    message: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    for_s: Seconds | None = None
     rejoin: bool = False
     direction: Literal["both", "in", "out"] = "both"
     groups: Groups | None = None
-    delay_ms: Positive | None = None
-    bytes: Count = 1
+    delay_ms: Annotated[Delay, Field(gt=0)] | None = None
+    bytes: Annotated[int, Field(ge=1, le=MAX_FRAME_BYTES)] = 1
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -151,17 +153,17 @@ class LinkSpec(Part):
 
     sender: SiteRef = Field(alias="from")
     receiver: SiteRef = Field(alias="to")
-    latency_ms: NotNegative | None = None
-    jitter_ms: NotNegative | None = None
-    bandwidth_mbit: Positive | None = None
+    latency_ms: Delay | None = None
+    jitter_ms: Delay | None = None
+    bandwidth_mbit: Rate | None = None
 
 
 class NetworkSpec(Part):
     """Conditions of every direction of every link: one-way latency, jitter around it, bandwidth."""
 
-    latency_ms: NotNegative = 0.0
-    jitter_ms: NotNegative = 0.0
-    bandwidth_mbit: Positive | None = None
+    latency_ms: Delay = 0.0
+    jitter_ms: Delay = 0.0
+    bandwidth_mbit: Rate | None = None
     links: list[LinkSpec] = Field(default=[])
 
     @model_validator(mode="after")
