@@ -132,8 +132,7 @@ class Standing:
     def moved(self, problem: Problem, iteration: int, step: FloatArray, mu: float, *, keep: bool) -> Standing:
         """After a step of v (d,), for a barrier parameter mu. keep: the point before the step is the best so far."""
         v = self.v + step
-        change = -problem.margins(step)
-        residuals = self.residuals + change
+        residuals, change = problem.targets - problem.margins(v), -problem.margins(step)
         wanted = self.slopes * change + self.lag
         room = np.where(wanted < 0, self.alpha, self.rest)
         with np.errstate(divide="ignore", invalid="ignore"):
