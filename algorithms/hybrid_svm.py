@@ -53,7 +53,7 @@ from algorithms.optimisation.cutting_plane import Oracle
 from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite
 from algorithms.optimisation.line_search import grid_search
 from algorithms.optimisation.linear_svm import SolverSettings
-from algorithms.optimisation.path_sums import FederatedPath, PathSite
+from algorithms.optimisation.path_sums import FederatedPath, PathSite, chosen
 from algorithms.optimisation.solution import Certificate, Solution, Stopping
 from algorithms.privacy.accountant import PrivacyAccountant, Release
 from algorithms.privacy.budget import BudgetSettings, pairs_problem
@@ -61,7 +61,7 @@ from algorithms.privacy.discrete_noise import gaussian_share, laplace_share
 from algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for
 from algorithms.settings import Dimension, Positive, Share, Tolerance, doc
 from federation.arrays import FloatArray, IntArray
-from federation.errors import FederationError, StepRefused
+from federation.errors import FederationError, MembershipChanged, StepRefused
 from federation.federation import Federation
 from federation.site.program import step
 
@@ -164,9 +164,9 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite):
             self.part = own / rows * (prior + solution.w)
 
     @step
-    def take_solution(self, prior: FloatArray) -> None:
-        """The model that all sites trained together, as it stands; the first of a sum puts it in."""
-        self.whole = prior + self.solutions[0, :-1] if len(self.solutions) else None
+    def take_best(self, keep: IntArray, constants: IntArray) -> None:
+        """Keep the model that all sites trained together; the first of a sum puts it in."""
+        self.whole = self.prior + self.best(keep, constants)[0, :-1]
 
     @step
     def own_part(self, joint: bool) -> FloatArray:
@@ -374,7 +374,8 @@ def _note(federation: Federation, settings: HybridSettings, iteration: int, foun
 
 
 def _by_interior_point(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Trained:
-    """The sites have the minimiser in the end, and the coordinator has not."""
+    """The sites have the minimiser in the end, and the coordinator has not. C/n is of the sites counted."""
+    counted = federation.sites
     path = FederatedPath(
         federation,
         problems=1,
@@ -384,6 +385,8 @@ def _by_interior_point(federation: Federation, settings: HybridSettings, prior: 
         masking=settings.masking,
         target=1.0 + float(np.linalg.norm(prior)),
     )
+    if federation.sites != counted:
+        raise MembershipChanged
     (outcome,) = interior_point.solve(
         path,
         problems=1,
@@ -393,8 +396,8 @@ def _by_interior_point(federation: Federation, settings: HybridSettings, prior: 
         step_noise=settings.step_noise_among(federation.sites),
         on_iteration=functools.partial(_note, federation, settings),
     )
-    path.settle([outcome])
-    federation.run("take_solution", prior=prior)
+    keep, constants = chosen([outcome])
+    federation.run("take_best", keep=keep, constants=constants)
     return _Trained(outcome.certificate, None)
 
 

@@ -168,7 +168,7 @@ class RowSums:
         return cls(
             matrix=problem.curvature(standing.slopes),
             gradient=problem.weighted(alpha + standing.lag),
-            loss=float(problem.prices @ np.maximum(0.0, standing.residuals)),
+            loss=float(problem.prices @ np.maximum(0.0, problem.targets - problem.margins(standing.v))),
             alphas=np.array([each @ (alpha * problem.targets) for each in classes]),
             vectors=np.stack([(each * signed) @ problem.features for each in classes]),
             rows=np.array([each.sum() for each in classes]),

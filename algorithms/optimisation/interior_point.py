@@ -25,6 +25,7 @@ No paper has this; the barrier with lagging duals follows Chan, Golub and Mulet 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -53,6 +54,9 @@ _FALLEN = 0.7
 
 _GROWTH = 64.0
 """How far beyond the last round's trace, and what a smaller mu makes of it, the matrix may go in one limb."""
+
+_TOO_COARSE = 0.1
+"""Where certificates lose more than this share of the tolerance to rounding, the next sum has two limbs a number."""
 
 _JITTERS = (0.0, 1e-14, 1e-12, 1e-10)
 """Shares of the mean diagonal that are added to a matrix that rounding left without a factorisation."""
@@ -129,11 +133,13 @@ class Extent:
 class RoundSums:
     """What came of a round: of each problem what was opened, or None where the sum will not do for a step.
 
-    changed: whether rows left or joined since the last one; then what they add up to certifies nothing.
+    changed: whether rows left or joined since the last one; then what they add up to certifies nothing. resolution:
+    no number is further from what it should be than this share of its scale.
     """
 
     opened: Sequence[Opened | None]
     changed: bool = False
+    resolution: float = 0.0
 
 
 class Path(Protocol):
@@ -154,36 +160,46 @@ def solve(
     intercept: bool,
     stopping: Stopping,
     on_iteration: Callable[[int, Sequence[Certificate]], None] = lambda iteration, certificates: None,
+    settle: Callable[[Sequence[Outcome]], bool] = lambda outcomes: False,
     step_noise: float = 0.0,
 ) -> list[Outcome]:
     """Solve `problems` binary problems in the same rounds; each leaves the rounds when it is done.
 
     dimensions: of v, so that w has one less where there is an intercept. step_noise: size of the dither, as a share of
-    the step. `on_iteration` is told the iteration and the state of every problem. A certificate that is not `converged`
-    ran into `max_iterations`. Raises FederationError where a step cannot be computed.
+    the step. `on_iteration` is told the iteration and the state of every problem, where it is known: it is not in a
+    round in which rows left or joined. `settle` is given what training came to, and says whether rows left or joined
+    meanwhile, so that nothing is certified and training goes on. A certificate that is not `converged` ran into
+    `max_iterations`. Raises FederationError where a step cannot be computed.
     """
     extent = path.extent()
     dither = Dither()
     trails = [_Trail(k, dimensions, intercept, extent, stopping.tolerance, step_noise) for k in range(problems)]
     wide = False
-    for iteration in range(1, stopping.max_iterations + 1):
+    for iteration in itertools.count(1):
         active = [trail for trail in trails if not trail.is_done]
         found = path.sums(iteration, [trail.terms() for trail in active], wide=wide)
         if found.changed:
             extent = path.extent()
             for trail in trails:
                 trail.restart(extent)
-        wide = any(opened is None for opened in found.opened)
         for trail, opened in zip(active, found.opened, strict=True):
             trail.iterations = iteration
             if opened is None:
                 trail.stand_still()
             else:
-                trail.take(opened, dither, certify=not found.changed)
+                trail.take(opened, dither, certify=not found.changed, resolution=found.resolution)
+        wide = any(trail.needs_wide for trail in active)
+        if not all(trail.is_evaluated for trail in trails):
+            continue
         on_iteration(iteration, [trail.certificate for trail in trails])
-        if all(trail.is_done for trail in trails):
-            break
-    return [trail.outcome() for trail in trails]
+        if iteration >= stopping.max_iterations or all(trail.is_done for trail in trails):
+            outcomes = [trail.outcome() for trail in trails]
+            if not settle(outcomes):
+                return outcomes
+            extent = path.extent()
+            for trail in trails:
+                trail.restart(extent)
+    raise AssertionError("counting came to an end")
 
 
 @dataclass(frozen=True)
@@ -215,7 +231,10 @@ class _Trail:
     constant: int = 0
     mu: float = field(init=False)
     step: FloatArray = field(init=False)
+    _sent: Scales = field(init=False)
     keep: bool = False
+    needs_wide: bool = False
+    _ceiling: float = math.inf
     _trace: float = math.inf
     _intercept_reach: float = 0.0
     _reach: float = 0.0
@@ -228,6 +247,11 @@ class _Trail:
     @property
     def gap(self) -> float:
         return relative_gap(self.objective, self.lower_bound)
+
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether anything is known of these rows."""
+        return self.objective < math.inf
 
     @property
     def is_done(self) -> bool:
@@ -244,14 +268,17 @@ class _Trail:
         """Other rows: what is proven of those before holds no longer. Where training stands is not given up."""
         self.extent = extent
         self.objective, self.lower_bound, self.constant = math.inf, 0.0, 0
+        self._ceiling = math.inf
         self._gaps.clear()
 
     def stand_still(self) -> None:
         """A sum that will not do: no step, and no bound on the next but the one that always holds."""
-        self.step, self.keep, self._trace = np.zeros(self.dimensions), False, math.inf
+        self.step, self.keep = np.zeros(self.dimensions), False
+        self._trace, self.needs_wide = math.inf, True
 
     def terms(self) -> Terms:
-        return Terms(self.problem, self.step, self.mu, self.keep, self._scales())
+        self._sent = self._scales()
+        return Terms(self.problem, self.step, self.mu, self.keep, self._sent)
 
     def _scales(self) -> Scales:
         """What bounds each part of the next sum, at every site."""
@@ -266,43 +293,57 @@ class _Trail:
             vectors=price * extent.lengths + 1.0,
         )
 
-    def take(self, opened: Opened, dither: Dither, *, certify: bool) -> None:
-        """Judge the point, and choose the next step and the next mu."""
-        bound = self._bound(opened)
-        self.keep = False
+    def take(self, opened: Opened, dither: Dither, *, certify: bool, resolution: float) -> None:
+        """Judge the point, and choose the next step and the next mu; resolution: see `RoundSums`."""
+        if self.intercept and not opened.rows.all():
+            self._take_one_class(opened, certify=certify)
+            return
+        objective = opened.objective + resolution * self._sent.objective
+        bound = self._bound(opened, resolution)
+        self.keep, self.needs_wide = False, False
         if certify:
-            self.keep = opened.objective < self.objective
-            self.objective = min(self.objective, opened.objective)
+            self.keep = objective < self.objective
+            self.objective = min(self.objective, objective)
             self.lower_bound = max(self.lower_bound, bound)
             if self.is_done:
+                self.step = np.zeros(self.dimensions)
                 return
             self._gaps.append(self.gap)
+        lost = objective - opened.objective + self._bound(opened, 0.0) - bound
+        self.needs_wide = lost > _TOO_COARSE * self.tolerance * objective
         self._last_mu, self._trace = self.mu, float(np.trace(opened.matrix))
         if self._has_stood_still(CALM_ROUNDS):
             self.step_noise /= 2
-        self.mu = self._next_mu(opened.objective - bound, float(opened.rows.sum()), certify=certify)
+        self.mu = self._next_mu(opened, bound, certify=certify)
         self.step = self._newton_step(opened, dither)
         self._extend_reach(opened.objective)
 
-    def _bound(self, opened: Opened) -> float:
-        """The dual objective of the alphas, made feasible; a class without rows makes the problem's optimum 0."""
-        alphas, vectors = opened.alphas, opened.vectors
-        if self.intercept:
-            if not opened.rows.all():
-                self.constant, self.objective = (1 if opened.rows[0] else -1), 0.0
-                return 0.0
-            theta = min(alphas) / alphas
-            alphas, vectors = theta * alphas, theta[:, None] * vectors
-        total, square = float(alphas.sum()), float((vectors.sum(axis=0) ** 2).sum())
+    def _take_one_class(self, opened: Opened, *, certify: bool) -> None:
+        """Rows of one class, or none: w = 0 and b = +1 or -1 cost nothing, if these are all the rows."""
+        self.stand_still()
+        if certify:
+            self.constant, self.objective, self.needs_wide = (1 if opened.rows[0] else -1), 0.0, False
+
+    def _bound(self, opened: Opened, resolution: float) -> float:
+        """The dual objective of the alphas, made feasible, less what rounding may have added."""
+        sent, alphas, classes = self._sent, np.maximum(opened.alphas, np.finfo(float).tiny), len(opened.alphas)
+        theta = min(alphas) / alphas if self.intercept else np.ones(classes)
+        off, vectors = classes * resolution * sent.alphas, theta @ opened.vectors
+        length = float(np.linalg.norm(vectors)) + classes * resolution * sent.vectors * math.sqrt(len(vectors))
+        if self.intercept:  # classes that differ by what was rounded off
+            length += off * float((np.linalg.norm(opened.vectors, axis=1) / alphas).sum())
+        total, square = float(theta @ opened.alphas) - 2 * off, length**2
         share = min(1.0, max(total, 0.0) / square) if square > 0 else 1.0
         return share * total - share**2 / 2 * square
 
-    def _next_mu(self, gap: float, rows: float, *, certify: bool) -> float:
-        """By the best gap, and never above the last; by the present one where what was proven holds no longer."""
+    def _next_mu(self, opened: Opened, bound: float, *, certify: bool) -> float:
+        """By the best gap, or by this point's where nothing is proven. Never above the last one for the same rows."""
+        rows = 2 * max(1.0, float(opened.rows.sum()))
         if not certify:
-            return SIGMA * gap / (2 * rows)
+            return SIGMA * max(opened.objective - bound, self.tolerance * opened.objective) / rows or self.mu
         sigma = PATIENT_SIGMA if self._has_stood_still(PATIENCE) else SIGMA
-        return min(self.mu, sigma * (self.objective - self.lower_bound) / (2 * rows))
+        self._ceiling = min(self._ceiling, sigma * (self.objective - self.lower_bound) / rows)
+        return self._ceiling
 
     def _has_stood_still(self, rounds: int) -> bool:
         """Whether the gap has not fallen in so many rounds."""

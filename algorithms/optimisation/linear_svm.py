@@ -22,7 +22,7 @@ from algorithms.optimisation.cutting_plane import CuttingPlaneSettings
 from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite
 from algorithms.optimisation.line_search import line_search
 from algorithms.optimisation.masking import Masking
-from algorithms.optimisation.path_sums import FederatedPath, PathSite
+from algorithms.optimisation.path_sums import FederatedPath, PathSite, Release
 from algorithms.optimisation.solution import Certificate, Solution, Stopping
 from algorithms.settings import Portion, Positive, doc
 from federation.arrays import FloatArray
@@ -62,9 +62,9 @@ class LinearSvmSettings(SolverSettings):
     C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
     _: KW_ONLY
     intercept: Annotated[bool, doc("Whether the decision value has a constant term.")] = True
-    release: Annotated[
-        Literal["everyone", "sites"], doc("Who has the weights in the end: the coordinator too, or the sites alone.")
-    ] = "everyone"
+    release: Annotated[Release, doc("Who has the weights in the end: the coordinator too, or the sites alone.")] = (
+        "everyone"
+    )
     line_search: Annotated[
         Literal["grid", "fixed-step"], doc("Of cutting planes: all steps in one round, or the paper's, one round each.")
     ] = "grid"
@@ -120,8 +120,9 @@ def _by_interior_point(federation: Federation, settings: LinearSvmSettings, feat
         price=settings.C,
         intercept=settings.intercept,
         masking=settings.masking,
+        release=settings.release,
     )
-    outcomes = interior_point.solve(
+    (outcome,) = interior_point.solve(
         path,
         problems=1,
         dimensions=path.dimensions,
@@ -129,19 +130,13 @@ def _by_interior_point(federation: Federation, settings: LinearSvmSettings, feat
         stopping=Stopping(settings.tolerance, settings.max_iterations),
         step_noise=settings.step_noise_among(federation.sites),
         on_iteration=lambda iteration, certificates: _note(federation, iteration, certificates),
+        settle=path.settle,
     )
-    path.settle(outcomes)
-    w = b = None
-    if settings.release == "everyone":
-        ((*weights, intercept),) = path.released()
-        w, b = np.array(weights), float(intercept)
-    else:
-        path.keep()
-    (outcome,) = outcomes
-    remarks = (
-        [] if not outcome.constant else [Remark("one class", "all training rows are of one class; so is the model")]
-    )
-    return Trained(outcome.certificate, w, b, {}, tuple(remarks))
+    remarks = [Remark("one class", "all training rows are of one class; so is the model")] if outcome.constant else []
+    if path.weights is None:
+        return Trained(outcome.certificate, None, None, {}, tuple(remarks))
+    ((*weights, b),) = path.weights
+    return Trained(outcome.certificate, np.array(weights), float(b), {}, tuple(remarks))
 
 
 def _by_cutting_planes(federation: Federation, settings: LinearSvmSettings, features: int) -> Trained:

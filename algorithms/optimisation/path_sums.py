@@ -13,7 +13,9 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -22,13 +24,16 @@ from algorithms.optimisation.barrier import Problem, RowSums, Standing
 from algorithms.optimisation.interior_point import Extent, Opened, Outcome, RoundSums, Terms, opened_by
 from algorithms.optimisation.masking import Mask, Masking, draw_mask
 from federation.arrays import FloatArray, IntArray, Residues
-from federation.errors import FederationError, StepRefused
+from federation.errors import MembershipChanged, StepRefused
 from federation.federation import Federation
 from federation.site.private_file import replace_private
 from federation.site.program import step
 from federation.transport.keys import COORDINATOR
 from protocols import common_seed
+from protocols.arithmetic.fixed_point import FixedPoint
 from protocols.passing_on import pass_on
+
+Release = Literal["everyone", "sites"]
 
 WIDE_BOUND = 2.0**24
 """A bound for which numbers have two limbs."""
@@ -111,9 +116,10 @@ class PathSite(HorizontalSite):
 
     @step
     def begin_path(self, prior: FloatArray, price: float, lever: float, masking: Masking) -> None:
-        """Take the rows for training: at `price` each, around `prior` (m,)."""
-        self.problems = [Problem.of(self.features, labels, price, prior=prior, lever=lever) for labels in self.labels]
-        self.masking = masking
+        """Take down how the rows are to be trained on: at `price` each, around `prior` (m,)."""
+        self.layout = Layout(len(prior) + int(lever > 0), len(prior))
+        self.prior, self.price, self.lever, self.masking = prior, price, lever, masking
+        self.problems: list[Problem] = []
         self.standings: list[list[Standing]] = []
         self.seed: Residues | None = None
         self.masks: dict[tuple[int, int], Mask | None] = {}
@@ -124,22 +130,28 @@ class PathSite(HorizontalSite):
         holder = next((site for site in holders if site in self.channel.sites), None)
         if holder is None:
             raise StepRefused("no site is left that knows where training stands; run again")
-        size = self.problems[0].dimensions
-        shape = (1, common_seed.SHAPE[1] + len(self.problems) * (1 + 2 * size))
+        size, problems = self.layout.dimensions, len(self.labels)
+        shape = (1, common_seed.SHAPE[1] + problems * (1 + 2 * size))
         told = pass_on(self.channel, holder, self._own_path() if holder == self.site else None, shape)
         self.seed, rest = told[:, : common_seed.SHAPE[1]], told[0, common_seed.SHAPE[1] :].view(np.float64)
-        if not self.standings:
-            self.standings = [
-                [Standing.at(problem, int(path[0]), path[1 : size + 1], path[size + 1 :])]
-                for problem, path in zip(self.problems, rest.reshape(len(self.problems), -1), strict=True)
+        if not self.problems:
+            self.problems = [
+                Problem.of(self.features, labels, self.price, prior=self.prior, lever=self.lever)
+                for labels in self.labels
             ]
+        for place, (problem, path) in enumerate(zip(self.problems, rest.reshape(problems, -1), strict=True)):
+            point = Standing.at(problem, int(path[0]), path[1 : size + 1], path[size + 1 :])
+            if place == len(self.standings):
+                self.standings.append([point])
+            elif self.standings[place][-1].iteration != point.iteration:
+                self.standings[place] = [point]
 
     def _own_path(self) -> Residues:
         """The seed, and of each problem the round, the point and the best point, as residues."""
         seed = self.channel.random(common_seed.SHAPE) if self.seed is None else self.seed
         latest = [standings[-1] for standings in self.standings]
         told = [np.concatenate([[each.iteration], each.v, each.best]) for each in latest]
-        nothing = np.zeros(len(self.problems) * (1 + 2 * self.problems[0].dimensions))
+        nothing = np.zeros(len(self.labels) * (1 + 2 * self.layout.dimensions))
         return np.hstack([seed, (np.concatenate(told) if told else nothing).view(np.uint64)[None, :]])
 
     @step
@@ -154,15 +166,14 @@ class PathSite(HorizontalSite):
         rows: int,
     ) -> FloatArray:
         """(k, length) this site's part of a round of k problems; a round that is run again begins where it began."""
-        layout = Layout(self.problems[0].dimensions, self.features.shape[1])
-        total = np.zeros((len(problems), layout.length))
+        total = np.zeros((len(problems), self.layout.length))
         if not self.standings:
             return total
         keeper = self.channel.sites[0] == self.site
         for place, problem in enumerate(problems.tolist()):
             standing = self._moved(problem, iteration, steps[place], float(mus[place]), keep=bool(keep[place]))
             opened = self._masked(problem, iteration, standing, keeper=keeper)
-            total[place] = layout.pack(opened, scales[place], rows, keeper=keeper)
+            total[place] = self.layout.pack(opened, scales[place], rows, keeper=keeper)
         return total
 
     def _moved(self, problem: int, iteration: int, step: FloatArray, mu: float, *, keep: bool) -> Standing:
@@ -185,41 +196,58 @@ class PathSite(HorizontalSite):
         """The mask of a round, the same at every site; the last two rounds' are kept."""
         key = problem, iteration
         if key not in self.masks:
-            size, features = self.problems[problem].dimensions, self.features.shape[1]
             if self.seed is None:
                 raise StepRefused("the sites have no common seed yet")
             self.masks = {known: mask for known, mask in self.masks.items() if known[1] >= iteration - 1}
-            self.masks[key] = draw_mask(self.seed, f"{problem} {iteration}", size, features, self.masking)
+            size, purpose = self.layout, f"{problem} {iteration}"
+            self.masks[key] = draw_mask(self.seed, purpose, size.dimensions, size.features, self.masking)
         return self.masks[key]
 
     @step
-    def settle(self, keep: IntArray, constants: IntArray) -> None:
-        """Training is over: the last point is the best where `keep` says so, and a constant is where there is one."""
-        self.solutions = np.zeros((len(self.standings), self.features.shape[1] + 1))
-        for place, (rows, standings) in enumerate(zip(self.problems, self.standings, strict=False)):
-            v = standings[-1].v if keep[place] else standings[-1].best
-            self.solutions[place] = rows.weights(v, int(constants[place]))
+    def released(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
+        """(K, m + 2): the best weights and intercepts, and that they are, at `holder`; zeros at the others.
+
+        The last point is the best where `keep` says so, and a constant is where there is one.
+        """
+        if self.site != holder:
+            return np.zeros((len(self.labels), self.layout.features + 2))
+        return np.hstack([self.best(keep, constants), np.ones((len(self.labels), 1))])
 
     @step
-    def keep_solutions(self) -> None:
+    def keep_best(self, keep: IntArray, constants: IntArray) -> None:
         """Write the weights (K, m) and intercepts (K,) to this site's own file, `model_path` of its settings."""
         if not (path := self.settings.get("model_path")):
             raise StepRefused('a site has no file to keep a model in; use algorithm.release = "everyone"')
+        if not self.standings:
+            return  # restarted: training goes on, and comes here again
+        best = self.best(keep, constants)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - see replace_private
-        replace_private(path, lambda file: np.savez(file, w=self.solutions[:, :-1], b=self.solutions[:, -1]))
+        replace_private(path, lambda file: np.savez(file, w=best[:, :-1], b=best[:, -1]))
 
-    @step
-    def released(self) -> FloatArray:
-        """(K, m + 2): the weights and intercepts at the first site, and that they are, and zeros at the others."""
-        if not len(self.solutions) or self.channel.sites[0] != self.site:
-            return np.zeros((len(self.problems), self.features.shape[1] + 2))
-        return np.hstack([self.solutions, np.ones((len(self.problems), 1))])
+    def best(self, keep: IntArray, constants: IntArray) -> FloatArray:
+        """(K, m + 1) the best weights and intercepts; see `released`."""
+        latest = [standings[-1] for standings in self.standings]
+        points = [at.v if last else at.best for at, last in zip(latest, keep.tolist(), strict=True)]
+        ends = zip(self.problems, points, constants.tolist(), strict=True)
+        return np.stack([problem.weights(point, constant) for problem, point, constant in ends])
+
+
+def chosen(outcomes: Sequence[Outcome]) -> tuple[IntArray, IntArray]:
+    """Which last points are the best, and the constants, each (K,), as sites are told."""
+    keep = np.array([outcome.keep for outcome in outcomes], dtype=np.int64)
+    return keep, np.array([outcome.constant for outcome in outcomes], dtype=np.int64)
 
 
 class FederatedPath:
     """The path of K problems over the sites of a federation, which have their features ready.
 
-    price: of every row. prior (m,): around which w is sought. intercept: whether there is one.
+    price: of every row. prior (m,): around which w is sought. intercept: whether there is one. release: who has the
+    best points in the end.
+
+    Attributes
+    ----------
+    weights : FloatArray or None
+        (K, m + 1) weights and intercepts, once they are opened to the coordinator.
     """
 
     def __init__(
@@ -231,18 +259,18 @@ class FederatedPath:
         price: float,
         intercept: bool,
         masking: Masking,
+        release: Release = "everyone",
         target: float = 1.0,
     ) -> None:
         self._federation = federation
         self._problems = problems
-        self._price, self._target = price, target
+        self._prior, self._price, self._target = prior, price, target
+        self._intercept, self._masking, self._release = intercept, masking, release
         self._layout = Layout(len(prior) + int(intercept), len(prior))
-        squares, rows = self._squared_norms()
-        self._lever = math.sqrt(squares / rows) or 1.0 if intercept else 0.0
-        self._extent = self._bounded(squares, rows)
-        federation.run("begin_path", remember=True, prior=prior, price=price, lever=self._lever, masking=masking)
-        self._told: set[str] = set(federation.sites)
-        self._share()
+        self.weights: FloatArray | None = None
+        federation.until_stable(self._begin)
+        self._seen = len(federation.membership.changes)
+        self._told = set(federation.sites)
         shows = OPEN_SHOWS if masking == "none" else MASKED_SHOWS
         federation.disclose(COORDINATOR, "newton", shows, (self._layout.length,))
 
@@ -257,12 +285,12 @@ class FederatedPath:
 
     def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
         """One secure sum."""
-        seen, scales = len(self._federation.membership.changes), [each.scales.to_array() for each in terms]
-        rows = self._extent.rows
+        rows, scales = self._extent.rows, [each.scales.to_array() for each in terms]
+        bound, sites = WIDE_BOUND if wide else 1.0, len(self._federation.sites)
         total = self._federation.sum(
             "newton",
             shape=(len(terms), self._layout.length),
-            bound=WIDE_BOUND if wide else 1.0,
+            bound=bound,
             iteration=iteration,
             problems=np.array([each.problem for each in terms]),
             steps=np.array([each.step for each in terms]),
@@ -272,26 +300,40 @@ class FederatedPath:
             rows=rows,
         )
         opened = [self._layout.unpack(vector, scale, rows) for vector, scale in zip(total, scales, strict=True)]
-        return RoundSums(opened, changed=self._note_changes(seen))
+        resolution = sites * 2.0 ** -(FixedPoint.for_bound(bound, sites).fraction_bits + 1)
+        return RoundSums(opened, changed=self._note_changes(), resolution=resolution)
 
-    def settle(self, outcomes: Sequence[Outcome]) -> None:
-        """Have the sites keep the best points."""
-        keep, constants = ([getattr(each, name) for each in outcomes] for name in ("keep", "constant"))
-        self._federation.run(
-            "settle", keep=np.array(keep, dtype=np.int64), constants=np.array(constants, dtype=np.int64)
-        )
+    def settle(self, outcomes: Sequence[Outcome]) -> bool:
+        """Open the best points, or have every site write them to a file of its own.
 
-    def keep(self) -> None:
-        """Have every site write the model to a file of its own."""
-        self._federation.run("keep_solutions")
-
-    def released(self) -> FloatArray:
-        """(K, m + 1) weights and intercepts, opened to the coordinator. Raises FederationError if they were lost."""
+        Whether sites left or joined since the last round: then these are the best points of other rows.
+        """
+        keep, constants = chosen(outcomes)
+        if self._release == "sites":
+            self._federation.run("keep_best", keep=keep, constants=constants)
+            return self._note_changes()
         shape = (self._problems, self._layout.features + 2)
-        found = self._federation.sum("released", shape=shape, bound=math.inf)
-        if not np.rint(found[:, -1]).all():
-            raise FederationError("The site that was to release the model lost it when it was restarted; run again.")
-        return found[:, :-1]
+        holder = next(site for site in self._federation.sites if site in self._told)
+        found = self._federation.sum(
+            "released", shape=shape, bound=math.inf, keep=keep, constants=constants, holder=holder
+        )
+        self.weights = found[:, :-1]
+        return self._note_changes()
+
+    def _begin(self) -> None:
+        """Have the sites that are there stand at 0, with a seed that they share."""
+        squares, rows = self._squared_norms()
+        self._lever = math.sqrt(squares / rows) or 1.0 if self._intercept else 0.0
+        self._extent = self._bounded(squares, rows)
+        self._federation.run(
+            "begin_path",
+            remember=True,
+            prior=self._prior,
+            price=self._price,
+            lever=self._lever,
+            masking=self._masking,
+        )
+        self._federation.run("share_path", holders=list(self._federation.sites))
 
     def _squared_norms(self) -> tuple[float, float]:
         squares, rows = self._federation.sum("squared_norms", shape=(2,), bound=math.inf)
@@ -301,22 +343,24 @@ class FederatedPath:
         """With room for what rounding does to bounds."""
         return Extent(int(rows), (squares + rows * self._lever**2) * (1 + 1e-9) + 1e-9, self._price, self._target)
 
-    def _note_changes(self, seen: int) -> bool:
-        """Take note of who left and joined since; whoever joined is told where training stands."""
-        changes = self._federation.membership.changes
-        if len(changes) == seen:
-            return False
-        while (now := len(changes)) > seen:
-            for change in changes[seen:now]:
-                self._told -= {*change.left, *change.joined}
-            seen = now
-            if set(self._federation.sites) - self._told:
-                self._share()
-                self._extent = self._bounded(*self._squared_norms())
-        return True
+    def _note_changes(self) -> bool:
+        """Whether sites left or joined since the last time. Those that joined are told where training stands.
 
-    def _share(self) -> None:
-        """Hand the path on from those that know it to all."""
+        A site that is restarted while others are being told knows nothing in its turn, and must not tell.
+        """
+        changes, before = self._federation.membership.changes, self._seen
+        while self._seen < len(changes):
+            for change in changes[self._seen :]:
+                self._told -= {*change.left, *change.joined}
+                self._seen += 1
+            if set(self._federation.sites) - self._told:
+                with suppress(MembershipChanged), self._federation.fixed_membership():
+                    self._hand_on()
+        return self._seen > before
+
+    def _hand_on(self) -> None:
+        """Have those that know the path tell it to all."""
         holders = [site for site in self._federation.sites if site in self._told]
         self._federation.run("share_path", holders=holders)
+        self._extent = self._bounded(*self._squared_norms())
         self._told = set(self._federation.sites)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -49,5 +50,7 @@ class Solution(Certificate):
 
 
 def relative_gap(objective: float, lower_bound: float) -> float:
-    """(objective - lower bound) / objective, 0 for an objective of 0."""
+    """(objective - lower bound) / objective, 0 for an objective of 0, 1 for one that nothing is known of yet."""
+    if objective == math.inf:
+        return 1.0
     return max(0.0, objective - lower_bound) / objective if objective > 0 else 0.0
