@@ -18,6 +18,7 @@ from federation.errors import FederationError
 from federation.federation import Federation
 from federation.membership import DropoutPolicy
 from federation.processes.launcher import LocalLauncher
+from federation.shown import ShownRound
 from federation.site.partition import Partition
 from federation.site.program import SumProtocol
 from federation.site.site import Assignment
@@ -125,6 +126,7 @@ def started(
     on_listening: Callable[[Party], None] = lambda party: None,
     on_progress: Callable[[Federation], None] = lambda federation: None,
     on_round: Callable[[str, int], None] = lambda phase, phase_round: None,
+    on_shown: Callable[[ShownRound], None] = lambda shown: None,
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
     transcript: Transcript | None = None,
 ) -> Iterator[Federation]:
@@ -139,7 +141,7 @@ def started(
     deployment : Deployment
     on_listening : callable, optional
         Called with each party as soon as it listens: the coordinator first, and a site that is restarted again.
-    on_progress, on_round, views, transcript : optional
+    on_progress, on_round, on_shown, views, transcript : optional
         See `Federation`.
 
     Raises
@@ -172,6 +174,7 @@ def started(
             restart=lambda site: start([site])[0],
             on_progress=on_progress,
             on_round=on_round,
+            on_shown=on_shown,
             views=views,
             transcript=transcript,
         )
