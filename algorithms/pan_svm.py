@@ -18,9 +18,14 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.attacks.cluster_rounds import ClusterRounds
+from algorithms.attacks.contract import Attack
+from algorithms.attacks.cut_differences import CutDifferences
+from algorithms.attacks.finite_domain import FiniteDomain
+from algorithms.attacks.landmark_copies import LandmarkCopies
+from algorithms.attacks.support_rows import SupportRows
 from algorithms.contract import (
     Arrays,
-    Coalition,
     EvaluationRows,
     HorizontalAlgorithm,
     Model,
@@ -41,13 +46,12 @@ from algorithms.settings import Count, Positive, Share, ShareOrCount, doc
 from federation.arrays import FloatArray
 from federation.federation import Federation
 from federation.site.program import step
+from protocols.analysis.views import Coalition
 
 SINGLETON_CUTS = (
     "features of a single row, where no other row of its group is on the wrong side of the margin; with the landmarks "
     "they give the row away"
 )
-
-_COUNT_ROUNDING = 2.0**-15
 
 
 @dataclass
@@ -171,11 +175,9 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
             exact=exact.decision_function(rows.test.rows),
         )
 
-    def sensitive_rows(self, step: str, total: FloatArray) -> FloatArray | None:
-        """Centres, and sums over clusters, that are of a single row. Rows of the global method lie on a grid."""
-        if step == "local_landmarks":
-            return total[_is_one(total[:, -1]), :-1]
-        return total[_is_one(total[:, -1]), :-2] if step == "cluster_sums" else None
+    def attacks(self, settings: PanSettings) -> list[Attack]:
+        """On landmarks, on cuts, and on what the trained point is made of."""
+        return [LandmarkCopies(), ClusterRounds(), CutDifferences(), FiniteDomain(), SupportRows(settings.C)]
 
     def remarks(self, settings: PanSettings, coalition: Coalition) -> list[str]:
         """Whose a landmark is, the coordinator and one site know together."""
@@ -283,8 +285,3 @@ def _report(solution: Solution, features: Features, bundles: int, federation: Fe
         figures={"landmarks": count, "rank": rank, "records_exposed": exposed, "bundles": bundles},
         remarks=tuple(remarks),
     )
-
-
-def _is_one(counts: FloatArray) -> NDArray[np.bool_]:
-    """Which counts, as a secure sum gives them back, are of a single row."""
-    return np.asarray(np.abs(counts - 1.0) < _COUNT_ROUNDING)

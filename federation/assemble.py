@@ -128,7 +128,7 @@ def started(
     on_round: Callable[[str, int], None] = lambda phase, phase_round: None,
     on_shown: Callable[[ShownRound], None] = lambda shown: None,
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
-    transcript: Transcript | None = None,
+    transcript: Callable[[], Transcript | None] = lambda: None,
 ) -> Iterator[Federation]:
     """A federation whose site processes are up; `federation.assemble()` introduces them to each other.
 
@@ -141,7 +141,9 @@ def started(
     deployment : Deployment
     on_listening : callable, optional
         Called with each party as soon as it listens: the coordinator first, and a site that is restarted again.
-    on_progress, on_round, on_shown, views, transcript : optional
+    transcript : callable, optional
+        Gives the coordinator's own, once there is a workspace.
+    on_progress, on_round, on_shown, views : optional
         See `Federation`.
 
     Raises
@@ -176,7 +178,7 @@ def started(
             on_round=on_round,
             on_shown=on_shown,
             views=views,
-            transcript=transcript,
+            transcript=transcript(),
         )
         try:
             yield federation

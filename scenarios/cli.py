@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from scenarios.run.result import RunResult
 
 WRONG, FAILED, INTERRUPTED = 2, 3, 130
-MAX_AUDITED_SITES = 10  # there are 2^n coalitions
+DEFAULT_AUDITED_SITES, MAX_AUDITED_SITES = 5, 10  # there are 2^n coalitions
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -104,13 +104,21 @@ def run(
     """Run a scenario and write its results to a folder of their own."""
     try:
         chosen, base = spec.read(scenario, overrides=changes or [], faults=faults or [], sites=sites)
-        _run(chosen, base, folder, as_json=as_json, quiet=quiet, debug=debug)
+        result, target = _run(chosen, base, folder, silent=as_json or quiet, debug=debug)
     except KeyboardInterrupt:
         _complain("Interrupted before anything was started.")
         raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        print(result.to_json(), end="")
+    elif not quiet and result.status == "completed":
+        print_summary(out, result, target)
+    _require_completed(result, target)
 
 
-def _run(chosen: spec.Scenario, base: Path, folder: Path | None, *, as_json: bool, quiet: bool, debug: bool) -> None:
+def _run(
+    chosen: spec.Scenario, base: Path, folder: Path | None, *, silent: bool, debug: bool, audit: bool = False
+) -> tuple[RunResult, Path]:
+    """The result of a run, and its folder."""
     signal.signal(signal.SIGTERM, _interrupt)
     from scenarios.data import dataset  # half a second that only a run needs
     from scenarios.report import page  # half a second that only a run needs
@@ -118,15 +126,12 @@ def _run(chosen: spec.Scenario, base: Path, folder: Path | None, *, as_json: boo
 
     rows = dataset.prepare(chosen, base)
     target = _make_folder(chosen, folder)
-    with _view(chosen, silent=as_json or quiet) as view:
-        finished = runner.run(chosen, rows, target, view.update)
+    with _view(chosen, silent=silent) as view:
+        finished = runner.run(chosen, rows, target, view.update, audit=audit)
         page.write_report(target)
-    if as_json:
-        print(finished.result.to_json(), end="")
-    elif not quiet and finished.result.status == "completed":
-        print_summary(out, finished.result, target)
-    if finished.result.status != "completed":
-        _report_failure(finished.result, finished.traceback if debug else "", target)
+    if debug and finished.result.status != "completed":
+        errors.print(finished.traceback, highlight=False, markup=False)
+    return finished.result, target
 
 
 @app.command("report")
@@ -266,11 +271,49 @@ def schema() -> None:
 
 @app.command()
 def audit(
-    sites: Annotated[int, typer.Option(min=3, max=MAX_AUDITED_SITES, help="Number of sites.")] = 5,
-    folder: Annotated[Path | None, typer.Option("--out", help="Folder for audit.json and audit.html.")] = None,
+    scenario: Annotated[
+        str | None,
+        typer.Argument(
+            help="A TOML file, or the name of a scenario in the catalogue; without it, single sums.",
+            autocompletion=_complete_scenario,
+        ),
+    ] = None,
+    sites: Annotated[int | None, typer.Option(min=3, help="Number of sites; of single sums 5 without it.")] = None,
+    changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the run, or for audit.json and audit.html of single sums.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON and nothing else.")] = False,
 ) -> None:
-    """Show how coalitions of every size, with and without the coordinator, fare against every secure sum."""
+    """Show what a whole run gives away, and to whom; without a scenario, what coalitions learn of single sums.
+
+    A scenario is run, and attacked as the coordinator alone, each site alone, and the coordinator with each site would.
+    """
+    if scenario is not None:
+        _audit_run(scenario, sites, changes or [], folder, as_json=as_json)
+    elif changes:
+        raise ScenarioError(["--set: is of a scenario; name one, or leave it out."])
+    elif sites is not None and sites > MAX_AUDITED_SITES:
+        raise ScenarioError([f"--sites: must be {MAX_AUDITED_SITES} at most, since there are 2^n coalitions."])
+    else:
+        _audit_sums(DEFAULT_AUDITED_SITES if sites is None else sites, folder, as_json=as_json)
+
+
+def _audit_run(scenario: str, sites: int | None, changes: list[str], folder: Path | None, *, as_json: bool) -> None:
+    from scenarios.report import whole_run
+
+    chosen, base = spec.read(scenario, overrides=changes, sites=sites)
+    result, target = _run(chosen, base, folder, silent=as_json, debug=False, audit=True)
+    if as_json:
+        print(json.dumps([asdict(each) for each in result.audit], indent=1))
+    elif result.status == "completed":
+        _print_table([whole_run.HEAD, *whole_run.table(result.audit)])
+        out.print(f"\nwhole run  {whole_run.line(result.audit)}", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"results    {target}", highlight=False, markup=False, soft_wrap=True)
+    _require_completed(result, target)
+
+
+def _audit_sums(sites: int, folder: Path | None, *, as_json: bool) -> None:
     from protocols.analysis.survey import standard_sums, survey
     from scenarios.report import heat_map
 
@@ -389,9 +432,9 @@ def _make_folder(chosen: spec.Scenario, folder: Path | None) -> Path:
         raise ScenarioError([f"--out: no folder for the results can be made: {error}."]) from error
 
 
-def _report_failure(result: RunResult, trace: str, folder: Path) -> None:
-    if trace:
-        errors.print(trace, highlight=False, markup=False)
+def _require_completed(result: RunResult, folder: Path) -> None:
+    if result.status == "completed":
+        return
     _complain(str(result.error))
     errors.print(f"What is known of the run is in {folder}.", highlight=False, markup=False, soft_wrap=True)
     raise typer.Exit(INTERRUPTED if result.status == "interrupted" else FAILED)

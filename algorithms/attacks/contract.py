@@ -38,6 +38,11 @@ class KnownRecords:
     count: int | None
     seed: int
 
+    @property
+    def records(self) -> int:
+        """How many there are."""
+        return len(next(iter(self.columns.values())))
+
     def of(self, sites: Sequence[str]) -> tuple[IntArray, FloatArray]:
         """Indices (k,) of the known records, and their rows (k, p) in the columns of some sites."""
         rows = np.hstack([self.columns[site] for site in sites])
@@ -55,8 +60,8 @@ class Prior:
     own : Labelled, optional
         The rows of its own sites.
     candidates : Labelled, optional
-        All records that there can be, or that it has reason to think of. Without it, an attack may take all combinations
-        of categories.
+        All records that there can be, or that it has reason to think of. Without it, an attack may take all
+        combinations of categories.
     found : Labelled, optional
         Rows that attacks before this one recovered; a label that is not known is nan.
     known_records : KnownRecords, optional
@@ -80,13 +85,15 @@ class Prior:
 class AlignedRecords:
     """Where a claim's rows stand among records that sites have aligned, and what was known of others.
 
-    indices: (k,) the records. columns_of: whose columns the rows are. sites: whose sums they come from, added up.
+    indices: (k,) the records. columns_of: whose columns the rows are. sites: whose values they come from, added up.
+    known_records: how many were known, and held_back: how many others there are.
     """
 
     indices: IntArray
     columns_of: tuple[str, ...]
     sites: tuple[str, ...]
     known_records: int
+    held_back: int
 
 
 @dataclass(frozen=True)

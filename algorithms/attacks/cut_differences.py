@@ -62,7 +62,9 @@ def series(rounds: Sequence[RoundView]) -> list[GroupedCuts]:
                 cut = (parameters["w"][place], float(parameters["b"][place]), sums[place])
                 taken.setdefault((sites, problem), []).append(cut)
     return [
-        GroupedCuts(np.array([w for w, _, _ in cuts]), np.array([b for _, b, _ in cuts]), np.array([s for *_, s in cuts]))
+        GroupedCuts(
+            np.array([w for w, _, _ in cuts]), np.array([b for _, b, _ in cuts]), np.array([s for *_, s in cuts])
+        )
         for cuts in taken.values()
     ]
 
@@ -131,7 +133,7 @@ def pair_differences(cuts: FloatArray) -> FloatArray:
 
 
 def triple_differences(cuts: FloatArray) -> FloatArray:
-    """What is left (n, m + 2) when of two cuts of a group (T, m + 2) together a third is taken off, if it counts one."""
+    """What is left (n, m + 2) of two cuts of a group (T, m + 2) less a third, where it counts one row."""
     if len(cuts) ** 3 > _MAX_TRIPLES:
         return cuts[:0]
     first, second = np.triu_indices(len(cuts), 1)
@@ -158,7 +160,7 @@ class KnownRows:
 
 
 def differences_less_known(cuts: GroupedCuts, rest: FloatArray, known: KnownRows) -> FloatArray:
-    """What is left (n, m + 2) of differences of two cuts of a group when a known row that must have crossed is taken off.
+    """What is left (n, m + 2) of differences of two cuts of a group less a known row that must have crossed.
 
     Of those that count one row then, and could be one row's by their length. Whether the known row is of this group
     nobody knows: where it is not, what is left is no row's.
@@ -188,7 +190,7 @@ class CutDifferences(Attack):
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
         """Every series of cuts by itself; what folds and repetitions show of the same rows adds up.
 
-        Rows that are known from others are then tried in all series, where they leave single rows of differences of two.
+        Rows that are known from others are then tried in all series: of differences of two they leave single rows.
         """
         parts = [(epoch, features) for epoch in epochs(view) if (features := epoch.features) is not None]
         if not parts:

@@ -61,7 +61,8 @@ def epochs(view: RunView) -> list[Epoch]:
     """The epochs of a view, in order; none where no rows are scaled by sums."""
     found: list[Epoch] = []
     categories: Sequence[Sequence[str]] = ()
-    scale, rounds = None, []
+    scale: Scale | None = None
+    rounds: list[RoundView] = []
     for each in view.rounds:
         if each.step == "encode":
             categories = each.parameters["values"]

@@ -38,7 +38,8 @@ class RowCounts:
         self._counts = np.maximum(self._counts, seen[: len(self._counts)])
 
     def _place(self, row: FloatArray, label: float, resolution: FloatArray) -> int:
-        same = (np.abs(self._rows - row) <= resolution).all(axis=1) & (self._labels == label)
+        labelled = np.isnan(self._labels) if np.isnan(label) else self._labels == label
+        same = (np.abs(self._rows - row) <= resolution).all(axis=1) & labelled
         if same.any():
             return int(same.argmax())
         self._rows = np.vstack([self._rows, row])

@@ -76,9 +76,9 @@ class FeatureMap:
     def invert(self, features: FloatArray) -> Inverted:
         """The rows that features (n, m) are of, for those that are one row's.
 
-        The check needs no truth: features computed again differ by less than 1e-5, and so little that they determine the
-        row to 1e-5. Of other kernels than rbf a row is found only where the landmarks span all columns, since what is
-        orthogonal to them leaves no trace.
+        The check needs no truth: features computed again differ by less than 1e-5, and by so little that they determine
+        the row to 1e-5. Of other kernels than rbf a row is found only where the landmarks span all columns, since what
+        is orthogonal to them leaves no trace.
         """
         found = [self._inverted(features[part], part) for part in self._batches(self._plausible(features))]
         return Inverted(

@@ -190,6 +190,7 @@ class RecordedRun:
             return {(site,): value for site, value in values if site not in coalition.sites}
         if shown.verb == "run":
             return {}
+        known: dict[tuple[str, ...], FloatArray]
         known = {(site,): value for site, value in self.reconstruct(recorded, coalition).items()}
         if shown.receiver in coalition.parties:
             honest = tuple(site for site in shown.sites if site not in coalition.sites)

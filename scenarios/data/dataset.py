@@ -49,7 +49,8 @@ class FederatedDataset:
     rows: all of them. names: of the sites. shards: of each site. folds: (n,) the fold that holds a row out, -1 for
     none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then positive.
     identifiers (n,): of the rows, where sites align them by these; empty otherwise. public: indices of the rows that
-    are nobody's secret, and at no site.
+    are nobody's secret, and at no site. candidates: records that whoever audits the run may think of, where declared or
+    where the source has all that there can be.
     """
 
     rows: Rows
@@ -64,6 +65,7 @@ class FederatedDataset:
     public: IntArray
     warnings: tuple[str, ...]
     declared: Mapping[str, Sequence[str]]
+    candidates: Rows | None = None
 
     @property
     def schema(self) -> Schema:
@@ -139,7 +141,26 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
             *splits.sites_without_a_class(names, [signs[held.rows] for held in shards], classes),
         ),
         declared=settings.categories,
+        candidates=_candidates(scenario, data, base_folder, classes),
     )
+
+
+def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: tuple[str, str]) -> Rows | None:
+    """The records that attackers can think of: declared ones, or all that there can be."""
+    settings = scenario.data
+    declared = scenario.collusion.candidates if scenario.collusion is not None else None
+    if declared is None and not sources.is_complete(settings.source):
+        return None
+    if declared in (None, "source"):
+        return _rows(data, np.where(data.labels == classes[1], 1.0, -1.0))
+    listed = sources.load(
+        str(declared), label=settings.label, ignore=settings.ignore, missing=settings.missing, base_folder=base_folder
+    )
+    if [(each.name, each.categorical) for each in listed.features] != [(e.name, e.categorical) for e in data.features]:
+        raise ScenarioError(
+            [f"collusion.candidates: {declared} must have the columns of {data.name}, in the same order."]
+        )
+    return _rows(listed, np.where(listed.labels == classes[1], 1.0, -1.0))
 
 
 def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
