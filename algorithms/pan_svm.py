@@ -4,14 +4,15 @@ Landmarks stand for the rows in a Nystroem approximation of the kernel; in the f
 train a linear SVM by cutting planes, of which the coordinator only ever sees sums over sites and rows.
 
 What the paper overlooks: a sum may have a single term. Near the optimum few rows are on the wrong side of the margin,
-and the more groups there are, the more often one of them is alone in its group. The coordinator, which knows the
-landmarks, can tell the row from its features. Such sums are counted among the disclosures.
+and the more groups there are, the more often one of them is alone in its group; and two cuts of a group may differ by a
+single row. The coordinator, which knows the landmarks, can tell the row from its features. Such sums and such rows are
+counted among the disclosures, and what else a whole run gives away `attacks` find out.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from algorithms.attacks.cluster_rounds import ClusterRounds
 from algorithms.attacks.contract import Attack
-from algorithms.attacks.cut_differences import CutDifferences
+from algorithms.attacks.cut_differences import CutDifferences, pair_differences, single_rows
 from algorithms.attacks.finite_domain import FiniteDomain
 from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.support_rows import SupportRows
@@ -35,6 +36,7 @@ from algorithms.contract import (
 )
 from algorithms.data.horizontal import HorizontalTask, Prepared
 from algorithms.data.scaling import Scale
+from algorithms.features.inversion import FeatureMap
 from algorithms.features.kernels import Kernel, KernelSettings
 from algorithms.features.landmarks import Landmarks, LandmarkSite, choose_landmarks, landmark_count
 from algorithms.features.nystrom import nystrom_features, nystrom_map
@@ -44,6 +46,7 @@ from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, Hinge
 from algorithms.optimisation.line_search import line_search
 from algorithms.settings import Count, Positive, Share, ShareOrCount, doc
 from federation.arrays import FloatArray
+from federation.disclosures import Kind
 from federation.federation import Federation
 from federation.site.program import step
 from protocols.analysis.views import Coalition
@@ -51,6 +54,9 @@ from protocols.analysis.views import Coalition
 SINGLETON_CUTS = (
     "features of a single row, where no other row of its group is on the wrong side of the margin; with the landmarks "
     "they give the row away"
+)
+CUTS_THAT_DIFFER = (
+    "features of a single row, by which two cuts of its group differ; with the landmarks they give the row away"
 )
 
 
@@ -233,17 +239,21 @@ def train(federation: Federation, settings: PanSettings, features: Features) -> 
     def bundle() -> Solution:
         nonlocal bundles
         bundles += 1 if latest or not bundles else 0
-        (solution,) = solve(
-            _oracle(federation, settings.cut_groups, features.mapping.shape[1]),
-            problems=1,
-            dimensions=features.mapping.shape[1],
-            groups=settings.cut_groups,
-            C=settings.C,
-            stopping=Stopping(settings.tolerance, settings.max_iterations),
-            search=line_search(settings.line_search, settings.line_search_step),
-            on_iteration=note,
-            resume=tuple(latest),
-        )
+        opened = _OpenedCuts(federation, FeatureMap(features.kernel, features.landmarks.points, features.mapping))
+        try:
+            (solution,) = solve(
+                _oracle(federation, settings.cut_groups, features.mapping.shape[1], opened.take),
+                problems=1,
+                dimensions=features.mapping.shape[1],
+                groups=settings.cut_groups,
+                C=settings.C,
+                stopping=Stopping(settings.tolerance, settings.max_iterations),
+                search=line_search(settings.line_search, settings.line_search_step),
+                on_iteration=note,
+                resume=tuple(latest),
+            )
+        finally:  # what was opened was shown, whatever came of it
+            opened.disclose()
         return solution
 
     with federation.phase("train"):
@@ -253,18 +263,47 @@ def train(federation: Federation, settings: PanSettings, features: Features) -> 
     return PanModel(features.kernel, points, features.mapping, solution.w, solution.b, report)
 
 
-def _oracle(federation: Federation, groups: int, dimensions: int) -> FederatedOracle:
+def _oracle(
+    federation: Federation, groups: int, dimensions: int, on_cuts: Callable[[FloatArray], None]
+) -> FederatedOracle:
     """Bounds on the sums follow from the summed squares of the features, by Cauchy and Schwarz."""
     squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
     rows = round(float(count))
+    return FederatedOracle(federation, groups, rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0, on_cuts)
 
-    def disclose(singletons: int) -> None:
-        if singletons:
-            federation.disclose(
-                "coordinator", "cuts", SINGLETON_CUTS, (dimensions,), times=singletons, kind="single-row"
-            )
 
-    return FederatedOracle(federation, groups, rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0, disclose)
+class _OpenedCuts:
+    """The cuts of one bundle, and what of single rows is to be disclosed of them.
+
+    Of single rows are: every cut of a group in which one row is active; and every row that is the difference of two
+    cuts of one group, each row once, recognised as the coordinator would: features computed again from it are those
+    that were seen (`FeatureMap.invert`).
+    """
+
+    def __init__(self, federation: Federation, features: FeatureMap) -> None:
+        self._federation, self._features = federation, features
+        self._cuts: list[FloatArray] = []
+
+    def take(self, cuts: FloatArray) -> None:
+        """Grouped cuts (k, g, m + 2) of a round."""
+        self._cuts.append(cuts)
+
+    def disclose(self) -> None:
+        """Write down what they show."""
+        if not self._cuts:
+            return
+        cuts = np.concatenate(self._cuts)
+        alone = int(np.count_nonzero(np.rint(cuts[..., -1]) == 1))
+        differ = sum(
+            len(single_rows(pair_differences(cuts[:, group]), self._features).labels) for group in range(cuts.shape[1])
+        )
+        self._disclose(SINGLETON_CUTS, alone, "single-row")
+        self._disclose(CUTS_THAT_DIFFER, differ, "row-difference")
+
+    def _disclose(self, detail: str, times: int, kind: Kind) -> None:
+        if times:
+            shape = (self._features.mapping.shape[1],)
+            self._federation.disclose("coordinator", "cuts", detail, shape, times=times, kind=kind)
 
 
 def _report(solution: Solution, features: Features, bundles: int, federation: Federation) -> TrainingReport:

@@ -6,6 +6,7 @@ leaves clusters of fewer rows. The labels are not in these sums.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
 from algorithms.attacks.epochs import epochs
 from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from algorithms.features.cluster_differences import ClusterSums, single_rows
+from algorithms.features.cluster_differences import ClusterSums, differing_rows
 from algorithms.features.kernels import squared_distances
 from algorithms.features.landmarks import GRID, on_grid
 from federation.arrays import FloatArray
@@ -52,12 +53,18 @@ def peel(rounds: list[ClusterSums]) -> FloatArray:
     """All rows (k, p) that come out of some rounds over the same rows; a row that is there twice comes out twice."""
     moments = [each.moments for each in rounds]
     found = [rounds[0].centres[:0]]
-    while len(new := _on_the_grid(single_rows(moments))):
+    while len(new := _on_the_grid(_differences(moments))):
         taken = [row for row in np.unique(new, axis=0) if _take_off(rounds, moments, row)]
         if not taken:
             break
         found.append(np.array(taken))
     return np.concatenate(found)
+
+
+def _differences(moments: list[FloatArray]) -> FloatArray:
+    """Rows (k, p) by which clusters of any two rounds differ, or that are alone in one."""
+    without_rows = np.zeros((1, moments[0].shape[1]))
+    return np.concatenate([differing_rows(*pair) for pair in itertools.combinations([*moments, without_rows], 2)])
 
 
 def _on_the_grid(rows: FloatArray) -> FloatArray:

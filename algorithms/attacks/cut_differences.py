@@ -125,8 +125,7 @@ def _distinct(rows: FloatArray) -> IntArray:
 
 
 def pair_differences(cuts: FloatArray) -> FloatArray:
-    """Differences (n, m + 2) of two cuts of a group (T, m + 2), or of a cut and none, that count one row."""
-    cuts = np.vstack([cuts, np.zeros((1, cuts.shape[1]))])
+    """Differences (n, m + 2) of two cuts of a group (T, m + 2) that count one row."""
     first, second = np.triu_indices(len(cuts), 1)
     one = np.abs(np.abs(cuts[first, -1] - cuts[second, -1]) - 1.0) < COUNT_ROUNDING
     return np.asarray(cuts[first[one]] - cuts[second[one]])
@@ -220,7 +219,11 @@ def peel(cuts: GroupedCuts, features: FeatureMap, known: KnownRows | None = None
 
 def _peeled(cuts: GroupedCuts, rest: FloatArray, features: FeatureMap, known: KnownRows | None) -> Singles:
     """Rows that differences of what is left of a group's cuts (T, m + 2) show, taken off it in place."""
-    ways: list[Callable[[], FloatArray]] = [lambda: pair_differences(rest), lambda: triple_differences(rest)]
+    no_row = np.zeros((1, rest.shape[1]))  # with it, a cut in which one row is left is a difference too
+    ways: list[Callable[[], FloatArray]] = [
+        lambda: pair_differences(np.vstack([rest, no_row])),
+        lambda: triple_differences(rest),
+    ]
     if known is not None:
         ways.append(lambda: differences_less_known(cuts, rest, known))
     for differences in ways:

@@ -8,7 +8,6 @@ the sum is not the sum of the squares. So whoever sees the sums knows which diff
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,20 +35,14 @@ class ClusterSums:
         return np.column_stack([rows, squares, count])
 
 
-def single_rows(moments: Sequence[FloatArray]) -> FloatArray:
-    """(k, p) rows that are in one cluster and not in another, or alone in one; each as often as it comes out.
+def differing_rows(one: FloatArray, other: FloatArray) -> FloatArray:
+    """(k, p) rows by which a cluster of one round and a cluster of another differ, as often as they come out.
 
-    moments: of each round (l, p + 2), as `ClusterSums.moments`; an empty round of one cluster without rows stands for
-    the comparison with none.
+    one, other: (l, p + 2), as `ClusterSums.moments`; of one cluster without rows, zeros.
     """
-    width = moments[0].shape[1]
-    everything = np.vstack([*moments, np.zeros((1, width))])
-    found = [everything[:0, :-2]]
-    for place, one in enumerate(everything[:-1]):
-        others = everything[place + 1 :]
-        near = others[np.abs(np.abs(one[-1] - others[:, -1]) - 1.0) < _COUNT_ROUNDING]
-        differences = (one - near) * np.rint(one[-1] - near[:, -1:])
-        squares = (differences[:, :-2] ** 2).sum(axis=1)
-        same = np.abs(squares - differences[:, -2]) < SAME_SQUARE * (1.0 + squares)
-        found.append(differences[same, :-2])
-    return np.concatenate(found)
+    first, second = np.nonzero(np.abs(np.abs(one[:, None, -1] - other[None, :, -1]) - 1.0) < _COUNT_ROUNDING)
+    differences = one[first] - other[second]
+    differences *= np.rint(differences[:, -1:])
+    squares = (differences[:, :-2] ** 2).sum(axis=1)
+    same = np.abs(squares - differences[:, -2]) < SAME_SQUARE * (1.0 + squares)
+    return np.asarray(differences[same, :-2])

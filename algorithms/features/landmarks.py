@@ -15,13 +15,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from algorithms.data.horizontal import HorizontalSite
+from algorithms.features.cluster_differences import ClusterSums, differing_rows
 from algorithms.features.kernels import squared_distances
 from federation.arrays import FloatArray, IntArray
+from federation.disclosures import Kind
 from federation.errors import FederationError
 from federation.federation import Federation
 from federation.site.program import step
@@ -31,6 +33,7 @@ LOCAL_ITERATIONS = 20
 SPLIT_ITERATIONS = 2
 FINAL_ITERATIONS = 10
 SINGLETON_CLUSTERS = "a single row, where a cluster on the way to the landmarks has no other"
+CLUSTERS_THAT_DIFFER = "a single row, by which two clusters of successive rounds on the way to the landmarks differ"
 GRID = 2.0**-16
 """Rows and centres of the global method lie on this grid: their distances are then exact in float64, so that ties
 fall the same way however the rows are spread over the sites."""
@@ -122,16 +125,17 @@ def _local_landmarks(
 def _global_landmarks(federation: Federation, count: int, min_cluster_size: int, columns: int, seed: int) -> Landmarks:
     """Binary splitting (Linde, Buzo and Gray 1980), which needs no row to start from."""
     random = np.random.default_rng([seed, count])
-    clusters = _update(federation, np.zeros((1, columns)), 1)
+    lloyd = _Lloyd(federation)
+    clusters = lloyd.update(np.zeros((1, columns)), 1)
     while len(clusters.centres) < count:
         split = clusters.split(count, 2 * min_cluster_size, random)
         if len(split) == len(clusters.centres):
             break
         previous = len(clusters.centres)
-        clusters = _lloyd(federation, split, SPLIT_ITERATIONS, min_cluster_size)
+        clusters = lloyd.iterate(split, SPLIT_ITERATIONS, min_cluster_size)
         if len(clusters.centres) <= previous:
             break
-    clusters = _lloyd(federation, clusters.centres, FINAL_ITERATIONS, min_cluster_size)
+    clusters = lloyd.iterate(clusters.centres, FINAL_ITERATIONS, min_cluster_size)
     return Landmarks(np.unique(clusters.centres, axis=0), int((clusters.sizes == 1).sum()))
 
 
@@ -155,28 +159,47 @@ class _Clusters:
         return on_grid(np.vstack([self.centres[stay], *halves]))
 
 
-def _lloyd(federation: Federation, centres: FloatArray, iterations: int, min_cluster_size: int) -> _Clusters:
-    """Lloyd iterations until the centres stay where they are, but not more than `iterations`."""
-    for _ in range(iterations):
-        clusters = _update(federation, centres, min_cluster_size)
-        if np.array_equal(clusters.centres, centres):
-            break
-        centres = clusters.centres
-    return clusters
+@dataclass
+class _Lloyd:
+    """Lloyd iterations over the sites, each one secure sum, and what they show of single rows."""
 
+    federation: Federation
+    _last: FloatArray | None = None
+    _shown: set[bytes] = field(default_factory=set)
 
-def _update(federation: Federation, centres: FloatArray, min_cluster_size: int) -> _Clusters:
-    """Means of the clusters around `centres`; those with too few rows are given up to their nearest."""
-    shape = (len(centres), centres.shape[1] + 2)
-    sums = federation.sum("cluster_sums", shape=shape, bound=math.inf, centres=centres)
-    sizes = np.rint(sums[:, -1])
-    if singletons := int(np.count_nonzero(sizes == 1)):
-        federation.disclose(
-            "coordinator", "cluster_sums", SINGLETON_CLUSTERS, (centres.shape[1],), times=singletons, kind="single-row"
+    def iterate(self, centres: FloatArray, iterations: int, min_cluster_size: int) -> _Clusters:
+        """Until the centres stay where they are, but not more than `iterations`."""
+        for _ in range(iterations):
+            clusters = self.update(centres, min_cluster_size)
+            if np.array_equal(clusters.centres, centres):
+                break
+            centres = clusters.centres
+        return clusters
+
+    def update(self, centres: FloatArray, min_cluster_size: int) -> _Clusters:
+        """Means of the clusters around `centres`; those with too few rows are given up to their nearest."""
+        shape = (len(centres), centres.shape[1] + 2)
+        sums = self.federation.sum("cluster_sums", shape=shape, bound=math.inf, centres=centres)
+        sizes = np.rint(sums[:, -1])
+        self._disclose(SINGLETON_CLUSTERS, centres.shape[1], int(np.count_nonzero(sizes == 1)), "single-row")
+        self._disclose(
+            CLUSTERS_THAT_DIFFER, centres.shape[1], self._differ(ClusterSums(centres, sums)), "row-difference"
         )
-    kept = sizes >= max(1, min_cluster_size)
-    means = sums[kept, :-2] / sizes[kept, None]
-    return _Clusters(on_grid(means), sums[kept, -2], sizes[kept])
+        kept = sizes >= max(1, min_cluster_size)
+        means = sums[kept, :-2] / sizes[kept, None]
+        return _Clusters(on_grid(means), sums[kept, -2], sizes[kept])
+
+    def _differ(self, sums: ClusterSums) -> int:
+        """How many rows this round gives away by its difference from the last, that none before it gave away so."""
+        last, self._last = self._last, sums.moments
+        rows = on_grid(differing_rows(last, self._last)) if last is not None else sums.centres[:0]
+        before = len(self._shown)
+        self._shown |= {row.tobytes() for row in rows + 0.0}  # there is one zero
+        return len(self._shown) - before
+
+    def _disclose(self, detail: str, columns: int, times: int, kind: Kind) -> None:
+        if times:
+            self.federation.disclose("coordinator", "cluster_sums", detail, (columns,), times=times, kind=kind)
 
 
 def local_centres(

@@ -89,7 +89,7 @@ def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
         found.append(("secrecy", _secrecy(result)))
     found += [(remark.name, remark.sentence) for remark in model.remarks]
     if single := _single_rows(result.disclosures):
-        listed = ", ".join(f"{count} in {step}" for step, count in single.items())
+        listed = ", ".join(f"{count} in {what}" for what, count in single.items())
         found.append(("single rows", f"{listed}: of one row alone, which the coordinator can tell from them"))
     return found
 
@@ -212,11 +212,11 @@ def _disclosed(disclosures: tuple[DisclosureReport, ...]) -> str:
 
 
 def _single_rows(disclosures: tuple[DisclosureReport, ...]) -> Counter[str]:
-    """How often the coordinator saw what is a single row's, by step."""
+    """How often the coordinator saw what is a single row's: in sums of a step, and in differences of such."""
     found: Counter[str] = Counter()
     for each in disclosures:
-        if each.kind == "single-row":
-            found[each.step] += each.times
+        if each.kind in ("single-row", "row-difference"):
+            found[each.step if each.kind == "single-row" else f"differences of {each.step}"] += each.times
     return found
 
 
