@@ -119,10 +119,11 @@ def _equations(cuts: GroupedCuts, count: int, terms: FloatArray) -> tuple[FloatA
 
 def _least_squares(design: FloatArray, right: FloatArray) -> tuple[FloatArray, BoolArray]:
     """The shortest solution (n,), and which of its entries every other solution has too."""
-    from scipy.linalg import lstsq, svd
+    from scipy.linalg import lstsq, qr, svd
 
     found, _, rank, _ = lstsq(design, right, lapack_driver="gelsy", cond=_CONDITION)
     if rank == design.shape[1]:
         return np.asarray(found), np.ones(rank, dtype=np.bool_)
-    directions = svd(design, full_matrices=True)[2][rank:]
+    (triangle,) = qr(design, mode="r")  # has the directions of the design, and is smaller
+    directions = svd(triangle[: design.shape[1]])[2][rank:]
     return np.asarray(found), np.abs(directions).max(axis=0) < _UNDETERMINED

@@ -94,7 +94,7 @@ class FeatureMap:
 
     def _plausible(self, features: FloatArray) -> NDArray[np.intp]:
         """Which features may be of one row, by the size of its kernel values: most sums of several have others."""
-        if self.kernel.name != "rbf":
+        if not self.kernel.of_distances:
             return np.arange(len(features))
         short = np.flatnonzero(np.einsum("ij,ij->i", features, features) < 1.0 + _LOOSE)
         values = features[short] @ self._to_kernel
@@ -102,14 +102,14 @@ class FeatureMap:
 
     def _inverted(self, features: FloatArray, of: NDArray[np.intp]) -> Inverted:
         values = features @ self._to_kernel
-        rows = self._from_distances(values) if self.kernel.name == "rbf" else self._from_inner_products(values)
+        rows = self._from_distances(values) if self.kernel.of_distances else self._from_inner_products(values)
         residuals = self._differ(rows, features)
-        for _ in range(_NEWTON_STEPS if self.kernel.name == "rbf" else 0):
+        for _ in range(_NEWTON_STEPS):
             near = np.flatnonzero((residuals < _NEAR) & (residuals > _EXACT))
             rows[near] = self._newton(rows[near], features[near])
             residuals[near] = self._differ(rows[near], features[near])
         kept = np.flatnonzero(residuals < CHECKED_WITHIN)
-        if self.kernel.name == "rbf" and len(kept):
+        if len(kept):
             weakest = np.linalg.svd(self._jacobian(rows[kept]), compute_uv=False)[:, -1]
             kept = kept[residuals[kept] < DETERMINED_WITHIN * weakest]
         return Inverted(rows[kept], of[kept], residuals[kept])
@@ -131,7 +131,9 @@ class FeatureMap:
 
     @cached_property
     def _basis(self) -> FloatArray:
-        """(p, r): orthonormal, of the directions in which landmarks differ."""
+        """(p, r): orthonormal, of the directions that kernel values tell of: of distances, where landmarks differ."""
+        if not self.kernel.of_distances:
+            return np.eye(self.landmarks.shape[1])
         apart = self.landmarks - self._centre
         _, sizes, directions = np.linalg.svd(apart, full_matrices=False)
         return np.asarray(directions[sizes > 1e-9 * max(1.0, float(sizes[0]))].T)
@@ -151,17 +153,24 @@ class FeatureMap:
         return np.asarray(self._centre + unknown[:, :-1] @ self._basis.T)
 
     def _newton(self, rows: FloatArray, features: FloatArray) -> FloatArray:
-        """One Gauss-Newton step towards rows whose rbf features are those that were given."""
+        """One Gauss-Newton step towards rows whose features are those that were given."""
         inverse = np.linalg.pinv(self._jacobian(rows), rcond=1e-10)
         step = np.matmul(inverse, (features - self(rows))[:, :, None])[:, :, 0]
         return np.asarray(rows + step @ self._basis.T)
 
     def _jacobian(self, rows: FloatArray) -> FloatArray:
-        """(n, m, r): of rbf features by the row, along the basis."""
-        values = self.kernel(rows, self.landmarks)
-        points, within = self.landmarks @ self._basis, rows @ self._basis
-        # d k(x, l) / d x = -2 gamma k(x, l) (x - l)
-        slopes = -2.0 * self.kernel.gamma * values[:, :, None] * (within[:, None, :] - points[None, :, :])
+        """(n, m, r): of features by the row, along the basis."""
+        kernel, points = self.kernel, self.landmarks @ self._basis
+        values = kernel(rows, self.landmarks)
+        if kernel.name == "rbf":  # d k / d x = -2 gamma k (x - l)
+            slopes = -2.0 * kernel.gamma * values[:, :, None] * ((rows @ self._basis)[:, None, :] - points)
+        elif kernel.name == "linear":
+            slopes = np.broadcast_to(points, (len(rows), *points.shape))
+        elif kernel.name == "poly":
+            scaled = kernel.gamma * rows @ self.landmarks.T + kernel.coef0
+            slopes = (kernel.gamma * kernel.degree * scaled ** (kernel.degree - 1))[:, :, None] * points
+        else:
+            slopes = (kernel.gamma * (1.0 - values**2))[:, :, None] * points
         return np.asarray(np.matmul(slopes.transpose(0, 2, 1), self.mapping).transpose(0, 2, 1))
 
     def _from_inner_products(self, values: FloatArray) -> FloatArray:
