@@ -2,8 +2,8 @@
 
 Inner products of a record with r known ones are r linear equations for its columns; as soon as the known records span
 the site's columns there is one solution. Squared distances give the same equations by differences, for one known
-record more. Whether it came out right is known from the matrix: the records' kernel values among each other, computed
-again, are its entries.
+record more. Whether the known records span the columns is known from the matrix, whose rank is theirs; and whether it
+came out right too: the records' kernel values among each other, computed again, are its entries.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ from protocols.analysis.views import RunView
 
 _CHECKED_WITHIN = 1e-6
 """Of kernel values of scaled columns, as a share of the largest."""
+
+_MAX_RANK = 500
+"""A kernel matrix of more columns is taken for one of so many."""
 
 
 class KernelMatrix(Attack):
@@ -70,8 +73,23 @@ class KernelMatrix(Attack):
         # A record that is wrong is wrong with most others; one that is right is right with all that are.
         apart = np.median(np.abs(again - matrix[np.ix_(others, others)]), axis=1) if len(others) else np.zeros(0)
         kept = apart < _CHECKED_WITHIN * max(1.0, float(np.abs(matrix).max(initial=0.0)))
+        kept &= _rank(_inner(matrix) if self._distances else matrix) <= np.linalg.matrix_rank(
+            known[1:] - known[0] if self._distances else known
+        )
         aligned = AlignedRecords(others[kept], columns_of, sites, len(indices), len(others))
         return Claim(rows[kept], np.full(kept.sum(), np.nan), float(apart[kept].max(initial=0.0)), aligned)
+
+
+def _inner(squared: FloatArray) -> FloatArray:
+    """(n, n) inner products of records less their mean, from squared distances (n, n)."""
+    centred = squared - squared.mean(axis=0)
+    return np.asarray(-0.5 * (centred - centred.mean(axis=1, keepdims=True)))
+
+
+def _rank(matrix: FloatArray) -> int:
+    """Of a matrix (n, n), as far as a sketch of it shows, which is that of as many columns as are likely to matter."""
+    sketch = matrix @ np.random.default_rng(0).normal(size=(len(matrix), min(len(matrix), _MAX_RANK)))
+    return int(np.linalg.matrix_rank(sketch))
 
 
 def _from_inner_products(inner: FloatArray, known: FloatArray) -> FloatArray:

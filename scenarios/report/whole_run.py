@@ -23,14 +23,14 @@ def _rows(audit: PartyAudit) -> Iterator[tuple[str, ...]]:
 
 
 def _saw(audit: PartyAudit) -> str:
-    parameters = f"{audit.parameters} arrays of parameters"
-    return f"{audit.sums} sums of {audit.numbers} numbers, {parameters}" if audit.sums else parameters
+    parameters = f"{audit.parameters} arrays"
+    return f"{audit.sums} sums ({audit.numbers} numbers), {parameters}" if audit.sums else parameters
 
 
 def _came_of(audit: PartyAudit, attack: AttackResult) -> str:
     if attack.ranked is not None:
         area = f"AUC {attack.auc:.2f}" if attack.auc is not None else "no AUC"
-        return f"none; {area} over {attack.ranked} candidates, {attack.members} of them members"
+        return f"{area} over {attack.ranked} candidates"
     if (before := attack.known_before) is not None:
         columns = " + ".join(before.columns_of)
         return f"{attack.recovered} of {before.held_back}: {columns}, from {before.known_records} known"
