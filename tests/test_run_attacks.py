@@ -28,7 +28,7 @@ from scenarios.run import runner
 from scenarios.run.audit import AttackResult, GroundTruth, PartyAudit, audited, everybody
 from scenarios.schema import spec
 from tests.tables import tic_tac_toe
-from tests.test_runs import fedsvm
+from tests.test_runs import fedsvm, run
 from tests.views import WrittenDown, clustered, trained, two_classes
 
 
@@ -224,34 +224,34 @@ def recovered(audit: PartyAudit) -> dict[str, int]:
 
 
 def test_the_quickstart_gives_every_row_to_the_coordinator(tmp_path: Path) -> None:
-    done = fedsvm("audit", "quickstart", "--out", tmp_path / "run", "--json", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
-    parties = {(*each["coalition"], *["coordinator"] * each["coordinator"]): each for each in json.loads(done.stdout)}
-    assert len(parties) == 11
-    assert all(each["false_claims"] == 0 for each in parties.values())
-    alone = {attack["attack"]: attack["recovered"] for attack in parties["coordinator",]["attacks"]}
-    assert parties["coordinator",]["rows"] == 766
-    assert alone["differences of cuts"] >= 250
-    assert alone["finite domain"] == 766
-    assert alone["landmarks"] == 19
-    for site in range(1, 6):
-        one = parties[f"site-{site}",]
-        assert one["sums"] == 0
-        assert one["recovered"] == {a["attack"]: a["recovered"] for a in one["attacks"]}["landmarks"]
-        both = parties[f"site-{site}", "coordinator"]
-        assert both["recovered"] == both["rows"] == one["rows"]
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
-    assert result["audit"] == json.loads(done.stdout)
-    assert "What the whole run gives away, and to whom" in (tmp_path / "run" / "report.html").read_text()
-    shown = {each["kind"]: each["times"] for each in result["disclosures"] if each["step"] == "cuts"}
-    assert shown["row-difference"] >= 100
+    found = audit("quickstart", tmp_path / "run")
+    assert len(found) == 11
+    assert all(each.false_claims == 0 for each in found.values())
+    alone = found["coordinator",]
+    assert alone.rows == 766
+    assert recovered(alone)["landmarks"] == 19
+    assert recovered(alone)["differences of cuts"] >= 250
+    assert recovered(alone)["finite domain"] == 766
+    for site in (f"site-{number}" for number in range(1, 6)):
+        one, both = found[site,], found[site, "coordinator"]
+        assert one.sums == 0
+        assert one.recovered == recovered(one)["landmarks"]
+        assert both.recovered == both.rows == one.rows
+        (told,) = [attack.auc for attack in one.attacks if attack.ranked is not None]
+        assert told is not None
+        assert told > 0.8
+    disclosures = json.loads((tmp_path / "run" / "result.json").read_text())["disclosures"]
+    shown = {each["kind"]: each["times"] for each in disclosures if each["step"] == "cuts"}
+    assert 100 <= shown["row-difference"] <= recovered(alone)["differences of cuts"]
 
 
 def test_the_papers_algorithm_gives_every_row_of_a_finite_domain_away_too(tmp_path: Path) -> None:
     changes = ["algorithm.cut_groups=1", "algorithm.max_iterations=12", "protocol.sum=masked"]
-    found = audit("quickstart", tmp_path / "run", *changes)
-    assert recovered(found["coordinator",]) == {"landmarks": 19, "differences of cuts": 0, "finite domain": 766}
-    assert all(each.false_claims == 0 for each in found.values())
+    result = run("quickstart", tmp_path / "run", *changes, "compare.centralised=false", "collusion.coordinator=true")
+    (alone,) = result.result["audit"]
+    by = {attack["attack"]: attack["recovered"] for attack in alone["attacks"] if attack["ranked"] is None}
+    assert by == {"landmarks": 19, "differences of cuts": 0, "finite domain": 766}
+    assert alone["false_claims"] == 0
 
 
 @pytest.mark.long
@@ -265,12 +265,17 @@ def test_ten_folds_give_more_away_than_one(tmp_path: Path) -> None:
 
 def test_one_model_of_numbers_gives_rows_away(tmp_path: Path) -> None:
     (tmp_path / "wdbc.toml").write_text(WDBC)
-    found = audit(str(tmp_path / "wdbc.toml"), tmp_path / "run")
-    assert all(each.false_claims == 0 for each in found.values())
-    assert found["coordinator",].rows == 455
-    assert found["coordinator",].recovered >= 100
-    assert found["site-1", "coordinator"].recovered >= 80
-    assert found["site-1",].recovered == 0
+    done = fedsvm("audit", "wdbc.toml", "--json", "--out", "run", "--set=compare.centralised=false", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    audits = json.loads(done.stdout)
+    found = {(*each["coalition"], *["coordinator"] * each["coordinator"]): each for each in audits}
+    assert all(each["false_claims"] == 0 for each in audits)
+    assert found["coordinator",]["rows"] == 455
+    assert found["coordinator",]["recovered"] >= 100
+    assert found["site-1", "coordinator"]["recovered"] >= 80
+    assert found["site-1",]["recovered"] == 0
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["audit"] == audits
+    assert "What the whole run gives away, and to whom" in (tmp_path / "run" / "report.html").read_text()
 
 
 WDBC = """
