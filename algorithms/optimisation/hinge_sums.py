@@ -95,21 +95,21 @@ class HingeSite(HorizontalSite):
 class FederatedOracle:
     """The sums of the cutting plane, over a federation.
 
-    norm_sum_bound: on the summed length of the features. on_singletons: is told how many cuts have a single term.
+    norm_sum_bound: on the summed length of the features. on_cuts: is told the cuts (k, g, m + 2) of every round.
     """
 
     federation: Federation
     groups: int
     rows: int
     norm_sum_bound: float
-    on_singletons: Callable[[int], None] = lambda cuts: None
+    on_cuts: Callable[[FloatArray], None] = lambda cuts: None
 
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """One secure sum of grouped cuts; see `HingeSums.cuts`."""
         shape = (len(problems), self.groups, w.shape[1] + 2)
         bound = max(self.rows, self.norm_sum_bound)
         found = self.federation.sum("cuts", shape=shape, bound=bound, problems=problems, w=w, b=b)
-        self.on_singletons(int(np.count_nonzero(np.rint(found[..., -1]) == 1)))
+        self.on_cuts(found)
         return found
 
     def line(

@@ -9,12 +9,13 @@ blind the coordinator. The cutting plane (see `cutting_plane`) is the paper's, a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from algorithms.attacks.cut_differences import pair_differences
 from algorithms.contract import Remark
 from algorithms.optimisation import cutting_plane, interior_point, libsvm
 from algorithms.optimisation.barrier import Problem
@@ -26,11 +27,18 @@ from algorithms.optimisation.path_sums import FederatedPath, PathSite, Release
 from algorithms.optimisation.solution import Certificate, Solution, Stopping
 from algorithms.settings import Portion, Positive, doc
 from federation.arrays import FloatArray
+from federation.disclosures import Kind
 from federation.federation import Federation
+from federation.transport.keys import COORDINATOR
 
 SINGLETON_CUTS = (
     "features of a single row, where no other row of its group is on the wrong side of the margin; with the "
     "map that all know they give the row away"
+)
+
+
+CUTS_THAT_DIFFER = (
+    "features of a single row, by which two cuts of its group differ; with the map that all know they give the row away"
 )
 
 
@@ -96,14 +104,21 @@ class Trained:
     remarks: tuple[Remark, ...] = ()
 
 
-def train_linear(federation: Federation, settings: LinearSvmSettings, features: int) -> Trained:
+RowsTold = Callable[[FloatArray], int]
+"""How many single rows are among differences (n, m + 2) of cuts, told from their features as who sees them would."""
+
+
+def train_linear(
+    federation: Federation, settings: LinearSvmSettings, features: int, rows_told: RowsTold = lambda differences: 0
+) -> Trained:
     """Train on the live sites' rows of so many features, to the certified gap.
 
     What is certified in the end is so for the rows of the sites that are there in the end. Raises FederationError where
     too few sites are left, or a step cannot be computed.
     """
-    train = _by_interior_point if settings.solver == "interior-point" else _by_cutting_planes
-    return train(federation, settings, features)
+    if settings.solver == "interior-point":
+        return _by_interior_point(federation, settings, features)
+    return _by_cutting_planes(federation, settings, features, rows_told)
 
 
 def _note(federation: Federation, iteration: int, certificates: Sequence[Certificate]) -> None:
@@ -139,7 +154,9 @@ def _by_interior_point(federation: Federation, settings: LinearSvmSettings, feat
     return Trained(outcome.certificate, np.array(weights), float(b), {}, tuple(remarks))
 
 
-def _by_cutting_planes(federation: Federation, settings: LinearSvmSettings, features: int) -> Trained:
+def _by_cutting_planes(
+    federation: Federation, settings: LinearSvmSettings, features: int, rows_told: RowsTold
+) -> Trained:
     """Cuts bound the loss over the rows that they were summed over.
 
     When sites leave or join, a new bundle starts from the best point so far.
@@ -154,18 +171,22 @@ def _by_cutting_planes(federation: Federation, settings: LinearSvmSettings, feat
     def bundle() -> Solution:
         nonlocal bundles
         bundles += 1 if latest or not bundles else 0
-        (solution,) = cutting_plane.solve(
-            _oracle(federation, settings.cut_groups, features),
-            problems=1,
-            dimensions=features,
-            groups=settings.cut_groups,
-            C=settings.C,
-            stopping=Stopping(settings.tolerance, settings.max_iterations),
-            search=line_search(settings.line_search, settings.line_search_step),
-            on_iteration=note,
-            resume=tuple(latest),
-            intercept=settings.intercept,
-        )
+        opened: list[FloatArray] = []
+        try:
+            (solution,) = cutting_plane.solve(
+                _oracle(federation, settings.cut_groups, opened.append),
+                problems=1,
+                dimensions=features,
+                groups=settings.cut_groups,
+                C=settings.C,
+                stopping=Stopping(settings.tolerance, settings.max_iterations),
+                search=line_search(settings.line_search, settings.line_search_step),
+                on_iteration=note,
+                resume=tuple(latest),
+                intercept=settings.intercept,
+            )
+        finally:  # what was opened was shown, whatever came of it
+            _disclose(federation, opened, rows_told)
         return solution
 
     federation.run("deal_groups", remember=True, groups=settings.cut_groups)
@@ -176,16 +197,31 @@ def _by_cutting_planes(federation: Federation, settings: LinearSvmSettings, feat
     return Trained(solution, solution.w, solution.b, {"bundles": bundles}, tuple(remarks))
 
 
-def _oracle(federation: Federation, groups: int, features: int) -> FederatedOracle:
+def _oracle(federation: Federation, groups: int, on_cuts: Callable[[FloatArray], None]) -> FederatedOracle:
     """Bounds on the sums follow from the summed squares of the features, by Cauchy and Schwarz."""
     squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
     rows = round(float(count))
+    return FederatedOracle(federation, groups, rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0, on_cuts)
 
-    def disclose(singletons: int) -> None:
-        if singletons:
-            federation.disclose("coordinator", "cuts", SINGLETON_CUTS, (features,), times=singletons, kind="single-row")
 
-    return FederatedOracle(federation, groups, rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0, disclose)
+def _disclose(federation: Federation, opened: Sequence[FloatArray], rows_told: RowsTold) -> None:
+    """Write down what the cuts (k, g, m + 2) of one bundle show of single rows.
+
+    Every cut of a group in which one row is active; and every row that is the difference of two cuts of one group, each
+    row once.
+    """
+    if not opened:
+        return
+    cuts = np.concatenate(opened)
+    alone = int(np.count_nonzero(np.rint(cuts[..., -1]) == 1))
+    differ = sum(rows_told(pair_differences(cuts[:, group])) for group in range(cuts.shape[1]))
+    told: list[tuple[str, int, Kind]] = [
+        (SINGLETON_CUTS, alone, "single-row"),
+        (CUTS_THAT_DIFFER, differ, "row-difference"),
+    ]
+    for detail, times, kind in told:
+        if times:
+            federation.disclose(COORDINATOR, "cuts", detail, (cuts.shape[2] - 2,), times=times, kind=kind)
 
 
 def pooled_solution(

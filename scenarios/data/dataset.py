@@ -56,7 +56,8 @@ class FederatedDataset:
     rows: all of them. names: of the sites. shards: of each site. folds: (n,) the fold that holds a row out, -1 for
     none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then positive.
     identifiers (n,): of the rows, where sites align them by these; empty otherwise. public: indices of the rows that
-    are nobody's secret, and at no site. identity: of the source.
+    are nobody's secret, and at no site. identity: of the source. candidates: records that whoever audits the run may
+    think of, where declared or where the source has all that there can be.
     """
 
     rows: Rows
@@ -72,6 +73,7 @@ class FederatedDataset:
     warnings: tuple[str, ...]
     declared: Mapping[str, Sequence[str]]
     identity: DataIdentity
+    candidates: Rows | None = None
 
     @property
     def schema(self) -> Schema:
@@ -122,10 +124,10 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
         missing=settings.missing,
         base_folder=base_folder,
     )
-    return deal(scenario, data)
+    return deal(scenario, data, base_folder)
 
 
-def deal(scenario: Scenario, data: Dataset) -> FederatedDataset:
+def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> FederatedDataset:
     """Set the test rows of loaded data apart, and deal the others to the sites. Raises ScenarioError."""
     settings = scenario.data
     public, private = _set_apart(scenario, data)
@@ -154,6 +156,7 @@ def deal(scenario: Scenario, data: Dataset) -> FederatedDataset:
         warnings=tuple(_warnings(scenario, data, shards, signs, classes)),
         declared=settings.categories,
         identity=DataIdentity.of(data.name, settings.label, [feature.name for feature in data.features]),
+        candidates=_candidates(scenario, data, base_folder, classes),
     )
 
 
@@ -175,6 +178,24 @@ def _warnings(
     yield from categories.warnings(data)
     names = scenario.federation.site_names
     yield from splits.sites_without_a_class(names, [signs[held.rows] for held in shards], classes)
+
+
+def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: tuple[str, str]) -> Rows | None:
+    """The records that attackers can think of: declared ones, or all that there can be."""
+    settings = scenario.data
+    declared = scenario.collusion.candidates if scenario.collusion is not None else None
+    if declared is None and not sources.is_complete(settings.source):
+        return None
+    if declared in (None, "source"):
+        return _rows(data, np.where(data.labels == classes[1], 1.0, -1.0))
+    listed = sources.load(
+        str(declared), label=settings.label, ignore=settings.ignore, missing=settings.missing, base_folder=base_folder
+    )
+    if [(each.name, each.categorical) for each in listed.features] != [(e.name, e.categorical) for e in data.features]:
+        raise ScenarioError(
+            [f"collusion.candidates: {declared} must have the columns of {data.name}, in the same order."]
+        )
+    return _rows(listed, np.where(listed.labels == classes[1], 1.0, -1.0))
 
 
 def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:

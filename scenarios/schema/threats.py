@@ -189,12 +189,14 @@ class CollusionSpec(Part):
     """Who pools what it sees: some sites, and the coordinator if so declared.
 
     `known_records`, of vertical partitions: of how many records they know a victim's columns before; without it, of one
-    more than it has columns.
+    more than it has columns. `candidates`, of horizontal ones: the records that they can think of, "source" for all of
+    the data source or a file with its columns; without it, all that there can be, where these are known.
     """
 
     sites: list[SiteRef] = Field(default=[])
     coordinator: bool = False
     known_records: Count | None = None
+    candidates: str | None = None
 
     @field_validator("sites")
     @classmethod
