@@ -18,7 +18,7 @@ from algorithms.features import k_means
 from algorithms.features.cluster_differences import ClusterSums, differing_rows
 from algorithms.features.k_means import GRID, on_grid
 from algorithms.features.kernels import squared_distances
-from federation.arrays import FloatArray
+from federation.arrays import FloatArray, IntArray
 from protocols.analysis.views import RunView
 
 
@@ -35,7 +35,7 @@ class ClusterRounds(Attack):
             own = epoch.scale(prior.own.rows) if prior.own is not None else np.zeros((0, epoch.columns))
             for rounds in clusterings(epoch, own):
                 counts = counts or RowCounts(epoch.columns)
-                rows = peel(rounds)
+                rows = peel(rounds, times=2 if epoch.category_columns == epoch.columns else 1)
                 counts.take(epoch.unscaled(rows), np.full(len(rows), np.nan), SAME_WITHIN * epoch.scale.scale)
                 residual = max(residual, float(np.abs(rows - on_grid(rows)).max(initial=0.0)))
         if counts is not None:
@@ -69,22 +69,47 @@ def clusterings(epoch: Epoch, own: FloatArray) -> list[list[ClusterSums]]:
     return [rounds for rounds in found if rounds]
 
 
-def peel(rounds: list[ClusterSums]) -> FloatArray:
-    """All rows (k, p) that come out of some rounds over the same rows; a row that is there twice comes out twice."""
+def peel(rounds: list[ClusterSums], times: int = 1) -> FloatArray:
+    """All rows (k, p) that come out of some rounds over the same rows; a row that is there twice comes out twice.
+
+    times: from how many pairs of clusters a row must come out. Of categories one may be a coincidence.
+    """
     moments = [each.moments for each in rounds]
     found = [rounds[0].centres[:0]]
-    while len(new := _on_the_grid(_differences(moments))):
-        taken = [row for row in np.unique(new, axis=0) if _take_off(rounds, moments, row)]
+    while len(new := _on_the_grid(_differences(rounds, moments))):
+        rows, seen = np.unique(new, axis=0, return_counts=True)
+        taken = [row for row in rows[seen >= times] if _take_off(rounds, moments, row)]
         if not taken:
             break
         found.append(np.array(taken))
     return np.concatenate(found)
 
 
-def _differences(moments: list[FloatArray]) -> FloatArray:
+def _differences(rounds: list[ClusterSums], moments: list[FloatArray]) -> FloatArray:
     """Rows (k, p) by which clusters of any two rounds differ, or that are alone in one."""
-    without_rows = np.zeros((1, moments[0].shape[1]))
-    return np.concatenate([differing_rows(*pair) for pair in itertools.combinations([*moments, without_rows], 2)])
+    nowhere = ClusterSums(np.full((1, rounds[0].centres.shape[1]), np.inf), np.zeros((1, moments[0].shape[1])))
+    pairs = itertools.combinations(zip([*rounds, nowhere], [*moments, nowhere.sums], strict=True), 2)
+    return np.concatenate([_rows_between(*one, *other) for one, other in pairs])
+
+
+def _rows_between(one: ClusterSums, first: FloatArray, other: ClusterSums, second: FloatArray) -> FloatArray:
+    """Rows (k, p) by which a cluster of one round and one of another differ, in the one and not in the other.
+
+    Of categories the sum of two rows less a third may be a row too, with a square that is right. Then it is where it is
+    by chance only.
+    """
+    rows, gained, lost = differing_rows(first, second)
+    in_first, in_second = _nearest(rows, one.centres), _nearest(rows, other.centres)
+    joined = (first[gained, -1] > second[lost, -1]) & (in_first == gained) & (in_second != lost)
+    left = (first[gained, -1] < second[lost, -1]) & (in_first != gained) & (in_second == lost)
+    return np.asarray(rows[joined | left])
+
+
+def _nearest(rows: FloatArray, centres: FloatArray) -> IntArray:
+    """(k,) which centre each row is nearest to; none, -1, where there are none."""
+    if not np.isfinite(centres).all():
+        return np.full(len(rows), -1)
+    return np.asarray(squared_distances(rows, centres).argmin(axis=1))
 
 
 def _on_the_grid(rows: FloatArray) -> FloatArray:

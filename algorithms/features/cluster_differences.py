@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from federation.arrays import FloatArray
+from federation.arrays import FloatArray, IntArray
 
 SAME_SQUARE = 1e-7
 """Of a row and of what is said of its square, as a share of 1 + |x|^2, rounding leaves less."""
@@ -35,8 +35,8 @@ class ClusterSums:
         return np.column_stack([rows, squares, count])
 
 
-def differing_rows(one: FloatArray, other: FloatArray) -> FloatArray:
-    """(k, p) rows by which a cluster of one round and a cluster of another differ, as often as they come out.
+def differing_rows(one: FloatArray, other: FloatArray) -> tuple[FloatArray, IntArray, IntArray]:
+    """(k, p) rows by which a cluster of one round and one of another differ, and which clusters (k,), (k,) these are.
 
     one, other: (l, p + 2), as `ClusterSums.moments`; of one cluster without rows, zeros.
     """
@@ -45,4 +45,4 @@ def differing_rows(one: FloatArray, other: FloatArray) -> FloatArray:
     differences *= np.rint(differences[:, -1:])
     squares = (differences[:, :-2] ** 2).sum(axis=1)
     same = np.abs(squares - differences[:, -2]) < SAME_SQUARE * (1.0 + squares)
-    return np.asarray(differences[same, :-2])
+    return differences[same, :-2], first[same], second[same]
