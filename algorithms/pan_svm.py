@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from algorithms.attacks.cluster_rounds import ClusterRounds
 from algorithms.attacks.contract import Attack
-from algorithms.attacks.cut_differences import CutDifferences, pair_differences, single_rows
+from algorithms.attacks.cut_differences import CutDifferences, Points, pair_differences, single_rows
 from algorithms.attacks.finite_domain import FiniteDomain
 from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.support_rows import SupportRows
@@ -264,7 +264,10 @@ def train(federation: Federation, settings: PanSettings, features: Features) -> 
 
 
 def _oracle(
-    federation: Federation, groups: int, dimensions: int, on_cuts: Callable[[FloatArray], None]
+    federation: Federation,
+    groups: int,
+    dimensions: int,
+    on_cuts: Callable[[FloatArray, FloatArray, FloatArray], None],
 ) -> FederatedOracle:
     """Bounds on the sums follow from the summed squares of the features, by Cauchy and Schwarz."""
     squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
@@ -277,25 +280,26 @@ class _OpenedCuts:
 
     Of single rows are: every cut of a group in which one row is active; and every row that is the difference of two
     cuts of one group, each row once, recognised as the coordinator would: features computed again from it are those
-    that were seen (`FeatureMap.invert`).
+    that were seen, and it is active at the one point and not at the other (`cut_differences.single_rows`).
     """
 
     def __init__(self, federation: Federation, features: FeatureMap) -> None:
         self._federation, self._features = federation, features
-        self._cuts: list[FloatArray] = []
+        self._rounds: list[tuple[FloatArray, FloatArray, FloatArray]] = []
 
-    def take(self, cuts: FloatArray) -> None:
-        """Grouped cuts (k, g, m + 2) of a round."""
-        self._cuts.append(cuts)
+    def take(self, w: FloatArray, b: FloatArray, cuts: FloatArray) -> None:
+        """A round's points w (k, m), b (k,), and grouped cuts (k, g, m + 2)."""
+        self._rounds.append((w, b, cuts))
 
     def disclose(self) -> None:
         """Write down what they show."""
-        if not self._cuts:
+        if not self._rounds:
             return
-        cuts = np.concatenate(self._cuts)
+        w, b, cuts = (np.concatenate(each) for each in zip(*self._rounds, strict=True))
         alone = int(np.count_nonzero(np.rint(cuts[..., -1]) == 1))
         differ = sum(
-            len(single_rows(pair_differences(cuts[:, group]), self._features).labels) for group in range(cuts.shape[1])
+            len(single_rows(Points(w, b), pair_differences(of_group), self._features).labels)
+            for of_group in cuts.transpose(1, 0, 2)
         )
         self._disclose(SINGLETON_CUTS, alone, "single-row")
         self._disclose(CUTS_THAT_DIFFER, differ, "row-difference")

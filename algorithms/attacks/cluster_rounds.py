@@ -2,6 +2,9 @@
 
 What is known of a row then is which cluster it is in at every round, so that it can be taken off all of them, which
 leaves clusters of fewer rows. The labels are not in these sums.
+
+Where all columns are categories, squares do not tell one row from three (x + x' - x'' has the square of a row whenever
+x - x'' and x' - x'' are orthogonal, which zeros and ones often are); there only clusters of one row are taken.
 """
 
 from __future__ import annotations
@@ -14,8 +17,7 @@ import numpy as np
 from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
 from algorithms.attacks.epochs import epochs
 from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from algorithms.features.cluster_differences import ClusterSums, differing_rows
-from algorithms.features.kernels import squared_distances
+from algorithms.features.cluster_differences import SAME_SQUARE, ClusterMoments, differing_rows, lone_rows
 from algorithms.features.landmarks import GRID, on_grid
 from federation.arrays import FloatArray
 from protocols.analysis.views import RoundView, RunView
@@ -33,38 +35,41 @@ class ClusterRounds(Attack):
         for epoch in epochs(view):
             for rounds in _by_sites(epoch.of("cluster_sums")):
                 counts = counts or RowCounts(epoch.columns)
-                rows = peel(rounds)
+                rows = peel(rounds, alone=epoch.category_columns == epoch.columns)
                 counts.take(epoch.unscaled(rows), np.full(len(rows), np.nan), SAME_WITHIN * epoch.scale.scale)
                 residual = max(residual, float(np.abs(rows - on_grid(rows)).max(initial=0.0)))
         if counts is not None:
             yield Claim(*counts.repeated, residual)
 
 
-def _by_sites(rounds: list[RoundView]) -> list[list[ClusterSums]]:
+def _by_sites(rounds: list[RoundView]) -> list[list[ClusterMoments]]:
     """Rounds over the rows of the same sites together."""
-    found: dict[tuple[str, ...], list[ClusterSums]] = {}
+    found: dict[tuple[str, ...], list[ClusterMoments]] = {}
     for each in rounds:
         for sites, sums in each.sums.items():
-            found.setdefault(sites, []).append(ClusterSums(each.parameters["centres"], sums))
+            found.setdefault(sites, []).append(ClusterMoments.of_sums(each.parameters["centres"], sums))
     return list(found.values())
 
 
-def peel(rounds: list[ClusterSums]) -> FloatArray:
-    """All rows (k, p) that come out of some rounds over the same rows; a row that is there twice comes out twice."""
-    moments = [each.moments for each in rounds]
+def peel(rounds: list[ClusterMoments], *, alone: bool = False) -> FloatArray:
+    """All rows (k, p) that come out of some rounds over the same rows; a row that is there twice comes out twice.
+
+    alone: take rows that are alone in a cluster, and no differences. The rounds' moments are those without these rows
+    afterwards.
+    """
     found = [rounds[0].centres[:0]]
-    while len(new := _on_the_grid(_differences(moments))):
-        taken = [row for row in np.unique(new, axis=0) if _take_off(rounds, moments, row)]
+    while len(new := _on_the_grid(_differences(rounds, alone=alone))):
+        taken = [row for row in np.unique(new, axis=0) if _take_off(rounds, row)]
         if not taken:
             break
         found.append(np.array(taken))
     return np.concatenate(found)
 
 
-def _differences(moments: list[FloatArray]) -> FloatArray:
-    """Rows (k, p) by which clusters of any two rounds differ, or that are alone in one."""
-    without_rows = np.zeros((1, moments[0].shape[1]))
-    return np.concatenate([differing_rows(*pair) for pair in itertools.combinations([*moments, without_rows], 2)])
+def _differences(rounds: list[ClusterMoments], *, alone: bool) -> FloatArray:
+    """Rows (k, p) that are alone in a cluster, or by which clusters of any two rounds differ."""
+    pairs = [] if alone else itertools.combinations(rounds, 2)
+    return np.concatenate([*map(lone_rows, rounds), *(differing_rows(*pair) for pair in pairs)])
 
 
 def _on_the_grid(rows: FloatArray) -> FloatArray:
@@ -73,11 +78,18 @@ def _on_the_grid(rows: FloatArray) -> FloatArray:
     return np.asarray(rounded[(np.abs(rows - rounded) < GRID / 16).all(axis=1)])
 
 
-def _take_off(rounds: list[ClusterSums], moments: list[FloatArray], row: FloatArray) -> bool:
-    """Subtract a row from its cluster in every round; False where one of these has no row left."""
-    nearest = [int(squared_distances(row[None], each.centres).argmin()) for each in rounds]
-    if any(moment[place, -1] < 0.5 for moment, place in zip(moments, nearest, strict=True)):
+def _take_off(rounds: list[ClusterMoments], row: FloatArray) -> bool:
+    """Subtract a row from its cluster in every round; False where what would be left is of no rows.
+
+    The sum of k rows' squares is at least the square of their sum, divided by k.
+    """
+    places = [int(each.nearest(row[None])[0]) for each in rounds]
+    off = np.concatenate([row, [row @ row, 1.0]])
+    rest = np.array([each.moments[place] - off for each, place in zip(rounds, places, strict=True)])
+    counts = np.rint(rest[:, -1])
+    spare = rest[:, -2] - (rest[:, :-2] ** 2).sum(axis=1) / np.maximum(counts, 1)
+    if (counts < 0).any() or (spare < -SAME_SQUARE * (1.0 + np.abs(rest[:, -2]))).any():
         return False
-    for moment, place in zip(moments, nearest, strict=True):
-        moment[place] -= np.concatenate([row, [row @ row, 1.0]])
+    for each, place, left in zip(rounds, places, rest, strict=True):
+        each.moments[place] = left
     return True

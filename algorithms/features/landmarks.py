@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from algorithms.data.horizontal import HorizontalSite
-from algorithms.features.cluster_differences import ClusterSums, differing_rows
+from algorithms.features.cluster_differences import ClusterMoments, differing_rows
 from algorithms.features.kernels import squared_distances
 from federation.arrays import FloatArray, IntArray
 from federation.disclosures import Kind
@@ -164,7 +164,7 @@ class _Lloyd:
     """Lloyd iterations over the sites, each one secure sum, and what they show of single rows."""
 
     federation: Federation
-    _last: FloatArray | None = None
+    _last: ClusterMoments | None = None
     _shown: set[bytes] = field(default_factory=set)
 
     def iterate(self, centres: FloatArray, iterations: int, min_cluster_size: int) -> _Clusters:
@@ -183,16 +183,19 @@ class _Lloyd:
         sizes = np.rint(sums[:, -1])
         self._disclose(SINGLETON_CLUSTERS, centres.shape[1], int(np.count_nonzero(sizes == 1)), "single-row")
         self._disclose(
-            CLUSTERS_THAT_DIFFER, centres.shape[1], self._differ(ClusterSums(centres, sums)), "row-difference"
+            CLUSTERS_THAT_DIFFER,
+            centres.shape[1],
+            self._differ(ClusterMoments.of_sums(centres, sums)),
+            "row-difference",
         )
         kept = sizes >= max(1, min_cluster_size)
         means = sums[kept, :-2] / sizes[kept, None]
         return _Clusters(on_grid(means), sums[kept, -2], sizes[kept])
 
-    def _differ(self, sums: ClusterSums) -> int:
+    def _differ(self, clusters: ClusterMoments) -> int:
         """How many rows this round gives away by its difference from the last, that none before it gave away so."""
-        last, self._last = self._last, sums.moments
-        rows = on_grid(differing_rows(last, self._last)) if last is not None else sums.centres[:0]
+        last, self._last = self._last, clusters
+        rows = on_grid(differing_rows(last, clusters)) if last is not None else clusters.centres[:0]
         before = len(self._shown)
         self._shown |= {row.tobytes() for row in rows + 0.0}  # there is one zero
         return len(self._shown) - before
