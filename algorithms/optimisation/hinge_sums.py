@@ -95,21 +95,22 @@ class HingeSite(HorizontalSite):
 class FederatedOracle:
     """The sums of the cutting plane, over a federation.
 
-    norm_sum_bound: on the summed length of the features. on_cuts: is told the cuts (k, g, m + 2) of every round.
+    norm_sum_bound: on the summed length of the features. on_cuts: is told every round's points w (k, m), b (k,)
+    and grouped cuts (k, g, m + 2).
     """
 
     federation: Federation
     groups: int
     rows: int
     norm_sum_bound: float
-    on_cuts: Callable[[FloatArray], None] = lambda cuts: None
+    on_cuts: Callable[[FloatArray, FloatArray, FloatArray], None] = lambda w, b, cuts: None
 
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """One secure sum of grouped cuts; see `HingeSums.cuts`."""
         shape = (len(problems), self.groups, w.shape[1] + 2)
         bound = max(self.rows, self.norm_sum_bound)
         found = self.federation.sum("cuts", shape=shape, bound=bound, problems=problems, w=w, b=b)
-        self.on_cuts(found)
+        self.on_cuts(w, b, found)
         return found
 
     def line(
