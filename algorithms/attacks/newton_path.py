@@ -66,8 +66,8 @@ class NewtonPath:
     @property
     def end(self) -> FloatArray:
         """(m + 1,): w and b of the last point."""
-        v = np.sum([each.step for each in self.rounds], axis=0)
-        return np.append(v[:-1], self.lever * v[-1]) if self.lever else np.append(v, 0.0)
+        v: FloatArray = np.sum([each.step for each in self.rounds], axis=0)
+        return np.asarray(np.append(v[:-1], self.lever * v[-1]) if self.lever else np.append(v, 0.0))
 
     @property
     def ridge(self) -> FloatArray:
@@ -98,7 +98,7 @@ def signed(problem: Problem) -> FloatArray:
 
 
 def newton_paths(epoch: Epoch) -> list[NewtonPath]:
-    """Every training of an epoch. Where the masks are not known they are taken for none, which no sum then agrees with."""
+    """Every training of an epoch. Masks that are not known are taken for none, which no sum then agrees with."""
     found: list[NewtonPath] = []
     begun: Mapping[str, Any] | None = None
     seed: Residues | None = None
@@ -121,14 +121,14 @@ def _path(begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequen
     layout = Layout(len(prior) + int(lever > 0), len(prior))
     found: list[PathRound] = []
     mask: Mask | None = None
-    v = np.zeros(layout.dimensions)
+    v: FloatArray = np.zeros(layout.dimensions)
     for each in rounds:
         told = each.parameters
         place = _place(told["problems"])
         if place is None:
             continue
         step = told["steps"][place] if mask is None else mask.around.T @ told["steps"][place]
-        v = v + step
+        v += step
         if seed is not None:
             purpose = f"{_PROBLEM} {told['iteration']}"
             mask = draw_mask(seed, purpose, layout.dimensions, layout.features, begun["masking"])

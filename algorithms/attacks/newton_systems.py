@@ -12,8 +12,10 @@ and of every row that it can think of d_i and alpha*_i, in every round. Two ways
 - *no candidates*: late in training M is that of the few rows at the margin, whose d is larger by orders of magnitude,
   and these are fewer than features. Two such matrices M = F diag(d) F^T and M' = F diag(d') F^T of the same rows have
   the columns of F as their generalised eigenvectors (Leurgans, Ross and Abel 1993; "Jennrich's algorithm"). The
-  intercept's column says how long each is, and features give the row (`features.inversion`), which is checked there;
-  its label follows from its side of the margin.
+  intercept's column says how long each is, features give the row (`features.inversion`), and its label follows from its
+  side of the margin. The row is then moved to where f~ M^-1 f~ is least, and has to pass a check that needs no truth:
+  its leverage d f~ M^-1 f~, with the d that the path gives it, is next to 1 in three rounds, which it is of rows that
+  are all there is in their direction of M. Of what is no row of M it is greater by orders of magnitude.
 """
 
 from __future__ import annotations
@@ -40,8 +42,17 @@ _EQUATIONS = 1.5
 _LAST_ROUNDS = 4
 """In which rows at the margin stand out; all pairs of them are tried."""
 
-_LEAST_GAP = 3.0
+_LEAST_GAP = 2.0
 """Between the eigenvalues of rows at the margin and of others."""
+
+_NEAR = 0.1
+"""Features that differ by more from all rows' are nobody's."""
+
+_REFINEMENTS = 20
+_CHECKED_ROUNDS = 3
+
+_LEVERAGE_WITHIN = 0.005
+"""How far a row's leverage may be from 1."""
 
 
 class NewtonSystems(Attack):
@@ -115,23 +126,63 @@ def _equations(
 def at_the_margin(
     epoch: Epoch, inverse: NystromInverse, path: NewtonPath, sites: tuple[str, ...]
 ) -> tuple[Labelled, float]:
-    """Rows that two late rounds of some sites have in common, each once, and the largest residual of their features."""
-    points = np.cumsum([each.step for each in path.rounds], axis=0)
-    late = [
-        (total.matrix, point)
-        for each, point in zip(path.rounds, points, strict=True)
-        if (total := each.sums.get(sites)) is not None
-    ][-_LAST_ROUNDS:]
-    counts, residual = RowCounts(epoch.columns), 0.0
-    for (other, _), (matrix, point) in itertools.combinations(late, 2):
-        features = common_eigenvectors(other, matrix, path.lever)
-        found = inverse.invert(features)
-        rows, at = found.rows, features[found.of]
-        labels = np.sign(at @ point[:-1] + path.lever * point[-1])
-        once = _first(rows)
-        counts.take(epoch.unscaled(rows[once]), labels[once], SAME_WITHIN * epoch.scale.scale)
-        residual = max(residual, float(found.residuals.max(initial=0.0)))
-    return counts.repeated, residual
+    """Rows of some sites that stand out of their last rounds' matrices, and how far a leverage is from 1 at most."""
+    late = [number for number, each in enumerate(path.rounds) if sites in each.sums][-_LAST_ROUNDS:]
+    matrices = {number: path.rounds[number].sums[sites].matrix for number in late}
+    starts = [
+        inverse.nearest(common_eigenvectors(matrices[one], matrices[other], path.lever))
+        for one, other in itertools.combinations(late, 2)
+    ]
+    rows = np.vstack([epoch.scale(np.zeros((0, epoch.columns))), *(rows[apart < _NEAR] for rows, apart in starts)])
+    try:
+        factors: dict[int, FloatArray] = {number: _factor(matrices[number]) for number in late[-_CHECKED_ROUNDS:]}
+    except np.linalg.LinAlgError:  # behind a mask it is no sum of squares of rows
+        rows, factors = rows[:0], {}
+    for factor in factors.values():
+        rows = _refined(rows, inverse, factor, path.lever)
+    rows = rows[_first(rows)]
+    v = np.sum([each.step for each in path.rounds], axis=0)
+    labels = np.sign(inverse(rows) @ v[:-1] + path.lever * v[-1])
+    found = Labelled(epoch.unscaled(rows), labels)
+    if not len(rows) or (problem := path.problem(epoch, found)) is None:
+        return Labelled(found.rows[:0], labels[:0]), 0.0
+    standings = path.standings(problem)
+    leverages = [
+        standings[number].slopes * (np.linalg.solve(factor, signed(problem).T) ** 2).sum(axis=0)
+        for number, factor in factors.items()
+    ]
+    off = np.abs(np.array(leverages) - 1).max(axis=0)
+    true = off < _LEVERAGE_WITHIN
+    return Labelled(found.rows[true], labels[true]), float(off[true].max(initial=0.0))
+
+
+def _refined(rows: FloatArray, inverse: NystromInverse, factor: FloatArray, lever: float) -> FloatArray:
+    """Rows (n, p) moved to where f~ M^-1 f~ is least: steep in all directions but those of rows at the margin."""
+    found = rows.copy()
+    for place in range(len(rows)):
+        x = found[place : place + 1]
+        residual = _whitened(x, inverse, factor, lever)
+        for _ in range(_REFINEMENTS):
+            slopes = np.vstack([inverse.jacobian(x)[0], np.zeros((1, inverse.basis.shape[1]))])
+            direction = np.linalg.lstsq(np.linalg.solve(factor, slopes), -residual, rcond=None)[0] @ inverse.basis.T
+            for share in (1.0, 0.25, 0.05):
+                moved = _whitened(x + share * direction, inverse, factor, lever)
+                if moved @ moved < residual @ residual:
+                    x, residual = x + share * direction, moved
+                    break
+            else:
+                break
+        found[place] = x[0]
+    return found
+
+
+def _whitened(x: FloatArray, inverse: NystromInverse, factor: FloatArray, lever: float) -> FloatArray:
+    """(d,) L^-1 f~ of a row (1, p)."""
+    return np.asarray(np.linalg.solve(factor, np.append(inverse(x)[0], lever)))
+
+
+def _factor(matrix: FloatArray) -> FloatArray:
+    return np.asarray(np.linalg.cholesky(matrix + 1e-15 * np.trace(matrix) * np.eye(len(matrix))))
 
 
 def common_eigenvectors(other: FloatArray, matrix: FloatArray, lever: float) -> FloatArray:
