@@ -23,6 +23,8 @@ from algorithms.attacks.contract import Attack
 from algorithms.attacks.cut_differences import CutDifferences, pair_differences, single_rows
 from algorithms.attacks.finite_domain import FiniteDomain
 from algorithms.attacks.landmark_copies import LandmarkCopies
+from algorithms.attacks.newton_steps import NewtonSteps
+from algorithms.attacks.newton_systems import NewtonSystems
 from algorithms.attacks.support_rows import SupportRows
 from algorithms.contract import (
     Arrays,
@@ -147,8 +149,16 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
         return Pooled(scores=test_features @ w + b, objective=objective, exact=exact)
 
     def attacks(self, settings: PanSettings) -> list[Attack]:
-        """On landmarks, on cuts, and on what the trained point is made of."""
-        return [LandmarkCopies(), ClusterRounds(), CutDifferences(), FiniteDomain(), SupportRows(settings.C)]
+        """On landmarks, on cuts, on Newton's systems and steps, and on what the trained point is made of."""
+        return [
+            LandmarkCopies(),
+            ClusterRounds(),
+            CutDifferences(),
+            FiniteDomain(),
+            NewtonSystems(),
+            NewtonSteps(settings.step_noise),
+            SupportRows(settings.C),
+        ]
 
     def remarks(self, settings: PanSettings, coalition: Coalition) -> list[str]:
         """Whose a landmark is, the coordinator and one site know together; what a site that opens sums has."""

@@ -101,7 +101,7 @@ def trained(
 def clustered(written: WrittenDown, data: FloatArray, *, clusters: int, seed: int = 0) -> None:
     """Write down k-means over rows that are not scaled, as who opens its sums and has no rows sees it."""
     rows = scaled(written, data, [])
-    centres, sums = np.zeros((1, rows.shape[1])), np.zeros((0, 0))
+    centres, sums = np.zeros((1, rows.shape[1])), np.zeros((1, rows.shape[1] + 2))
     for plan in k_means.rounds(clusters):
         centres = plan.centres(sums, 1, seed) if plan.number else centres
         written.add("take_centres", opener="none", plan=asdict(plan), min_cluster_size=1, seed=seed)

@@ -9,6 +9,10 @@ In the order to read it:
 - `cluster_rounds`: rounds of k-means over all sites, subtracted from each other
 - `cut_differences`: cuts of the cutting plane, subtracted from each other, and the rows in them peeled off
 - `finite_domain`: how often each possible record occurs, by least squares
+- `newton_path`: the path of the interior point, and where rows stand on it, for who knows its masks
+- `newton_systems`: rows from Newton's systems, where a coordinator knows the masks
+- `newton_steps`: which candidates are in the data, by the steps that every site sees, through the noise on them
+- `binary_counts`: which of some rows are there, by noisy sums of them
 - `support_rows`: which candidates the trained point is made of
 - `kernel_matrix`: a kernel matrix, and some known records
 

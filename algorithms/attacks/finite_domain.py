@@ -92,21 +92,28 @@ def solve(cuts: GroupedCuts, features: FloatArray, labels: FloatArray) -> Counts
     first of them stands for all; of one that is not determined nothing is said, as if it did not occur.
     """
     terms = np.column_stack([labels[:, None] * features, labels, np.ones(len(labels))])
-    first = np.unique(np.rint(terms / CHECKED_WITHIN), axis=0, return_index=True)[1]
+    first = distinct(terms)
     terms = terms[first]
     for share in (_FEW_EQUATIONS, _MANY_EQUATIONS):
         # The first two see every row once, and the points of early ones differ most.
         design, seen = _equations(cuts, 2 + int(share * len(first) / terms.shape[1]), terms)
-        found, determined = _least_squares(design, seen)
+        found, determined = least_squares(design, seen)
         if determined.all():
             break
+    return checked(design, seen, found, determined, first, len(features))
+
+
+def checked(
+    design: FloatArray, seen: FloatArray, found: FloatArray, determined: BoolArray, places: IntArray, candidates: int
+) -> Counts | None:
+    """Counts of candidates at `places`, if they make up what was seen, and are whole where they are determined."""
     residual = float(np.abs(design @ found - seen).max(initial=0.0))
     whole = np.rint(found[determined])
     uneven = float(np.abs(found[determined] - whole).max(initial=0.0))
     if residual > CHECKED_WITHIN or uneven > _WHOLE or whole.min(initial=0.0) < 0:
         return None
-    counts = np.zeros(len(features), dtype=np.int64)
-    counts[first[determined]] = whole.astype(np.int64)
+    counts = np.zeros(candidates, dtype=np.int64)
+    counts[places[determined]] = whole.astype(np.int64)
     return Counts(counts, residual)
 
 
@@ -118,7 +125,12 @@ def _equations(cuts: GroupedCuts, count: int, terms: FloatArray) -> tuple[FloatA
     return design.reshape(-1, len(terms)), cuts.sums[:count].sum(axis=1).ravel()
 
 
-def _least_squares(design: FloatArray, right: FloatArray) -> tuple[FloatArray, BoolArray]:
+def distinct(terms: FloatArray) -> IntArray:
+    """Indices of terms (n, q), of those that are the same only the first."""
+    return np.asarray(np.unique(np.rint(terms / CHECKED_WITHIN), axis=0, return_index=True)[1])
+
+
+def least_squares(design: FloatArray, right: FloatArray) -> tuple[FloatArray, BoolArray]:
     """The shortest solution (n,), and which of its entries every other solution has too."""
     from scipy.linalg import lstsq, qr, svd
 

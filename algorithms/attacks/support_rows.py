@@ -17,6 +17,7 @@ import numpy as np
 
 from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
 from algorithms.attacks.epochs import Epoch, epochs
+from algorithms.attacks.newton_path import newton_paths
 from algorithms.attacks.row_counts import SAME_WITHIN
 from algorithms.data.columns import Labelled
 from federation.arrays import BoolArray, FloatArray
@@ -48,7 +49,7 @@ class SupportRows(Attack):
         if prior.candidates is None or not (parts := epochs(view)):
             return
         own = prior.own or Labelled(prior.candidates.rows[:0], prior.candidates.labels[:0])
-        others = Labelled(*(each[~_among(prior.candidates, own, parts[-1])] for each in prior.candidates))
+        others = Labelled(*(each[~among(prior.candidates, own, parts[-1])] for each in prior.candidates))
         ranked = self._ranked(parts[-1], others, own)
         if ranked is not None:
             yield ranked
@@ -56,10 +57,9 @@ class SupportRows(Attack):
     def _ranked(self, epoch: Epoch, others: Labelled, own: Labelled) -> Ranking | None:
         from scipy.optimize import lsq_linear
 
-        points = [each.parameters for each in epoch.rounds if {"w", "b"} <= each.parameters.keys()]
-        if not points or epoch.features is None:
+        if (point := last_point(epoch)) is None or epoch.features is None:
             return None
-        w, b = points[-1]["w"][-1], float(points[-1]["b"][-1])
+        w, b = point[:-1], float(point[-1])
         rows, labels = np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels])
         features = epoch.features(epoch.scale(rows))
         near = np.flatnonzero(labels * (features @ w + b) < 1 + _NEAR_THE_MARGIN)
@@ -71,7 +71,19 @@ class SupportRows(Attack):
         return Ranking(Labelled(rows[near[ranked]], labels[near[ranked]]), parts[ranked])
 
 
-def _among(candidates: Labelled, own: Labelled, epoch: Epoch) -> BoolArray:
+def last_point(epoch: Epoch) -> FloatArray | None:
+    """(m + 1,) w and b: of cutting planes as all sites are sent it, of the interior point as it is released."""
+    sent = [each.parameters for each in epoch.rounds if {"w", "b"} <= each.parameters.keys()]
+    if sent:
+        return np.append(sent[-1]["w"][-1], sent[-1]["b"][-1])
+    released = [total[-1] for each in epoch.of("released") for total in each.sums.values()]
+    if released and released[-1].any():
+        return np.asarray(released[-1][:-1])
+    paths = [path for path in newton_paths(epoch) if path.known]
+    return paths[-1].end if paths else None
+
+
+def among(candidates: Labelled, own: Labelled, epoch: Epoch) -> BoolArray:
     """(n,) which candidates are rows of the coalition's own."""
     same = np.zeros(len(candidates.rows), dtype=np.bool_)
     for row, label in zip(*own, strict=True):

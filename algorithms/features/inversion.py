@@ -74,7 +74,7 @@ class NystromInverse(NystromMap):
         )
 
     def _batches(self, which: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
-        size = max(1, _BATCH_ELEMENTS // (len(self.landmarks) * (self._basis.shape[1] + 1)))
+        size = max(1, _BATCH_ELEMENTS // (len(self.landmarks) * (self.basis.shape[1] + 1)))
         for first in range(0, len(which), size):
             yield which[first : first + size]
 
@@ -86,7 +86,8 @@ class NystromInverse(NystromMap):
         values = features[short] @ self._to_kernel
         return short[(values > -_LOOSE).all(axis=1) & (values < 1.0 + _LOOSE).all(axis=1)]
 
-    def _inverted(self, features: FloatArray, of: NDArray[np.intp]) -> Inverted:
+    def nearest(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Rows (n, p) whose features come near those given (n, m), and by how much they differ, (n,); unchecked."""
         values = features @ self._to_kernel
         rows = self._from_distances(values) if self.kernel.of_distances else self._from_inner_products(values)
         residuals = self._differ(rows, features)
@@ -94,9 +95,13 @@ class NystromInverse(NystromMap):
             near = np.flatnonzero((residuals < _NEAR) & (residuals > _EXACT))
             rows[near] = self._newton(rows[near], features[near])
             residuals[near] = self._differ(rows[near], features[near])
+        return rows, residuals
+
+    def _inverted(self, features: FloatArray, of: NDArray[np.intp]) -> Inverted:
+        rows, residuals = self.nearest(features)
         kept = np.flatnonzero(residuals < CHECKED_WITHIN)
         if len(kept):
-            weakest = np.linalg.svd(self._jacobian(rows[kept]), compute_uv=False)[:, -1]
+            weakest = np.linalg.svd(self.jacobian(rows[kept]), compute_uv=False)[:, -1]
             kept = kept[residuals[kept] < DETERMINED_WITHIN * weakest]
         return Inverted(rows[kept], of[kept], residuals[kept])
 
@@ -116,7 +121,7 @@ class NystromInverse(NystromMap):
         return np.asarray(self.landmarks.mean(axis=0))
 
     @cached_property
-    def _basis(self) -> FloatArray:
+    def basis(self) -> FloatArray:
         """(p, r): orthonormal, of the directions that kernel values tell of: of distances, where landmarks differ."""
         if not self.kernel.of_distances:
             return np.eye(self.landmarks.shape[1])
@@ -126,7 +131,7 @@ class NystromInverse(NystromMap):
 
     def _from_distances(self, values: FloatArray) -> FloatArray:
         """Rows (n, p) of kernel values (n, l) of the rbf kernel: least squares, the surer values weighing more."""
-        points = (self.landmarks - self._centre) @ self._basis
+        points = (self.landmarks - self._centre) @ self.basis
         weights = np.where(values > _NEGLIGIBLE, values, 0.0)
         squared = -np.log(np.clip(values, _NEGLIGIBLE, None)) / self.kernel.gamma
         # |x|^2 - 2 x.l = |x - l|^2 - |l|^2, for the unknowns x in the basis and |x|^2
@@ -136,20 +141,20 @@ class NystromInverse(NystromMap):
         normal = np.matmul(weighted.transpose(0, 2, 1), weighted)
         products = np.matmul(weighted.transpose(0, 2, 1), (weights * right)[:, :, None])
         unknown = np.matmul(np.linalg.pinv(normal, rcond=1e-13, hermitian=True), products)[:, :, 0]
-        return np.asarray(self._centre + unknown[:, :-1] @ self._basis.T)
+        return np.asarray(self._centre + unknown[:, :-1] @ self.basis.T)
 
     def _newton(self, rows: FloatArray, features: FloatArray) -> FloatArray:
         """One Gauss-Newton step towards rows whose features are those that were given."""
-        inverse = np.linalg.pinv(self._jacobian(rows), rcond=1e-10)
+        inverse = np.linalg.pinv(self.jacobian(rows), rcond=1e-10)
         step = np.matmul(inverse, (features - self(rows))[:, :, None])[:, :, 0]
-        return np.asarray(rows + step @ self._basis.T)
+        return np.asarray(rows + step @ self.basis.T)
 
-    def _jacobian(self, rows: FloatArray) -> FloatArray:
+    def jacobian(self, rows: FloatArray) -> FloatArray:
         """(n, m, r): of features by the row, along the basis."""
-        kernel, points = self.kernel, self.landmarks @ self._basis
+        kernel, points = self.kernel, self.landmarks @ self.basis
         values = kernel(rows, self.landmarks)
         if kernel.name == "rbf":  # d k / d x = -2 gamma k (x - l)
-            slopes = -2.0 * kernel.gamma * values[:, :, None] * ((rows @ self._basis)[:, None, :] - points)
+            slopes = -2.0 * kernel.gamma * values[:, :, None] * ((rows @ self.basis)[:, None, :] - points)
         elif kernel.name == "linear":
             slopes = np.broadcast_to(points, (len(rows), *points.shape))
         elif kernel.name == "poly":

@@ -86,15 +86,18 @@ class Layout:
 
     def unpack(self, total: FloatArray, scales: FloatArray, rows: int) -> Opened | None:
         """What a sum (length,) says; None where nobody added what is not a row's, or a matrix was left out."""
+        opened, keepers, overflows = self.parts(total, scales, rows)
+        return None if keepers != 1 or overflows else opened
+
+    def parts(self, total: FloatArray, scales: FloatArray, rows: int) -> tuple[Opened, int, int]:
+        """What a sum (length,) of any sites says, and how many added what is not a row's, and left a matrix out."""
         d, g = self.dimensions, self.classes
         sizes = [d * (d + 1) // 2, d, 1, g, g * self.features, g, 1, 1]
         upper, gradient, objective, alphas, vectors, counts, keepers, overflows = np.split(total, np.cumsum(sizes)[:-1])
-        if round(float(keepers[0])) != 1 or round(float(overflows[0])):
-            return None
         matrix = np.zeros((d, d))
         matrix[np.triu_indices(d)] = upper
         matrix += np.triu(matrix, 1).T
-        return Opened(
+        opened = Opened(
             matrix=matrix * scales[0],
             gradient=gradient * scales[1],
             objective=float(objective[0] * scales[2]),
@@ -102,6 +105,7 @@ class Layout:
             vectors=vectors.reshape(g, self.features) * scales[4],
             rows=np.rint(counts * rows),
         )
+        return opened, round(float(keepers[0])), round(float(overflows[0]))
 
 
 class PathSite(HorizontalSite):

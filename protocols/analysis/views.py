@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from federation.arrays import FloatArray, Residues
 from federation.channel.transcript import DREW, INPUT, RECEIVED, Entry, read_transcript
 from federation.errors import Malformed
@@ -61,12 +63,15 @@ class RoundView:
     sums : mapping of tuple of str to FloatArray
         What sites computed in the step, added up, by the honest sites whose inputs are in it: of one alone, of all of
         them together, or both. Empty where the coalition knows none.
+    heard : sequence of arrays
+        What its sites received from others, or drew, where the round was no sum.
     """
 
     number: int
     step: str
     parameters: Mapping[str, Any]
     sums: Mapping[tuple[str, ...], FloatArray]
+    heard: Sequence[NDArray[Any]] = ()
 
 
 @dataclass(frozen=True)
@@ -118,6 +123,11 @@ class RecordedRound:
     def honest(self, coalition: Coalition) -> list[str]:
         """The sites outside a coalition that put something into the sum."""
         return [site for site in self.terms.get("sites", ()) if site in self.inputs and site not in coalition.sites]
+
+    def heard(self, coalition: Coalition) -> tuple[NDArray[Any], ...]:
+        """What a coalition's sites received or drew."""
+        entries = (entry for site in coalition.sites for entry in self.entries.get(site, ()))
+        return tuple(entry.array for entry in entries if entry.what in (RECEIVED, DREW))
 
     def total_of(self, sites: Iterable[str]) -> FloatArray:
         """The sum of the inputs of some sites."""
@@ -178,7 +188,8 @@ class RecordedRun:
             if (shown := recorded.shown) is not None:
                 for seen, coalition in zip(rounds, coalitions, strict=True):
                     sums = self.sums(recorded, shown, coalition)
-                    seen.append(RoundView(shown.number, shown.step, shown.parameters, sums))
+                    heard = recorded.heard(coalition) if shown.verb == "run" else ()
+                    seen.append(RoundView(shown.number, shown.step, shown.parameters, sums, heard))
         return [RunView(coalition, tuple(seen)) for coalition, seen in zip(coalitions, rounds, strict=True)]
 
     def sums(
