@@ -182,7 +182,7 @@ def summed(model: PanSVC, to: str) -> set[str]:
     return {each["step"] for each in model.result_["disclosures"] if (each["kind"], each["to"]) == ("sum", to)}
 
 
-ALWAYS = {"column_sums", "column_squares", "squared_norms", "cuts", "line"}
+ALWAYS = {"column_sums", "column_squares", "squared_norms", "newton", "released"}
 ASKED = {
     "local": {"local_landmarks", "records_exposed"},
     "global": {"last_centres", "rows_isolated"},
