@@ -17,10 +17,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from numpy.typing import NDArray
 
+from algorithms.attacks.contract import Attack
 from algorithms.data.columns import Labelled
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.public_rows import PublicTask
@@ -29,6 +30,7 @@ from algorithms.data.vertical import VerticalTask
 from federation.arrays import FloatArray
 from federation.federation import Federation
 from federation.site.program import SiteProgram
+from protocols.analysis.views import Coalition
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -150,40 +152,6 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class Coalition:
-    """Who pools what it saw in a run: sites, and perhaps the coordinator."""
-
-    sites: tuple[str, ...]
-    coordinator: bool
-
-
-class RunView(Protocol):
-    """What a coalition has of a run's secure sums."""
-
-    def inputs_seen(self, step: str) -> Mapping[tuple[str, ...], list[FloatArray]]:
-        """Of what sites computed in `step`: the sum of the inputs of some sites, round by round, by these sites."""
-
-
-@dataclass(frozen=True)
-class Reconstruction:
-    """What came of an attack with knowledge of some records.
-
-    step: where the values were exchanged. sites: whose they were, that of their columns together. columns_of: whose
-    columns of the known records were known, and are asked for of the others. rank: of these columns. held_back: the
-    other records; recovered: those rebuilt; max_error: over all of them, None where there are none.
-    """
-
-    step: str
-    sites: tuple[str, ...]
-    columns_of: tuple[str, ...]
-    known_records: int
-    rank: int
-    held_back: int
-    recovered: int
-    max_error: float | None
-
-
-@dataclass(frozen=True)
 class Outline:
     """What is known of a run before anything starts: rows set apart as public, and how many models are released."""
 
@@ -274,22 +242,13 @@ class Algorithm(ABC, Generic[S, M, T]):
 
     # What an audit looks for.
 
-    def sensitive_rows(self, step: str, total: FloatArray) -> FloatArray | None:
-        """The points (k, p) in a site's input to a sum that may be single rows as they are; None if it has none."""
-        return None
-
     def remarks(self, settings: S, coalition: Coalition) -> list[str]:
         """What a coalition learns beside what each sum gives away, in sentences."""
         return []
 
-    def attack(
-        self, settings: S, view: RunView, rows: Mapping[str, FloatArray], known_records: int | None, seed: int
-    ) -> list[Reconstruction]:
-        """What a coalition rebuilds from its view together with some records that it knew before.
-
-        rows: of each site (n, p), as it trained on them: the truth. known_records: how many the coalition knows.
-        """
-        return []
+    def attacks(self, settings: S) -> Sequence[Attack]:
+        """What is tried on a coalition's view of a whole run, in order: each may use what those before it recovered."""
+        return ()
 
 
 class HorizontalAlgorithm(Algorithm[S, M, HorizontalTask]):

@@ -12,21 +12,20 @@ form, with the l records in place of the support.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.attacks.contract import Attack
+from algorithms.attacks.kernel_matrix import KernelMatrix
 from algorithms.contract import (
     Arrays,
-    Coalition,
     EvaluationRows,
     Outline,
     Pooled,
-    Reconstruction,
-    RunView,
     TrainingReport,
     VerticalAlgorithm,
     VerticalModel,
@@ -44,7 +43,6 @@ from algorithms.features.partial_kernel import (
     row_blocks,
     unpack,
 )
-from algorithms.kernel_attack import attack
 from algorithms.optimisation import libsvm
 from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, solve
 from algorithms.optimisation.hinge_sums import HingeSums
@@ -57,6 +55,7 @@ from federation.federation import Federation
 from federation.processes.memory import available_bytes
 from federation.site.private_file import replace_private
 from federation.site.program import step
+from protocols.analysis.views import Coalition
 
 MIN_SITES_TO_OPEN = 3
 """With fewer sites, the one that opened a sum would learn the other's part by taking off its own."""
@@ -278,18 +277,9 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
             "kernel values between these and the support records, of all columns together."
         ]
 
-    def attack(
-        self, settings: DppSettings, view: RunView, rows: Mapping[str, FloatArray], known_records: int | None, seed: int
-    ) -> list[Reconstruction]:
-        """What some known records make of the kernel matrices that the coalition has in the end."""
-        distances = Kernel(settings.kernel).of_distances
-        rebuilt = []
-        for sites, blocks in sorted(view.inputs_seen(EXCHANGED).items()):
-            matrix = _last_matrix(blocks, len(rows[sites[0]]))
-            for columns_of in dict.fromkeys([sites, *((site,) for site in sites)]):
-                random = np.random.default_rng([seed, 3])
-                rebuilt.append(attack(EXCHANGED, sites, matrix, rows, columns_of, known_records, distances, random))
-        return rebuilt
+    def attacks(self, settings: DppSettings) -> list[Attack]:
+        """What some known records make of the kernel matrices that a coalition has in the end."""
+        return [KernelMatrix(EXCHANGED, distances=Kernel(settings.kernel).of_distances, matrix=_last_matrix)]
 
 
 def _last_matrix(blocks: Sequence[FloatArray], rows: int) -> FloatArray:

@@ -18,9 +18,16 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.attacks.cluster_rounds import ClusterRounds
+from algorithms.attacks.contract import Attack
+from algorithms.attacks.cut_differences import CutDifferences, pair_differences, single_rows
+from algorithms.attacks.finite_domain import FiniteDomain
+from algorithms.attacks.landmark_copies import LandmarkCopies
+from algorithms.attacks.newton_steps import NewtonSteps
+from algorithms.attacks.newton_systems import NewtonSystems
+from algorithms.attacks.support_rows import SupportRows
 from algorithms.contract import (
     Arrays,
-    Coalition,
     EvaluationRows,
     HorizontalAlgorithm,
     Model,
@@ -33,14 +40,15 @@ from algorithms.data.horizontal import HorizontalTask, Prepared
 from algorithms.data.scaling import Scale
 from algorithms.features.choice import Features, FeatureSettings, choose_features, read_map
 from algorithms.features.feature_map import FeatureMap
+from algorithms.features.inversion import NystromInverse
 from algorithms.features.landmarks import LandmarkSite
+from algorithms.features.nystrom import NystromMap
 from algorithms.optimisation import libsvm
-from algorithms.optimisation.linear_svm import LinearSvmSettings, LinearSvmSite, pooled_solution, train_linear
+from algorithms.optimisation.linear_svm import LinearSvmSettings, LinearSvmSite, RowsTold, pooled_solution, train_linear
 from federation.arrays import FloatArray
 from federation.federation import Federation
 from federation.site.program import step
-
-_COUNT_ROUNDING = 2.0**-15
+from protocols.analysis.views import Coalition
 
 
 @dataclass
@@ -140,11 +148,17 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
             exact = kernel.decision_function(rows.test.rows)
         return Pooled(scores=test_features @ w + b, objective=objective, exact=exact)
 
-    def sensitive_rows(self, step: str, total: FloatArray) -> FloatArray | None:
-        """Centres, and sums over clusters, that are of a single row. Rows of the global method lie on a grid."""
-        if step == "local_landmarks":
-            return total[_is_one(total[:, -1]), :-1]
-        return total[_is_one(total[:, -1]), :-2] if step == "cluster_sums" else None
+    def attacks(self, settings: PanSettings) -> list[Attack]:
+        """On landmarks, on cuts, on Newton's systems and steps, and on what the trained point is made of."""
+        return [
+            LandmarkCopies(),
+            ClusterRounds(),
+            CutDifferences(),
+            FiniteDomain(),
+            NewtonSystems(),
+            NewtonSteps(settings.step_noise),
+            SupportRows(settings.C),
+        ]
 
     def remarks(self, settings: PanSettings, coalition: Coalition) -> list[str]:
         """Whose a landmark is, the coordinator and one site know together; what a site that opens sums has."""
@@ -174,7 +188,7 @@ def map_rows(federation: Federation, settings: PanSettings, prepared: Prepared, 
 def train(federation: Federation, settings: PanSettings, features: Features) -> PanModel:
     """Train on the features of the live sites' rows, to the certified gap."""
     with federation.phase("train"):
-        trained = train_linear(federation, settings, features.map.dimensions)
+        trained = train_linear(federation, settings, features.map.dimensions, _rows_told_by(features.map))
     certificate = trained.certificate
     report = TrainingReport(
         sites=federation.sites,
@@ -190,6 +204,9 @@ def train(federation: Federation, settings: PanSettings, features: Features) -> 
     return PanModel(features.map, trained.w, trained.b, report)
 
 
-def _is_one(counts: FloatArray) -> NDArray[np.bool_]:
-    """Which counts, as a secure sum gives them back, are of a single row."""
-    return np.asarray(np.abs(counts - 1.0) < _COUNT_ROUNDING)
+def _rows_told_by(feature_map: FeatureMap) -> RowsTold:
+    """How many different single rows differences of cuts of one group are; of maps that are not inverted, none."""
+    if not isinstance(feature_map, NystromMap):
+        return lambda points, cuts: 0
+    inverse = NystromInverse(feature_map.base_kernel, feature_map.landmarks, feature_map.mapping)
+    return lambda points, cuts: len(single_rows(points, pair_differences(cuts), inverse).labels)

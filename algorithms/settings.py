@@ -17,25 +17,50 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt, doc
 
+from federation.transport.wire import MAX_FRAME_BYTES
+
 __all__ = [
     "Count",
+    "Degree",
+    "Dimension",
     "Finite",
     "Natural",
     "Portion",
     "Positive",
+    "Seconds",
     "Setting",
     "Share",
     "ShareOrCount",
+    "Tolerance",
     "checked",
     "doc",
     "settings",
+    "shown",
 ]
 
-Positive = Annotated[float, Gt(0), Lt(math.inf)]
-"""A finite number above 0."""
+MAX_MAGNITUDE = 1e12
+"""A million times as much, as a sum over rows may be, is still below the 2^62 that fixed-point sums have room for."""
 
-Finite = Annotated[float, Gt(-math.inf), Lt(math.inf)]
-"""A finite number."""
+MIN_TOLERANCE = 1e-15
+"""Relative differences that are smaller are rounding errors of float64."""
+
+MAX_DIMENSION = math.isqrt(MAX_FRAME_BYTES // 8)
+"""A matrix of float64 with this many rows and columns is the largest that one message carries."""
+
+MAX_DEGREE = 100
+"""Of a power: of a number up to a thousand it is still a float64."""
+
+MAX_SECONDS = 100_000.0
+"""More than a day. Sockets wait for milliseconds in 31 bits, and sites four times as long as the coordinator."""
+
+MAX_COUNT = 10**9
+"""Of what is counted, not held."""
+
+Positive = Annotated[float, Ge(1 / MAX_MAGNITUDE), Le(MAX_MAGNITUDE)]
+"""A number above 0 that float64 and fixed-point sums can reckon with."""
+
+Finite = Annotated[float, Ge(-MAX_MAGNITUDE), Le(MAX_MAGNITUDE)]
+"""A number, of either sign or 0, that float64 and fixed-point sums can reckon with."""
 
 Share = Annotated[float, Gt(0), Lt(1)]
 """A number above 0 and below 1."""
@@ -43,15 +68,30 @@ Share = Annotated[float, Gt(0), Lt(1)]
 Portion = Annotated[float, Ge(0), Lt(1)]
 """A number from 0, below 1."""
 
-Count = Annotated[int, Ge(1)]
-"""A whole number from 1."""
+Tolerance = Annotated[float, Ge(MIN_TOLERANCE), Lt(1)]
+"""A relative difference that float64 can tell from none."""
 
-Natural = Annotated[int, Ge(0)]
-"""A whole number from 0."""
+Count = Annotated[int, Ge(1), Le(MAX_COUNT)]
+"""A whole number from 1, of what is counted and not held."""
 
-ShareOrCount = Annotated[int, Ge(1)] | Annotated[float, Gt(0), Le(1.0)]
+Dimension = Annotated[int, Ge(1), Le(MAX_DIMENSION)]
+"""A whole number from 1, of what arrays have as many entries as."""
+
+Natural = Annotated[int, Ge(0), Le(MAX_DIMENSION)]
+"""A whole number from 0, of what arrays have as many entries as."""
+
+Seconds = Annotated[float, Ge(0.001), Le(MAX_SECONDS)]
+"""How long something may take or last."""
+
+Degree = Annotated[int, Ge(1), Le(MAX_DEGREE)]
+"""The exponent of a power."""
+
+ShareOrCount = Annotated[int, Ge(1), Le(MAX_DIMENSION)] | Annotated[float, Gt(0), Le(1.0)]
 """A count of the rows, as an int from 1, or a share of them, as a float up to 1.0."""
 
+
+_MAX_SHOWN = 100
+"""Letters, digits or bits of a value that an error repeats."""
 
 _KINDS = "an int or float, with Ge, Gt, Le or Lt, a bool, a str, a Literal of strings, or one of these or None"
 
@@ -84,12 +124,20 @@ class Setting:
         """The value, as a plain one of Python's. Raises ValueError for one that it cannot be, and says what it can."""
         plain = value.item() if isinstance(value, np.generic) else value
         if not _fits(self.annotation, plain):
-            raise ValueError(f"must be {self.requirement}, got {plain!r}")
+            raise ValueError(f"must be {self.requirement}, got {shown(plain)}")
         is_measure = isinstance(plain, int) and not isinstance(plain, bool) and not _knows(self.annotation, int)
-        try:
-            return float(plain) if is_measure else plain
-        except OverflowError:
-            raise ValueError(f"must be {self.requirement}, got a number of {len(str(plain))} digits") from None
+        return float(plain) if is_measure else plain
+
+
+def shown(value: Any) -> str:
+    """A value that will not do, as an error repeats it: of a long one the beginning, and how long it is."""
+    if isinstance(value, int) and value.bit_length() > _MAX_SHOWN:
+        return f"a number of {int(value.bit_length() * math.log10(2)) + 1} digits"
+    written = repr(value[: _MAX_SHOWN + 1] if isinstance(value, str) else value)
+    if len(written) <= _MAX_SHOWN + 2:
+        return written
+    length = f" ({len(value)} letters)" if isinstance(value, str) else ""
+    return f"{written[:_MAX_SHOWN]}…{length}"
 
 
 def settings(kind: type[Any]) -> list[Setting]:
@@ -152,16 +200,23 @@ def _number(kind: type, bounds: list[Any]) -> str:
     for bound in bounds:
         match bound:
             case Ge():
-                limits.append(f"from {bound.ge}")
+                limits.append(f"from {_figure(bound.ge)}")
             case Le():
-                limits.append(f"up to {bound.le}")
+                limits.append(f"up to {_figure(bound.le)}")
             case Gt() if bound.gt != -math.inf:
-                limits.append(f"above {bound.gt}")
+                limits.append(f"above {_figure(bound.gt)}")
             case Lt() if bound.lt != math.inf:
-                limits.append(f"below {bound.lt}")
+                limits.append(f"below {_figure(bound.lt)}")
             case _:
                 words = "a finite number"
+    if len(limits) == 2 and limits[0].startswith("from ") and limits[1].startswith("up to "):
+        limits = [f"{limits[0]} {limits[1].removeprefix('up ')}"]
     return f"{words} {' and '.join(limits)}".strip()
+
+
+def _figure(bound: Any) -> str:
+    """A bound as a person writes it: 1e12 and not 1000000000000.0."""
+    return str(bound) if isinstance(bound, int) else f"{bound:g}".replace("e+", "e")
 
 
 def _fits(annotation: Any, value: Any) -> bool:

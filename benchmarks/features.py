@@ -112,7 +112,7 @@ def _scaled(prepared: FederatedDataset, scenario: Scenario, fold: int) -> tuple[
 def table(points: list[dict[str, Any]]) -> str:
     """Mean accuracy and its deviation over folds, a line for each data set and share, in Markdown."""
     ways = list(dict.fromkeys(each["way"] for each in points))
-    lines = [f"| data set | landmarks | {' | '.join(ways)} |", f"|---|---|{'---|' * len(ways)}"]
+    lines = [f"| data set | share | {' | '.join(ways)} |", f"|---|---|{'---|' * len(ways)}"]
     for name in dict.fromkeys(each["data"] for each in points):
         for share in SHARES:
             of_line = [each for each in points if each["data"] == name and each["share"] in (share, None)]

@@ -18,6 +18,7 @@ from federation.errors import FederationError
 from federation.federation import Federation
 from federation.membership import DropoutPolicy
 from federation.processes.launcher import LocalLauncher
+from federation.shown import ShownRound
 from federation.site.partition import Partition
 from federation.site.policy import SitePolicy
 from federation.site.program import SumProtocol
@@ -143,8 +144,9 @@ def started(
     on_listening: Callable[[Party], None] = lambda party: None,
     on_progress: Callable[[Federation], None] = lambda federation: None,
     on_round: Callable[[str, int], None] = lambda phase, phase_round: None,
+    on_shown: Callable[[ShownRound], None] = lambda shown: None,
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
-    transcript: Transcript | None = None,
+    transcript: Callable[[], Transcript | None] = lambda: None,
 ) -> Iterator[Federation]:
     """A federation whose site processes are up; `federation.assemble()` introduces them to each other.
 
@@ -157,7 +159,9 @@ def started(
     deployment : Deployment
     on_listening : callable, optional
         Called with each party as soon as it listens: the coordinator first, and a site that is restarted again.
-    on_progress, on_round, views, transcript : optional
+    transcript : callable, optional
+        Gives the coordinator's own, once there is a workspace.
+    on_progress, on_round, on_shown, views : optional
         See `Federation`.
 
     Raises
@@ -193,8 +197,9 @@ def started(
             restart=lambda site: start([site])[0],
             on_progress=on_progress,
             on_round=on_round,
+            on_shown=on_shown,
             views=views,
-            transcript=transcript,
+            transcript=transcript(),
         )
         try:
             yield federation

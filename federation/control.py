@@ -7,8 +7,8 @@
     Order          coordinator  a round begins                      the site runs the step and its part of the protocol,
                                                                     and answers Done, Failed or Aborted
     Done           site         its part of the order is complete   the coordinator waits for the others
-    Failed         site         a step or a protocol raised         `cut_off`: the round is aborted and runs again;
-                                                                    otherwise the run ends with SiteFailed
+    Failed         site         a step or a protocol raised, or     `cut_off`: the round is aborted and runs again;
+                                the order was refused               otherwise the run ends with SiteFailed
     Abort          coordinator  a round cannot end, and to sites    a site in that round leaves it by RoundAborted; in
                                 that are late                       it or not, it answers Aborted
     Aborted        site         it was told Abort                   the coordinator knows it for one that is there

@@ -12,9 +12,10 @@ import numpy as np
 
 from federation.control import Order, SumTerms
 
-Kind = Literal["sum", "value", "parameter", "difference", "single-row", "design"]
+Kind = Literal["sum", "value", "parameter", "difference", "single-row", "row-difference", "design"]
 """A secure sum, a site's own value, an array that the coordinator sends to the sites, what two sums give away by their
-difference, what in a sum is of a single row alone, and whatever else a protocol or an algorithm shows by design."""
+difference, what in a sum is of a single row alone, what two sums over rows differ by where that is a single row, and
+whatever else a protocol or an algorithm shows by design."""
 
 
 @dataclass

@@ -38,6 +38,7 @@ from federation.ledger import Accounts, RoundRecord
 from federation.membership import DropoutPolicy, Membership
 from federation.processes.contract import Launcher
 from federation.round import GRACE_S, Attempt, Round
+from federation.shown import ShownRound
 from federation.site.program import SumProtocol
 from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Endpoint
@@ -89,6 +90,8 @@ class Federation:
         Called with the federation after every round and whenever the algorithm has new metrics.
     on_round : callable, optional
         Called before the order of each round goes out, with the phase and the round's number in it.
+    on_shown : callable, optional
+        Called after each complete round with what it showed, for who audits the run.
     views : callable, optional
         The roster with the addresses that a party reaches the others by, given its name and the roster.
     transcript : Transcript, optional
@@ -123,6 +126,7 @@ class Federation:
         restart: Callable[[str], Party],
         on_progress: Callable[[Federation], None] = lambda federation: None,
         on_round: Callable[[str, int], None] = lambda phase, phase_round: None,
+        on_shown: Callable[[ShownRound], None] = lambda shown: None,
         views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
         transcript: Transcript | None = None,
     ) -> None:
@@ -140,6 +144,7 @@ class Federation:
         self._round_timeout_s = round_timeout_s
         self._on_progress = on_progress
         self._on_round = on_round
+        self._on_shown = on_shown
         self._transcript = transcript
         self._phase_rounds: Counter[str] = Counter()
         self._phase_is_new = self._is_fixed = self._is_over = False
@@ -457,6 +462,8 @@ class Federation:
         if attempt.complete and isinstance(order.terms, SumTerms):
             contributed = frozenset(sites).difference(record.missing)
             self._disclosures.record_difference_leakage(order, order.terms, contributed, self.membership.all_sites)
+        if attempt.complete:
+            self._on_shown(_shown(order, number, sites, record, attempt.value))
         record.hops, record.aborted = round_.hops, not attempt.complete
         record.seconds = time.monotonic() - began
         self._dispatcher.close_books()
@@ -485,6 +492,13 @@ class Federation:
 
     def _write(self, event: str, **values: Any) -> None:
         self.log.append({"event": event, "at_s": round(time.monotonic() - self.began, 6), **values})
+
+
+def _shown(order: Order, number: int, sites: tuple[str, ...], record: RoundRecord, opened: Any) -> ShownRound:
+    receiver = order.terms.receiver if isinstance(order.terms, SumTerms) else ""
+    among = tuple(site for site in sites if site not in record.missing)
+    parameters = {**order.parameters, **order.arrays}
+    return ShownRound(number, order.step, order.verb, receiver, among, parameters, opened if order.reveals else None)
 
 
 def _order(step: str, protocol: str, params: Mapping[str, Any], terms: SumTerms | GatherTerms | None = None) -> Order:

@@ -1,25 +1,27 @@
-"""The command line. Exit status: 0 completed, 2 nothing was started, 3 the run failed, 130 interrupted."""
+"""The command line.
+
+Exit status: 0 done, 2 nothing was started, 3 the run failed or something could not be written, 130 interrupted.
+"""
 
 from __future__ import annotations
 
+import functools
 import json
 import signal
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from algorithms.registry import ALGORITHMS
 from algorithms.settings import settings
 from federation.errors import FederationError
 from scenarios import sets
+from scenarios.console import OutputLost, complain, errors, guard_streams, out, print_table, visible
 from scenarios.report.live import LiveView, PlainView, SilentView, View
 from scenarios.report.summary import print_summary
 from scenarios.schema import spec
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from scenarios.run.result import RunResult
 
 WRONG, FAILED, INTERRUPTED = 2, 3, 130
-MAX_AUDITED_SITES = 10  # there are 2^n coalitions
+DEFAULT_AUDITED_SITES, MAX_AUDITED_SITES = 5, 10  # there are 2^n coalitions
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -42,9 +44,6 @@ app.add_typer(scenarios_app, name="scenarios")
 data_app = typer.Typer(invoke_without_command=True, help="List data sets, or describe one.")
 app.add_typer(data_app, name="data")
 app.add_typer(sets.app, name="sets")
-
-errors = Console(stderr=True)
-out = Console()
 
 
 def _complete_scenario(incomplete: str) -> list[tuple[str, str]]:
@@ -103,33 +102,67 @@ def run(
     """Run a scenario and write its results to a folder of their own."""
     try:
         chosen, base = spec.read(scenario, overrides=changes or [], faults=faults or [], sites=sites)
-        _run(chosen, base, folder, as_json=as_json, quiet=quiet, debug=debug)
+        _run(
+            chosen,
+            base,
+            folder,
+            functools.partial(_show, as_json=as_json, quiet=quiet),
+            silent=as_json or quiet,
+            debug=debug,
+        )
     except KeyboardInterrupt:
-        _complain("Interrupted before anything was started.")
+        complain("Interrupted before anything was started.")
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _run(chosen: spec.Scenario, base: Path, folder: Path | None, *, as_json: bool, quiet: bool, debug: bool) -> None:
+def _show(result: RunResult, folder: Path, *, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        print(result.to_json(), end="")
+    elif not quiet and result.status == "completed":
+        print_summary(out, result, folder)
+
+
+def _run(
+    chosen: spec.Scenario,
+    base: Path,
+    folder: Path | None,
+    show: Callable[[RunResult, Path], None],
+    *,
+    silent: bool,
+    debug: bool = False,
+    audit: bool = False,
+) -> None:
+    """Run a scenario, and show its result, given with its folder; whatever goes wrong is a sentence and a status."""
     _end_on_sigterm()
     from scenarios.data import dataset  # half a second that only a run needs
-    from scenarios.report import page  # half a second that only a run needs
     from scenarios.run import runner  # half a second that only a run needs
 
     rows = dataset.prepare(chosen, base)
     target = _make_folder(chosen, folder)
     try:
-        with _view(chosen, silent=as_json or quiet) as view:
-            finished = runner.run(chosen, rows, target, view.update)
-            page.write_report(target)
-        if as_json:
-            print(finished.result.to_json(), end="")
-        elif not quiet and finished.result.status == "completed":
-            print_summary(out, finished.result, target)
+        with _view(chosen, silent=silent) as view:
+            finished = runner.run(chosen, rows, target, view.update, audit=audit)
+            unwritten = _unreported(target)
+        unwritten = unwritten or _unprinted(lambda: show(finished.result, target))
     except KeyboardInterrupt:
-        _complain(f"Interrupted; what is known of the run is in {target}.")
+        complain(f"Interrupted; what is known of the run is in {target}.")
         raise typer.Exit(INTERRUPTED) from None
     if finished.result.status != "completed":
         _report_failure(finished.result, finished.traceback if debug else "", target)
+    if unwritten:
+        complain(unwritten)
+        _point_to(target)
+        raise typer.Exit(FAILED)
+
+
+def _unprinted(show: Callable[[], None]) -> str:
+    """Show what a run came to; why that cannot be done, in a sentence, or ""."""
+    try:
+        show()
+        sys.stdout.flush()
+    except OutputLost as error:
+        return f"Standard output cannot be written: {error}."
+    return ""
 
 
 @app.command("report")
@@ -173,9 +206,9 @@ def sweep(
     drawn = [grid.Plot.read(each, axes, chosen.measures) for each in plots or []] or grid.default_plots(axes)
     chosen.prepare()
     try:
-        chosen.run(jobs, lambda point: errors.print(f"{point.name} done", highlight=False, markup=False))
+        chosen.run(jobs, lambda point: errors.print(f"{point.name} done"))
     except KeyboardInterrupt:
-        _complain(f"Interrupted; the same command does what is missing in {chosen.folder}.")
+        complain(f"Interrupted; the same command does what is missing in {chosen.folder}.")
         raise typer.Exit(INTERRUPTED) from None
     rows = chosen.write()
     for plot in drawn:
@@ -183,14 +216,14 @@ def sweep(
     _print_sweep(rows, [axis.key for axis in axes])
     print(chosen.folder)
     if chosen.missing():
-        _complain(f"{len(chosen.missing())} of {len(chosen.points)} runs did not complete; sweep.csv says why.")
+        complain(f"{len(chosen.missing())} of {len(chosen.points)} runs did not complete; sweep.csv says why.")
         raise typer.Exit(FAILED)
 
 
 def _print_sweep(rows: list[dict[str, Any]], keys: list[str]) -> None:
     shown = [*keys, "status", "accuracy", "rounds", "payload_bytes", "total_s"]
     head = tuple(name.rpartition(".")[2].removesuffix("_bytes").removesuffix("_s") for name in shown)
-    _print_table([head, *(tuple(_cell(row[name]) for name in shown) for row in rows)])
+    print_table([head, *(tuple(_cell(row[name]) for name in shown) for row in rows)])
 
 
 def _cell(value: Any) -> str:
@@ -230,7 +263,7 @@ def _write_new(target: Path, text: str) -> None:
 def list_scenarios(context: typer.Context) -> None:
     """List the catalogue."""
     if context.invoked_subcommand is None:
-        _print_table(list(spec.catalogue().items()))
+        print_table(list(spec.catalogue().items()))
 
 
 @scenarios_app.command("show")
@@ -251,13 +284,13 @@ def list_keys(
     if name is not None and name not in ALGORITHMS:
         raise ScenarioError([f"There is no algorithm {name!r}; this installation has {', '.join(ALGORITHMS)}."])
     for algorithm in [name] if name is not None else [known for known, _ in ALGORITHMS.loadable()]:
-        out.print(f"{algorithm}: {ALGORITHMS[algorithm].summary}", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"{algorithm}: {ALGORITHMS[algorithm].summary}", soft_wrap=True)
         rows = [("key", "must be", "default", "meaning")]
         rows += [
             (key.name, key.requirement, "" if key.default is None else json.dumps(key.default), key.sentence)
             for key in settings(ALGORITHMS[algorithm].Settings)
         ]
-        _print_table(rows)
+        print_table(rows)
         out.print()
 
 
@@ -269,11 +302,51 @@ def schema() -> None:
 
 @app.command()
 def audit(
-    sites: Annotated[int, typer.Option(min=3, max=MAX_AUDITED_SITES, help="Number of sites.")] = 5,
-    folder: Annotated[Path | None, typer.Option("--out", help="Folder for audit.json and audit.html.")] = None,
+    scenario: Annotated[
+        str | None,
+        typer.Argument(
+            help="A TOML file, or the name of a scenario in the catalogue; without it, single sums.",
+            autocompletion=_complete_scenario,
+        ),
+    ] = None,
+    sites: Annotated[int | None, typer.Option(min=3, help="Number of sites; of single sums 5 without it.")] = None,
+    changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the run, or for audit.json and audit.html of single sums.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON and nothing else.")] = False,
 ) -> None:
-    """Show how coalitions of every size, with and without the coordinator, fare against every secure sum."""
+    """Show what a whole run gives away, and to whom; without a scenario, what coalitions learn of single sums.
+
+    A scenario is run, and attacked as the coordinator alone, each site alone, and the coordinator with each site would.
+    """
+    if scenario is not None:
+        _audit_run(scenario, sites, changes or [], folder, as_json=as_json)
+    elif changes:
+        raise ScenarioError(["--set: is of a scenario; name one, or leave it out."])
+    elif sites is not None and sites > MAX_AUDITED_SITES:
+        raise ScenarioError([f"--sites: must be {MAX_AUDITED_SITES} at most, since there are 2^n coalitions."])
+    else:
+        _audit_sums(DEFAULT_AUDITED_SITES if sites is None else sites, folder, as_json=as_json)
+
+
+def _audit_run(scenario: str, sites: int | None, changes: list[str], folder: Path | None, *, as_json: bool) -> None:
+    chosen, base = spec.read(scenario, overrides=changes, sites=sites)
+    _run(chosen, base, folder, functools.partial(_show_audit, as_json=as_json), silent=as_json, audit=True)
+
+
+def _show_audit(result: RunResult, folder: Path, *, as_json: bool) -> None:
+    from scenarios.report import whole_run
+
+    if as_json:
+        print(json.dumps([asdict(each) for each in result.audit], indent=1))
+    elif result.status == "completed":
+        print_table([whole_run.HEAD, *whole_run.table(result.audit)])
+        out.print(f"\nwhole run  {whole_run.line(result.audit)}", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"results    {folder}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _audit_sums(sites: int, folder: Path | None, *, as_json: bool) -> None:
     from protocols.analysis.survey import standard_sums, survey
     from scenarios.report import heat_map
 
@@ -314,7 +387,7 @@ def check_sum(
         for kept in conformance.check_sum(SUMS[name]()):
             print(f"{name}: {kept}")
     except (conformance.ConformanceError, FederationError) as error:
-        _complain(str(error))
+        complain(str(error))
         raise typer.Exit(FAILED) from None
 
 
@@ -336,10 +409,12 @@ def describe_data(
     from scenarios.data import describe
 
     found = describe.describe(source, label, split, sites, Path())
-    out.print(f"{source}: {found.rows} rows, {len(found.columns) - 1} columns\n", highlight=False, markup=False)
+    out.print(f"{visible(source)}: {found.rows} rows, {found.width} columns\n")
     for table in (found.columns, found.classes, found.sites):
-        _print_table(table)
+        print_table(table)
         out.print()
+    for warning in found.warnings:
+        out.print(f"note {visible(warning)}")
 
 
 def _list_data() -> None:
@@ -349,25 +424,33 @@ def _list_data() -> None:
     for item in sources.available():
         figures = [str(figure) if figure is not None else "" for figure in (item.rows, item.columns, item.classes)]
         rows.append((item.name, *figures, item.place))
-    _print_table(rows)
+    print_table(rows)
     folder = sources.data_folder()
     place = str(folder) if folder else "is not set"
-    out.print(
-        f"{sources.FOLDER_VARIABLE} {place}: files there can be named without path and ending.",
-        highlight=False,
-    )
+    out.print(f"{sources.FOLDER_VARIABLE} {place}: files there can be named without path and ending.")
 
 
 def main() -> None:
     """Run the command line; every error ends in a sentence and an exit status."""
+    guard_streams()
     try:
-        app()
+        try:
+            app()
+        finally:
+            sys.stdout.flush()
+    except OutputLost as error:
+        if not error.reader_left:
+            complain(f"Standard output cannot be written: {error}.")
+        sys.exit(FAILED)
     except ScenarioError as error:
         for problem in error.problems:
-            _complain(problem)
+            complain(problem)
         sys.exit(WRONG)
+    except OSError as error:
+        complain(f"{error.filename or 'A file'} cannot be read or written: {error.strerror}.")
+        sys.exit(FAILED)
     except FederationError as error:  # before any run: of a sum of another package that cannot be loaded
-        _complain(str(error))
+        complain(str(error))
         sys.exit(WRONG)
 
 
@@ -393,20 +476,25 @@ def _make_folder(chosen: spec.Scenario, folder: Path | None) -> Path:
         raise ScenarioError([f"--out: no folder for the results can be made: {error}."]) from error
 
 
+def _unreported(folder: Path) -> str:
+    """Write the report of a run that is over; why it cannot be written, if it cannot."""
+    from scenarios.report import page
+
+    try:
+        page.write_report(folder)
+    except (OSError, MemoryError, ImportError, ScenarioError) as error:  # libraries that find no memory do not load
+        return f"The report cannot be written ({error}); fedsvm report {folder} writes it when that has changed."
+    return ""
+
+
+def _point_to(folder: Path) -> None:
+    if (folder / "result.json").is_file():
+        errors.print(f"What is known of the run is in {visible(str(folder))}.", soft_wrap=True)
+
+
 def _report_failure(result: RunResult, trace: str, folder: Path) -> None:
     if trace:
-        errors.print(trace, highlight=False, markup=False)
-    _complain(str(result.error))
-    errors.print(f"What is known of the run is in {folder}.", highlight=False, markup=False, soft_wrap=True)
+        errors.print(trace)
+    complain(str(result.error))
+    _point_to(folder)
     raise typer.Exit(INTERRUPTED if result.status == "interrupted" else FAILED)
-
-
-def _complain(sentence: str) -> None:
-    errors.print(f"fedsvm: {sentence}", highlight=False, markup=False, soft_wrap=True, style="red")
-
-
-def _print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*map(Text, row))  # names of columns are no markup
-    out.print(table)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from federation.arrays import FloatArray
 from federation.errors import FederationError
+from scenarios.console import complain, visible
 from scenarios.schema.errors import ScenarioError, nearest
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ def union(files: Files, column: Column, folder: Out = None) -> None:
     values, cost = _run(_partitions(items), program.union)
     print(f"union         {len(values)} values of {column!r} are in the {len(files)} files")
     if folder is None:
-        print("\n".join(values))
+        print("\n".join(map(visible, values)))
         where = ""
     else:
         program.write_column(str(folder / "coordinator.csv"), column, values)
@@ -162,7 +163,7 @@ def _run(partitions: Mapping[str, Partition], learn: Callable[[Federation], T]) 
         with local_federation(_MODULE, _PROGRAM, partitions, SUMS["plain"](), settings={"seed": 0}) as federation:
             value = learn(federation)
     except FederationError as error:
-        typer.echo(f"fedsvm: {error}", err=True)
+        complain(str(error))
         raise typer.Exit(FAILED) from None
     cost = report.cost(federation)
     return value, (

@@ -110,8 +110,21 @@ def test_the_union_comes_out_of_the_sum_of_tables_or_it_is_said_that_slots_colli
 
 
 def test_the_sum_shows_how_many_sites_hold_a_value_and_not_which() -> None:
-    tables = [encoding.table_of(values, 64, "s") for values in (["a", "b"], ["b"], ["b"])]
-    assert sorted(np.asarray(sum(tables))[:, 0].tolist())[-2:] == [1.0, 3.0]
+    tables = [encoding.table_of(values, 3 << 10, "s") for values in (["a", "b"], ["b"], ["b"])]
+    assert sorted(np.asarray(sum(tables))[:, 0].tolist())[-7:] == [0.0, *[1.0] * 3, *[3.0] * 3]
+
+
+@pytest.mark.parametrize("count", [1, 400, encoding.MAX_VALUES])
+def test_as_many_values_as_are_promised_come_out_of_the_largest_table(count: int) -> None:
+    held = [[f"v{number}" for number in range(count) if number % 3 != site] for site in range(3)]
+    total = np.asarray(sum(encoding.table_of(values, encoding.MAX_SLOTS, "1:16384") for values in held))
+    assert encoding._values_in(total, encoding.MAX_SLOTS, "1:16384") == sorted(f"v{number}" for number in range(count))
+
+
+def test_a_site_with_too_many_values_for_a_table_stays_within_the_bound_and_has_a_larger_one_tried() -> None:
+    table = encoding.table_of([f"v{number}" for number in range(20_000)], 64, "s")
+    assert table.max() <= 255 * encoding.MAX_LOAD
+    assert encoding._values_in(table + encoding.table_of(["a"], 64, "s"), 64, "s") is None
 
 
 def test_a_value_too_long_to_agree_on_is_refused() -> None:

@@ -193,7 +193,7 @@ def test_private_risk_minimisation() -> None:
     [
         (PanSVC(sum="rign"), "sum must be one of plain, ring"),
         (PanSVC(sites=2), "A ring sum needs 3 sites or more and there are 2"),
-        (PanSVC(sites=0), "sites must be a whole number from 1, got 0"),
+        (PanSVC(sites=0), "sites must be a whole number from 1 to 1000000000, got 0"),
         (
             PanSVC(sum="ring", sum_options={"segments": 2}),
             "sum_options must be left out, as a ring sum has none, got .*segments",
@@ -201,10 +201,13 @@ def test_private_risk_minimisation() -> None:
         (PanSVC(release="sites"), 'release: must be "everyone" here, since the sites of an estimator keep no files'),
         (PanSVC(release="sites", masking="none"), 'release: "sites" needs a masking other than "none"'),
         (PanSVC(release="sites", solver="cutting-plane"), 'release: "sites" needs solver = "interior-point"'),
-        (PanSVC(C=-1.0), "C must be a finite number above 0, got -1.0"),
-        (PanSVC(landmarks=2.5), "landmarks must be a whole number from 1 or a number above 0 and up to 1.0, got 2.5"),
+        (PanSVC(C=-1.0), "C must be a number from 1e-12 to 1e12, got -1.0"),
+        (
+            PanSVC(landmarks=2.5),
+            "landmarks must be a whole number from 1 to 5792 or a number .* up to 1, got 2.5",
+        ),
         (PanSVC(kernel="rfb"), 'kernel must be "linear", "rbf"'),  # type: ignore[arg-type]
-        (PanSVC(gamma="scale"), "gamma must be a finite number above 0 or \"auto\", got 'scale'"),  # type: ignore[arg-type]
+        (PanSVC(gamma="scale"), "gamma must be a number from 1e-12 to 1e12 or \"auto\", got 'scale'"),  # type: ignore[arg-type]
         (DppSVC(columns=[[0, 1], [1, 2]]), "columns must be lists with each of 0, 1, 2 in one"),
         (DppSVC(sites=4), "n_features=3 columns cannot be dealt to 4 sites"),
         (HybridSVC(public=1), "public=1 sets 1 of n_samples=60 rows apart"),
@@ -213,24 +216,27 @@ def test_private_risk_minimisation() -> None:
             'delta: must be given with mechanism = "gaussian": a number above 0 and below 1',
         ),
         (HybridSVC(features=60), "features: must be 15 or less, as 6 public rows have pairs, got 60"),
-        (PrivateErmClassifier(epsilon=0.0), "epsilon must be a finite number above 0, got 0.0"),
-        (PrivateErmClassifier(epsilon=float("inf")), "epsilon must be a finite number above 0, got inf"),
-        (PanSVC(C=float("inf")), "C must be a finite number above 0, got inf"),
-        (PanSVC(C=True), "C must be a finite number above 0, got True"),
-        (PanSVC(C=10**400), "C must be a finite number above 0, got a number of 401 digits"),
+        (PrivateErmClassifier(epsilon=0.0), "epsilon must be a number from 1e-12 to 1e12, got 0.0"),
+        (PrivateErmClassifier(epsilon=float("inf")), "epsilon must be a number from 1e-12 to 1e12, got inf"),
+        (PanSVC(C=float("inf")), "C must be a number from 1e-12 to 1e12, got inf"),
+        (PanSVC(C=True), "C must be a number from 1e-12 to 1e12, got True"),
+        (PanSVC(C=10**400), "C must be a number from 1e-12 to 1e12, got a number of 401 digits"),
         (PanSVC(sum_options=5), "sum_options must be left out, as a ring sum has none, got 5"),  # type: ignore[arg-type]
         (PanSVC(sum="k-secure", sum_options={"k": 3}), "sum_options must be a dict of segments, got {'k': 3}"),
-        (PanSVC(degree=2.5), "degree must be a whole number from 1, got 2.5"),  # type: ignore[arg-type]
-        (PanSVC(coef0=float("nan")), "coef0 must be a finite number, got nan"),
+        (PanSVC(degree=2.5), "degree must be a whole number from 1 to 100, got 2.5"),  # type: ignore[arg-type]
+        (PanSVC(coef0=float("nan")), "coef0 must be a number from -1e12 to 1e12, got nan"),
         (PanSVC(random_state=-1), "random_state must be a whole number from 0"),
         (PanSVC(sum=["ring"]), "sum must be one of"),  # type: ignore[arg-type]
         (PanSVC(sum="masked", sum_options={"threshold": 0.1}), "threshold must be above 0.5 and at most 1, got 0.1"),
         (PanSVC(sum="k-secure", sum_options={"segments": 1}), "segments must be a whole number from 2, got 1"),
         (PanSVC(sum="changing-neighbours", sum_options={"rings": 0}), "rings must be a whole number from 1, got 0"),
-        (PanSVC(round_timeout_s=0.0), "round_timeout_s must be a finite number above 0, got 0.0"),
+        (PanSVC(round_timeout_s=0.0), "round_timeout_s must be a number from 0.001 to 100000, got 0.0"),
         (DppSVC(columns=3), "columns must be lists"),  # type: ignore[arg-type]
-        (DppSVC(landmarks=1.5), "landmarks must be a whole number from 1 or a number above 0 and up to 1.0, got 1.5"),
-        (HybridSVC(cut_groups=0, features=5), "cut_groups must be a whole number from 1, got 0"),
+        (
+            DppSVC(landmarks=1.5),
+            "landmarks must be a whole number from 1 to 5792 or a number .* up to 1, got 1.5",
+        ),
+        (HybridSVC(cut_groups=0, features=5), "cut_groups must be a whole number from 1 to 5792, got 0"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

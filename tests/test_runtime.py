@@ -210,7 +210,7 @@ def test_a_site_receives_a_sum_though_it_never_spoke_to_the_coordinator_before(p
     assert {site: value.any() for site, value in opened.items()} == {
         site: site == "site-4" for site in federation.sites
     }
-    np.testing.assert_allclose(opened["site-4"], [120.0, 140.0, 160.0], atol=1e-9)
+    np.testing.assert_allclose(opened["site-4"], [130.0, 150.0, 170.0], atol=1e-9)
     assert [record.aborted for record in federation.accounts.rounds.values()] == [False, False]
 
 

@@ -57,28 +57,28 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
         ({"name": "x"}, "data: is missing; the scenario must say it."),
         (with_part("data", sorce="iris"), "data.sorce: unknown key. Did you mean 'source'?"),
         (LEAST | {"faultz": []}, "faultz: unknown key. Did you mean 'faults'?"),
-        (with_part("algorithm", C="ten"), "algorithm.C: must be a finite number above 0, got 'ten'."),
-        (with_part("algorithm", C=0.0), "algorithm.C: must be a finite number above 0, got 0.0."),
+        (with_part("algorithm", C="ten"), "algorithm.C: must be a number from 1e-12 to 1e12, got 'ten'."),
+        (with_part("algorithm", C=0.0), "algorithm.C: must be a number from 1e-12 to 1e12, got 0.0."),
         (
             with_part("algorithm", cut_groups=0),
-            "algorithm.cut_groups: must be a whole number from 1, got 0.",
+            "algorithm.cut_groups: must be a whole number from 1 to 5792, got 0.",
         ),
         (
             with_part("algorithm", cut_groups=1.5),
-            "algorithm.cut_groups: must be a whole number from 1, got 1.5.",
+            "algorithm.cut_groups: must be a whole number from 1 to 5792, got 1.5.",
         ),
         (with_part("algorithm", kernel="gauss"), 'algorithm.kernel: must be "linear", "rbf"'),
         (
             with_part("algorithm", landmarks=1.5),
-            "algorithm.landmarks: must be a whole number from 1 or a number above 0 and up",
+            "algorithm.landmarks: must be a whole number from 1 to 5792 or a number above 0 and up",
         ),
         (
             with_part("algorithm", landmarks=True),
-            "algorithm.landmarks: must be a whole number from 1 or a number above 0 and",
+            "algorithm.landmarks: must be a whole number from 1 to 5792 or a number above 0 and",
         ),
         (
             with_part("algorithm", tolerance=1.0),
-            "algorithm.tolerance: must be a number above 0 and below 1, got 1.0.",
+            "algorithm.tolerance: must be a number from 1e-15 and below 1, got 1.0.",
         ),
         (
             with_part("protocol", sum="rings"),
@@ -312,6 +312,7 @@ PARTITION = {"kind": "partition", "phase": "train", "round": 2}
             {"network": {}, "federation": {"sites": 200}},
             "federation.sites: network conditions and faults on links need",
         ),
+        ({"network": {"latency_ms": 601.0}}, "network.latency_ms: must be 600 or less, got 601.0."),
         ({"network": {"latency_ms": 5.0, "jitter_ms": 9.0}}, "network: jitter_ms is more than latency_ms"),
         ({"network": {"links": [{"from": 1, "to": 9}]}}, "network.links.1: there is no party 9; there are coordinator"),
         ({"network": {"links": [{"from": 1}]}}, "network.links.1.to: is missing; the scenario must say it."),
@@ -461,3 +462,46 @@ def test_bad_toml_is_refused_with_its_place(content: bytes, place: str, tmp_path
 def test_sites_cannot_be_changed_where_they_are_named() -> None:
     with pytest.raises(ScenarioError, match=r"change federation\.names instead"):
         spec.read("wdbc-10-fold", sites=4)
+
+
+@pytest.mark.parametrize(
+    ("part", "key", "value", "sentence"),
+    [
+        ("algorithm", "cut_groups", 10**9, "must be a whole number from 1 to 5792, got 1000000000"),
+        ("algorithm", "landmarks", 10**9, "must be a whole number from 1 to 5792 or a number above 0 and up to 1"),
+        ("algorithm", "C", 1e300, "must be a number from 1e-12 to 1e12, got 1e+300"),
+        ("algorithm", "gamma", 1e308, "must be a number from 1e-12 to 1e12"),
+        ("algorithm", "degree", 10**9, "must be a whole number from 1 to 100"),
+        ("algorithm", "coef0", 1e300, "must be a number from -1e12 to 1e12"),
+        ("algorithm", "tolerance", 1e-300, "must be a number from 1e-15 and below 1"),
+        ("algorithm", "line_search_step", 1e300, "must be a number from 1e-12 to 1e12"),
+        ("algorithm", "max_iterations", 10**4000, "must be a whole number from 1 to 1000000000, got a number of 4001"),
+        ("federation", "sites", 10**6, "must be 10000 or less"),
+        ("federation", "names", [f"s{number}" for number in range(10**5)], "must be a list of 10000 or fewer"),
+        ("federation", "names", ["a" * 5000, "b", "c"], "must have 200 letters or fewer, got 'aaa"),
+        ("federation", "round_timeout_s", 1e300, "must be 100000 or less"),
+        ("federation", "round_timeout_s", 1e-300, "must be 0.001 or more"),
+        ("protocol", "segments", 10**9, "must be 10000 or less"),
+        ("protocol", "rings", 10**9, "must be 10000 or less"),
+        ("data", "folds", 10**9, "must be 1000 or less"),
+        ("data", "ranges", {"age": [0.0, 1e300]}, "must be 1e+12 or less"),
+        ("network", "latency_ms", 1e300, "must be 600 or less"),
+        ("network", "bandwidth_mbit", 1e-300, "must be 1e-06 or more"),
+    ],
+)
+def test_what_is_out_of_sense_is_refused_before_anything_starts(part: str, key: str, value: Any, sentence: str) -> None:
+    (problem,) = [each for each in problems(with_part(part, **{key: value})) if each.startswith(f"{part}.{key}")]
+    assert sentence in problem
+    assert len(problem) < 300
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("for_s", 1e300), ("round", 10**20), ("message", 10**20), ("bytes", 10**20), ("delay_ms", 1e300)]
+)
+def test_a_fault_out_of_sense_is_refused(key: str, value: Any) -> None:
+    kind = {"for_s": "stall", "bytes": "corrupt", "delay_ms": "delay"}.get(key, "kill")
+    fault = {"kind": kind, "site": 1, "phase": "train", "round": 1, "delay_ms": 1.0} | {key: value}
+    if kind != "delay":
+        del fault["delay_ms"]
+    (problem,) = problems(LEAST | {"faults": [fault]})
+    assert problem.startswith(f"faults.1.{key}: must be ")

@@ -1,16 +1,22 @@
 """Categories that sites have in common, agreed by a secure sum instead of by showing who holds which.
 
-Each value a site holds goes to the slot of a table that its hash names: a one, its UTF-8 bytes, and some bytes of
-the hash. In the sum of the tables a slot holds k and k times the bytes, where k sites hold the value, so dividing by k
-gives it back. Where two values share a slot the hash does not fit; then a larger table with another salt is tried.
+Each value a site holds goes to three slots of a table that its hash names: a one, its UTF-8 bytes, and some bytes of
+the hash. In the sum of the tables a slot that holds one value only has k and k times the bytes, where k sites hold the
+value: dividing by k gives it back, and the hash tells that it does. Taken out of its other slots, it leaves others
+alone there. Where that ends before the table is empty, a larger one with another salt is tried.
 
 What the coordinator learns is the union of the values, and how many sites hold each.
+
+References
+----------
+M. T. Goodrich and M. Mitzenmacher, "Invertible Bloom lookup tables", Allerton 2011, section 2.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,6 +25,7 @@ from numpy.typing import NDArray
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError, StepRefused
 from federation.federation import Federation
+from federation.transport.wire import MAX_FRAME_BYTES
 
 MAX_VALUE_BYTES = 64
 CHECK_BYTES = 8
@@ -27,6 +34,14 @@ RECORD = 1 + MAX_VALUE_BYTES + CHECK_BYTES
 
 FIRST_SLOTS = 64
 MAX_SLOTS = 1 << 14
+PLACES = 3
+"""Slots of a value, each in a third of the table of its own."""
+
+MAX_LOAD = 8
+"""Values that a site puts into one slot at most: it bounds the entries, and a fuller table could not be read."""
+
+MAX_VALUES = MAX_SLOTS // 4
+"""Of one column; a table of so many values has loads below the bound, and all come out of it."""
 
 
 @dataclass(frozen=True)
@@ -58,19 +73,29 @@ def agree(federation: Federation, columns: Mapping[int, str], seed: int) -> dict
         if slots > MAX_SLOTS:
             name = next(iter(open_columns.values()))
             raise FederationError(
-                f"Column {name!r} has too many categories to agree on; declare them in data.categories."
+                f"Column {name!r} has more categories than the {MAX_VALUES} that can be agreed on; leave it out by "
+                "data.ignore if it is an identifier, or declare them in data.categories."
             )
-        agreed |= _agree_on(federation, open_columns, slots, salt=f"{seed}:{slots}")
+        for batch in _batches(open_columns, slots):
+            agreed |= _agree_on(federation, batch, slots, salt=f"{seed}:{slots}")
         slots *= 4
     return agreed
 
 
+def _batches(columns: Mapping[int, str], slots: int) -> Iterator[dict[int, str]]:
+    """The columns, so many at a time as one message carries the tables of, in the widest encoding."""
+    remaining = iter(columns.items())
+    count = max(1, MAX_FRAME_BYTES // (2 * 8 * slots * RECORD))
+    while batch := dict(itertools.islice(remaining, count)):
+        yield batch
+
+
 def _agree_on(federation: Federation, columns: Mapping[int, str], slots: int, salt: str) -> dict[str, list[str]]:
-    """The values of those columns whose values have a slot each, in one sum."""
+    """The values of those columns whose tables can be read, in one sum."""
     tables = federation.sum(
         "category_tables",
         shape=(len(columns), slots, RECORD),
-        bound=255.0 * len(federation.sites),
+        bound=255.0 * MAX_LOAD * len(federation.sites),
         columns=list(columns),
         slots=slots,
         salt=salt,
@@ -80,8 +105,11 @@ def _agree_on(federation: Federation, columns: Mapping[int, str], slots: int, sa
 
 
 def table_of(values: Sequence[str], slots: int, salt: str) -> FloatArray:
-    """(slots, 73): a site's values in the slots their hashes name. Raises StepRefused for one too long."""
-    table = np.zeros((slots, RECORD))
+    """(slots, 73): a site's values in the slots their hashes name. Raises StepRefused for one too long.
+
+    Where a slot would be too full no value is put in, but something everywhere that no value leaves.
+    """
+    table = np.zeros((slots, RECORD), dtype=np.int64)
     for value in values:
         encoded = value.encode()
         if len(encoded) > MAX_VALUE_BYTES:
@@ -89,10 +117,11 @@ def table_of(values: Sequence[str], slots: int, salt: str) -> FloatArray:
                 f"a category has {len(encoded)} bytes, and at most {MAX_VALUE_BYTES} can be agreed on; "
                 "declare the values of its column in data.categories"
             )
-        slot, check = _place(encoded, slots, salt)
-        record = b"\1" + encoded.ljust(MAX_VALUE_BYTES, b"\0") + check
-        table[slot] += np.frombuffer(record, dtype=np.uint8)
-    return table
+        places, check = _places(encoded, slots, salt)
+        table[places] += _record(encoded, check)
+    if table[:, 0].max() > MAX_LOAD:
+        table[:], table[:, 0] = 0, 1
+    return table.astype(np.float64)
 
 
 def one_hot(codes: IntArray, categories: Sequence[str], values: Sequence[str]) -> FloatArray:
@@ -112,21 +141,41 @@ def _equal(text: NDArray[np.str_], values: Sequence[str]) -> FloatArray:
     return np.equal.outer(text, np.array(values, dtype=np.str_)).astype(np.float64)
 
 
-def _place(encoded: bytes, slots: int, salt: str) -> tuple[int, bytes]:
-    """The slot of a value, and the bytes that recognise it there."""
+def _places(encoded: bytes, slots: int, salt: str) -> tuple[list[int], bytes]:
+    """The slots of a value, one in each part of the table, and the bytes that recognise it there."""
     digest = hashlib.sha256(salt.encode() + b"\0" + encoded).digest()
-    return int.from_bytes(digest[:8], "big") % slots, digest[-CHECK_BYTES:]
+    part = slots // PLACES
+    drawn = (int.from_bytes(digest[8 * place : 8 * place + 8], "big") for place in range(PLACES))
+    return [place * part + number % part for place, number in enumerate(drawn)], digest[-CHECK_BYTES:]
+
+
+def _record(encoded: bytes, check: bytes) -> IntArray:
+    """(73,) what a value puts into each of its slots."""
+    record = b"\1" + encoded.ljust(MAX_VALUE_BYTES, b"\0") + check
+    return np.frombuffer(record, dtype=np.uint8).astype(np.int64)
 
 
 def _values_in(table: FloatArray, slots: int, salt: str) -> list[str] | None:
-    """The values of a summed table, or None if two share a slot."""
-    counts = np.rint(table[:, 0]).astype(np.int64)
+    """The values of a summed table, or None if not all of them can be told from each other."""
+    left = np.rint(table).astype(np.int64)
     values = []
-    for slot in np.flatnonzero(counts).tolist():
-        letters = np.rint(table[slot, 1:]).astype(np.int64) // counts[slot]
-        record = bytes(letters.astype(np.uint8))
-        encoded, check = record[:MAX_VALUE_BYTES].rstrip(b"\0"), record[MAX_VALUE_BYTES:]
-        if _place(encoded, slots, salt) != (slot, check):
-            return None
-        values.append(encoded.decode())
-    return sorted(values)
+    waiting = np.flatnonzero(left[:, 0]).tolist()
+    while waiting:
+        slot = waiting.pop()
+        encoded = _alone_in(left[slot], slot, slots, salt)
+        if encoded is not None:
+            values.append(encoded.decode())
+            places, check = _places(encoded, slots, salt)
+            left[places] -= left[slot, 0] * _record(encoded, check)
+            waiting += places
+    return sorted(values) if not left.any() else None
+
+
+def _alone_in(record: IntArray, slot: int, slots: int, salt: str) -> bytes | None:
+    """The value that a slot holds, if it holds one only."""
+    if record[0] <= 0 or (record < 0).any() or (record % record[0]).any() or record.max() > 255 * record[0]:
+        return None
+    letters = bytes((record[1:] // record[0]).astype(np.uint8))
+    encoded, check = letters[:MAX_VALUE_BYTES].rstrip(b"\0"), letters[MAX_VALUE_BYTES:]
+    places, expected = _places(encoded, slots, salt)
+    return encoded if slot in places and check == expected else None

@@ -30,7 +30,7 @@ from algorithms.data.partition import site_partition
 from algorithms.data.scaling import Scale, ScaleName
 from algorithms.privacy.accountant import PrivacyReport
 from algorithms.registry import ALGORITHMS
-from algorithms.settings import Count, Positive, Setting, checked, doc, settings
+from algorithms.settings import Count, Seconds, Setting, checked, doc, settings
 from federation import report
 from federation.arrays import FloatArray
 from federation.assemble import local_federation
@@ -64,7 +64,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         Mapping[str, float] | None,
         doc("`segments` of k-secure, `rings` of changing-neighbours, `threshold` of masked."),
     ] = None
-    round_timeout_s: Annotated[Positive, doc("Seconds of silence after which a site is taken for dropped.")] = 30.0
+    round_timeout_s: Annotated[Seconds, doc("Seconds of silence after which a site is taken for dropped.")] = 30.0
     random_state: Annotated[
         int | np.random.RandomState | None,
         doc("Of the deal and the experiment's own generators; never of masks, keys or noise."),

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.settings import Count, Finite, Positive, doc
+from algorithms.settings import Degree, Finite, Positive, doc
 from federation.arrays import FloatArray
 
 KernelName = Literal["linear", "rbf", "poly", "sigmoid"]
@@ -39,13 +39,14 @@ class Kernel:
         return self.name in ("linear", "rbf") or (self.name == "poly" and self.coef0 >= 0)
 
     def of_sums(self, sums: FloatArray) -> FloatArray:
-        """The kernel where squared distances, or inner products, are known."""
+        """The kernel where squared distances, or inner products, are known; infinite where float64 ends."""
         if self.name == "rbf":
             return np.asarray(np.exp(-self.gamma * sums))
         if self.name == "linear":
             return sums
         scaled = self.gamma * sums + self.coef0
-        return np.asarray(scaled**self.degree if self.name == "poly" else np.tanh(scaled))
+        with np.errstate(over="ignore"):
+            return np.asarray(scaled**self.degree if self.name == "poly" else np.tanh(scaled))
 
     def to_fields(self) -> dict[str, Any]:
         """Plain values, for a message."""
@@ -80,7 +81,7 @@ class KernelSettings:
         doc("As LIBSVM has them: functions of inner products or squared distances, which sites can sum over columns."),
     ] = "rbf"
     gamma: Annotated[Positive | Literal["auto"], doc('Of rbf, poly and sigmoid; "auto" is 1 / columns.')] = "auto"
-    degree: Annotated[Count, doc("Of poly.")] = 3
+    degree: Annotated[Degree, doc("Of poly.")] = 3
     coef0: Annotated[Finite, doc("Of poly and sigmoid.")] = 0.0
 
     def kernel_of(self, columns: int) -> Kernel:

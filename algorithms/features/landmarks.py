@@ -28,6 +28,7 @@ import numpy as np
 
 from algorithms.data.horizontal import HorizontalSite
 from algorithms.features import k_means
+from algorithms.settings import MAX_DIMENSION
 from federation.arrays import FloatArray
 from federation.errors import FederationError
 from federation.federation import Federation
@@ -56,8 +57,17 @@ class Landmarks:
 
 
 def landmark_count(wanted: float, rows: int) -> int:
-    """How many landmarks there are for so many rows: a share of them, or a count where `wanted` is an int."""
-    return max(1, min(wanted if isinstance(wanted, int) else round(wanted * rows), rows))
+    """How many landmarks there are for so many rows: a share of them, or a count where `wanted` is an int.
+
+    Raises FederationError for more than a message can carry the kernel matrix of.
+    """
+    count = max(1, min(wanted if isinstance(wanted, int) else round(wanted * rows), rows))
+    if count > MAX_DIMENSION:
+        raise FederationError(
+            f"{wanted:g} of {rows} rows are {count} landmarks, and at most {MAX_DIMENSION} go into a message with "
+            "what is computed between them; lower algorithm.landmarks."
+        )
+    return count
 
 
 class LandmarkSite(HorizontalSite):

@@ -138,7 +138,8 @@ class Standing:
         full steps need.
         """
         v = self.v + step
-        residuals, change = problem.targets - problem.margins(v), -problem.margins(step)
+        change = -problem.margins(step)
+        residuals = self.residuals + change
         wanted = np.zeros_like(self.lag) if still else self.slopes * change + self.lag
         room = np.where(wanted < 0, self.alpha, self.rest)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -173,7 +174,7 @@ class RowSums:
         return cls(
             matrix=problem.curvature(standing.slopes),
             gradient=problem.weighted(alpha + standing.lag),
-            loss=float(problem.prices @ np.maximum(0.0, standing.residuals)),
+            loss=float(problem.prices @ np.maximum(0.0, problem.targets - problem.margins(standing.v))),
             alphas=np.array([each @ (alpha * problem.targets) for each in classes]),
             vectors=np.stack([(each * signed) @ problem.features for each in classes]),
             rows=np.array([each.sum() for each in classes]),

@@ -26,7 +26,7 @@ import numpy as np
 
 from algorithms.optimisation.line_search import LineSearch, Parabola
 from algorithms.optimisation.solution import Solution, Stopping, StoppingSettings, relative_gap
-from algorithms.settings import Count, doc
+from algorithms.settings import Dimension, doc
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError
 
@@ -63,7 +63,7 @@ class CuttingPlaneSettings(StoppingSettings):
     """How long to train, and how much each round carries."""
 
     cut_groups: Annotated[
-        Count,
+        Dimension,
         doc("Cuts per round; 1 is the paper's algorithm. More take fewer rounds, and more often hold a single row."),
     ] = 32
 

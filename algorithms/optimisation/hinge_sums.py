@@ -29,7 +29,7 @@ class HingeSums:
         """Rows dealt at random to groups of equal size, give or take one."""
         rows = len(features)
         group = (random.permutation(rows) + random.integers(groups)) % groups
-        return cls(features, labels, np.eye(groups)[:, group])
+        return cls(features, labels, np.equal.outer(np.arange(groups), group).astype(np.float64))
 
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """(k, g, m + 2) per problem and group: a = sum c y f, d = sum c y, m = sum c (Lu 2016, algorithm 2)."""
@@ -95,21 +95,22 @@ class HingeSite(HorizontalSite):
 class FederatedOracle:
     """The sums of the cutting plane, over a federation.
 
-    norm_sum_bound: on the summed length of the features. on_singletons: is told how many cuts have a single term.
+    norm_sum_bound: on the summed length of the features. on_cuts: is told every round's points w (k, m), b (k,)
+    and grouped cuts (k, g, m + 2).
     """
 
     federation: Federation
     groups: int
     rows: int
     norm_sum_bound: float
-    on_singletons: Callable[[int], None] = lambda cuts: None
+    on_cuts: Callable[[FloatArray, FloatArray, FloatArray], None] = lambda w, b, cuts: None
 
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """One secure sum of grouped cuts; see `HingeSums.cuts`."""
         shape = (len(problems), self.groups, w.shape[1] + 2)
         bound = max(self.rows, self.norm_sum_bound)
         found = self.federation.sum("cuts", shape=shape, bound=bound, problems=problems, w=w, b=b)
-        self.on_singletons(int(np.count_nonzero(np.rint(found[..., -1]) == 1)))
+        self.on_cuts(w, b, found)
         return found
 
     def line(

@@ -32,7 +32,6 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
-from scipy.linalg import LinAlgError, cho_factor, cho_solve, solve_triangular
 
 from algorithms.optimisation.barrier import Problem, RowSums, Standing
 from algorithms.optimisation.masking import STRETCH, Dither, Mask
@@ -372,10 +371,10 @@ class _Trail:
     def _newton_step(self, opened: Opened, dither: Dither) -> FloatArray:
         """y = E^-1 c, and the dither. Raises FederationError for a matrix that is no sum of squares."""
         factor = _factor(opened.matrix)
-        step = cho_solve((factor, True), opened.gradient)
+        step = np.linalg.solve(factor.T, np.linalg.solve(factor, opened.gradient))
         if self.step_noise > 0:
             decrement = math.sqrt(max(0.0, float(opened.gradient @ step)))
-            noise = solve_triangular(factor, dither.draw(len(step)), trans=1, lower=True)
+            noise = np.linalg.solve(factor.T, dither.draw(len(step)))
             step += self.step_noise * decrement / math.sqrt(len(step)) * noise
         return np.asarray(step)
 
@@ -387,11 +386,12 @@ class _Trail:
 
 
 def _factor(matrix: FloatArray) -> FloatArray:
+    """Cholesky's. By numpy alone: a site that trains by itself loads no more than it has."""
     for jitter in _JITTERS:
         try:
             shifted = matrix + jitter * np.trace(matrix) / len(matrix) * np.eye(len(matrix))
-            return np.asarray(cho_factor(shifted, lower=True)[0])
-        except (LinAlgError, ValueError):
+            return np.asarray(np.linalg.cholesky(shifted))
+        except np.linalg.LinAlgError:
             continue
     raise FederationError(
         "Newton's system of the interior point has no solution in double precision; scale the columns, lower "

@@ -9,12 +9,13 @@ blind the coordinator. The cutting plane (see `cutting_plane`) is the paper's, a
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from algorithms.attacks.cut_differences import Points
 from algorithms.contract import Remark
 from algorithms.optimisation import cutting_plane, interior_point, libsvm
 from algorithms.optimisation.barrier import Problem
@@ -26,28 +27,33 @@ from algorithms.optimisation.path_sums import FederatedPath, PathSite, Release
 from algorithms.optimisation.solution import Certificate, Solution, Stopping
 from algorithms.settings import Portion, Positive, doc
 from federation.arrays import FloatArray
+from federation.disclosures import Kind
 from federation.federation import Federation
+from federation.transport.keys import COORDINATOR
 
 SINGLETON_CUTS = (
     "features of a single row, where no other row of its group is on the wrong side of the margin; with the "
     "map that all know they give the row away"
 )
 
-MIN_SITES_FOR_NOISE = 2
-"""A site that is alone has all rows, and nobody to hide them from."""
+
+CUTS_THAT_DIFFER = (
+    "features of a single row, by which two cuts of its group differ; with the map that all know they give the row away"
+)
 
 
-@dataclass
-class LinearSvmSettings(CuttingPlaneSettings):
-    """What a user decides about training."""
+Cuts = tuple[FloatArray, FloatArray, FloatArray]
+"""Of a round: points w (k, m) and b (k,), and grouped cuts (k, g, m + 2)."""
 
-    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
-    _: KW_ONLY
+
+@dataclass(kw_only=True)
+class SolverSettings(CuttingPlaneSettings):
+    """By which solver, and what it shows to whom."""
+
     solver: Annotated[
         Literal["interior-point", "cutting-plane"],
         doc("One sum a round that a blind coordinator solves, or the paper's, which shows it every point and cut."),
     ] = "interior-point"
-    intercept: Annotated[bool, doc("Whether the decision value has a constant term.")] = True
     masking: Annotated[
         Masking,
         doc("What hides Newton's system from the coordinator: matrices that leave its spectrum to a factor, or all."),
@@ -55,6 +61,19 @@ class LinearSvmSettings(CuttingPlaneSettings):
     step_noise: Annotated[
         Portion, doc("Size of the noise on each step, as a share of it, that blurs rows for the sites; 0 is none.")
     ] = 0.1
+
+    def step_noise_among(self, sites: Sequence[str]) -> float:
+        """The size of the noise on each step: none where a site is alone, and has nobody's rows but its own."""
+        return self.step_noise if len(sites) > 1 else 0.0
+
+
+@dataclass
+class LinearSvmSettings(SolverSettings):
+    """What a user decides about training."""
+
+    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
+    _: KW_ONLY
+    intercept: Annotated[bool, doc("Whether the decision value has a constant term.")] = True
     release: Annotated[Release, doc("Who has the weights in the end: the coordinator too, or the sites alone.")] = (
         "everyone"
     )
@@ -89,14 +108,21 @@ class Trained:
     remarks: tuple[Remark, ...] = ()
 
 
-def train_linear(federation: Federation, settings: LinearSvmSettings, features: int) -> Trained:
+RowsTold = Callable[[Points, FloatArray], int]
+"""How many single rows cuts (T, m + 2) of one group at some points differ by, told as whoever sees them would."""
+
+
+def train_linear(
+    federation: Federation, settings: LinearSvmSettings, features: int, rows_told: RowsTold = lambda points, cuts: 0
+) -> Trained:
     """Train on the live sites' rows of so many features, to the certified gap.
 
     What is certified in the end is so for the rows of the sites that are there in the end. Raises FederationError where
     too few sites are left, or a step cannot be computed.
     """
-    train = _by_interior_point if settings.solver == "interior-point" else _by_cutting_planes
-    return train(federation, settings, features)
+    if settings.solver == "interior-point":
+        return _by_interior_point(federation, settings, features)
+    return _by_cutting_planes(federation, settings, features, rows_told)
 
 
 def _note(federation: Federation, iteration: int, certificates: Sequence[Certificate]) -> None:
@@ -121,7 +147,7 @@ def _by_interior_point(federation: Federation, settings: LinearSvmSettings, feat
         dimensions=path.dimensions,
         intercept=settings.intercept,
         stopping=Stopping(settings.tolerance, settings.max_iterations),
-        step_noise=settings.step_noise if len(federation.sites) >= MIN_SITES_FOR_NOISE else 0.0,
+        step_noise=settings.step_noise_among(federation.sites),
         on_iteration=lambda iteration, certificates: _note(federation, iteration, certificates),
         settle=path.settle,
     )
@@ -132,7 +158,9 @@ def _by_interior_point(federation: Federation, settings: LinearSvmSettings, feat
     return Trained(outcome.certificate, np.array(weights), float(b), {}, tuple(remarks))
 
 
-def _by_cutting_planes(federation: Federation, settings: LinearSvmSettings, features: int) -> Trained:
+def _by_cutting_planes(
+    federation: Federation, settings: LinearSvmSettings, features: int, rows_told: RowsTold
+) -> Trained:
     """Cuts bound the loss over the rows that they were summed over.
 
     When sites leave or join, a new bundle starts from the best point so far.
@@ -147,18 +175,22 @@ def _by_cutting_planes(federation: Federation, settings: LinearSvmSettings, feat
     def bundle() -> Solution:
         nonlocal bundles
         bundles += 1 if latest or not bundles else 0
-        (solution,) = cutting_plane.solve(
-            _oracle(federation, settings.cut_groups, features),
-            problems=1,
-            dimensions=features,
-            groups=settings.cut_groups,
-            C=settings.C,
-            stopping=Stopping(settings.tolerance, settings.max_iterations),
-            search=line_search(settings.line_search, settings.line_search_step),
-            on_iteration=note,
-            resume=tuple(latest),
-            intercept=settings.intercept,
-        )
+        opened: list[Cuts] = []
+        try:
+            (solution,) = cutting_plane.solve(
+                _oracle(federation, settings.cut_groups, lambda *cuts: opened.append(cuts)),
+                problems=1,
+                dimensions=features,
+                groups=settings.cut_groups,
+                C=settings.C,
+                stopping=Stopping(settings.tolerance, settings.max_iterations),
+                search=line_search(settings.line_search, settings.line_search_step),
+                on_iteration=note,
+                resume=tuple(latest),
+                intercept=settings.intercept,
+            )
+        finally:  # what was opened was shown, whatever came of it
+            _disclose(federation, opened, rows_told)
         return solution
 
     federation.run("deal_groups", remember=True, groups=settings.cut_groups)
@@ -169,16 +201,33 @@ def _by_cutting_planes(federation: Federation, settings: LinearSvmSettings, feat
     return Trained(solution, solution.w, solution.b, {"bundles": bundles}, tuple(remarks))
 
 
-def _oracle(federation: Federation, groups: int, features: int) -> FederatedOracle:
+def _oracle(
+    federation: Federation, groups: int, on_cuts: Callable[[FloatArray, FloatArray, FloatArray], None]
+) -> FederatedOracle:
     """Bounds on the sums follow from the summed squares of the features, by Cauchy and Schwarz."""
     squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
     rows = round(float(count))
+    return FederatedOracle(federation, groups, rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0, on_cuts)
 
-    def disclose(singletons: int) -> None:
-        if singletons:
-            federation.disclose("coordinator", "cuts", SINGLETON_CUTS, (features,), times=singletons, kind="single-row")
 
-    return FederatedOracle(federation, groups, rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0, disclose)
+def _disclose(federation: Federation, opened: Sequence[Cuts], rows_told: RowsTold) -> None:
+    """Write down what the cuts of one bundle show of single rows.
+
+    Every cut of a group in which one row is active; and every row that is the difference of two cuts of one group, each
+    row once.
+    """
+    if not opened:
+        return
+    w, b, cuts = (np.concatenate(each) for each in zip(*opened, strict=True))
+    alone = int(np.count_nonzero(np.rint(cuts[..., -1]) == 1))
+    differ = sum(rows_told(Points(w, b), of_group) for of_group in cuts.transpose(1, 0, 2))
+    told: list[tuple[str, int, Kind]] = [
+        (SINGLETON_CUTS, alone, "single-row"),
+        (CUTS_THAT_DIFFER, differ, "row-difference"),
+    ]
+    for detail, times, kind in told:
+        if times:
+            federation.disclose(COORDINATOR, "cuts", detail, (cuts.shape[2] - 2,), times=times, kind=kind)
 
 
 def pooled_solution(

@@ -86,15 +86,18 @@ class Layout:
 
     def unpack(self, total: FloatArray, scales: FloatArray, rows: int) -> Opened | None:
         """What a sum (length,) says; None where nobody added what is not a row's, or a matrix was left out."""
+        opened, keepers, overflows = self.parts(total, scales, rows)
+        return None if keepers != 1 or overflows else opened
+
+    def parts(self, total: FloatArray, scales: FloatArray, rows: int) -> tuple[Opened, int, int]:
+        """What a sum (length,) of any sites says, and how many added what is not a row's, and left a matrix out."""
         d, g = self.dimensions, self.classes
         sizes = [d * (d + 1) // 2, d, 1, g, g * self.features, g, 1, 1]
         upper, gradient, objective, alphas, vectors, counts, keepers, overflows = np.split(total, np.cumsum(sizes)[:-1])
-        if round(float(keepers[0])) != 1 or round(float(overflows[0])):
-            return None
         matrix = np.zeros((d, d))
         matrix[np.triu_indices(d)] = upper
         matrix += np.triu(matrix, 1).T
-        return Opened(
+        opened = Opened(
             matrix=matrix * scales[0],
             gradient=gradient * scales[1],
             objective=float(objective[0] * scales[2]),
@@ -102,6 +105,7 @@ class Layout:
             vectors=vectors.reshape(g, self.features) * scales[4],
             rows=np.rint(counts * rows),
         )
+        return opened, round(float(keepers[0])), round(float(overflows[0]))
 
 
 class PathSite(HorizontalSite):
@@ -214,7 +218,7 @@ class PathSite(HorizontalSite):
         """
         if self.site != holder or not self.standings:
             return np.zeros((len(self.labels), self.layout.features + 2))
-        return np.hstack([self._best(keep, constants), np.ones((len(self.labels), 1))])
+        return np.hstack([self.best(keep, constants), np.ones((len(self.labels), 1))])
 
     @step
     def keep_best(self, keep: IntArray, constants: IntArray) -> None:
@@ -223,15 +227,22 @@ class PathSite(HorizontalSite):
             raise StepRefused('a site has no file to keep a model in; use algorithm.release = "everyone"')
         if not self.standings:
             return  # restarted, see `released`
-        best = self._best(keep, constants)
+        best = self.best(keep, constants)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - see replace_private
         replace_private(path, lambda file: np.savez(file, w=best[:, :-1], b=best[:, -1]))
 
-    def _best(self, keep: IntArray, constants: IntArray) -> FloatArray:
+    def best(self, keep: IntArray, constants: IntArray) -> FloatArray:
+        """(K, m + 1) the best weights and intercepts; see `released`."""
         latest = [standings[-1] for standings in self.standings]
         points = [at.v if last else at.best for at, last in zip(latest, keep.tolist(), strict=True)]
         ends = zip(self.problems, points, constants.tolist(), strict=True)
         return np.stack([problem.weights(point, constant) for problem, point, constant in ends])
+
+
+def chosen(outcomes: Sequence[Outcome]) -> tuple[IntArray, IntArray]:
+    """Which last points are the best, and the constants, each (K,), as sites are told."""
+    keep = np.array([outcome.keep for outcome in outcomes], dtype=np.int64)
+    return keep, np.array([outcome.constant for outcome in outcomes], dtype=np.int64)
 
 
 class FederatedPath:
@@ -305,9 +316,7 @@ class FederatedPath:
 
         Whether sites left or joined since the last round: then these are the best points of other rows.
         """
-        keep, constants = (
-            np.array([getattr(each, name) for each in outcomes], dtype=np.int64) for name in ("keep", "constant")
-        )
+        keep, constants = chosen(outcomes)
         if self._release == "sites":
             self._federation.run("keep_best", keep=keep, constants=constants)
             return self._note_changes()

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from algorithms.settings import Count, Share, doc
+from algorithms.settings import Count, Tolerance, doc
 from federation.arrays import FloatArray
 
 
@@ -14,7 +14,7 @@ from federation.arrays import FloatArray
 class StoppingSettings:
     """How long to train."""
 
-    tolerance: Annotated[Share, doc("Certified relative gap at which training stops.")] = 1e-4
+    tolerance: Annotated[Tolerance, doc("Certified relative gap at which training stops.")] = 1e-4
     max_iterations: Annotated[Count, doc("Iterations after which training stops short of its tolerance.")] = 500
 
 

@@ -33,10 +33,10 @@ _BITS = 64
 _ERRORS = 160
 """Roundings of size eps that may add up in one logarithmic draw, over a support of 40 scales at four bounds each."""
 
-_VARIANCE_BITS = 256
+_VARIANCE_BITS = 128
 """Behind the point of a variance that is drawn."""
 
-_EXACT = decimal.Context(prec=160)
+_EXACT = decimal.Context(prec=90)
 
 
 # One draw, exactly.
@@ -105,7 +105,7 @@ def _half_integer_gamma(twice: int) -> Decimal:
 
 
 def _exponential() -> Decimal:
-    """By inversion, from 512 bits."""
+    """By inversion, from twice as many bits."""
     return -(Decimal(secrets.randbits(2 * _VARIANCE_BITS) + 1) / (1 << 2 * _VARIANCE_BITS)).ln()
 
 

@@ -19,7 +19,7 @@ from algorithms.data.columns import Schema
 from algorithms.data.partition import NO_FOLD, site_partition
 from algorithms.privacy.ledger import DataIdentity
 from federation.arrays import FloatArray, IntArray
-from scenarios.data import sources, splits
+from scenarios.data import categories, sources, splits
 from scenarios.data.sources import Dataset
 from scenarios.schema.base import resolve
 from scenarios.schema.data import ALL
@@ -56,7 +56,8 @@ class FederatedDataset:
     rows: all of them. names: of the sites. shards: of each site. folds: (n,) the fold that holds a row out, -1 for
     none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then positive.
     identifiers (n,): of the rows, where sites align them by these; empty otherwise. public: indices of the rows that
-    are nobody's secret, and at no site. identity: of the source.
+    are nobody's secret, and at no site. identity: of the source. candidates: records that whoever audits the run may
+    think of, where declared or where the source has all that there can be.
     """
 
     rows: Rows
@@ -72,6 +73,7 @@ class FederatedDataset:
     warnings: tuple[str, ...]
     declared: Mapping[str, Sequence[str]]
     identity: DataIdentity
+    candidates: Rows | None = None
 
     @property
     def schema(self) -> Schema:
@@ -94,9 +96,9 @@ class FederatedDataset:
     def write_partition(self, site: int, path: Path) -> None:
         """Write what one site holds to a file that only its owner may read."""
         held = self.shards[site]
-        mine = self.rows.take(held.rows)
-        numeric = [place for place, name in enumerate(self.numeric_columns) if name in held.columns]
-        categorical = [place for place, name in enumerate(self.categorical_columns) if name in held.columns]
+        mine, columns = self.rows.take(held.rows), set(held.columns)
+        numeric = [place for place, name in enumerate(self.numeric_columns) if name in columns]
+        categorical = [place for place, name in enumerate(self.categorical_columns) if name in columns]
         site_partition(
             mine.numeric[:, numeric],
             mine.signs if held.labelled else None,
@@ -122,10 +124,10 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
         missing=settings.missing,
         base_folder=base_folder,
     )
-    return deal(scenario, data)
+    return deal(scenario, data, base_folder)
 
 
-def deal(scenario: Scenario, data: Dataset) -> FederatedDataset:
+def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> FederatedDataset:
     """Set the test rows of loaded data apart, and deal the others to the sites. Raises ScenarioError."""
     settings = scenario.data
     public, private = _set_apart(scenario, data)
@@ -134,6 +136,8 @@ def deal(scenario: Scenario, data: Dataset) -> FederatedDataset:
     signs = np.where(data.labels == classes[1], 1.0, -1.0)
     folds, tests = _held_out(scenario, data, private)
     _check_declared(choosing, settings.categories)
+    agreed = scenario.algorithm.implementation.scaling == "secure-sums"
+    categories.require_few(choosing, settings.categories, agreed=agreed)
     _check_ranges(data, settings.ranges)
     vertical = settings.partition == "vertical"
     shards = _deal_columns(scenario, data) if vertical else _deal_rows(scenario, data, private, tests)
@@ -152,6 +156,7 @@ def deal(scenario: Scenario, data: Dataset) -> FederatedDataset:
         warnings=tuple(_warnings(scenario, data, shards, signs, classes)),
         declared=settings.categories,
         identity=DataIdentity.of(data.name, settings.label, [feature.name for feature in data.features]),
+        candidates=_candidates(scenario, data, base_folder, classes),
     )
 
 
@@ -170,8 +175,27 @@ def _warnings(
         return
     if data.dropped:
         yield f"{data.dropped} rows with missing values were left out."
+    yield from categories.warnings(data)
     names = scenario.federation.site_names
     yield from splits.sites_without_a_class(names, [signs[held.rows] for held in shards], classes)
+
+
+def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: tuple[str, str]) -> Rows | None:
+    """The records that attackers can think of: declared ones, or all that there can be."""
+    settings = scenario.data
+    declared = scenario.collusion.candidates if scenario.collusion is not None else None
+    if declared is None and not sources.is_complete(settings.source):
+        return None
+    if declared in (None, "source"):
+        return _rows(data, np.where(data.labels == classes[1], 1.0, -1.0))
+    listed = sources.load(
+        str(declared), label=settings.label, ignore=settings.ignore, missing=settings.missing, base_folder=base_folder
+    )
+    if [(each.name, each.categorical) for each in listed.features] != [(e.name, e.categorical) for e in data.features]:
+        raise ScenarioError(
+            [f"collusion.candidates: {declared} must have the columns of {data.name}, in the same order."]
+        )
+    return _rows(listed, np.where(listed.labels == classes[1], 1.0, -1.0))
 
 
 def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
@@ -243,7 +267,8 @@ def _classes(data: Dataset, positive: str | None) -> tuple[str, str]:
     """(negative, positive): by name, or the last of two in sorted order."""
     found = data.classes
     if positive is not None and positive not in found:
-        raise ScenarioError([f"data.positive: {positive!r} is not a label of {data.name}; it has {', '.join(found)}."])
+        listed = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
+        raise ScenarioError([f"data.positive: {positive!r} is not a label of {data.name}; it has {listed}."])
     if positive is None and len(found) > 2:
         raise ScenarioError(
             [f"data.positive: {data.name} has {len(found)} classes ({', '.join(found[:8])}); say which one is +1."]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,22 +12,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scenarios.data import sources, splits
+from scenarios.data.categories import warnings
 from scenarios.data.sources import Dataset
-from scenarios.schema.errors import ScenarioError, nearest
+from scenarios.schema.errors import ScenarioError
 from scenarios.schema.split import require_split
 
 Line = tuple[str, ...]
 _MAX_VALUES = 8
+_MAX_COLUMNS, _MAX_CLASSES, _MAX_SITES = 100, 100, 100
+"""Of more, the others are counted."""
+
+_AND_MORE = "others"
 
 
 @dataclass(frozen=True)
 class Description:
-    """Tables of text, a head first: of columns, of classes, and of the sites of a partition."""
+    """Tables of text, a head first: of columns, of classes, and of the sites of a partition.
+
+    width: how many columns there are beside the label. warnings: sentences about columns that may not be meant so.
+    """
 
     rows: int
+    width: int
     columns: list[Line]
     classes: list[Line]
     sites: list[Line]
+    warnings: tuple[str, ...]
 
 
 def describe(source: str, label: str, split: str, sites: int, base_folder: Path) -> Description:
@@ -36,20 +46,47 @@ def describe(source: str, label: str, split: str, sites: int, base_folder: Path)
         require_split(split, "horizontal")
     except ValueError as error:
         raise ScenarioError([f"--split: {error}."]) from None
-    table = sources.read_columns(source, base_folder)
-    if label not in table:
-        raise ScenarioError([f"--label: {source} has no column {label!r}.{nearest(label, table)}"])
-    data = sources.load(source, label=label, missing="drop", base_folder=base_folder)
+    table = sources.read(source, base_folder)
+    if label not in table.columns:
+        raise ScenarioError([f"--label: {sources.lacks(table, label)}"])
+    data = sources.choose(table, label=label, missing="drop")
     parts = splits.horizontal(split, data, sites, np.random.default_rng([0, 1]))
+    names = [name for name in table.columns if name != label]
+    classes = sorted(_counts(data.labels))
+    shown = [name for name, _ in classes[:_MAX_VALUES]]
     return Description(
-        rows=len(table[label]),
+        rows=data.rows + data.dropped,
+        width=len(names),
         columns=[
             ("column", "holds", "missing", "values"),
-            *(_column(name, table[name]) for name in table if name != label),
+            *(_column(name, table.columns[name]) for name in names[:_MAX_COLUMNS]),
+            *_others([table.columns[name] for name in names[_MAX_COLUMNS:]]),
         ],
-        classes=[("class", "rows"), *((name, str(count)) for name, count in sorted(_counts(data.labels)))],
-        sites=[("site", "rows", *data.classes), *_sites(data, parts)],
+        classes=[
+            ("class", "rows"),
+            *((name, str(count)) for name, count in classes[:_MAX_CLASSES]),
+            *_more_classes(classes[_MAX_CLASSES:]),
+        ],
+        sites=[
+            ("site", "rows", *shown, *([_AND_MORE] if len(classes) > len(shown) else [])),
+            *_sites(data, parts, shown),
+        ],
+        warnings=tuple(warnings(data)),
     )
+
+
+def _others(columns: Sequence[NDArray[Any]]) -> Iterator[Line]:
+    """Columns that are not shown one by one, by what they hold."""
+    for kind, holds in (("f", "numbers"), ("U", "text")):
+        of_kind = [values for values in columns if values.dtype.kind == kind]
+        missing = sum(int(sources.gaps(values).sum()) for values in of_kind)
+        if of_kind:
+            yield f"and {len(of_kind)} more", holds, str(missing), ""
+
+
+def _more_classes(classes: Sequence[tuple[str, int]]) -> Iterator[Line]:
+    if classes:
+        yield f"and {len(classes)} more", str(sum(count for _, count in classes))
 
 
 def _column(name: str, values: NDArray[Any]) -> Line:
@@ -68,7 +105,12 @@ def _counts(values: NDArray[Any]) -> list[tuple[str, int]]:
     return [(str(value), count) for value, count in Counter(values.tolist()).most_common()]
 
 
-def _sites(data: Dataset, parts: list[Any]) -> Iterator[Line]:
-    for number, part in enumerate(parts, start=1):
+def _sites(data: Dataset, parts: list[Any], classes: Sequence[str]) -> Iterator[Line]:
+    """Rows of each site, by class; of classes that are not listed, together."""
+    for number, part in enumerate(parts[:_MAX_SITES], start=1):
         counts = Counter(data.labels[part].tolist())
-        yield f"site-{number}", str(len(part)), *(str(counts[name]) for name in data.classes)
+        listed = [counts[name] for name in classes]
+        others = [len(part) - sum(listed)] if len(data.classes) > len(classes) else []
+        yield f"site-{number}", str(len(part)), *map(str, [*listed, *others])
+    if len(parts) > _MAX_SITES:
+        yield f"and {len(parts) - _MAX_SITES} more", str(sum(map(len, parts[_MAX_SITES:])))

@@ -17,18 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federation.arrays import FloatArray, IntArray
-from scenarios.data import openml
+from scenarios.data import files, openml
+from scenarios.data.files import SUFFIXES
 from scenarios.schema.errors import ScenarioError, nearest
 
 FOLDER_VARIABLE = "FEDSVM_DATA"
-SUFFIXES = (".csv.gz", ".csv", ".svm", ".parquet")
-MISSING_MARKS = ("", "?", "NA", "NaN", "nan", "null")
-_EXPECTED = {
-    ".csv.gz": "comma-separated text in UTF-8 with a line of column names, packed by gzip",
-    ".csv": "comma-separated text in UTF-8 with a line of column names",
-    ".svm": "lines of a label followed by number:value pairs",
-    ".parquet": "an Apache Parquet file",
-}
+_MAX_LISTED = 40
 
 
 @dataclass(frozen=True)
@@ -73,15 +67,11 @@ class Dataset:
 
 
 @dataclass(frozen=True)
-class _Table:
+class Table:
     """Columns as read, before a label is chosen: float64 with NaN, or text with "" for missing values."""
 
     name: str
     columns: dict[str, NDArray[Any]]
-
-
-class _UnusableError(ValueError):
-    """A file that can be read, but not used: a clause that says what to change."""
 
 
 @dataclass(frozen=True)
@@ -110,9 +100,16 @@ def load(
     label: its label column. identifier: the column that tells its rows apart, no two the same. ignore: columns to leave
     out. missing: "refuse" or "drop" rows with missing values. Raises ScenarioError, saying what to change.
     """
-    table = _find(source, base_folder)
+    return choose(read(source, base_folder), label=label, identifier=identifier, ignore=ignore, missing=missing)
+
+
+def choose(
+    table: Table, *, label: str, identifier: str | None = None, ignore: Sequence[str] = (), missing: str = "refuse"
+) -> Dataset:
+    """What of a table is trained on, by the words that `load` takes. Raises ScenarioError, saying what to change."""
     _require_columns(table, label, identifier, ignore)
-    columns = {name: values for name, values in table.columns.items() if name not in ignore}
+    ignored = set(ignore)
+    columns = {name: values for name, values in table.columns.items() if name not in ignored}
     keep = _complete_rows(table.name, columns, missing)
     _refuse_infinite(table.name, columns)
     if not keep.any():
@@ -131,13 +128,18 @@ def load(
     return dataset
 
 
+def is_complete(source: str) -> bool:
+    """Whether the rows of a source are all the records that there can be, so that everybody can list them."""
+    return source in _COMPLETE
+
+
 def read_columns(source: str, base_folder: Path, text: Collection[str] = ()) -> dict[str, NDArray[Any]]:
     """Every column that `source` has, (n,) each: float64 with NaN, or text with "" for missing values.
 
     text: columns that are text whatever they look like; of comma-separated files as it is written, so that 007 is not
     7. Raises ScenarioError for a source that is not there or cannot be read.
     """
-    columns = _find(source, base_folder, text).columns
+    columns = read(source, base_folder, text).columns
     return columns | {name: _as_text(columns[name]) for name in text if name in columns}
 
 
@@ -148,8 +150,8 @@ def available() -> list[Available]:
         columns = build()
         labels = columns["label"]
         listed.append(Available(name, len(labels), len(columns) - 1, len(set(labels.tolist())), "built in"))
-    files = [(name, path) for name, path in sorted(_found().items()) if name not in _BUILT_IN]
-    return listed + [Available(name, None, None, None, path.name) for name, path in files]
+    named = [(name, path) for name, path in sorted(_found().items()) if name not in _BUILT_IN]
+    return listed + [Available(name, None, None, None, path.name) for name, path in named]
 
 
 def data_folder() -> Path | None:
@@ -161,20 +163,24 @@ def data_folder() -> Path | None:
 # Finding a source.
 
 
-def _find(source: str, base_folder: Path, text: Collection[str] = ()) -> _Table:
+def read(source: str, base_folder: Path, text: Collection[str] = ()) -> Table:
+    """The table that `source` names, every column of it; see `read_columns`."""
     if source in _BUILT_IN:
-        return _Table(source, _BUILT_IN[source]())
+        return Table(source, _BUILT_IN[source]())
     if source.startswith(openml.PREFIX):
-        return _Table(source, openml.read(source))
+        return Table(source, openml.read(source))
     if source.endswith(SUFFIXES):
         candidates = [base_folder / source, Path(source)]
         path = next((path for path in candidates if path.is_file()), None)
+        if path is None and any(map(os.path.lexists, candidates)):
+            raise ScenarioError([f"data.source: {source!r} is no file, but a folder or a device; name a file."])
         if path is None:
             raise ScenarioError([f"data.source: there is no file {source!r} in {base_folder.resolve()} or here."])
-        return _read(path, text)
+        return Table(path.name, files.read(path, text))
     found = _found()
     if source.replace("-", "_") in found:
-        return _read(found[source.replace("-", "_")], text)
+        path = found[source.replace("-", "_")]
+        return Table(path.name, files.read(path, text))
     raise ScenarioError(
         [
             f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), nor found {_searched(found)}, "
@@ -198,94 +204,11 @@ def _found() -> dict[str, Path]:
     folder = data_folder()
     if folder is None or not folder.is_dir():
         return {}
-    files: dict[str, Path] = {}
+    named: dict[str, Path] = {}
     for path, suffix in itertools.product(sorted(folder.iterdir()), SUFFIXES):
         if path.name.endswith(suffix):
-            files.setdefault(path.name.removesuffix(suffix).replace("-", "_"), path)
-    return files
-
-
-# Reading files.
-
-
-def _read(path: Path, text: Collection[str]) -> _Table:
-    try:
-        columns = _read_svm(path) if path.name.endswith(".svm") else _read_arrow(path, text)
-    except _UnusableError as error:
-        raise ScenarioError([f"data.source: {path}: {error}."]) from error
-    except UnicodeDecodeError as error:
-        raise ScenarioError([f"data.source: {path} is not UTF-8 text; save the file as UTF-8."]) from error
-    except MemoryError as error:
-        raise ScenarioError([f"data.source: {path} does not fit into memory with a number in every cell."]) from error
-    except (OSError, ValueError) as error:  # pyarrow's errors are ValueErrors
-        reason = str(error).splitlines()[0].rstrip(".") if str(error) else type(error).__name__
-        expected = next(_EXPECTED[suffix] for suffix in SUFFIXES if path.name.endswith(suffix))
-        raise ScenarioError([f"data.source: {path} cannot be read: {reason}. It must be {expected}."]) from error
-    if not columns or not len(next(iter(columns.values()))):
-        raise ScenarioError([f"data.source: {path} has no rows; add some of two classes or more."])
-    return _Table(path.name, columns)
-
-
-def _read_arrow(path: Path, text: Collection[str]) -> dict[str, NDArray[Any]]:
-    import pyarrow as pa
-    import pyarrow.parquet
-
-    table = pa.parquet.read_table(path) if path.name.endswith(".parquet") else _read_csv(path, text)
-    names = table.column_names
-    if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise _UnusableError(f"the column {twice[0]!r} appears more than once; rename one")
-    if binary := [name for name in names if pa.types.is_binary(table.column(name).type)]:
-        raise _UnusableError(f"column {binary[0]!r} is not UTF-8 text; save the file as UTF-8")
-    if nested := [name for name in names if pa.types.is_nested(table.column(name).type)]:
-        raise _UnusableError(f"column {nested[0]!r} holds lists or records; leave it out, or give each value a column")
-    return {name: _from_arrow(table.column(name)) for name in names}
-
-
-def _read_csv(path: Path, text: Collection[str]) -> Any:
-    """A table of pyarrow. Raises _UnusableError naming the first line with too few or too many values."""
-    import pyarrow as pa
-    from pyarrow import csv
-
-    ragged: list[Any] = []
-
-    def set_aside(row: Any) -> str:
-        ragged.append(row)
-        return "skip"
-
-    table = csv.read_csv(
-        path,
-        read_options=csv.ReadOptions(use_threads=False),  # with threads, rows have no numbers
-        parse_options=csv.ParseOptions(invalid_row_handler=set_aside),
-        convert_options=csv.ConvertOptions(
-            null_values=list(MISSING_MARKS), strings_can_be_null=True, column_types=dict.fromkeys(text, pa.string())
-        ),
-    )
-    if ragged:
-        first = ragged[0]
-        raise _UnusableError(
-            f"line {first.number} has {first.actual_columns} values for {first.expected_columns} columns "
-            f"({len(ragged)} in all); complete it, or put values that hold commas in quotes"
-        )
-    return table
-
-
-def _from_arrow(column: Any) -> NDArray[Any]:
-    """float64 with NaN for numbers, text with "" otherwise."""
-    import pyarrow as pa
-
-    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
-        # Not "safe": a whole number beyond 2^53, say an identifier, is rounded instead of refused.
-        return np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
-    values = column.to_pylist()
-    return np.array(["" if value is None or value in MISSING_MARKS else str(value) for value in values], dtype=np.str_)
-
-
-def _read_svm(path: Path) -> dict[str, NDArray[Any]]:
-    from sklearn.datasets import load_svmlight_file
-
-    matrix, labels = load_svmlight_file(str(path))
-    dense = np.asarray(matrix.toarray(), dtype=np.float64)
-    return {f"f{j + 1}": dense[:, j] for j in range(dense.shape[1])} | {"label": np.asarray(labels, dtype=np.float64)}
+            named.setdefault(path.name.removesuffix(suffix).replace("-", "_"), path)
+    return named
 
 
 # Checking what was read.
@@ -306,15 +229,19 @@ def _distinct(source: str, column: str, identifiers: NDArray[np.str_]) -> NDArra
     return identifiers
 
 
-def _require_columns(table: _Table, label: str, identifier: str | None, ignore: Sequence[str]) -> None:
+def lacks(table: Table, name: str) -> str:
+    """A sentence for a column that a table does not have."""
+    listed = ", ".join(itertools.islice(table.columns, _MAX_LISTED))
+    more = f" and {len(table.columns) - _MAX_LISTED} more" if len(table.columns) > _MAX_LISTED else ""
+    return f"{table.name} has no column {name!r}.{nearest(name, table.columns)} It has: {listed}{more}."
+
+
+def _require_columns(table: Table, label: str, identifier: str | None, ignore: Sequence[str]) -> None:
     problems = []
     wanted = [("data.label", label), *([("data.identifier", identifier)] if identifier is not None else [])]
     for key, name in [*wanted, *(("data.ignore", name) for name in ignore)]:
         if name not in table.columns:
-            listed = ", ".join(itertools.islice(table.columns, 40))
-            problems.append(
-                f"{key}: {table.name} has no column {name!r}.{nearest(name, table.columns)} It has: {listed}."
-            )
+            problems.append(f"{key}: {lacks(table, name)}")
     if label in ignore:
         problems.append(f"data.ignore: {label!r} is the label and cannot be ignored.")
     if identifier is not None and identifier in (label, *ignore):
@@ -325,12 +252,12 @@ def _require_columns(table: _Table, label: str, identifier: str | None, ignore: 
 
 def _complete_rows(name: str, columns: dict[str, NDArray[Any]], missing: str) -> NDArray[np.bool_]:
     """Which rows have every value. Raises ScenarioError for the others unless they are to be dropped."""
-    gaps = {column: _gaps(values) for column, values in columns.items()}
-    incomplete = np.logical_or.reduce(list(gaps.values()))
+    where_missing = {column: gaps(values) for column, values in columns.items()}
+    incomplete = np.logical_or.reduce(list(where_missing.values()))
     if incomplete.any() and missing == "refuse":
         row = int(incomplete.argmax())
-        column = next(column for column, where in gaps.items() if where[row])
-        count = sum(int(where.sum()) for where in gaps.values())
+        column = next(column for column, where in where_missing.items() if where[row])
+        count = sum(int(where.sum()) for where in where_missing.values())
         raise ScenarioError(
             [
                 f"data.missing: {name} has no value in row {row + 1}, column {column!r} ({count} missing in all); "
@@ -340,7 +267,8 @@ def _complete_rows(name: str, columns: dict[str, NDArray[Any]], missing: str) ->
     return np.asarray(~incomplete)
 
 
-def _gaps(values: NDArray[Any]) -> NDArray[np.bool_]:
+def gaps(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """(n,) where a column has no value."""
     return np.asarray(values == "" if values.dtype.kind == "U" else np.isnan(values))
 
 
@@ -460,3 +388,6 @@ _BUILT_IN: dict[str, Callable[[], dict[str, NDArray[Any]]]] = {
     "digits": _from_scikit_learn("load_digits"),
     "made-census": _made_census,
 }
+
+_COMPLETE = frozenset({"tic-tac-toe"})
+"""All boards at which a game can end."""

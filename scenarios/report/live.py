@@ -12,9 +12,11 @@ from typing import Protocol
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
 from federation.federation import Federation
 from federation.membership import Change
+from scenarios.console import visible
 from scenarios.schema.spec import Scenario
 
 _REFRESH_PER_SECOND = 8
@@ -76,7 +78,7 @@ class PlainView(SilentView):
             )
 
     def _print(self, line: str) -> None:
-        self._console.print(f"{self._name}: {line}", highlight=False, soft_wrap=True)
+        self._console.print(Text(f"{self._name}: {visible(line)}"), soft_wrap=True)
 
 
 class LiveView:
@@ -131,7 +133,7 @@ class LiveView:
         panel.add_column(style="dim")
         panel.add_column()
         for name, value in self._shown.items():
-            panel.add_row(name, value)
+            panel.add_row(name, Text(visible(value)))
         panel.add_row("elapsed", f"{time.monotonic() - self._began:.1f} s")
         return panel
 

@@ -15,12 +15,14 @@ from algorithms.privacy.accountant import Release
 from federation.ledger import CONTROL
 from federation.report import DisclosureReport, ProtocolCost
 from federation.transport.keys import COORDINATOR
+from scenarios.console import visible
+from scenarios.report import whole_run
 from scenarios.report.live import human_bytes
-from scenarios.report.plotting import new_figure
+from scenarios.report.plotting import new_figure, plain_text
 from scenarios.report.summary import lines, release_remarks
 from scenarios.run.audit import Finding
 from scenarios.run.earlier import event_from_schema_1
-from scenarios.run.result import RunResult, SiteResult, read_result
+from scenarios.run.result import RunResult, SiteResult, read_result, write_whole
 
 NAME = "report.html"
 _TEMPLATE = "report.html.j2"
@@ -38,11 +40,12 @@ Plot = dict[str, str]
 
 
 def write_report(folder: Path) -> Path:
-    """Write the report of the run in a folder as one piece, and say where. Raises ScenarioError if it has no run."""
-    path = folder / NAME
-    partial = folder / f"{NAME}.partial"
-    partial.write_text(render([folder]), encoding="utf-8")
-    partial.replace(path)
+    """Write the report of the run in a folder, and say where.
+
+    Raises ScenarioError if there is no run in it, and OSError if it cannot be written.
+    """
+    path, text = folder / NAME, render([folder])
+    write_whole(path, lambda file: file.write(text.encode()))
     return path
 
 
@@ -54,9 +57,14 @@ def render(folders: Sequence[Path]) -> str:
     alone = len(results) == 1
     runs = [_described(folder, result, alone=alone) for folder, result in results]
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
-    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, finalize=_shown)
     title = runs[0]["name"] if alone else f"{len(runs)} runs"
     return environment.get_template(_TEMPLATE).render(title=title, runs=runs, side_by_side=_side_by_side(runs))
+
+
+def _shown(value: Any) -> Any:
+    """Text without what no page can show; lines stay lines."""
+    return visible(value, keep="\n") if type(value) is str else value
 
 
 def _side_by_side(runs: list[dict[str, Any]]) -> list[tuple[str, list[str]]]:
@@ -83,15 +91,22 @@ def _described(folder: Path, result: RunResult, *, alone: bool) -> dict[str, Any
         "links": _links(result),
         "sites": [_site(site) for site in result.sites],
         "victims": [_victim(victim) for victim in collusion.victims] if collusion else [],
+        "audit_head": whole_run.HEAD,
+        "audit": whole_run.table(result.audit),
         "releases": [_release(release) for release in result.privacy.releases] if result.privacy else [],
         "disclosures": [_disclosure(each) for each in result.disclosures],
-        "scenario": (folder / "scenario.toml").read_text() if alone else "",
+        "scenario": _text(folder / "scenario.toml") if alone else "",
     }
 
 
 def _log(path: Path) -> list[Event]:
-    lines = path.read_text().splitlines() if path.is_file() else []
+    lines = _text(path).splitlines()
     return [event_from_schema_1(json.loads(line)) for line in lines]
+
+
+def _text(path: Path) -> str:
+    """What a file of a run holds; nothing of one that could not be written."""
+    return path.read_text(encoding="utf-8") if path.is_file() else ""
 
 
 # Tables.
@@ -125,8 +140,7 @@ def _site(site: SiteResult) -> list[Any]:
 
 def _victim(victim: Finding) -> list[Any]:
     error = "" if victim.max_error is None else f"{victim.max_error:.1e}"
-    known = [victim.site, victim.protocol, victim.step, victim.values, victim.recovered]
-    return [*known, error, victim.records_exposed]
+    return [victim.site, victim.protocol, victim.step, victim.values, victim.recovered, error]
 
 
 def _release(release: Release) -> list[Any]:
@@ -159,7 +173,8 @@ def _drawn(
     figure.subplots_adjust(left / _WIDTH, 0.5 / height, 1 - right / _WIDTH, 1 - 0.15 / height)
     import matplotlib as mpl  # slow to import
 
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fedsvm", "font.family": "sans-serif"}):
+    embedded = mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fedsvm", "font.family": "sans-serif"})
+    with embedded, plain_text():
         axes = figure.subplots()
         figure.patch.set_alpha(0)
         axes.patch.set_alpha(0)

@@ -16,19 +16,21 @@ from algorithms.data.public_rows import PublicTask, public_columns
 from algorithms.privacy.accountant import PrivacyAccountant, PrivacyReport
 from federation.arrays import IntArray
 from federation.federation import Federation
-from scenarios.data.dataset import FederatedDataset
+from scenarios.data.dataset import FederatedDataset, Rows
 from scenarios.run import metrics
+from scenarios.run.audit import GroundTruth
 from scenarios.run.outcome import SITE_MODELS, Fold, Outcome, trained
 from scenarios.schema.spec import Scenario
 
 
-@dataclass(frozen=True)
+@dataclass
 class HorizontalPipeline:
     """The part of a run that knows which rows are where."""
 
     scenario: Scenario
     dataset: FederatedDataset
     folder: Path
+    _columns: Columns | None = None
 
     def train(self, federation: Federation, outcome: Outcome) -> None:
         """Train and test one model after the other."""
@@ -43,6 +45,7 @@ class HorizontalPipeline:
                     model = algorithm.fit(federation, task, settings)
             finally:  # what was spent is spent, whatever came of it
                 outcome.privacy = self._reported(accountant)
+            self._columns = task.columns
             with outcome.timed("evaluate_s"), federation.phase("evaluate"):
                 rows = self._rows(fold, trained(model).sites, task.columns)
                 outcome.warnings += algorithm.warnings(model, settings, rows, fold or 0)
@@ -115,8 +118,6 @@ class HorizontalPipeline:
         if self.scenario.compare.baselines:
             others = algorithm.baselines(model, settings, rows, self.scenario.seed)
             baselines = metrics.compare_baselines(others, labels)
-        audited = self.scenario.collusion is not None
-        shards = zip(self.dataset.names, self.dataset.shards, strict=True)
         return Fold(
             fold=fold,
             training=trained(model),
@@ -124,8 +125,20 @@ class HorizontalPipeline:
             test=metrics.evaluate(decisions, labels) if len(self.dataset.test(fold)) else None,
             pooled=metrics.compare(pooled, decisions, labels) if pooled is not None else None,
             baselines=baselines,
-            rows={name: self._scaled(held.rows, columns).rows for name, held in shards if audited},
         )
+
+    def truth(self) -> GroundTruth:
+        """Every site's rows, of all folds, and records that one can think of, encoded as the sites encode them."""
+        if (columns := self._columns) is None:
+            raise AssertionError("nothing was trained")
+
+        def encoded(rows: Rows) -> Labelled:
+            return Labelled(columns.vocabulary.encode(rows.numeric, rows.categorical), rows.signs)
+
+        dataset = self.dataset
+        held = zip(dataset.names, dataset.shards, strict=True)
+        candidates = encoded(dataset.candidates) if dataset.candidates is not None else None
+        return GroundTruth({name: encoded(dataset.rows.take(shard.rows)) for name, shard in held}, {}, candidates)
 
     def _scaled(self, indices: IntArray, columns: Columns) -> Labelled:
         """Rows (n, p) on the common scale, and their labels (n,)."""

@@ -7,16 +7,17 @@ import json
 import os
 import platform
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import IO, Any, Literal
 
 from algorithms.contract import TrainingReport
 from algorithms.privacy.accountant import PrivacyReport
 from federation.ledger import Accounts, RoundRecord, Traffic
 from federation.report import CostReport, DisclosureReport, MembershipReport, ProgressReport, SiteReport
-from scenarios.run.audit import CollusionReport
+from scenarios.run.audit import CollusionReport, PartyAudit
 from scenarios.run.injector import FaultReport
 from scenarios.run.metrics import BaselineMetrics, Metrics, PooledMetrics
 from scenarios.run.outcome import Alignment
@@ -59,11 +60,12 @@ class NetworkReport:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds: until the sites were up, of training, of evaluation, and in all."""
+    """Seconds: until the sites were up, of training, of evaluation, of the audit, and in all."""
 
     launch_s: float = 0.0
     train_s: float = 0.0
     evaluate_s: float = 0.0
+    audit_s: float = 0.0
     total_s: float = 0.0
 
 
@@ -109,6 +111,9 @@ class RunResult:
     faults : tuple of FaultReport
     network : NetworkReport, optional
     collusion : CollusionReport, optional
+        What declared colluders learnt of single sums.
+    audit : tuple of PartyAudit
+        What parties made of the whole run: declared colluders first, and others where the run was audited for all.
     disclosures : tuple of DisclosureReport
     refused : mapping of str to int
         What the coordinator did not take in.
@@ -135,6 +140,7 @@ class RunResult:
     faults: tuple[FaultReport, ...] = ()
     network: NetworkReport | None = None
     collusion: CollusionReport | None = None
+    audit: tuple[PartyAudit, ...] = ()
     disclosures: tuple[DisclosureReport, ...] = ()
     refused: Mapping[str, int] = field(default_factory=dict)
     privacy: PrivacyReport | None = None
@@ -168,29 +174,50 @@ class RunResult:
 def read_result(folder: Path) -> RunResult:
     """The result of the run in a folder. Raises ScenarioError if there is none."""
     try:
-        return RunResult.from_dict(json.loads((folder / RESULT).read_text()))
+        return RunResult.from_dict(json.loads((folder / RESULT).read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         raise ScenarioError([f"{folder} is not the folder of a run: it holds no {RESULT} that can be read."]) from None
 
 
+def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
+    """Write a file as one piece, that is on the disk when this returns: a reader finds all of it, or what was before.
+
+    write: is handed the open file. Raises OSError, and leaves nothing half written behind.
+    """
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        with partial.open("wb") as file:
+            write(file)
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            partial.unlink()
+        raise
+    descriptor = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)  # of the folder, which has the file's name
+    finally:
+        os.close(descriptor)
+
+
 def write_result(folder: Path, result: RunResult) -> None:
-    """Write result.json as one piece: a reader finds all of it or nothing."""
-    partial = folder / f"{RESULT}.partial"
-    partial.write_text(result.to_json())
-    partial.replace(folder / RESULT)
+    """Write result.json. Raises OSError."""
+    write_whole(folder / RESULT, lambda file: file.write(result.to_json().encode()))
 
 
 def write_log(path: Path, log: Iterable[dict[str, Any]]) -> None:
-    """Write what happened as one line of JSON each."""
-    path.write_text("".join(json.dumps(event) + "\n" for event in log))
+    """Write what happened as one line of JSON each. Raises OSError."""
+    write_whole(path, lambda file: file.writelines(f"{json.dumps(event)}\n".encode() for event in log))
 
 
 def write_ledger(path: Path, accounts: Accounts) -> None:
-    """Write the ledger as parquet, one row per round and link."""
+    """Write the ledger as parquet, one row per round and link. Raises OSError."""
     import pyarrow as pa  # slow to import, needed once
     import pyarrow.parquet as pq
 
-    pq.write_table(pa.Table.from_pylist(accounts.rows()), path)
+    write_whole(path, lambda file: pq.write_table(pa.Table.from_pylist(accounts.rows()), file))
 
 
 def environment() -> Environment:

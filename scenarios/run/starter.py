@@ -8,6 +8,7 @@ from pathlib import Path
 
 from federation.assemble import Deployment, SiteSetup
 from federation.channel.transcript import Transcript
+from federation.errors import FederationError
 from federation.membership import DropoutPolicy
 from federation.processes.launcher import LocalLauncher
 from federation.transport.keys import COORDINATOR
@@ -21,21 +22,25 @@ TRANSCRIPTS = "transcripts"
 
 @dataclass(frozen=True)
 class Starter:
-    """Says what sites are started with, and knows where parties write their transcripts."""
+    """Says what sites are started with, and knows where parties write their transcripts.
+
+    everybody: all parties are audited, and write down all that they see; otherwise declared colluders do, and where
+    there are any, the honest parties write down their inputs.
+    """
 
     scenario: Scenario
     dataset: FederatedDataset
     launcher: LocalLauncher
     injector: Injector
     folder: Path
+    everybody: bool
     transcripts: dict[str, list[Path]] = field(default_factory=lambda: defaultdict(list))
 
     def transcript(self, party: str) -> str:
-        """A new file for a party's transcript; none where nobody colludes. The honest ones' do not outlive the run."""
-        collusion = self.scenario.collusion
-        if collusion is None:
+        """A new file for a party's transcript; none where nobody audits. Only declared colluders' outlive the run."""
+        if not self._audited:
             return ""
-        folder = self.folder / TRANSCRIPTS if self._colludes(party) else self.launcher.workspace
+        folder = self.folder / TRANSCRIPTS if self._is_declared(party) else self.launcher.workspace
         if folder is None:
             raise AssertionError("the launcher is not up")
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -44,15 +49,24 @@ class Starter:
         return str(path)
 
     def coordinators_transcript(self) -> Transcript | None:
-        """The coordinator's own, if it colludes."""
-        return Transcript(self.transcript(COORDINATOR), colludes=True) if self._colludes(COORDINATOR) else None
+        """The coordinator's own, if it writes one."""
+        return Transcript(self.transcript(COORDINATOR), colludes=True) if self._writes_all(COORDINATOR) else None
 
-    def _colludes(self, party: str) -> bool:
+    @property
+    def _audited(self) -> bool:
+        return self.everybody or self.scenario.collusion is not None
+
+    def _is_declared(self, party: str) -> bool:
+        """Whether the scenario lists a party as a colluder."""
         collusion = self.scenario.collusion
         if collusion is None:
             return False
         named = collusion.members(self.scenario.federation.site_names)
         return collusion.coordinator if party == COORDINATOR else party in named
+
+    def _writes_all(self, party: str) -> bool:
+        """Whether a party writes down all that it sees: every one where anybody might be a colluder."""
+        return self._is_declared(party) or self.everybody
 
     def deployment(self) -> Deployment:
         """The sites of the scenario."""
@@ -72,13 +86,22 @@ class Starter:
             encrypted=settings.encryption,
         )
 
+    def _write_partition(self, number: int, path: Path) -> None:
+        try:
+            self.dataset.write_partition(number, path)
+        except OSError as error:
+            raise FederationError(
+                f"What {self.dataset.names[number]} holds cannot be written to {path.parent} ({error.strerror}); make "
+                "room there, or set TMPDIR to another folder."
+            ) from error
+
     def _setup(self, name: str) -> SiteSetup:
         number = self.scenario.federation.site_names.index(name)
         model_path = (self.folder / SITE_MODELS / f"{name}.npz").resolve()
         return SiteSetup(
-            write_partition=lambda path: self.dataset.write_partition(number, path),
+            write_partition=lambda path: self._write_partition(number, path),
             settings={"seed": self.scenario.seed, "model_path": str(model_path)},
             faults=self.injector.own_faults(name),
             transcript_path=self.transcript(name),
-            colludes=self._colludes(name),
+            colludes=self._writes_all(name),
         )

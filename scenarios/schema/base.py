@@ -6,9 +6,17 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+from algorithms.settings import MAX_COUNT, MAX_MAGNITUDE, MAX_SECONDS
+
+Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
+Seconds = Annotated[float, Field(ge=0.001, le=MAX_SECONDS, allow_inf_nan=False)]
+Delay = Annotated[float, Field(ge=0, le=1000 * MAX_SECONDS, allow_inf_nan=False)]
+"""Milliseconds, or none."""
+
+Rate = Annotated[float, Field(ge=1e-6, le=MAX_MAGNITUDE, allow_inf_nan=False)]
+"""Megabits a second; at the lowest a byte takes eight seconds."""
+
+Number = Annotated[float, Field(ge=-MAX_MAGNITUDE, le=MAX_MAGNITUDE, allow_inf_nan=False)]
 
 
 def _require_site(value: Any) -> Any:

@@ -52,6 +52,8 @@ def impossible(tables: Tables) -> Iterator[str]:
         yield f"compare.baselines: {algorithm.name} has none; leave it out."
     if tables.collusion and tables.collusion.known_records is not None and data and data.partition != "vertical":
         yield "collusion.known_records: is of vertical partitions, whose kernel matrices are attacked; leave it out."
+    if tables.collusion and tables.collusion.candidates is not None and data and data.partition != "horizontal":
+        yield "collusion.candidates: is of horizontal partitions, whose sums over rows are attacked; leave it out."
 
 
 def _sum_for(sites: int) -> str:

@@ -8,10 +8,12 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from algorithms.data.scaling import ScaleName
 from algorithms.data.vertical import Align
-from scenarios.schema.base import Part, SiteRef
+from algorithms.settings import MAX_COUNT
+from scenarios.schema.base import Number, Part, SiteRef
 from scenarios.schema.split import EVEN, RANDOM, require_split
 
 ALL = "all"
+MAX_FOLDS = 1000  # each is a model to train
 
 
 class DataSpec(Part):
@@ -32,12 +34,12 @@ class DataSpec(Part):
     missing: Literal["refuse", "drop"] = "refuse"
     scale: ScaleName = "standard"
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
-    folds: Annotated[int, Field(ge=2)] | None = None
+    folds: Annotated[int, Field(ge=2, le=MAX_FOLDS)] | None = None
     partition: Literal["horizontal", "vertical"] = "horizontal"
     split: str = RANDOM
     categories: dict[str, list[str]] = Field(default={})
-    public: Annotated[int, Field(ge=0)] = 0
-    ranges: dict[str, Annotated[list[float], Field(min_length=2, max_length=2)]] = Field(default={})
+    public: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    ranges: dict[str, Annotated[list[Number], Field(min_length=2, max_length=2)]] = Field(default={})
     label_site: SiteRef = 1
     identifier: str | None = None
     align: Align = "position"

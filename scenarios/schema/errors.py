@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import itertools
 from collections.abc import Iterable
+
+_MAX_COMPARED, _MAX_KNOWN = 100, 10_000
+"""Letters of a word, and words, that are looked at for a likeness, which takes time."""
 
 
 class ScenarioError(Exception):
@@ -16,5 +20,5 @@ class ScenarioError(Exception):
 
 def nearest(word: str, known: Iterable[str]) -> str:
     """A hint for a misspelt word: " Did you mean …?", or nothing."""
-    close = difflib.get_close_matches(word, list(known), n=1)
+    close = difflib.get_close_matches(word[:_MAX_COMPARED], list(itertools.islice(known, _MAX_KNOWN)), n=1)
     return f" Did you mean {close[0]!r}?" if close else ""

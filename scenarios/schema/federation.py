@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from scenarios.schema.base import Count, Part, Positive
+from algorithms.settings import shown
+from scenarios.schema.base import Count, Part, Seconds
 
 MAX_PORT = 65_535
+MAX_SITES = 10_000
+MAX_NAME = 200
+"""Names of sites become names of files, which have 255 bytes with what is before and behind."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def require_name(value: str) -> str:
     """The value, if it can be the name of a site or a scenario. Raises ValueError otherwise."""
+    if len(value) > MAX_NAME:
+        raise ValueError(f"must have {MAX_NAME} letters or fewer, got {shown(value)}")
     if not _NAME.fullmatch(value) or value == "coordinator":
         raise ValueError(
             "must be made of letters, digits, dots, hyphens and underscores, start with a letter or digit, and not be "
-            f"the word coordinator, got {value!r}"
+            f"the word coordinator, got {shown(value)}"
         )
     return value
 
@@ -30,12 +38,12 @@ class FederationSpec(Part):
     than `min_sites` they never do.
     """
 
-    sites: Annotated[int, Field(ge=1, le=10_000)] = 5
-    names: Annotated[list[str], Field(min_length=1)] | None = None
+    sites: Annotated[int, Field(ge=1, le=MAX_SITES)] = 5
+    names: Annotated[list[str], Field(min_length=1, max_length=MAX_SITES)] | None = None
     transport: Literal["tcp", "ipc"] = "tcp"
     encryption: bool = True
     port: Annotated[int, Field(ge=0, le=MAX_PORT)] = 0
-    round_timeout_s: Positive = 30.0
+    round_timeout_s: Seconds = 30.0
     min_sites: Count = 1
     on_dropout: Literal["continue", "abort"] = "continue"
 
@@ -56,7 +64,7 @@ class FederationSpec(Part):
     @classmethod
     def _check_names(cls, names: list[str] | None) -> list[str] | None:
         if names is not None:
-            if twice := sorted({name for name in names if names.count(name) > 1}):
+            if twice := sorted(name for name, times in Counter(names).items() if times > 1):
                 raise ValueError(f"{twice[0]!r} appears more than once; names must differ from each other")
             for name in names:
                 require_name(name)

@@ -13,7 +13,8 @@ from protocols.sums.contract import SecureSum
 from protocols.sums.k_secure import DEFAULT_SEGMENTS
 from protocols.sums.masked import DEFAULT_THRESHOLD
 from protocols.sums.registry import OWN_SUMS, SUMS
-from scenarios.schema.base import Count, Part
+from scenarios.schema.base import Part
+from scenarios.schema.federation import MAX_SITES
 
 
 def _require_loads(name: str) -> None:
@@ -32,8 +33,8 @@ class ProtocolSpec(Part):
     """
 
     sum: str = "ring"
-    segments: Annotated[int, Field(ge=2)] = DEFAULT_SEGMENTS
-    rings: Count = DEFAULT_RINGS
+    segments: Annotated[int, Field(ge=2, le=MAX_SITES)] = DEFAULT_SEGMENTS
+    rings: Annotated[int, Field(ge=1, le=MAX_SITES)] = DEFAULT_RINGS
     threshold: Annotated[float, Field(gt=0.5, le=1)] = DEFAULT_THRESHOLD
 
     @field_validator("sum")

@@ -15,6 +15,7 @@ import tomli_w
 from pydantic import BaseModel, Field, ValidationError, create_model, field_validator
 
 from algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
+from algorithms.settings import shown
 from federation.errors import FederationError
 from scenarios.schema.algorithm import AlgorithmTable, others_with, table_of
 from scenarios.schema.base import Part
@@ -155,7 +156,7 @@ def _algorithm_known(given: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
         return given, []
     there = ", ".join(ALGORITHMS)
     return {**given, "algorithm": {}}, [
-        f"algorithm.name: must be one of {there}, got {name!r}.{nearest(name, ALGORITHMS)}"
+        f"algorithm.name: must be one of {there}, got {shown(name)}.{nearest(name, ALGORITHMS)}"
     ]
 
 
@@ -255,12 +256,12 @@ def _locate(scenario: str) -> Path:
 
 def _parse(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))  # with the mark that some editors begin files with
     except OSError as error:
         raise ScenarioError([f"{path} cannot be read: {error.strerror}."]) from error
     except UnicodeDecodeError as error:
         raise ScenarioError([f"{path} is not valid TOML: it is not UTF-8 text; save it as UTF-8."]) from error
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also of numbers of thousands of digits, and of lists in lists
         raise ScenarioError([f"{path} is not valid TOML: {error}."]) from error
 
 
@@ -309,7 +310,7 @@ def _add_fault(given: dict[str, Any], text: str) -> None:
 def _value(text: str) -> Any:
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):
         return text
 
 
@@ -357,6 +358,7 @@ _WANTED = {
     "string_type": "text, in quotes",
     "list_type": "a list",
     "too_short": "a list that is not empty",
+    "too_long": "a list of {max_length} or fewer",
     "dict_type": "a table",
     "model_type": "a table",
     "finite_number": "a finite number",
@@ -365,7 +367,7 @@ _WANTED = {
 
 def _got(problem: Any) -> str:
     given = problem["input"]
-    return f", got {given!r}" if isinstance(given, str | int | float | bool) else ""
+    return f", got {shown(given)}" if isinstance(given, str | int | float | bool) else ""
 
 
 def _known_instead(path: list[str], model: type[Scenario]) -> str:

@@ -7,9 +7,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
+from algorithms.settings import MAX_COUNT
 from federation.site.faults import OWN_KINDS, OwnFault
 from federation.transport.keys import COORDINATOR
-from scenarios.schema.base import Count, NotNegative, Part, Positive, SiteRef, resolve
+from federation.transport.wire import MAX_FRAME_BYTES
+from scenarios.schema.base import Count, Delay, Part, Rate, Seconds, SiteRef, resolve
 
 LINK_KINDS = ("disconnect", "partition", "delay", "corrupt")
 _OF_KIND = {
@@ -48,13 +50,13 @@ class FaultSpec(Part):
     phase: str
     round: Count
     site: SiteRef | None = None
-    message: Annotated[int, Field(ge=0)] = 0
-    for_s: Positive | None = None
+    message: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    for_s: Seconds | None = None
     rejoin: bool = False
     direction: Literal["both", "in", "out"] = "both"
     groups: Groups | None = None
-    delay_ms: Positive | None = None
-    bytes: Count = 1
+    delay_ms: Annotated[Delay, Field(gt=0)] | None = None
+    bytes: Annotated[int, Field(ge=1, le=MAX_FRAME_BYTES)] = 1
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -146,22 +148,26 @@ def contradictions(faults: list[FaultSpec], names: list[str], phases: Sequence[s
                 yield f"faults.{other_number}: fault {number} is a partition in the same round; list all groups in one"
 
 
+Latency = Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)]
+"""One-way milliseconds. A handshake is four of them, with jitter up to eight, and must be over within five seconds."""
+
+
 class LinkSpec(Part):
     """Conditions of one direction between two parties, in place of the network's."""
 
     sender: SiteRef = Field(alias="from")
     receiver: SiteRef = Field(alias="to")
-    latency_ms: NotNegative | None = None
-    jitter_ms: NotNegative | None = None
-    bandwidth_mbit: Positive | None = None
+    latency_ms: Latency | None = None
+    jitter_ms: Delay | None = None
+    bandwidth_mbit: Rate | None = None
 
 
 class NetworkSpec(Part):
     """Conditions of every direction of every link: one-way latency, jitter around it, bandwidth."""
 
-    latency_ms: NotNegative = 0.0
-    jitter_ms: NotNegative = 0.0
-    bandwidth_mbit: Positive | None = None
+    latency_ms: Latency = 0.0
+    jitter_ms: Delay = 0.0
+    bandwidth_mbit: Rate | None = None
     links: list[LinkSpec] = Field(default=[])
 
     @model_validator(mode="after")
@@ -183,12 +189,14 @@ class CollusionSpec(Part):
     """Who pools what it sees: some sites, and the coordinator if so declared.
 
     `known_records`, of vertical partitions: of how many records they know a victim's columns before; without it, of one
-    more than it has columns.
+    more than it has columns. `candidates`, of horizontal ones: the records that they can think of, "source" for all of
+    the data source or a file with its columns; without it, all that there can be, where these are known.
     """
 
     sites: list[SiteRef] = Field(default=[])
     coordinator: bool = False
     known_records: Count | None = None
+    candidates: str | None = None
 
     @field_validator("sites")
     @classmethod

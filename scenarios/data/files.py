@@ -1,0 +1,231 @@
+"""Reading files of rows: what is in them is a stranger's, and whatever it is ends in columns or in a clause.
+
+Text is looked through once before it is taken apart: that it is UTF-8, that its lines end, and that a number for each
+cell has room in memory, so that nothing is allocated that a few bytes ask for.
+"""
+
+from __future__ import annotations
+
+import codecs
+import gzip
+import zlib
+from collections import Counter
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from federation.processes.memory import available_bytes
+from scenarios.schema.errors import ScenarioError
+
+Columns = dict[str, NDArray[Any]]
+
+SUFFIXES = (".csv.gz", ".csv", ".svm", ".parquet")
+MISSING_MARKS = ("", "?", "NA", "NaN", "nan", "null")
+_EXPECTED = {
+    ".csv.gz": "comma-separated text in UTF-8 with a line of column names, packed by gzip",
+    ".csv": "comma-separated text in UTF-8 with a line of column names",
+    ".svm": "lines of a label followed by number:value pairs",
+    ".parquet": "an Apache Parquet file",
+}
+MAX_LINE_BYTES = 1 << 26
+"""A line is taken apart in one piece: with a hundred thousand columns, 600 letters each."""
+
+_CHUNK_BYTES = 1 << 20
+_CELL_BYTES = 8 * 3
+"""A float64 as it was read, as a column, and in the matrix of all columns."""
+
+_LETTER_BYTES = 4 * 2
+"""Of text, as a column and in the matrix of all columns; every row has as many letters as the longest."""
+
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+_MAX_REASON = 200
+
+
+class _UnusableError(Exception):
+    """A file that can be read, but not used: a clause that says what to change."""
+
+
+def read(path: Path, text: Collection[str] = (), memory_bytes: int | None = None) -> Columns:
+    """Every column of a file, (n,) each: float64 with NaN, or text with "" for missing values.
+
+    text: columns that are text whatever they look like. memory_bytes: how much it may take, and else what there is.
+    Raises ScenarioError, saying what to change.
+    """
+    try:
+        columns = _read(path, text, available_bytes() if memory_bytes is None else memory_bytes)
+    except _UnusableError as error:
+        raise ScenarioError([f"data.source: {path}: {error}."]) from None
+    except UnicodeDecodeError as error:
+        raise ScenarioError([f"data.source: {path} is not UTF-8 text; save the file as UTF-8."]) from error
+    except MemoryError as error:
+        raise ScenarioError([f"data.source: {path} does not fit into memory with a number in every cell."]) from error
+    except (OSError, EOFError, zlib.error, ValueError, ArithmeticError, LookupError) as error:
+        expected = next(_EXPECTED[suffix] for suffix in SUFFIXES if path.name.endswith(suffix))
+        raise ScenarioError(
+            [f"data.source: {path} cannot be read: {_reason(error)}. It must be {expected}."]
+        ) from error
+    if not columns or not len(next(iter(columns.values()))):
+        raise ScenarioError([f"data.source: {path} has no rows; add some of two classes or more."])
+    return columns
+
+
+def _reason(error: Exception) -> str:
+    """What a library says of a file, in a line of bearable length."""
+    said = str(error).splitlines()
+    reason = said[0].rstrip(".") if said else type(error).__name__
+    return reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}…"
+
+
+def _read(path: Path, text: Collection[str], memory_bytes: int) -> Columns:
+    if path.name.endswith(".svm"):
+        return _read_svm(path, memory_bytes)
+    import pyarrow as pa
+
+    try:
+        if path.name.endswith(".parquet"):
+            return _read_parquet(path, memory_bytes)
+        return _read_csv(path, text, memory_bytes)
+    except pa.ArrowException as error:  # only some of which are errors that Python knows
+        raise error if isinstance(error, MemoryError) else ValueError(str(error)) from None
+
+
+# Comma-separated text.
+
+
+def _read_csv(path: Path, text: Collection[str], memory_bytes: int) -> Columns:
+    """Raises _UnusableError naming the first line with too few or too many values."""
+    import pyarrow as pa
+    from pyarrow import csv
+
+    _look_through(path, memory_bytes // _CELL_BYTES)
+    ragged: list[Any] = []
+
+    def set_aside(row: Any) -> str:
+        ragged.append((row.number, row.actual_columns, row.expected_columns))
+        return "skip"
+
+    table = csv.read_csv(
+        path,
+        read_options=csv.ReadOptions(
+            use_threads=False, block_size=MAX_LINE_BYTES
+        ),  # with threads, rows have no numbers
+        parse_options=csv.ParseOptions(invalid_row_handler=set_aside),
+        convert_options=csv.ConvertOptions(
+            null_values=list(MISSING_MARKS), strings_can_be_null=True, column_types=dict.fromkeys(text, pa.string())
+        ),
+    )
+    if ragged:
+        number, actual, expected = ragged[0]
+        raise _UnusableError(
+            f"line {number} has {actual} values for {expected} columns "
+            f"({len(ragged)} in all); complete it, or put values that hold commas in quotes"
+        )
+    return _columns(table, memory_bytes)
+
+
+def _look_through(path: Path, room: int) -> None:
+    """Raise _UnusableError for what is no text of lines, or has more cells than there is room for."""
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    cells, line_bytes, first = 0, 0, b""
+    for number, chunk in enumerate(_chunks(path)):
+        if number == 0:
+            _check_beginning(chunk)
+            first = chunk.partition(b"\n")[0]
+        if b"\0" in chunk:
+            raise _UnusableError("there are zero bytes in it, which no text has; save it as comma-separated text")
+        decoder.decode(chunk)
+        cells += chunk.count(b",") + chunk.count(b"\n")
+        if cells > room:
+            raise _UnusableError(f"more than {room} cells do not fit into memory; keep fewer rows or columns")
+        last = chunk.rfind(b"\n")
+        line_bytes = len(chunk) - last - 1 if last >= 0 else line_bytes + len(chunk)
+        if line_bytes > MAX_LINE_BYTES:
+            raise _UnusableError(f"a line has more than {MAX_LINE_BYTES} bytes; end each row with a line end")
+    decoder.decode(b"", final=True)
+    _check_separator(first.decode(errors="replace"))
+
+
+def _chunks(path: Path) -> Iterator[bytes]:
+    with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
+
+
+def _check_beginning(chunk: bytes) -> None:
+    if chunk.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise _UnusableError("it is UTF-16 text; save it as UTF-8")
+
+
+def _check_separator(header: str) -> None:
+    """Raise _UnusableError where the names of columns are separated by something else than commas."""
+    if "," in header:
+        return
+    for mark, name in _SEPARATORS.items():
+        if mark in header:
+            raise _UnusableError(f"its columns are separated by {name}; save it with commas, and numbers with points")
+
+
+# Tables of Arrow.
+
+
+def _read_parquet(path: Path, memory_bytes: int) -> Columns:
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(path) as file:
+        cells = file.metadata.num_rows * file.metadata.num_columns
+        if cells > memory_bytes // _CELL_BYTES:
+            raise _UnusableError(f"{cells} cells do not fit into memory; keep fewer rows or columns")
+        return _columns(file.read(), memory_bytes)
+
+
+def _columns(table: Any, memory_bytes: int) -> Columns:
+    """What a table of pyarrow holds. Raises _UnusableError for columns that cannot be told apart, or hold no values."""
+    import pyarrow as pa
+
+    names = table.column_names
+    if twice := sorted(name for name, times in Counter(names).items() if times > 1):
+        raise _UnusableError(f"the column {twice[0]!r} appears more than once; rename one")
+    if binary := [name for name, kind in zip(names, table.schema.types, strict=True) if pa.types.is_binary(kind)]:
+        raise _UnusableError(f"column {binary[0]!r} is not UTF-8 text; save the file as UTF-8")
+    if nested := [name for name, kind in zip(names, table.schema.types, strict=True) if pa.types.is_nested(kind)]:
+        raise _UnusableError(f"column {nested[0]!r} holds lists or records; leave it out, or give each value a column")
+    return {name: _values(name, column, memory_bytes) for name, column in zip(names, table.itercolumns(), strict=True)}
+
+
+def _values(name: str, column: Any, memory_bytes: int) -> NDArray[Any]:
+    """float64 with NaN for numbers, text with "" otherwise."""
+    import pyarrow as pa
+
+    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+        # Not "safe": a whole number beyond 2^53, say an identifier, is rounded instead of refused.
+        return np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
+    values = ["" if value is None or value in MISSING_MARKS else str(value) for value in column.to_pylist()]
+    longest = max(map(len, values), default=0)
+    if longest * len(values) * _LETTER_BYTES > memory_bytes:
+        raise _UnusableError(
+            f"column {name!r} has a value of {longest} letters, and with as much for each of {len(values)} rows does "
+            "not fit into memory; shorten it, or leave the column out"
+        )
+    return np.array(values, dtype=np.str_)
+
+
+# Lines of LIBSVM.
+
+
+def _read_svm(path: Path, memory_bytes: int) -> Columns:
+    from sklearn.datasets import load_svmlight_file
+
+    try:
+        matrix, labels = load_svmlight_file(str(path))
+    except OverflowError:
+        raise _UnusableError("a column's number is beyond all measure; count columns from 1") from None
+    if (cells := matrix.shape[0] * matrix.shape[1]) > memory_bytes // _CELL_BYTES:
+        raise _UnusableError(
+            f"its {matrix.shape[0]} rows have columns up to number {matrix.shape[1]}, and {cells} cells do not fit "
+            "into memory; count columns from 1, or keep fewer"
+        )
+    dense = np.asarray(matrix.toarray(), dtype=np.float64)
+    return {f"f{j + 1}": dense[:, j] for j in range(dense.shape[1])} | {"label": np.asarray(labels, dtype=np.float64)}
