@@ -24,6 +24,7 @@ from algorithms.features.nystrom import nystrom_map
 from federation.arrays import FloatArray
 from protocols.analysis.views import RunView
 from scenarios.data import dataset
+from scenarios.report import whole_run
 from scenarios.run import runner
 from scenarios.run.audit import AttackResult, GroundTruth, PartyAudit, audited, everybody
 from scenarios.schema import spec
@@ -321,3 +322,9 @@ def test_the_audit_of_single_sums_takes_no_settings(tmp_path: Path) -> None:
         done = fedsvm("audit", *words, folder=tmp_path)
         assert done.returncode == 2
         assert sentence in done.stderr
+
+
+def test_where_nothing_is_tried_nothing_is_said_to_hold() -> None:
+    untried = against(two_classes(10, 2, 0), WrittenDown().view())
+    assert whole_run.line([untried]) == whole_run.NOTHING_TRIED
+    assert whole_run.table([untried])[-1] == ("", "none", whole_run.NOTHING_TRIED, "")
