@@ -5,11 +5,11 @@ contract      what an algorithm is to everything above
 registry      which algorithms there are, by the name a scenario calls them
 pan_svm, dpp_svm, hybrid_svm, dp_erm, naive_bayes
               one method each: settings, site half, coordinator half, model, pooled reference
-kernel_attack what a kernel matrix gives away to someone who knows some records
 
 data          partitions made comparable: columns, categories, scale, public rows
 features      kernels, and the features that approximate them
 optimisation  cutting planes over sums, line searches, LIBSVM to compare with
+attacks       what a whole run gives away to those who took part
 privacy       noise, how much of it, and the account that is kept
 estimators    scikit-learn estimators, derived from the algorithms
 site_process  what the processes of sites run

@@ -17,10 +17,11 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, Literal, Protocol, Self, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from numpy.typing import NDArray
 
+from algorithms.attacks.contract import Attack
 from algorithms.data.columns import Labelled
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.public_rows import PublicTask
@@ -29,6 +30,7 @@ from algorithms.data.vertical import VerticalTask
 from federation.arrays import FloatArray
 from federation.federation import Federation
 from federation.site.program import SiteProgram
+from protocols.analysis.views import Coalition
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -85,6 +87,11 @@ class Model(ABC):
     def decision_function(self, rows: FloatArray) -> FloatArray:
         """(n,) decision values of scaled rows (n, p); positive for the class +1."""
 
+    @property
+    def kept_by_sites(self) -> bool:
+        """Whether a part that prediction needs is in the sites' own files only; see `from_arrays`."""
+        return False
+
     @abstractmethod
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """The arrays of the coordinator's file, by name."""
@@ -92,7 +99,7 @@ class Model(ABC):
     @classmethod
     @abstractmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
-        """The model in a file. parts: of a vertical model, the sites' own files, in their order."""
+        """The model in a file. parts: the sites' own files, in their order, where sites keep a part of it."""
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
         """What an estimator shows of a fitted model, by scikit-learn's names, each of which ends in "_".
@@ -145,40 +152,6 @@ class Baseline:
 
 
 @dataclass(frozen=True)
-class Coalition:
-    """Who pools what it saw in a run: sites, and perhaps the coordinator."""
-
-    sites: tuple[str, ...]
-    coordinator: bool
-
-
-class RunView(Protocol):
-    """What a coalition has of a run's secure sums."""
-
-    def inputs_seen(self, step: str) -> Mapping[tuple[str, ...], list[FloatArray]]:
-        """Of what sites computed in `step`: the sum of the inputs of some sites, round by round, by these sites."""
-
-
-@dataclass(frozen=True)
-class Reconstruction:
-    """What came of an attack with knowledge of some records.
-
-    step: where the values were exchanged. sites: whose they were, that of their columns together. columns_of: whose
-    columns of the known records were known, and are asked for of the others. rank: of these columns. held_back: the
-    other records; recovered: those rebuilt; max_error: over all of them, None where there are none.
-    """
-
-    step: str
-    sites: tuple[str, ...]
-    columns_of: tuple[str, ...]
-    known_records: int
-    rank: int
-    held_back: int
-    recovered: int
-    max_error: float | None
-
-
-@dataclass(frozen=True)
 class Outline:
     """What is known of a run before anything starts: rows set apart as public, and how many models are released."""
 
@@ -203,7 +176,7 @@ class Algorithm(ABC, Generic[S, M, T]):
         Whether sites hold different rows or different columns.
     scaling : {"secure-sums", "public-rows", "sites"}
         Where the common scale of columns comes from. "public-rows" also says that private rows choose nothing: no
-        columns, no scale, no features.
+        columns, no scale, no features, and not which rows are tested on or at which site.
     phases : tuple of str
         The phases that have rounds, in their order: where faults can be placed.
     estimator : str
@@ -225,8 +198,6 @@ class Algorithm(ABC, Generic[S, M, T]):
     Site: ClassVar[type[SiteProgram]]
     Model: ClassVar[type[Model]]
     figures: ClassVar[Mapping[str, str]] = {}
-    summed_elsewhere: ClassVar[frozenset[str]] = frozenset()
-    """Steps whose values a secure sum hides unless the settings have them sent as they are."""
 
     @property
     def summary(self) -> str:
@@ -237,9 +208,23 @@ class Algorithm(ABC, Generic[S, M, T]):
     def fit(self, federation: Federation, task: T, settings: S) -> M:
         """Train one model over the sites. Opens its own phases. Raises FederationError where it cannot."""
 
+    def shown(self, settings: S) -> tuple[str, ...]:
+        """Steps whose value the settings have every site show the coordinator, though it is summed otherwise.
+
+        Sites are started with these; all others that are not marked by `@step(opens="value")` they refuse to show.
+        """
+        return ()
+
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """What of the settings does not go together, or not with the data: "key: sentence", before anything starts."""
         return iter(())
+
+    def is_private(self, settings: S) -> bool:
+        """Whether noise promises something of any one row: then nothing on the path from the source to what is
+
+        released may look at private rows without it, and warnings say nothing of them.
+        """
+        return False
 
     def warnings(self, model: M, settings: S, rows: EvaluationRows, fold: int) -> list[str]:
         """Sentences about one trained model that a user should read."""
@@ -257,22 +242,13 @@ class Algorithm(ABC, Generic[S, M, T]):
 
     # What an audit looks for.
 
-    def sensitive_rows(self, step: str, total: FloatArray) -> FloatArray | None:
-        """The points (k, p) in a site's input to a sum that may be single rows as they are; None if it has none."""
-        return None
-
     def remarks(self, settings: S, coalition: Coalition) -> list[str]:
         """What a coalition learns beside what each sum gives away, in sentences."""
         return []
 
-    def attack(
-        self, settings: S, view: RunView, rows: Mapping[str, FloatArray], known_records: int | None, seed: int
-    ) -> list[Reconstruction]:
-        """What a coalition rebuilds from its view together with some records that it knew before.
-
-        rows: of each site (n, p), as it trained on them: the truth. known_records: how many the coalition knows.
-        """
-        return []
+    def attacks(self, settings: S) -> Sequence[Attack]:
+        """What is tried on a coalition's view of a whole run, in order: each may use what those before it recovered."""
+        return ()
 
 
 class HorizontalAlgorithm(Algorithm[S, M, HorizontalTask]):

@@ -47,6 +47,11 @@ Perturbation = Literal["objective", "output", "none"]
 GRADIENT_TOLERANCE = 1e-10
 """Of J; the minimiser is within this over lambda."""
 
+IN_FLOATING_POINT = (
+    "Objective perturbation is done in float64: its noise and what it releases lie on no lattice, and the proof is of "
+    f"exact minimisers, while training stops at a gradient of {GRADIENT_TOLERANCE:g}; epsilon is that of real numbers."
+)
+
 _MAX_STEPS = 100
 _MIN_LENGTH = 2.0**-30
 _LENGTH_ROUNDING = 1e-12
@@ -168,17 +173,22 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
         with federation.phase("train"):
             return train(federation, settings, task)
 
+    def is_private(self, settings: ErmSettings) -> bool:
+        """With any perturbation."""
+        return settings.is_private
+
     def problems(self, settings: ErmSettings, outline: Outline) -> Iterator[str]:
         """What the public rows and the budget do not allow."""
         yield from pairs_problem(settings.features, outline.public_rows)
         yield from settings.budget_problems(outline.models, 0.0, private=settings.is_private)
 
     def warnings(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows, fold: int) -> list[str]:
-        """How many private rows were clipped, which only a simulation may say: no noise covers it."""
-        if not (longer := model.feature_map.longer(rows.train.rows)):
+        """How many rows were clipped; not of private ones, since no noise covers it."""
+        longer = model.feature_map.longer(rows.train.rows)
+        if settings.is_private or not longer:
             return []
         count = len(rows.train.rows)
-        return [f"{longer} of {count} private rows were longer than the longest public one, and clipped to it."]
+        return [f"{longer} of {count} rows were longer than the longest public one, and clipped to it."]
 
     def pooled(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows) -> Pooled:
         """The minimiser of J on all private rows together, without noise, by L-BFGS."""
@@ -200,10 +210,10 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
 def at_most_one(rows: FloatArray, *, clip: bool) -> FloatArray:
     """Rows (n, d) of L2 norm at most 1. Raises StepRefused for longer ones, unless they are to be clipped."""
     lengths = np.linalg.norm(rows, axis=1)
-    if not clip and (longer := int(np.count_nonzero(lengths > 1 + _LENGTH_ROUNDING))):
+    if not clip and (lengths > 1 + _LENGTH_ROUNDING).any():
         raise StepRefused(
-            f"the L2 norm of {longer} of its rows exceeds the largest of public ones, and noise covers rows of norm 1 "
-            "at most; set algorithm.clip_norm = true, or more public rows apart"
+            "the L2 norm of one of its rows or more exceeds the largest of public ones, and noise covers rows of norm "
+            "1 at most; set algorithm.clip_norm = true, or more public rows apart"
         )
     return np.asarray(rows / np.maximum(1.0, lengths)[:, None])
 
@@ -265,9 +275,9 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
 
     count, plan, f = federation.until_stable(stage)
     noise = _output_noise(settings, feature_map.size, count)
-    weights = f if noise is None else noise.released(f)
-    if settings.is_private:
+    if settings.is_private:  # before there is anything to release
         task.accountant.spend(_release(settings, plan, noise))
+    weights = f if noise is None else noise.released(f)
     rounds = None if settings.is_private else federation.progress.round - before
     size = len(weights)
     training = TrainingReport(federation.sites, f"{size} features", iterations=rounds, figures={"rank": size})
@@ -349,11 +359,12 @@ def _release(settings: ErmSettings, plan: Plan, noise: Noise | None) -> Release:
     return Release(
         what="weights of the model",
         epsilon=settings.epsilon,
-        delta=0.0,
+        delta=noise.delta if noise is not None else 0.0,
         mechanism=f"{settings.perturbation} perturbation",
         sensitivity=noise.sensitivity if noise is not None else None,
         noise_scale=noise.scale if noise is not None else plan.scale or 0.0,
         protects_against=("everyone who gets the model", "not the coordinator and the sites, which saw it trained"),
         drawn_by="the coordinator",
         lattice=noise.step if noise is not None else None,
+        remarks=() if noise is not None else (IN_FLOATING_POINT,),
     )

@@ -12,21 +12,20 @@ form, with the l records in place of the support.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.attacks.contract import Attack
+from algorithms.attacks.kernel_matrix import KernelMatrix
 from algorithms.contract import (
     Arrays,
-    Coalition,
     EvaluationRows,
     Outline,
     Pooled,
-    Reconstruction,
-    RunView,
     TrainingReport,
     VerticalAlgorithm,
     VerticalModel,
@@ -44,11 +43,11 @@ from algorithms.features.partial_kernel import (
     row_blocks,
     unpack,
 )
-from algorithms.kernel_attack import attack
 from algorithms.optimisation import libsvm
-from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Stopping, relative_gap, solve
+from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, solve
 from algorithms.optimisation.hinge_sums import HingeSums
 from algorithms.optimisation.line_search import grid_search
+from algorithms.optimisation.solution import Stopping, relative_gap
 from algorithms.settings import Positive, Share, ShareOrCount, doc
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError
@@ -56,6 +55,7 @@ from federation.federation import Federation
 from federation.processes.memory import available_bytes
 from federation.site.private_file import replace_private
 from federation.site.program import step
+from protocols.analysis.views import Coalition
 
 MIN_SITES_TO_OPEN = 3
 """With fewer sites, the one that opened a sum would learn the other's part by taking off its own."""
@@ -206,7 +206,6 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
     name = "dpp-svm"
     estimator = "DppSVC"
     Settings, Site, Model = DppSettings, DppSite, DppModel
-    summed_elsewhere = frozenset({EXCHANGED, "reference_kernel"})
     figures = {
         "support": "support records of the exact model",
         "landmarks": "records that the low-rank variant compares with",
@@ -222,6 +221,10 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
     def score(self, federation: Federation, model: DppModel, rows: int) -> FloatArray:
         """(rows,) decision values of the records that the sites hold out."""
         return decision_values(federation, model, rows)
+
+    def shown(self, settings: DppSettings) -> tuple[str, ...]:
+        """Parts of the kernel, by the paper's own exchange."""
+        return (EXCHANGED, "reference_kernel") if settings.kernel_exchange == "plain" else ()
 
     def problems(self, settings: DppSettings, outline: Outline) -> Iterator[str]:
         """What only training with landmarks has a use for."""
@@ -274,18 +277,9 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
             "kernel values between these and the support records, of all columns together."
         ]
 
-    def attack(
-        self, settings: DppSettings, view: RunView, rows: Mapping[str, FloatArray], known_records: int | None, seed: int
-    ) -> list[Reconstruction]:
-        """What some known records make of the kernel matrices that the coalition has in the end."""
-        distances = Kernel(settings.kernel).of_distances
-        rebuilt = []
-        for sites, blocks in sorted(view.inputs_seen(EXCHANGED).items()):
-            matrix = _last_matrix(blocks, len(rows[sites[0]]))
-            for columns_of in dict.fromkeys([sites, *((site,) for site in sites)]):
-                random = np.random.default_rng([seed, 3])
-                rebuilt.append(attack(EXCHANGED, sites, matrix, rows, columns_of, known_records, distances, random))
-        return rebuilt
+    def attacks(self, settings: DppSettings) -> list[Attack]:
+        """What some known records make of the kernel matrices that a coalition has in the end."""
+        return [KernelMatrix(EXCHANGED, distances=Kernel(settings.kernel).of_distances, matrix=_last_matrix)]
 
 
 def _last_matrix(blocks: Sequence[FloatArray], rows: int) -> FloatArray:

@@ -12,17 +12,19 @@ factor of n. n, the number of private rows, is public. (2) No intercept: what re
 (3) The bound is for the exact minimiser: an objective within g of its minimum adds 2 sqrt(2 g), for both neighbours.
 What is accounted for is the tolerance, which is public, and not the gap that training happened to reach.
 
-Who sees what. `cutting-plane` shows the coordinator exact sums while it trains, and the sites the points they are taken
-at: noise protects the model against everyone who gets it, not against these. In `one-shot` every site trains on its own
-rows, and one secure sum adds the models, weighted by n_s / n, and shares of the noise: nobody sees anything without
-noise. One row changes its site's minimiser by 2C/n_s at most, and what is released by n_s/n of that: 2C/n again.
+Who sees what. In `joint` training the sites see the points that they go to, and the coordinator what its solver shows
+(see `optimisation.linear_svm`): noise protects the model against everyone who gets it, not against these. In `one-shot`
+every site trains on its own rows, and one secure sum adds the models, weighted by n_s / n, and shares of the noise:
+nobody sees anything without noise. One row changes its site's minimiser by 2C/n_s at most, and what is released by
+n_s/n of that: 2C/n again.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
 from fractions import Fraction
 from typing import Annotated, Any, Literal, Self
 
@@ -45,21 +47,24 @@ from algorithms.data.public_rows import PubliclyScaledSite, PublicTask
 from algorithms.data.scaling import Scale
 from algorithms.features.fourier import FourierSettings, Frequencies, choose_frequencies, paired_features
 from algorithms.features.kernels import Kernel
-from algorithms.optimisation import libsvm
-from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Oracle, Solution, Stopping, solve
-from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, HingeSums
+from algorithms.optimisation import cutting_plane, interior_point, libsvm
+from algorithms.optimisation.barrier import Problem
+from algorithms.optimisation.cutting_plane import Oracle
+from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite
 from algorithms.optimisation.line_search import grid_search
-from algorithms.privacy.accountant import Release
+from algorithms.optimisation.linear_svm import SolverSettings
+from algorithms.optimisation.path_sums import FederatedPath, PathSite, chosen
+from algorithms.optimisation.solution import Certificate, Solution, Stopping
+from algorithms.privacy.accountant import PrivacyAccountant, Release
 from algorithms.privacy.budget import BudgetSettings, pairs_problem
 from algorithms.privacy.discrete_noise import gaussian_share, laplace_share
 from algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for
 from algorithms.settings import Dimension, Positive, Share, Tolerance, doc
 from federation.arrays import FloatArray, IntArray
-from federation.errors import FederationError, StepRefused
+from federation.errors import FederationError, MembershipChanged, StepRefused
 from federation.federation import Federation
 from federation.site.program import step
 
-ONE_SHOT_GROUPS = 32
 C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Penalties among which the public rows choose."""
 
@@ -69,7 +74,7 @@ _MAX_ITERATIONS = 500
 
 
 @dataclass
-class HybridSettings(BudgetSettings, FourierSettings, CuttingPlaneSettings):
+class HybridSettings(BudgetSettings, FourierSettings, SolverSettings):
     """What a user decides."""
 
     C: Annotated[Positive, doc("Of min 1/2 |w - w0|^2 + C/n sum of hinge losses, without an intercept.")] = 300.0
@@ -86,9 +91,9 @@ class HybridSettings(BudgetSettings, FourierSettings, CuttingPlaneSettings):
     ] = "tight"
     prior: Annotated[Literal["none", "public"], doc("w0: 0, or the model of the public rows alone.")] = "none"
     variant: Annotated[
-        Literal["cutting-plane", "one-shot"],
-        doc("Training that coordinator and sites see without noise, or each site's own, summed with noise."),
-    ] = "cutting-plane"
+        Literal["joint", "one-shot"],
+        doc("Training over all sites, who see it without noise, or each site's own, summed with noise."),
+    ] = "joint"
     tolerance: Annotated[Tolerance, doc("Certified relative gap at which training stops; it is in the noise.")] = 1e-11
 
     @property
@@ -134,41 +139,68 @@ class HybridModel(Model):
         return {"frequencies_": self.rho, "coef_": self.weights[None, :]}
 
 
-class HybridSite(HingeSite, PubliclyScaledSite):
-    """The site half."""
+class HybridSite(PubliclyScaledSite, PathSite, HingeSite):
+    """The site half. share: of the noise, drawn for one release over some sites. whole: the model that is joint."""
+
+    whole: FloatArray | None = None
+    share: IntArray
+    drawn_for: tuple[Any, ...] = ()
 
     @step
-    def receive_frequencies(self, rho: FloatArray, groups: int) -> None:
+    def receive_frequencies(self, rho: FloatArray) -> None:
         """Map this site's rows; the features never leave it."""
-        features = paired_features(self.rows, rho)
-        self.sums = HingeSums.dealt(features, self.labels, groups, self.random("groups"))
+        self.features = paired_features(self.rows, rho)
 
     @step
     def train_alone(self, prior: FloatArray, C: float, tolerance: float, rows: int) -> None:
         """This site's own minimiser, weighted by its share of all rows. Raises StepRefused if it is not reached."""
-        own = len(self.sums.features)
+        own = len(self.features)
         self.part = np.zeros(len(prior))
         if own:
-            solution = minimised(self.sums, prior, C / own, Stopping(tolerance, _MAX_ITERATIONS))
+            stopping = Stopping(tolerance, _MAX_ITERATIONS)
+            solution = minimised(self.features, self.labels[0], prior, C / own, stopping)
             if not solution.converged:
                 raise StepRefused(f"training did not reach tolerance {tolerance:g}; raise algorithm.tolerance")
             self.part = own / rows * (prior + solution.w)
 
     @step
-    def own_part(self) -> FloatArray:
-        """(2 D,) this site's part of the model, without noise."""
-        return self.part
+    def take_best(self, keep: IntArray, constants: IntArray) -> None:
+        """Keep the model that all sites trained together; the first of a sum puts it in."""
+        self.whole = self.prior + self.best(keep, constants)[0, :-1]
 
     @step
-    def noisy_part(self, lattice: float, mechanism: str, steps: int, shares: int, with_model: bool) -> FloatArray:
-        """(2 D,) a share of the noise, on top of this site's part of the model if so asked, on the lattice."""
-        size = self.sums.features.shape[1]
-        if mechanism == "gaussian":
-            share = gaussian_share(Fraction(steps) ** 2, shares, size)
-        else:
-            share = laplace_share(steps, shares, size)
-        part = np.rint(self.part / lattice) if with_model else np.zeros(size)
-        return np.asarray((part + share) * lattice)
+    def own_part(self, joint: bool) -> FloatArray:
+        """(2 D,) this site's part of the model, without noise; of one that is joint, all of it at the first site.
+
+        Raises StepRefused where that site was restarted, and has lost it.
+        """
+        if not joint:
+            return self.part
+        if self.channel.sites[0] != self.site:
+            return np.zeros(self.features.shape[1])
+        if self.whole is None:
+            raise StepRefused("the site that was to release the model lost it when it was restarted; run again")
+        return self.whole
+
+    @step
+    def noisy_part(
+        self, release: int, lattice: float, mechanism: str, steps: int, shares: int, with_model: bool, joint: bool
+    ) -> FloatArray:
+        """(2 D,) a share of the noise, on top of this site's part of the model if so asked, on the lattice.
+
+        A release has one share, however often it is summed for it: who saw a sum that got lost, as the first site of a
+        ring does, sees the same again. Over other sites it is not the same, and has a share of its own.
+        """
+        drawn_for = (release, self.channel.sites, mechanism, steps, shares)
+        if self.drawn_for != drawn_for:
+            size = self.features.shape[1]
+            gaussian = mechanism == "gaussian"
+            self.share = (
+                gaussian_share(Fraction(steps) ** 2, shares, size) if gaussian else laplace_share(steps, shares, size)
+            )
+            self.drawn_for = drawn_for
+        part = np.rint(self.own_part(joint) / lattice) if with_model else np.zeros(len(self.share))
+        return np.asarray((part + self.share) * lattice)
 
 
 class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
@@ -189,6 +221,10 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         task.prepare(federation)
         with federation.phase("train"):
             return train(federation, settings, task)
+
+    def is_private(self, settings: HybridSettings) -> bool:
+        """With any mechanism."""
+        return settings.privacy is not None
 
     def problems(self, settings: HybridSettings, outline: Outline) -> Iterator[str]:
         """What the mechanism, the public rows and the budget do not allow."""
@@ -241,9 +277,8 @@ def pooled_minimiser(
 ) -> tuple[FloatArray, float]:
     """Weights and objective on all rows together."""
     features, labels = paired_features(train.rows, rho), train.labels
-    rows = HingeSums.dealt(features, labels[None, :], settings.cut_groups, np.random.default_rng(0))
     stopping = Stopping(settings.tolerance, settings.max_iterations)
-    solution = minimised(rows, prior, settings.C / len(labels), stopping)
+    solution = minimised(features, labels, prior, settings.C / len(labels), stopping)
     return prior + solution.w, solution.objective
 
 
@@ -270,29 +305,31 @@ def train(federation: Federation, settings: HybridSettings, task: PublicTask) ->
     if settings.prior == "public":
         prior = public_weights(frequencies.features(public.rows), public.labels, random)
 
-    def stage() -> tuple[int, Solution | None]:
+    def stage() -> tuple[int, _Trained]:
         count = sum(count_rows(federation).values())  # the number of private rows is public
-        federation.run("receive_frequencies", remember=True, rho=frequencies.rho, groups=settings.cut_groups)
+        federation.run("receive_frequencies", remember=True, rho=frequencies.rho)
         return count, _trained(federation, settings, prior, count)
 
-    count, solution = federation.until_stable(stage)
+    count, trained = federation.until_stable(stage)
     noise = _noise(settings, prior, count, task.noise_shares)
     if noise is not None:  # before anything is revealed, with the delta that shares add
-        task.accountant.spend(_release(settings, noise, hidden=not federation.shows_inputs))
-    weights = _released(federation, prior, solution, noise)
-    training = _report(frequencies, solution if noise is None else None, len(weights), federation.sites)
+        task.accountant.spend(_release(settings, noise, federation))
+    weights = _released(federation, settings, trained, noise, task.accountant)
+    training = _report(frequencies, trained.certificate if noise is None else None, len(prior), federation.sites)
     return HybridModel(frequencies.rho, weights, prior, noise, training)
 
 
-def _report(frequencies: Frequencies, solution: Solution | None, size: int, sites: tuple[str, ...]) -> TrainingReport:
-    """What a result says of it. solution: None where noise does not cover how training went."""
+def _report(
+    frequencies: Frequencies, certificate: Certificate | None, size: int, sites: tuple[str, ...]
+) -> TrainingReport:
+    """What a result says of it. certificate: None where noise does not cover how training went."""
     return TrainingReport(
         sites=sites,
         description=f"{size} features",
-        objective=solution.objective if solution else None,
-        lower_bound=solution.lower_bound if solution else None,
-        gap=solution.gap if solution else None,
-        iterations=solution.iterations if solution else None,
+        objective=certificate.objective if certificate else None,
+        lower_bound=certificate.lower_bound if certificate else None,
+        gap=certificate.gap if certificate else None,
+        iterations=certificate.iterations if certificate else None,
         figures={
             "frequencies": len(frequencies.rho),
             "rank": size,
@@ -302,50 +339,91 @@ def _report(frequencies: Frequencies, solution: Solution | None, size: int, site
     )
 
 
-def _trained(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> Solution | None:
-    """The minimiser, less the prior; None where each site has its own. Raises FederationError if it is not reached."""
+@dataclass(frozen=True)
+class _Trained:
+    """What came of training.
+
+    certificate: None where each site has its own. weights (2 D,): None where only sites have them, each a part of its
+    own or all of them the whole.
+    """
+
+    certificate: Certificate | None
+    weights: FloatArray | None
+
+
+def _trained(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Trained:
+    """The minimiser over so many rows. Raises FederationError if it is not reached."""
     if settings.variant == "one-shot":
         terms: dict[str, Any] = {"C": settings.C, "tolerance": settings.tolerance, "rows": rows}
         federation.run("train_alone", remember=True, prior=prior, **terms)
-        return None
-    oracle = FederatedOracle(federation, settings.cut_groups, rows, norm_sum_bound=float(rows) * (1 + 1e-9))
-    stopping = Stopping(settings.tolerance, settings.max_iterations)
-
-    def note(iteration: int, solutions: Sequence[Solution]) -> None:
-        if settings.privacy is None:  # else nothing is written down that noise does not cover
-            federation.log_metrics(iteration=iteration, objective=solutions[0].objective, gap=solutions[0].gap)
-
-    solution = minimised(oracle, prior, settings.C / rows, stopping, note, groups=settings.cut_groups)
-    if not solution.converged:
+        return _Trained(None, None)
+    by = _by_interior_point if settings.solver == "interior-point" else _by_cutting_planes
+    trained = by(federation, settings, prior, rows)
+    if trained.certificate is not None and not trained.certificate.converged:
         raise FederationError(
-            f"Training did not reach the gap of {settings.tolerance:g} that noise is sized for in {solution.iterations}"
-            " iterations; nothing is released. Raise algorithm.tolerance, or algorithm.max_iterations."
+            f"Training did not reach the gap of {settings.tolerance:g} that noise is sized for in "
+            f"{trained.certificate.iterations} iterations; nothing is released. Raise algorithm.tolerance, or "
+            "algorithm.max_iterations."
         )
-    return solution
+    return trained
 
 
-def minimised(
-    oracle: Oracle,
-    prior: FloatArray,
-    C: float,
-    stopping: Stopping,
-    note: Callable[[int, Sequence[Solution]], None] = lambda iteration, solutions: None,
-    groups: int = ONE_SHOT_GROUPS,
-) -> Solution:
-    """The minimum over v of 1/2 |v|^2 + C sum of hinge losses at prior + v, without intercept."""
-    if isinstance(oracle, HingeSums):
-        groups = len(oracle.members)
-    (solution,) = solve(
+def _note(federation: Federation, settings: HybridSettings, iteration: int, found: Sequence[Certificate]) -> None:
+    if settings.privacy is None:  # else nothing is written down that noise does not cover
+        federation.log_metrics(iteration=iteration, objective=found[0].objective, gap=found[0].gap)
+
+
+def _by_interior_point(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Trained:
+    """The sites have the minimiser in the end, and the coordinator has not. C/n is of the sites counted."""
+    counted = federation.sites
+    path = FederatedPath(
+        federation,
+        problems=1,
+        prior=prior,
+        price=settings.C / rows,
+        intercept=False,
+        masking=settings.masking,
+        target=1.0 + float(np.linalg.norm(prior)),
+    )
+    if federation.sites != counted:
+        raise MembershipChanged
+    (outcome,) = interior_point.solve(
+        path,
+        problems=1,
+        dimensions=path.dimensions,
+        intercept=False,
+        stopping=Stopping(settings.tolerance, settings.max_iterations),
+        step_noise=settings.step_noise_among(federation.sites),
+        on_iteration=functools.partial(_note, federation, settings),
+    )
+    keep, constants = chosen([outcome])
+    federation.run("take_best", keep=keep, constants=constants)
+    return _Trained(outcome.certificate, None)
+
+
+def _by_cutting_planes(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Trained:
+    federation.run("deal_groups", remember=True, groups=settings.cut_groups)
+    oracle = FederatedOracle(federation, settings.cut_groups, rows, norm_sum_bound=float(rows) * (1 + 1e-9))
+    (solution,) = cutting_plane.solve(
         _Shifted(oracle, prior),
         problems=1,
         dimensions=len(prior),
-        groups=groups,
-        C=C,
-        stopping=stopping,
+        groups=settings.cut_groups,
+        C=settings.C / rows,
+        stopping=Stopping(settings.tolerance, settings.max_iterations),
         search=grid_search,
-        on_iteration=note,
+        on_iteration=functools.partial(_note, federation, settings),
         intercept=False,
     )
+    return _Trained(solution, prior + solution.w)
+
+
+def minimised(features: FloatArray, labels: FloatArray, prior: FloatArray, C: float, stopping: Stopping) -> Solution:
+    """The minimum over v of 1/2 |v|^2 + C sum of hinge losses at prior + v, without intercept, of rows that are here.
+
+    features (n, m), labels (n,) of +1 and -1, prior (m,).
+    """
+    (solution,) = interior_point.solve_pooled([Problem.of(features, labels, C, prior=prior, lever=0.0)], stopping)
     return solution
 
 
@@ -389,25 +467,40 @@ def _noise(settings: HybridSettings, prior: FloatArray, rows: int, shares: int) 
     return noise_for(settings.privacy, len(prior), sensitivity, gap, shares)
 
 
-def _released(federation: Federation, prior: FloatArray, solution: Solution | None, noise: Noise | None) -> FloatArray:
-    """The model with its noise. A sum that is run again has fresh noise, and the one before was not revealed."""
-    shape = (len(prior),)
+def _released(
+    federation: Federation,
+    settings: HybridSettings,
+    trained: _Trained,
+    noise: Noise | None,
+    accountant: PrivacyAccountant,
+) -> FloatArray:
+    """The model with its noise.
+
+    Some site may have seen a sum that got lost, and summed again it shows nothing new: sites keep their shares of the
+    noise. Where sites left or joined meanwhile, models and shares are others, and it is one more release.
+    """
+    shape, weights = (2 * settings.features,), trained.weights
+    joint = settings.variant == "joint"
     if noise is None or not noise.is_divisible:
-        exact = federation.sum("own_part", shape=shape, bound=math.inf) if solution is None else prior + solution.w
+        exact = federation.sum("own_part", shape=shape, bound=math.inf, joint=joint) if weights is None else weights
         return exact if noise is None else noise.released(exact)
     terms: dict[str, Any] = {"lattice": noise.step, "mechanism": noise.privacy.mechanism, "steps": noise.steps}
-    terms |= {"shares": noise.shares, "with_model": solution is None}
-    noisy: FloatArray = federation.sum("noisy_part", shape=shape, bound=math.inf, **terms)
-    return noisy if solution is None else noise.on_lattice(prior + solution.w) + noisy
+    terms |= {"shares": noise.shares, "with_model": weights is None, "joint": joint}
+
+    def once_more() -> dict[str, Any]:
+        if weights is None:  # else the sum is of noise alone
+            accountant.spend(
+                replace(accountant.releases[-1], what="weights of the model, summed again over other sites")
+            )
+        return {"release": len(accountant.releases)}
+
+    terms |= {"release": len(accountant.releases)}
+    noisy: FloatArray = federation.sum("noisy_part", shape=shape, bound=math.inf, over_others=once_more, **terms)
+    return noisy if weights is None else noise.on_lattice(weights) + noisy
 
 
-def _release(settings: HybridSettings, noise: Noise, *, hidden: bool) -> Release:
-    if settings.variant == "cutting-plane":
-        others = "not the coordinator and the sites, which saw it trained"
-    elif noise.is_divisible and hidden:
-        others = "the coordinator, and every site but the row's own"
-    else:
-        others = "not the coordinator, which saw what has no noise, or not all of it"
+def _release(settings: HybridSettings, noise: Noise, federation: Federation) -> Release:
+    alone = noise.share_epsilon if settings.variant == "one-shot" and noise.is_divisible else None
     return Release(
         what="weights of the model",
         epsilon=noise.privacy.epsilon,
@@ -415,10 +508,38 @@ def _release(settings: HybridSettings, noise: Noise, *, hidden: bool) -> Release
         mechanism=noise.privacy.mechanism,
         sensitivity=noise.sensitivity,
         noise_scale=noise.scale,
-        protects_against=("everyone who gets the model", others),
+        protects_against=("everyone who gets the model", *_protected(settings, noise, federation)),
         drawn_by=noise.drawn_by,
         lattice=noise.step,
+        share_epsilon=alone,
     )
+
+
+def _protected(settings: HybridSettings, noise: Noise, federation: Federation) -> Iterator[str]:
+    """Whom it protects private rows from beside those who get the model, and how far.
+
+    Who knows the shares of some sites has less of the noise against it, and who isolates a site's part has only that
+    site's share.
+    """
+    if settings.variant == "joint" and settings.solver == "cutting-plane":
+        yield "not the coordinator and the sites, which saw it trained"
+    elif settings.variant == "joint":
+        yield "not the sites, which saw it trained, nor the coordinator, which saw figures of every step"
+    elif not noise.is_divisible:
+        yield "not the coordinator, which saw it without noise"
+    elif federation.shows_inputs and noise.shares > 1:
+        yield f"the coordinator, which saw each site's part with its share of the noise alone, to {_alone(noise)} only"
+    else:
+        yield "the coordinator, and every site but the row's own"
+        spared = federation.membership.policy.min_sites - noise.shares
+        if noise.shares > 1:
+            several = max(1, min(federation.isolating_sites, spared + 1))
+            who = "another site alone" if several == 1 else f"{several} sites or more together"
+            yield f"{who}, which may be left with one site's share of the noise, to {_alone(noise)} only"
+
+
+def _alone(noise: Noise) -> str:
+    return f"epsilon {noise.share_epsilon:.3g}"
 
 
 # What public rows decide.
@@ -442,6 +563,5 @@ def _held_out_loss(features: FloatArray, labels: FloatArray, held_out: np.ndarra
 
 
 def _public_model(features: FloatArray, labels: FloatArray, penalty: float) -> FloatArray:
-    rows = HingeSums.dealt(features, labels[None, :], min(ONE_SHOT_GROUPS, len(labels)), np.random.default_rng(0))
     nothing = np.zeros(features.shape[1])
-    return minimised(rows, nothing, penalty, Stopping(_PRIOR_TOLERANCE, _MAX_ITERATIONS)).w
+    return minimised(features, labels, nothing, penalty, Stopping(_PRIOR_TOLERANCE, _MAX_ITERATIONS)).w

@@ -1,139 +1,113 @@
 """PAN-SVM (Lu 2016, chapter 3): a kernel SVM over horizontal partitions from which no row is sent.
 
 Landmarks stand for the rows in a Nystroem approximation of the kernel; in the feature space that it spans the sites
-train a linear SVM by cutting planes, of which the coordinator only ever sees sums over sites and rows.
+train a linear SVM, of which the coordinator only ever sees sums over sites and rows. Features that come from no row
+(random Fourier features, or the columns themselves) may take the landmarks' place (`features.choice`).
 
-What the paper overlooks: a sum may have a single term. Near the optimum few rows are on the wrong side of the margin,
-and the more groups there are, the more often one of them is alone in its group. The coordinator, which knows the
-landmarks, can tell the row from its features. Such sums are counted among the disclosures.
+What the paper overlooks: sums of nearly the same rows, over and over, give rows away. Its cutting planes let a
+coordinator that knows the map rebuild the training rows, whatever the secure sum; they are here to compare with. By
+default the sites train by an interior point whose system the coordinator solves blindly (`optimisation.linear_svm`).
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any, Literal, Self
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.attacks.cluster_rounds import ClusterRounds
+from algorithms.attacks.contract import Attack
+from algorithms.attacks.cut_differences import CutDifferences, pair_differences, single_rows
+from algorithms.attacks.finite_domain import FiniteDomain
+from algorithms.attacks.landmark_copies import LandmarkCopies
+from algorithms.attacks.newton_steps import NewtonSteps
+from algorithms.attacks.newton_systems import NewtonSystems
+from algorithms.attacks.support_rows import SupportRows
 from algorithms.contract import (
     Arrays,
-    Coalition,
     EvaluationRows,
     HorizontalAlgorithm,
     Model,
+    Outline,
     Pooled,
     Remark,
     TrainingReport,
 )
 from algorithms.data.horizontal import HorizontalTask, Prepared
 from algorithms.data.scaling import Scale
-from algorithms.features.kernels import Kernel, KernelSettings
-from algorithms.features.landmarks import Landmarks, LandmarkSite, choose_landmarks, landmark_count
-from algorithms.features.nystrom import nystrom_features, nystrom_map
+from algorithms.features.choice import Features, FeatureSettings, choose_features, read_map
+from algorithms.features.feature_map import FeatureMap
+from algorithms.features.inversion import NystromInverse
+from algorithms.features.landmarks import LandmarkSite
+from algorithms.features.nystrom import NystromMap
 from algorithms.optimisation import libsvm
-from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Solution, Stopping, solve
-from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, HingeSums
-from algorithms.optimisation.line_search import line_search
-from algorithms.settings import Count, Positive, Share, ShareOrCount, doc
+from algorithms.optimisation.linear_svm import LinearSvmSettings, LinearSvmSite, RowsTold, pooled_solution, train_linear
 from federation.arrays import FloatArray
 from federation.federation import Federation
 from federation.site.program import step
-
-SINGLETON_CUTS = (
-    "features of a single row, where no other row of its group is on the wrong side of the margin; with the landmarks "
-    "they give the row away"
-)
-
-_COUNT_ROUNDING = 2.0**-15
+from protocols.analysis.views import Coalition
 
 
 @dataclass
-class PanSettings(KernelSettings, CuttingPlaneSettings):
+class PanSettings(FeatureSettings, LinearSvmSettings):
     """What a user decides."""
-
-    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
-    _: KW_ONLY
-    landmarks: Annotated[ShareOrCount, doc("How many points stand for the rows: a share of the rows, or a count.")] = (
-        0.25
-    )
-    landmark_method: Annotated[Literal["local", "global"], doc("k-means at each site, or over all sites by sums.")] = (
-        "local"
-    )
-    min_cluster_size: Annotated[
-        Count, doc("Rows that a landmark is the mean of, at least; 3 keeps single records from being shown.")
-    ] = 1
-    rank_tolerance: Annotated[Share, doc("Eigenvalues below this share of the largest are dropped.")] = 1e-10
-    line_search: Annotated[
-        Literal["grid", "fixed-step"], doc("All steps in one round, or the paper's, one round each.")
-    ] = "grid"
-    line_search_step: Annotated[Positive, doc("Of fixed-step: the paper's lambda.")] = 0.1
 
 
 @dataclass(frozen=True)
 class PanModel(Model):
-    """A trained model: w (m,), b and the map from scaled rows; prediction needs no site.
+    """A trained model: w (m,), b and the map from scaled rows to features.
 
-    landmarks (l, p), mapping (l, m). training: how it went; None of a model that was read from a file.
+    Prediction needs no site, unless w and b are None: then only the sites have them, each in its file. training: how it
+    went; None of a model that was read from a file.
     """
 
-    kernel: Kernel
-    landmarks: FloatArray
-    mapping: FloatArray
-    w: FloatArray
-    b: float
+    feature_map: FeatureMap
+    w: FloatArray | None
+    b: float | None
     training: TrainingReport | None = None
 
     def features(self, rows: FloatArray) -> FloatArray:
         """(n, m) features of scaled rows (n, p)."""
-        return nystrom_features(self.kernel, rows, self.landmarks, self.mapping)
+        return self.feature_map(rows)
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
         """(n,) decision values of scaled rows (n, p); positive for the class +1."""
+        if self.w is None or self.b is None:
+            raise ValueError("the model's weights are with the sites; read it together with one of their files")
         return np.asarray(self.features(rows) @ self.w + self.b)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """`landmarks`, `map`, `w`, `b` and the kernel."""
-        arrays = {"landmarks": self.landmarks, "map": self.mapping, "w": self.w, "b": np.array(self.b)}
-        return {**arrays, **self.kernel.to_arrays()}
+        """`w`, `b`, and what makes the features; `features` says which they are."""
+        weights = {} if self.w is None else {"w": self.w, "b": np.asarray(self.b)}
+        return {**self.feature_map.to_arrays(), **weights}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
         """The model in a file."""
-        kernel = Kernel.from_arrays(arrays)
-        return cls(kernel, arrays["landmarks"], arrays["map"], arrays["w"], float(arrays["b"]))
+        if "w" in arrays:
+            return cls(read_map(arrays), arrays["w"], float(arrays["b"]))
+        return cls(read_map(arrays), parts[0]["w"][0], float(parts[0]["b"][0]))
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
-        """`landmarks_` (l, p), scaled, `dual_coef_` (1, l), `intercept_` (1,); of a linear kernel `coef_` (1, p)."""
-        weights = (self.mapping @ self.w)[None, :]
-        shown = {"landmarks_": self.landmarks, "dual_coef_": weights, "intercept_": np.array([self.b])}
-        return shown if self.kernel.name != "linear" else shown | scaling.linear(weights @ self.landmarks, self.b)
+        """Those of the feature map."""
+        return {} if self.w is None or self.b is None else self.feature_map.attributes(self.w, self.b, scaling)
+
+    @property
+    def kept_by_sites(self) -> bool:
+        """Whether the weights are with the sites alone."""
+        return self.w is None
 
 
-class PanSite(HingeSite, LandmarkSite):
+class PanSite(LandmarkSite, LinearSvmSite):
     """The site half."""
 
     @step
-    def receive_map(self, kernel: dict[str, Any], landmarks: FloatArray, mapping: FloatArray, groups: int) -> None:
-        """Map this site's rows, and assign them at random to the groups of the grouped cuts."""
-        features = nystrom_features(Kernel(**kernel), self.rows, landmarks, mapping)
-        self.sums = HingeSums.dealt(features, self.labels, groups, self.random("groups"))
-
-    @step
-    def squared_norms(self) -> FloatArray:
-        """(2,): the sum of the features' squared lengths, from which bounds on later sums follow, and their number."""
-        return np.array([float((self.sums.features**2).sum()), float(len(self.sums.features))])
-
-
-@dataclass(frozen=True)
-class Features:
-    """Landmarks, and the (l, m) map from a row's kernel values at them to its features."""
-
-    kernel: Kernel
-    landmarks: Landmarks
-    mapping: FloatArray
+    def receive_map(self, **feature_map: Any) -> None:
+        """Map this site's rows."""
+        self.features = read_map(feature_map)(self.rows)
 
 
 class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
@@ -145,146 +119,94 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
     Settings, Site, Model = PanSettings, PanSite, PanModel
     figures = {
         "landmarks": "points that stand for the rows",
+        "frequencies": "of random Fourier features",
         "rank": "features of a row",
         "records_exposed": "landmarks that are a single row's copy",
-        "bundles": "bundles of cuts; each change of membership during training begins a new one",
+        "bundles": "of cuts; each change of membership during training begins a new one",
     }
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: PanSettings) -> PanModel:
         """Features from the sites' rows, then training on them; sites lost before training begin it all anew."""
-        features = federation.until_stable(
-            lambda: choose_features(federation, settings, task.prepare(federation), task.seed)
-        )
+        features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
         return train(federation, settings, features)
+
+    def problems(self, settings: PanSettings, outline: Outline) -> Iterator[str]:
+        """Settings of features that these are not, and kernels that they do not have."""
+        yield from settings.feature_problems()
+        yield from settings.solver_problems()
 
     def pooled(self, model: PanModel, settings: PanSettings, rows: EvaluationRows) -> Pooled:
         """LIBSVM on pooled, scaled rows: the same problem in the same features, and the exact kernel.
 
-        The first must give the same optimum as the federation; the second says what the landmarks cost.
+        The first must give the same optimum as the federation; the second says what approximating the kernel costs.
         """
         train_features, test_features = model.features(rows.train.rows), model.features(rows.test.rows)
-        linear = libsvm.linear(train_features, rows.train.labels, settings.C)
-        exact = libsvm.kernel(model.kernel, rows.train.rows, rows.train.labels, settings.C)
-        return Pooled(
-            scores=linear.decision_function(test_features),
-            objective=libsvm.objective(linear, train_features, rows.train.labels, settings.C),
-            exact=exact.decision_function(rows.test.rows),
-        )
+        w, b, objective = pooled_solution(settings, train_features, rows.train.labels)
+        exact = None
+        if not model.feature_map.exact:
+            kernel = libsvm.kernel(model.feature_map.kernel, rows.train.rows, rows.train.labels, settings.C)
+            exact = kernel.decision_function(rows.test.rows)
+        return Pooled(scores=test_features @ w + b, objective=objective, exact=exact)
 
-    def sensitive_rows(self, step: str, total: FloatArray) -> FloatArray | None:
-        """Centres, and sums over clusters, that are of a single row. Rows of the global method lie on a grid."""
-        if step == "local_landmarks":
-            return total[_is_one(total[:, -1]), :-1]
-        return total[_is_one(total[:, -1]), :-2] if step == "cluster_sums" else None
-
-    def remarks(self, settings: PanSettings, coalition: Coalition) -> list[str]:
-        """Whose a landmark is, the coordinator and one site know together."""
-        if not (coalition.coordinator and coalition.sites and settings.landmark_method == "local"):
-            return []
+    def attacks(self, settings: PanSettings) -> list[Attack]:
+        """On landmarks, on cuts, on Newton's systems and steps, and on what the trained point is made of."""
         return [
-            f"{coalition.sites[0]} knows the order in which sites fill the table of landmarks, and the coordinator the "
-            'table: together they can tell whose each landmark is. algorithm.landmark_method = "global" avoids that.'
+            LandmarkCopies(),
+            ClusterRounds(),
+            CutDifferences(),
+            FiniteDomain(),
+            NewtonSystems(),
+            NewtonSteps(settings.step_noise),
+            SupportRows(settings.C),
         ]
 
+    def remarks(self, settings: PanSettings, coalition: Coalition) -> list[str]:
+        """Whose a landmark is, the coordinator and one site know together; what a site that opens sums has."""
+        method = settings.landmark_method if settings.features == "landmarks" else None
+        if method == "local" and coalition.coordinator and coalition.sites:
+            return [
+                f"{coalition.sites[0]} knows the order in which sites fill the table of landmarks, and the coordinator "
+                'the table: together they can tell whose each landmark is. algorithm.landmark_method = "global" avoids '
+                "that."
+            ]
+        if method == "global" and coalition.sites:
+            return [
+                "The site with the fewest rows opens the sums of every round of k-means, and the others learn the "
+                "centres: if it colludes, what the coalition does not hold itself is in the differences of these sums."
+            ]
+        return []
 
-def choose_features(federation: Federation, settings: PanSettings, prepared: Prepared, seed: int) -> Features:
-    """Choose landmarks from the scaled rows that the sites hold ready, and have the sites map their rows."""
-    kernel = settings.kernel_of(prepared.columns)
+
+def map_rows(federation: Federation, settings: PanSettings, prepared: Prepared, seed: int) -> Features:
+    """Choose the features of the scaled rows that the sites hold ready, and have the sites map their rows."""
     with federation.phase("landmarks"):
-        landmarks = choose_landmarks(
-            federation,
-            settings.landmark_method,
-            landmark_count(settings.landmarks, prepared.rows),
-            settings.min_cluster_size,
-            prepared.site_rows,
-            prepared.columns,
-            seed,
-        )
-        mapping = nystrom_map(kernel(landmarks.points, landmarks.points), settings.rank_tolerance)
-        # Every site could compute the map from the landmarks, but eigenvectors of repeated eigenvalues differ
-        # between linear algebra libraries, and sites with different maps would train nonsense.
-        federation.run(
-            "receive_map",
-            remember=True,
-            kernel=kernel.to_fields(),
-            landmarks=landmarks.points,
-            mapping=mapping,
-            groups=settings.cut_groups,
-        )
-    return Features(kernel, landmarks, mapping)
+        features = choose_features(federation, settings, prepared, seed)
+        federation.run("receive_map", remember=True, **features.map.to_fields())
+    return features
 
 
 def train(federation: Federation, settings: PanSettings, features: Features) -> PanModel:
-    """Train on the features of the live sites' rows, to the certified gap.
-
-    Cuts bound the loss over the rows that they were summed over: when sites leave or join, a new bundle starts from the
-    best point so far, and what is certified in the end is so for the sites that are there in the end.
-    """
-    latest: list[Solution] = []
-    bundles = 0
-
-    def note(iteration: int, solutions: Sequence[Solution]) -> None:
-        latest[:] = solutions
-        worst = max(solutions, key=lambda solution: solution.gap)
-        federation.log_metrics(iteration=iteration, objective=worst.objective, gap=worst.gap)
-
-    def bundle() -> Solution:
-        nonlocal bundles
-        bundles += 1 if latest or not bundles else 0
-        (solution,) = solve(
-            _oracle(federation, settings.cut_groups, features.mapping.shape[1]),
-            problems=1,
-            dimensions=features.mapping.shape[1],
-            groups=settings.cut_groups,
-            C=settings.C,
-            stopping=Stopping(settings.tolerance, settings.max_iterations),
-            search=line_search(settings.line_search, settings.line_search_step),
-            on_iteration=note,
-            resume=tuple(latest),
-        )
-        return solution
-
+    """Train on the features of the live sites' rows, to the certified gap."""
     with federation.phase("train"):
-        solution = federation.until_stable(bundle)
-    points = features.landmarks.points
-    report = _report(solution, features, bundles, federation)
-    return PanModel(features.kernel, points, features.mapping, solution.w, solution.b, report)
-
-
-def _oracle(federation: Federation, groups: int, dimensions: int) -> FederatedOracle:
-    """Bounds on the sums follow from the summed squares of the features, by Cauchy and Schwarz."""
-    squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
-    rows = round(float(count))
-
-    def disclose(singletons: int) -> None:
-        if singletons:
-            federation.disclose(
-                "coordinator", "cuts", SINGLETON_CUTS, (dimensions,), times=singletons, kind="single-row"
-            )
-
-    return FederatedOracle(federation, groups, rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0, disclose)
-
-
-def _report(solution: Solution, features: Features, bundles: int, federation: Federation) -> TrainingReport:
-    """What a result says of the model."""
-    count, exposed, rank = len(features.landmarks.points), features.landmarks.records_exposed, features.mapping.shape[1]
-    copies = f"{exposed} of {count} are a single row's copy (algorithm.min_cluster_size = 3 avoids that)"
-    remarks = [Remark("landmarks", copies if exposed else "none is a single row's copy")]
-    if bundles > 1:
-        remarks.append(Remark("bundles", f"{bundles} of cuts, a new one with each change of who takes part"))
-    return TrainingReport(
+        trained = train_linear(federation, settings, features.map.dimensions, _rows_told_by(features.map))
+    certificate = trained.certificate
+    report = TrainingReport(
         sites=federation.sites,
-        description=f"{count} landmarks, rank {rank}",
-        objective=solution.objective,
-        lower_bound=solution.lower_bound,
-        gap=solution.gap,
-        iterations=solution.iterations,
-        converged=solution.converged,
-        figures={"landmarks": count, "rank": rank, "records_exposed": exposed, "bundles": bundles},
-        remarks=tuple(remarks),
+        description=features.description,
+        objective=certificate.objective,
+        lower_bound=certificate.lower_bound,
+        gap=certificate.gap,
+        iterations=certificate.iterations,
+        converged=certificate.converged,
+        figures={**features.figures, **trained.figures},
+        remarks=(*(Remark(name, sentence) for name, sentence in features.remarks.items()), *trained.remarks),
     )
+    return PanModel(features.map, trained.w, trained.b, report)
 
 
-def _is_one(counts: FloatArray) -> NDArray[np.bool_]:
-    """Which counts, as a secure sum gives them back, are of a single row."""
-    return np.asarray(np.abs(counts - 1.0) < _COUNT_ROUNDING)
+def _rows_told_by(feature_map: FeatureMap) -> RowsTold:
+    """How many different single rows differences of cuts of one group are; of maps that are not inverted, none."""
+    if not isinstance(feature_map, NystromMap):
+        return lambda points, cuts: 0
+    inverse = NystromInverse(feature_map.base_kernel, feature_map.landmarks, feature_map.mapping)
+    return lambda points, cuts: len(single_rows(points, pair_differences(cuts), inverse).labels)

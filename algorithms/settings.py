@@ -25,6 +25,7 @@ __all__ = [
     "Dimension",
     "Finite",
     "Natural",
+    "Portion",
     "Positive",
     "Seconds",
     "Setting",
@@ -63,6 +64,9 @@ Finite = Annotated[float, Ge(-MAX_MAGNITUDE), Le(MAX_MAGNITUDE)]
 
 Share = Annotated[float, Gt(0), Lt(1)]
 """A number above 0 and below 1."""
+
+Portion = Annotated[float, Ge(0), Lt(1)]
+"""A number from 0, below 1."""
 
 Tolerance = Annotated[float, Ge(MIN_TOLERANCE), Lt(1)]
 """A relative difference that float64 can tell from none."""

@@ -12,7 +12,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from algorithms.data.partition import site_partition
-from algorithms.features.landmarks import local_centres
+from algorithms.features.k_means import local_centres
+from algorithms.features.kernels import Kernel
+from algorithms.features.nystrom import NystromMap
 from algorithms.pan_svm import PanSite
 from algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
 from federation.channel.agreement import KeyAgreement, keystream
@@ -51,8 +53,9 @@ def _train_and_tell() -> None:
     half.encode([])
     half.column_squares(half.column_sums())
     half.rescale(np.zeros(2), np.ones(2))
-    half.receive_map({"name": "rbf"}, half.rows[:2], np.eye(2), 2)
+    half.receive_map(**NystromMap(Kernel("rbf"), half.rows[:2], np.eye(2)).to_fields())
     half.squared_norms()
+    half.deal_groups(2)
     half.line(problem, w, b, w, b, np.ones((1, 3)))
     residues = RING.encoded(half.cuts(problem, w, b), 100.0, 3)
     masked = subtract(add(residues, residues), residues)

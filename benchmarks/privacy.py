@@ -23,8 +23,7 @@ from algorithms.data.columns import Labelled
 from algorithms.data.public_rows import public_columns
 from algorithms.features.fourier import FitName, choose_frequencies
 from algorithms.hybrid_svm import minimised, public_weights
-from algorithms.optimisation.cutting_plane import Stopping
-from algorithms.optimisation.hinge_sums import HingeSums
+from algorithms.optimisation.solution import Stopping
 from algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
 from federation.arrays import IntArray
 from scenarios.data import dataset
@@ -67,9 +66,8 @@ def curve(
         if prior:
             start = public_weights(frequencies.features(given.rows), given.labels, np.random.default_rng(seed))
         features, seen = frequencies.features(private.rows), frequencies.features(test.rows)
-        rows = HingeSums.dealt(features, private.labels[None, :], 32, np.random.default_rng(0))
         for C in C_GRID:
-            w = start + minimised(rows, start, C / len(features), Stopping(TOLERANCE, 500)).w
+            w = start + minimised(features, private.labels, start, C / len(features), Stopping(TOLERANCE, 500)).w
             exact[C].append(float(roc_auc_score(test.labels, seen @ w)))
             gap = TOLERANCE * C * (1 + float(np.linalg.norm(start)))
             for epsilon in EPSILONS:

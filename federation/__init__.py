@@ -13,6 +13,7 @@ In the order to read it; each imports from earlier ones only:
 - `ledger`: messages and bytes of every link in every round, told by both ends
 - `membership`: which sites take part, and why others do not
 - `disclosures`: what was revealed, to whom
+- `shown`: what one round showed, for who audits a run
 - `exchange`: control messages out, answers in
 - `round`: one attempt at one round
 - `admission`: how sites come to take part, at launch and later

@@ -62,7 +62,7 @@ class Admission:
     def assemble(self) -> None:
         """Tell everybody the roster; every site takes in its partition and answers.
 
-        Raises SitesDropped, naming the sites, when some do not.
+        Raises SitesDropped, naming the sites, when some do not, and EndpointError if that is for lack of descriptors.
         """
         endpoint, deadline = self._dispatcher.mailbox.endpoint, Deadline(self._round_timeout_s)
         endpoint.admit(self._views(endpoint.name, self._roster))
@@ -70,6 +70,7 @@ class Admission:
             endpoint.connect(site)
         exchange = self._introduce(self._membership.sites, deadline)
         if dropped := exchange.dropped(deadline):
+            endpoint.check_descriptors()
             raise SitesDropped(dropped, self._dispatcher.label, "Every site must be there when a run begins.")
 
     def replace_dropped(self, dropped: Mapping[str, str], round_: Exchange) -> tuple[str, ...]:
@@ -96,7 +97,8 @@ class Admission:
 
     def _restart(self, site: str) -> bool:
         """Restart a site as a new process with new keys. Whether it is ready to take part."""
-        if not self._membership.policy.restart(site):
+        policy = self._membership.policy
+        if site not in policy.restartable or not policy.restart(site):
             return False
         self._roster = self._roster.replaced(self._start(site))
         self._membership.note_restarted(site)

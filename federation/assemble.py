@@ -18,10 +18,12 @@ from federation.errors import FederationError
 from federation.federation import Federation
 from federation.membership import DropoutPolicy
 from federation.processes.launcher import LocalLauncher
+from federation.shown import ShownRound
 from federation.site.partition import Partition
+from federation.site.policy import SitePolicy
 from federation.site.program import SumProtocol
 from federation.site.site import Assignment
-from federation.transport.endpoint import Endpoint
+from federation.transport.endpoint import Endpoint, descriptors_explained
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import RUN_ID_BYTES
 
@@ -69,6 +71,8 @@ class Deployment:
         How long the coordinator waits for a site.
     policy : DropoutPolicy
         What to do when sites drop.
+    shown : tuple of str, default ()
+        Steps whose value the sites show the coordinator in the clear, beside those that are declared so.
     transport : {"tcp", "ipc"}, default "tcp"
         Sockets of 127.0.0.1, or of files in the workspace.
     port : int, default 0
@@ -83,6 +87,7 @@ class Deployment:
     setup: Callable[[str], SiteSetup]
     round_timeout_s: float
     policy: DropoutPolicy
+    shown: tuple[str, ...] = ()
     transport: Literal["tcp", "ipc"] = "tcp"
     port: int = 0
     encrypted: bool = True
@@ -93,6 +98,19 @@ class Deployment:
         if self.transport == "ipc":
             return f"ipc://{workspace}/{number}.sock"
         return f"tcp://127.0.0.1:{self.port + number if self.port else '*'}"
+
+    @property
+    def site_policy(self) -> SitePolicy:
+        """What every site takes part in."""
+        protocol, policy = self.sum_protocol, self.policy
+        return SitePolicy(
+            sites=self.sites,
+            sum_name=protocol.name,
+            sum_options=dict(protocol.options),
+            min_sites=max(policy.min_sites, protocol.min_sites),
+            shown=self.shown,
+            restartable=policy.restartable,
+        )
 
     def assignment(self, site: str, run: bytes, coordinator: Party, workspace: Path) -> Assignment:
         """What the process of a site is told as it starts; its partition is in a file that only it reads."""
@@ -109,6 +127,7 @@ class Deployment:
             coordinator_key=coordinator.public_key,
             program=self.program,
             partition_path=str(path),
+            policy=self.site_policy,
             settings=dict(setup.settings),
             faults=list(setup.faults),
             transcript_path=setup.transcript_path,
@@ -125,8 +144,9 @@ def started(
     on_listening: Callable[[Party], None] = lambda party: None,
     on_progress: Callable[[Federation], None] = lambda federation: None,
     on_round: Callable[[str, int], None] = lambda phase, phase_round: None,
+    on_shown: Callable[[ShownRound], None] = lambda shown: None,
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
-    transcript: Transcript | None = None,
+    transcript: Callable[[], Transcript | None] = lambda: None,
 ) -> Iterator[Federation]:
     """A federation whose site processes are up; `federation.assemble()` introduces them to each other.
 
@@ -139,7 +159,9 @@ def started(
     deployment : Deployment
     on_listening : callable, optional
         Called with each party as soon as it listens: the coordinator first, and a site that is restarted again.
-    on_progress, on_round, views, transcript : optional
+    transcript : callable, optional
+        Gives the coordinator's own, once there is a workspace.
+    on_progress, on_round, on_shown, views : optional
         See `Federation`.
 
     Raises
@@ -151,7 +173,10 @@ def started(
     keys = KeyPair.generate() if deployment.encrypted else None
     run = secrets.token_bytes(RUN_ID_BYTES)
     address = deployment.address(COORDINATOR, workspace)
-    with Endpoint(COORDINATOR, address, keys, peers=len(deployment.sites)) as endpoint:
+    with (
+        descriptors_explained(COORDINATOR),
+        Endpoint(COORDINATOR, address, keys, peers=len(deployment.sites)) as endpoint,
+    ):
         me = Party(COORDINATOR, endpoint.address, keys.public if keys else None)
         on_listening(me)
 
@@ -172,8 +197,9 @@ def started(
             restart=lambda site: start([site])[0],
             on_progress=on_progress,
             on_round=on_round,
+            on_shown=on_shown,
             views=views,
-            transcript=transcript,
+            transcript=transcript(),
         )
         try:
             yield federation
@@ -189,6 +215,7 @@ def local_federation(
     sum_protocol: SumProtocol,
     *,
     settings: Mapping[str, Any],
+    shown: tuple[str, ...] = (),
     round_timeout_s: float = 30.0,
 ) -> Iterator[Federation]:
     """Sites in processes of their own, on encrypted sockets, ready for the first verb; all are gone afterwards.
@@ -205,6 +232,8 @@ def local_federation(
         What `Federation.sum` runs.
     settings : mapping
         Plain values for every site, with the `seed` of its experiments.
+    shown : tuple of str, default ()
+        Steps whose value the sites show the coordinator in the clear, beside those that are declared so.
     round_timeout_s : float, default 30.0
         How long the coordinator waits for a site. One that drops ends the federation.
 
@@ -223,7 +252,7 @@ def local_federation(
         return SiteSetup(lambda path: partitions[site].write(str(path)), settings)
 
     policy = DropoutPolicy(len(partitions), "abort")
-    deployment = Deployment(tuple(partitions), program, sum_protocol, setup, round_timeout_s, policy)
+    deployment = Deployment(tuple(partitions), program, sum_protocol, setup, round_timeout_s, policy, shown)
     with LocalLauncher(module) as launcher, started(launcher, deployment) as federation:
         federation.assemble()
         yield federation

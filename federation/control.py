@@ -7,8 +7,8 @@
     Order          coordinator  a round begins                      the site runs the step and its part of the protocol,
                                                                     and answers Done, Failed or Aborted
     Done           site         its part of the order is complete   the coordinator waits for the others
-    Failed         site         a step or a protocol raised         `cut_off`: the round is aborted and runs again;
-                                                                    otherwise the run ends with SiteFailed
+    Failed         site         a step or a protocol raised, or     `cut_off`: the round is aborted and runs again;
+                                the order was refused               otherwise the run ends with SiteFailed
     Abort          coordinator  a round cannot end, and to sites    a site in that round leaves it by RoundAborted; in
                                 that are late                       it or not, it answers Aborted
     Aborted        site         it was told Abort                   the coordinator knows it for one that is there
@@ -63,7 +63,13 @@ class RosterUpdate:
                 raise Malformed("a party of the roster must be a name, an address and two keys")
             if not all(isinstance(key, bytes | None) for key in party[2:]):
                 raise Malformed("a key of the roster must be bytes, or missing")
-        return cls(Roster(Party(*party) for party in parties))
+        try:
+            roster = Roster(Party(*party) for party in parties)
+        except (ValueError, KeyError) as error:
+            raise Malformed("a public key of the roster must be Z85 text") from error
+        if len(list(roster)) < len(parties):
+            raise Malformed("each party of the roster must be listed once")
+        return cls(roster)
 
 
 @dataclass(frozen=True)

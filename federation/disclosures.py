@@ -10,11 +10,12 @@ from typing import Any, Literal
 
 import numpy as np
 
-from federation.control import Order
+from federation.control import Order, SumTerms
 
-Kind = Literal["sum", "value", "parameter", "difference", "single-row", "design"]
+Kind = Literal["sum", "value", "parameter", "difference", "single-row", "row-difference", "design"]
 """A secure sum, a site's own value, an array that the coordinator sends to the sites, what two sums give away by their
-difference, what in a sum is of a single row alone, and whatever else a protocol or an algorithm shows by design."""
+difference, what in a sum is of a single row alone, what two sums over rows differ by where that is a single row, and
+whatever else a protocol or an algorithm shows by design."""
 
 
 @dataclass
@@ -57,7 +58,7 @@ class Disclosures:
 
     def __init__(self) -> None:
         self._entries: dict[tuple[str, str, Kind, str, tuple[int, ...]], Disclosure] = {}
-        self._summed: dict[tuple[str, bytes], set[frozenset[str]]] = defaultdict(set)
+        self._summed: dict[tuple[str, str, bytes], set[frozenset[str]]] = defaultdict(set)
 
     @property
     def entries(self) -> list[Disclosure]:
@@ -76,17 +77,17 @@ class Disclosures:
             self.add("sites", order.step, "parameter", array.shape, detail=name)
 
     def record_difference_leakage(
-        self, order: Order, shape: Sequence[int], contributed: frozenset[str], all_sites: Sequence[str]
+        self, order: Order, terms: SumTerms, contributed: frozenset[str], all_sites: Sequence[str]
     ) -> None:
-        """Write down what a sum gives away together with an earlier one of the same step and parameters.
+        """Write down what a sum gives its receiver together with an earlier one of the same step and parameters.
 
         By subtraction they show the sum over the sites that are in one of the two only.
         """
-        earlier = self._summed[order.step, _digest({**order.parameters, **order.arrays})]
+        earlier = self._summed[terms.receiver, order.step, _digest({**order.parameters, **order.arrays})]
         for others in earlier if contributed not in earlier else ():
             named = ", ".join(site for site in all_sites if site in others ^ contributed)
             detail = f"the difference of two sums, which is that of {named}"
-            self.add("coordinator", order.step, "difference", shape, detail=detail)
+            self.add(terms.receiver, order.step, "difference", terms.shape, detail=detail)
         earlier.add(contributed)
 
 

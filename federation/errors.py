@@ -56,7 +56,7 @@ class LaunchError(Fatal):
 
 
 class EndpointError(Fatal):
-    """A socket could not be opened."""
+    """A socket, or for lack of descriptors a file, could not be opened."""
 
 
 class SiteFailed(Fatal):
@@ -92,6 +92,13 @@ class RoundFailed(Fatal):
 
 class StepRefused(Fatal):
     """A site will not carry out a step on its data; the message says why, and no traceback is needed."""
+
+
+class OrderRefused(StepRefused):
+    """A site's own configuration forbids what an order or a roster asks for; nothing of it was carried out."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"it refuses the order: {why}")
 
 
 class BoundExceeded(StepRefused):

@@ -32,18 +32,21 @@ from federation.channel.socket import SocketChannel
 from federation.channel.transcript import Transcript
 from federation.control import FinalReport, GatherTerms, Order, Stop, SumTerms
 from federation.disclosures import Disclosure, Disclosures, Kind
-from federation.errors import DeadlineExpired, MembershipChanged, RoundFailed
+from federation.errors import DeadlineExpired, MembershipChanged, RoundFailed, SitesDropped
 from federation.exchange import Dispatcher
 from federation.ledger import Accounts, RoundRecord
 from federation.membership import DropoutPolicy, Membership
 from federation.processes.contract import Launcher
 from federation.round import GRACE_S, Attempt, Round
+from federation.shown import ShownRound
 from federation.site.program import SumProtocol
 from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Endpoint
 from federation.transport.keys import COORDINATOR, Party, Roster
 
 T = TypeVar("T")
+Revision = Callable[[], Mapping[str, Any]]
+"""What of a step's arguments is another when its sum is run again over other sites."""
 
 _PATIENCE = 4
 """Sites wait this many times as long as the coordinator, who judges what is late and aborts the round."""
@@ -87,6 +90,8 @@ class Federation:
         Called with the federation after every round and whenever the algorithm has new metrics.
     on_round : callable, optional
         Called before the order of each round goes out, with the phase and the round's number in it.
+    on_shown : callable, optional
+        Called after each complete round with what it showed, for who audits the run.
     views : callable, optional
         The roster with the addresses that a party reaches the others by, given its name and the roster.
     transcript : Transcript, optional
@@ -121,6 +126,7 @@ class Federation:
         restart: Callable[[str], Party],
         on_progress: Callable[[Federation], None] = lambda federation: None,
         on_round: Callable[[str, int], None] = lambda phase, phase_round: None,
+        on_shown: Callable[[ShownRound], None] = lambda shown: None,
         views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
         transcript: Transcript | None = None,
     ) -> None:
@@ -138,6 +144,7 @@ class Federation:
         self._round_timeout_s = round_timeout_s
         self._on_progress = on_progress
         self._on_round = on_round
+        self._on_shown = on_shown
         self._transcript = transcript
         self._phase_rounds: Counter[str] = Counter()
         self._phase_is_new = self._is_fixed = self._is_over = False
@@ -180,16 +187,30 @@ class Federation:
         """Whether the secure sum in use is none, and shows the coordinator each site's own value."""
         return self._protocol.discloses == "value"
 
+    @property
+    def isolating_sites(self) -> int:
+        """How few of the sites, with the coordinator, may come to hold what another put into a sum."""
+        return self._protocol.isolating(len(self.sites))
+
     # The verbs.
 
     @overload
     def sum(self, step: str, *, receiver: str, shape: Sequence[int], bound: float, **params: Any) -> None: ...
 
     @overload
-    def sum(self, step: str, *, shape: Sequence[int], bound: float, **params: Any) -> FloatArray: ...
+    def sum(
+        self, step: str, *, shape: Sequence[int], bound: float, over_others: Revision | None = None, **params: Any
+    ) -> FloatArray: ...
 
     def sum(
-        self, step: str, *, receiver: str = COORDINATOR, shape: Sequence[int], bound: float, **params: Any
+        self,
+        step: str,
+        *,
+        receiver: str = COORDINATOR,
+        shape: Sequence[int],
+        bound: float,
+        over_others: Revision | None = None,
+        **params: Any,
     ) -> FloatArray | None:
         """The sum over all live sites of what `step` returns there.
 
@@ -204,6 +225,9 @@ class Federation:
             Of the value.
         bound : float
             No entry of the sum can exceed it in size; math.inf where nothing is known.
+        over_others : callable, optional
+            Called before the sum is run again where sites left or joined, and gives the arguments that change then. A
+            site may have seen the sum that was not revealed: this is where a second one is charged, or refused.
         **params
             Arguments of the step.
 
@@ -230,7 +254,12 @@ class Federation:
             return protocol.reveal(channel, shape, bound, receiver)
 
         terms = SumTerms(tuple(shape), bound, protocol.options, receiver)
-        total: FloatArray | None = self._complete(_order(step, protocol.name, params, terms), reveal)
+        order = _order(step, protocol.name, params, terms)
+
+        def revised(order: Order) -> Order:
+            return order if over_others is None else _order(step, protocol.name, {**params, **over_others()}, terms)
+
+        total: FloatArray | None = self._complete(order, reveal, revised=revised)
         return total
 
     def gather(self, step: str, *, shape: Sequence[int], **params: Any) -> dict[str, FloatArray]:
@@ -369,8 +398,30 @@ class Federation:
 
     # How a round is carried out.
 
-    def _complete(self, order: Order, take_part: Callable[[SocketChannel], Any], work_s: float = 0.0) -> Any:
-        """Carry out an order, as often as it takes until it is complete with the sites that are there."""
+    def _complete(
+        self,
+        order: Order,
+        take_part: Callable[[SocketChannel], Any],
+        work_s: float = 0.0,
+        revised: Callable[[Order], Order] = lambda order: order,
+    ) -> Any:
+        """Carry out an order, as often as it takes until it is complete with the sites that are there.
+
+        revised: what it becomes for other sites.
+        """
+        try:
+            return self._complete_with_those_there(order, take_part, work_s, revised)
+        except (SitesDropped, RoundFailed):
+            self._dispatcher.mailbox.endpoint.check_descriptors()
+            raise
+
+    def _complete_with_those_there(
+        self,
+        order: Order,
+        take_part: Callable[[SocketChannel], Any],
+        work_s: float,
+        revised: Callable[[Order], Order],
+    ) -> Any:
         if self._phase_is_new:
             self._phase_is_new = False
             if back := self._admission.readmit():
@@ -384,6 +435,8 @@ class Federation:
                 failed_attempts, deadline = 0, Deadline(_PATIENCE * self._round_timeout_s)
             if attempt.complete:
                 return attempt.value
+            if attempt.dropped:
+                order = revised(order)
             failed_attempts += 0 if attempt.dropped else 1
             if failed_attempts and (deadline.expired or failed_attempts == _MAX_REPEATS):
                 raise RoundFailed(self._dispatcher.label, failed_attempts, round_.waiting())
@@ -406,11 +459,11 @@ class Federation:
             transcript=self._transcript,
         )
         attempt = round_.run(take_part)
-        if attempt.complete and isinstance(order.terms, SumTerms) and order.reveals:
+        if attempt.complete and isinstance(order.terms, SumTerms):
             contributed = frozenset(sites).difference(record.missing)
-            self._disclosures.record_difference_leakage(
-                order, order.terms.shape, contributed, self.membership.all_sites
-            )
+            self._disclosures.record_difference_leakage(order, order.terms, contributed, self.membership.all_sites)
+        if attempt.complete:
+            self._on_shown(_shown(order, number, sites, record, attempt.value))
         record.hops, record.aborted = round_.hops, not attempt.complete
         record.seconds = time.monotonic() - began
         self._dispatcher.close_books()
@@ -439,6 +492,13 @@ class Federation:
 
     def _write(self, event: str, **values: Any) -> None:
         self.log.append({"event": event, "at_s": round(time.monotonic() - self.began, 6), **values})
+
+
+def _shown(order: Order, number: int, sites: tuple[str, ...], record: RoundRecord, opened: Any) -> ShownRound:
+    receiver = order.terms.receiver if isinstance(order.terms, SumTerms) else ""
+    among = tuple(site for site in sites if site not in record.missing)
+    parameters = {**order.parameters, **order.arrays}
+    return ShownRound(number, order.step, order.verb, receiver, among, parameters, opened if order.reveals else None)
 
 
 def _order(step: str, protocol: str, params: Mapping[str, Any], terms: SumTerms | GatherTerms | None = None) -> Order:

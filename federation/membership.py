@@ -24,13 +24,16 @@ class DropoutPolicy:
         Fewer sites must not go on.
     on_dropout : {"continue", "abort"}, default "continue"
         "abort" ends the run with the first.
+    restartable : tuple of str, default ()
+        Sites that may be started again, with other keys: all sites are told so as they start.
     restart : callable
-        Whether a site whose process ended is started again, given its name; by default none is.
+        Whether one of these whose process ended is started again now, given its name; by default it is.
     """
 
     min_sites: int = 1
     on_dropout: Literal["continue", "abort"] = "continue"
-    restart: Callable[[str], bool] = lambda site: False
+    restartable: tuple[str, ...] = ()
+    restart: Callable[[str], bool] = lambda site: True
 
 
 @dataclass(frozen=True)

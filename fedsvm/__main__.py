@@ -24,13 +24,16 @@ def main() -> None:
         sys.exit(_sentence(str(error), WRONG))
     from scenarios import cli
 
-    signal.signal(signal.SIGINT, _Interrupt())
+    interrupt = _Interrupt()
+    signal.signal(signal.SIGINT, interrupt)
     try:
-        cli.main()
+        try:
+            cli.main()
+        finally:
+            interrupt.end()
     except KeyboardInterrupt:
+        interrupt.end()
         sys.exit(_sentence("Interrupted.", INTERRUPTED))
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # what the interpreter does at its end is no place to interrupt
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
@@ -39,15 +42,22 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 class _Interrupt:
-    """KeyboardInterrupt, but not again while the first is dealt with."""
+    """KeyboardInterrupt, but not again while the first is dealt with, nor when all is over."""
 
     def __init__(self) -> None:
+        self._is_over = False
         self._heard_s = -GRACE_S
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if time.monotonic() - self._heard_s >= GRACE_S:
+        if not self._is_over and time.monotonic() - self._heard_s >= GRACE_S:
             self._heard_s = time.monotonic()
             raise KeyboardInterrupt
+
+    def end(self) -> None:
+        """Hear no more: what the interpreter does at its end is no place to interrupt."""
+        self._is_over = True
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _sentence(text: str, status: int) -> int:

@@ -5,14 +5,14 @@ Exit status: 0 done, 2 nothing was started, 3 the run failed or something could 
 
 from __future__ import annotations
 
+import functools
 import json
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from scenarios.run.result import RunResult
 
 WRONG, FAILED, INTERRUPTED = 2, 3, 130
-MAX_AUDITED_SITES = 10  # there are 2^n coalitions
+DEFAULT_AUDITED_SITES, MAX_AUDITED_SITES = 5, 10  # there are 2^n coalitions
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -102,36 +102,67 @@ def run(
     """Run a scenario and write its results to a folder of their own."""
     try:
         chosen, base = spec.read(scenario, overrides=changes or [], faults=faults or [], sites=sites)
-        _run(chosen, base, folder, as_json=as_json, quiet=quiet, debug=debug)
+        _run(
+            chosen,
+            base,
+            folder,
+            functools.partial(_show, as_json=as_json, quiet=quiet),
+            silent=as_json or quiet,
+            debug=debug,
+        )
     except KeyboardInterrupt:
         complain("Interrupted before anything was started.")
         raise typer.Exit(INTERRUPTED) from None
 
 
-def _run(chosen: spec.Scenario, base: Path, folder: Path | None, *, as_json: bool, quiet: bool, debug: bool) -> None:
-    signal.signal(signal.SIGTERM, _interrupt)
+def _show(result: RunResult, folder: Path, *, as_json: bool, quiet: bool) -> None:
+    if as_json:
+        print(result.to_json(), end="")
+    elif not quiet and result.status == "completed":
+        print_summary(out, result, folder)
+
+
+def _run(
+    chosen: spec.Scenario,
+    base: Path,
+    folder: Path | None,
+    show: Callable[[RunResult, Path], None],
+    *,
+    silent: bool,
+    debug: bool = False,
+    audit: bool = False,
+) -> None:
+    """Run a scenario, and show its result, given with its folder; whatever goes wrong is a sentence and a status."""
+    _end_on_sigterm()
     from scenarios.data import dataset  # half a second that only a run needs
     from scenarios.run import runner  # half a second that only a run needs
 
     rows = dataset.prepare(chosen, base)
     target = _make_folder(chosen, folder)
-    with _view(chosen, silent=as_json or quiet) as view:
-        finished = runner.run(chosen, rows, target, view.update)
-        unwritten = _unreported(target)
     try:
-        if as_json:
-            print(finished.result.to_json(), end="")
-        elif not quiet and finished.result.status == "completed":
-            print_summary(out, finished.result, target)
-        sys.stdout.flush()
-    except OutputLost as error:
-        unwritten = unwritten or f"Standard output cannot be written: {error}."
+        with _view(chosen, silent=silent) as view:
+            finished = runner.run(chosen, rows, target, view.update, audit=audit)
+            unwritten = _unreported(target)
+        unwritten = unwritten or _unprinted(lambda: show(finished.result, target))
+    except KeyboardInterrupt:
+        complain(f"Interrupted; what is known of the run is in {target}.")
+        raise typer.Exit(INTERRUPTED) from None
     if finished.result.status != "completed":
         _report_failure(finished.result, finished.traceback if debug else "", target)
     if unwritten:
         complain(unwritten)
         _point_to(target)
         raise typer.Exit(FAILED)
+
+
+def _unprinted(show: Callable[[], None]) -> str:
+    """Show what a run came to; why that cannot be done, in a sentence, or ""."""
+    try:
+        show()
+        sys.stdout.flush()
+    except OutputLost as error:
+        return f"Standard output cannot be written: {error}."
+    return ""
 
 
 @app.command("report")
@@ -167,7 +198,7 @@ def sweep(
     """Run a grid of scenarios: a row for each run, as a table, CSV and plots. Run again, it does what is missing."""
     from scenarios.sweep import grid
 
-    signal.signal(signal.SIGTERM, _interrupt)
+    _end_on_sigterm()
     axes = tuple(grid.Axis.read(each) for each in vary)
     named, _ = spec.read(scenario, overrides=changes or [])
     chosen = grid.Sweep(scenario, tuple(changes or []), axes, folder or Path("sweeps") / named.name)
@@ -271,11 +302,51 @@ def schema() -> None:
 
 @app.command()
 def audit(
-    sites: Annotated[int, typer.Option(min=3, max=MAX_AUDITED_SITES, help="Number of sites.")] = 5,
-    folder: Annotated[Path | None, typer.Option("--out", help="Folder for audit.json and audit.html.")] = None,
+    scenario: Annotated[
+        str | None,
+        typer.Argument(
+            help="A TOML file, or the name of a scenario in the catalogue; without it, single sums.",
+            autocompletion=_complete_scenario,
+        ),
+    ] = None,
+    sites: Annotated[int | None, typer.Option(min=3, help="Number of sites; of single sums 5 without it.")] = None,
+    changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--out", help="Folder for the run, or for audit.json and audit.html of single sums.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON and nothing else.")] = False,
 ) -> None:
-    """Show how coalitions of every size, with and without the coordinator, fare against every secure sum."""
+    """Show what a whole run gives away, and to whom; without a scenario, what coalitions learn of single sums.
+
+    A scenario is run, and attacked as the coordinator alone, each site alone, and the coordinator with each site would.
+    """
+    if scenario is not None:
+        _audit_run(scenario, sites, changes or [], folder, as_json=as_json)
+    elif changes:
+        raise ScenarioError(["--set: is of a scenario; name one, or leave it out."])
+    elif sites is not None and sites > MAX_AUDITED_SITES:
+        raise ScenarioError([f"--sites: must be {MAX_AUDITED_SITES} at most, since there are 2^n coalitions."])
+    else:
+        _audit_sums(DEFAULT_AUDITED_SITES if sites is None else sites, folder, as_json=as_json)
+
+
+def _audit_run(scenario: str, sites: int | None, changes: list[str], folder: Path | None, *, as_json: bool) -> None:
+    chosen, base = spec.read(scenario, overrides=changes, sites=sites)
+    _run(chosen, base, folder, functools.partial(_show_audit, as_json=as_json), silent=as_json, audit=True)
+
+
+def _show_audit(result: RunResult, folder: Path, *, as_json: bool) -> None:
+    from scenarios.report import whole_run
+
+    if as_json:
+        print(json.dumps([asdict(each) for each in result.audit], indent=1))
+    elif result.status == "completed":
+        print_table([whole_run.HEAD, *whole_run.table(result.audit)])
+        out.print(f"\nwhole run  {whole_run.line(result.audit)}", highlight=False, markup=False, soft_wrap=True)
+        out.print(f"results    {folder}", highlight=False, markup=False, soft_wrap=True)
+
+
+def _audit_sums(sites: int, folder: Path | None, *, as_json: bool) -> None:
     from protocols.analysis.survey import standard_sums, survey
     from scenarios.report import heat_map
 
@@ -383,8 +454,9 @@ def main() -> None:
         sys.exit(WRONG)
 
 
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
+def _end_on_sigterm() -> None:
+    """From now on SIGTERM does what Ctrl-C does."""
+    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
 
 
 def _view(chosen: spec.Scenario, *, silent: bool) -> View:

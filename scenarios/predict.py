@@ -46,14 +46,19 @@ def predict(folder: Path, source: str) -> Predictions:
     if result.model is None:
         raise ScenarioError([f"The run in {folder} has no model: {result.error}"])
     arrays = _arrays(folder / "model.npz")
+    earlier = f"The model in {folder} was written by an earlier version of fedsvm; run it again."
     if "algorithm" not in arrays:
-        raise ScenarioError([f"The model in {folder} was written by an earlier version of fedsvm; run it again."])
+        raise ScenarioError([earlier])
     if (name := str(arrays["algorithm"])) not in ALGORITHMS:
         raise ScenarioError([f"The model in {folder} is of {name!r}, which is not installed; install its package."])
     parts = [_arrays(path) for path in _parts(folder, result)]
-    columns = [name for part in parts or [arrays] for name in part["columns"].tolist()]
-    scale = Scale(*(np.concatenate([part[name] for part in parts or [arrays]]) for name in ("offset", "scale")))
-    model = ALGORITHMS[name].Model.from_arrays(arrays, parts)
+    holders = [arrays] if "columns" in arrays else parts
+    columns = [name for each in holders for name in each["columns"].tolist()]
+    scale = Scale(*(np.concatenate([each[name] for each in holders]) for name in ("offset", "scale")))
+    try:
+        model = ALGORITHMS[name].Model.from_arrays(arrays, parts)
+    except KeyError:
+        raise ScenarioError([earlier]) from None
     rows = _Rows(source, sources.read_columns(source, Path()), _spare(result)).take(columns)
     decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
     return Predictions(decisions, np.where(decisions >= 0, classes[1], classes[0]))
@@ -68,8 +73,8 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _parts(folder: Path, result: RunResult) -> list[Path]:
-    """The sites' own parts of a vertical model."""
-    if result.scenario["data"]["partition"] != "vertical" or result.model is None:
+    """The sites' own parts of a model, where they keep some."""
+    if result.model is None or not (folder / SITE_MODELS).is_dir():
         return []
     return [folder / SITE_MODELS / f"{site}.npz" for site in result.model.sites]
 

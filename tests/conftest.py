@@ -21,6 +21,7 @@ from federation.processes.forkserver import WORKSPACE_PREFIX
 from federation.processes.launcher import LocalLauncher
 from federation.site.partition import Partition
 from federation.transport.deadline import Deadline
+from federation.transport.keys import Party, Roster
 from protocols.sums.contract import SecureSum
 from scenarios.data.sources import FOLDER_VARIABLE
 from tests.broken_sums import ALL_SUMS
@@ -109,13 +110,16 @@ def drill(
     faults: Mapping[str, list[dict[str, Any]]] | None = None,
     on_dropout: Literal["continue", "abort"] = "continue",
     rejoin: bool = False,
+    views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
+    on_listening: Callable[[Party], None] = lambda party: None,
     launched: Callable[[LocalLauncher], None] = lambda launcher: None,
     when_assembled: Callable[[LocalLauncher, Federation], None] = lambda launcher, federation: None,
 ) -> Iterator[Federation]:
     """A federation of real site processes that run the drill program; each holds ROWS plus its number.
 
     program, partitions: another program of the tests' installation, and what its sites hold. faults: those that sites
-    do to themselves, by site, until they are restarted. rejoin: a site whose process ends is restarted.
+    do to themselves, by site, until they are restarted. rejoin: a site whose process ends is restarted. on_listening,
+    views: see `started`.
     """
     names = tuple(f"site-{number}" for number in range(1, sites + 1))
     own_faults = dict(faults or {})
@@ -126,9 +130,12 @@ def drill(
         return SiteSetup(lambda path: held.write(str(path)), {"seed": 1}, own_faults.pop(site, []))
 
     chosen = sum_protocol(protocol)
-    policy = DropoutPolicy(chosen.min_sites, on_dropout, lambda site: rejoin)
+    policy = DropoutPolicy(chosen.min_sites, on_dropout, names if rejoin else ())
     deployment = Deployment(names, program, chosen, setup, timeout_s, policy, transport=transport, encrypted=encrypted)
-    with LocalLauncher("tests.site_process") as launcher, started(launcher, deployment) as federation:
+    with (
+        LocalLauncher("tests.site_process") as launcher,
+        started(launcher, deployment, on_listening=on_listening, views=views) as federation,
+    ):
         launched(launcher)
         federation.assemble()
         when_assembled(launcher, federation)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.optimisation.cutting_plane import Solution, Stopping, solve
+from algorithms.optimisation.cutting_plane import solve
 from algorithms.optimisation.line_search import LineSearch, grid_search
+from algorithms.optimisation.solution import Solution, Stopping
 from federation.arrays import FloatArray, IntArray
 
 

@@ -64,7 +64,7 @@ class Drill(SiteProgram):
     def agree(self) -> None:
         self.seed = common_seed(self.channel)
 
-    @step
+    @step(opens="value")
     def agreed(self) -> FloatArray:
         return (self.seed >> np.uint64(32)).astype(np.float64)
 
@@ -72,15 +72,15 @@ class Drill(SiteProgram):
     def keep(self, number: float) -> None:
         self.number = number
 
-    @step
+    @step(opens="value")
     def kept(self) -> FloatArray:
         return np.array(self.number)
 
-    @step
+    @step(opens="value")
     def received(self) -> FloatArray:
         return getattr(self, "opened", np.zeros(3))
 
-    @step
+    @step(opens="value")
     def modules(self) -> FloatArray:
         heavy = {"sklearn", "pydantic", "typer", "rich", "clarabel", "pyarrow"}
         return np.array(float(len(heavy & sys.modules.keys())))

@@ -10,8 +10,9 @@ from sklearn.metrics.pairwise import pairwise_kernels
 
 from algorithms.data import encoding
 from algorithms.data.encoding import Vocabulary
+from algorithms.features.k_means import GRID, local_centres, on_grid
 from algorithms.features.kernels import Kernel, squared_distances
-from algorithms.features.landmarks import GRID, local_centres, on_grid, shares
+from algorithms.features.landmarks import shares
 from algorithms.features.nystrom import nystrom_features, nystrom_map
 from federation.errors import StepRefused
 

@@ -126,6 +126,9 @@ def test_nothing_else_is_raised_whatever_the_fields_are(message: Message, data: 
         ("final_report", {"refused": {"stale": "2"}}, "each of refused of final_report must be int, got '2'"),
         ("roster", {"parties": [["a", "b"]]}, "a party of the roster must be a name, an address and two keys"),
         ("roster", {"parties": [["a", "b", "c", None]]}, "a key of the roster must be bytes, or missing"),
+        ("roster", {"parties": [["a", "b", b"c", None]]}, "a public key of the roster must be Z85 text"),
+        ("roster", {"parties": [["a", "b", b'"' * 40, None]]}, "a public key of the roster must be Z85 text"),
+        ("roster", {"parties": [["a", "b", None, None]] * 2}, "each party of the roster must be listed once"),
     ],
 )
 def test_what_is_wrong_is_said(kind: str, changes: dict[str, Any], says: str) -> None:

@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer
 from sklearn.svm import SVC
 
+from algorithms.features.k_means import local_centres
 from algorithms.features.kernels import Kernel
-from algorithms.features.landmarks import local_centres
 from algorithms.features.nystrom import nystrom_features, nystrom_map
 from algorithms.optimisation import cutting_plane
-from algorithms.optimisation.cutting_plane import Solution, Stopping, relative_gap, solve
+from algorithms.optimisation.cutting_plane import solve
 from algorithms.optimisation.line_search import GRID, Parabola, fixed_step_search, grid_search, line_search
+from algorithms.optimisation.solution import Solution, Stopping, relative_gap
 from federation.arrays import FloatArray
 from scenarios.data import sources
 from tests.pooled import PooledOracle, solve_pooled

@@ -20,6 +20,7 @@ from federation.membership import DropoutPolicy, Membership
 from federation.processes.launcher import LocalLauncher
 from federation.round import Round
 from federation.site.faults import OwnFaults
+from federation.site.policy import SitePolicy
 from federation.site.program import Installation
 from federation.site.site import Assignment, Site
 from federation.transport.deadline import Deadline
@@ -223,13 +224,15 @@ def test_an_inner_stage_begins_anew_by_itself_and_leaves_the_outer_one_protected
     assert begun == ["outer", "inner", "inner", "outer", "inner"]
 
 
-def test_what_the_difference_of_two_sums_gives_away_is_written_down() -> None:
+@pytest.mark.parametrize("receiver", [COORDINATOR, "site-3"])
+def test_what_the_difference_of_two_sums_gives_away_is_written_down(receiver: str) -> None:
     with drill(4, faults={"site-2": fault("kill", 2)}) as federation, federation.phase("train"):
         for _ in range(3):
-            total(federation)
-        federation.sum("total", shape=(3,), bound=1e4, factor=2.0)
+            federation.sum("total", receiver=receiver, shape=(3,), bound=1e3)
+        federation.sum("total", receiver="site-4", shape=(3,), bound=1e3)  # who has the one has not the other
+        federation.sum("total", receiver=receiver, shape=(3,), bound=1e4, factor=2.0)
     (found,) = [each for each in federation.disclosures if each.kind == "difference"]
-    assert (found.to, found.step, found.times) == ("coordinator", "total", 1)
+    assert (found.to, found.step, found.times) == (receiver, "total", 1)
     assert found.form == "the difference of two sums, which is that of site-2"
 
 
@@ -255,7 +258,8 @@ def test_a_site_whose_round_is_aborted_before_it_begins_takes_what_comes_for_the
     keys = KeyPair.generate()
     with Endpoint("site-1", "tcp://127.0.0.1:*", keys, 2) as endpoint:
         run = bytes(8)
-        assignment = Assignment("site-1", run, "", 2, True, "tcp://127.0.0.1:1", keys.public, "drill", "")
+        policy = SitePolicy(("site-1", "site-2"), "ring")
+        assignment = Assignment("site-1", run, "", 2, True, "tcp://127.0.0.1:1", keys.public, "drill", "", policy)
         agreement, faults = KeyAgreement(run), OwnFaults([], lambda fields: None)
         site = Site(assignment, Installation({}, {}), endpoint, agreement, faults)
         for kind in ("order", "abort"):

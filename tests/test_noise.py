@@ -8,18 +8,29 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy import stats
+from scipy import special, stats
 
 from algorithms.privacy.accountant import PrivacyAccountant, Release
 from algorithms.privacy.discrete_noise import (
     discrete_gaussian,
     discrete_laplace,
+    discrete_spherical,
     drawn,
     gaussian_share,
     laplace_share,
+    laplace_share_loss,
+    spherical_distance,
     total_variation_bound,
 )
-from algorithms.privacy.mechanisms import Noise, PrivacyParameters, gaussian_deviation, noise_for, spherical
+from algorithms.privacy.mechanisms import (
+    MechanismName,
+    Noise,
+    PrivacyParameters,
+    gaussian_deviation,
+    gaussian_epsilon,
+    noise_for,
+    spherical,
+)
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError
 
@@ -98,6 +109,59 @@ def test_every_step_of_the_lattice_occurs() -> None:
 def test_the_distance_of_shares_is_small_and_grows_with_what_is_drawn() -> None:
     assert total_variation_bound(1 << 20, 1, 120) == 0.0
     assert 0 < total_variation_bound(1 << 20, 5, 120) < total_variation_bound(1 << 20, 5, 240) < 1e-6
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_spherical_noise_on_a_lattice_has_that_direction_and_norm_too(size: int) -> None:
+    """Even and odd sizes are drawn in two ways, and one coordinate is a discrete Laplace."""
+    scale = 2**20
+    draws = np.array([discrete_spherical(scale, size) for _ in range(1500)])
+    assert draws.dtype == np.int64
+    norms = np.linalg.norm(draws / scale, axis=1)
+    assert stats.kstest(norms, stats.gamma(size).cdf).pvalue > MIN_P
+    if size == 3:
+        assert stats.kstest(draws[:, 0] / scale / norms, stats.uniform(-1, 2).cdf).pvalue > MIN_P
+
+
+def test_the_distance_of_spherical_noise_is_far_below_any_promise() -> None:
+    assert spherical_distance(2**20, 1) == 0.0
+    bounds = [spherical_distance(2**20, size) for size in (2, 3, 20, 120)]
+    assert bounds[0] < 2.0**-58
+    assert sorted(bounds, reverse=True)[:2] == bounds[:2]
+    assert max(bounds[1:]) < 2.0**-79
+    noise = noise_for(PrivacyParameters("spherical", 1.0), 30, 0.1, 0.0)
+    assert 0 < noise.delta < 1e-30
+
+
+# One share alone.
+
+
+def test_a_third_of_a_gaussian_gives_an_epsilon_of_one_point_eight() -> None:
+    for delta, expected in [(1e-6, 1.8138), (1e-5, 1.8350), (1e-2, 2.0796)]:
+        noise = noise_for(PrivacyParameters("gaussian", 1.0, delta), 12, 0.1, 0.0, shares=3)
+        assert noise.share_epsilon == pytest.approx(expected, abs=1e-4)
+        assert gaussian_epsilon(gaussian_deviation(1.0, delta), delta) == pytest.approx(1.0, rel=1e-6)
+
+
+@pytest.mark.parametrize("mechanism", ["laplace", "gaussian"])
+def test_one_share_that_is_all_of_the_noise_gives_what_is_promised(mechanism: MechanismName) -> None:
+    noise = noise_for(PrivacyParameters(mechanism, 0.7, 1e-6 if mechanism == "gaussian" else 0.0), 40, 0.1, 0.0)
+    assert noise.share_epsilon == pytest.approx(0.7, rel=1e-4)
+
+
+@pytest.mark.parametrize("parts", [2, 3, 8])
+def test_what_a_laplace_share_tells_is_most_where_it_is_zero(parts: int) -> None:
+    """Beside the probabilities themselves, summed term by term."""
+    scale, r, reach = 40, 1 / parts, 4000
+    j = np.arange(reach)
+    one = np.exp(special.gammaln(j + r) - special.gammaln(j + 1) - j / scale)
+    chances = np.log(np.convolve(one, one[::-1])[reach - 1 - 400 : reach + 400])
+    for shift in (1, 3, 30):
+        loss = laplace_share_loss(scale, parts, shift)
+        assert loss == pytest.approx(float((chances[:-shift] - chances[shift:]).max()), rel=1e-6)
+    losses = [laplace_share_loss(scale, parts, shift) for shift in range(1, 30)]
+    assert (np.diff(losses) > 0).all()
+    assert (np.diff(losses, 2) < 0).all(), "concave, so that the worst case moves all coordinates alike"
 
 
 def test_spherical_noise_has_a_uniform_direction_and_a_gamma_norm() -> None:

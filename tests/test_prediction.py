@@ -40,6 +40,8 @@ def write_table(path: Path, source: str, indices: np.ndarray) -> np.ndarray:
     ("name", "source"),
     [
         ("quickstart", "tic-tac-toe"),
+        ("quickstart fourier", "tic-tac-toe"),
+        ("quickstart identity", "tic-tac-toe"),
         ("dpp-svm-rbf", "wdbc"),
         ("dpp-svm-tic-tac-toe", "tic-tac-toe"),
         ("dp-logistic", "wdbc"),
@@ -47,7 +49,10 @@ def write_table(path: Path, source: str, indices: np.ndarray) -> np.ndarray:
     ],
 )
 def test_predictions_of_the_test_rows_are_as_good_as_the_run_said(name: str, source: str, tmp_path: Path) -> None:
-    changes = dict(SMALL)
+    changes: dict[str, object] = dict(SMALL)
+    name, _, features = name.partition(" ")
+    if features:
+        changes |= {"algorithm.features": features, "algorithm.kernel": "linear" if features == "identity" else "rbf"}
     if name == "hybrid-stand-in":
         changes |= {"data.public": 30, "algorithm.features": 20, "compare.baselines": False}
     result = run(name, changes=changes, out=tmp_path / "run").to_dict()
@@ -122,6 +127,15 @@ def test_a_model_whose_algorithm_is_gone_is_said(trained: Path, tmp_path: Path) 
     with np.load(trained / "model.npz") as file:
         np.savez(tmp_path / "run" / "model.npz", **{**file, "algorithm": "ridge"})
     with pytest.raises(ScenarioError, match="is of 'ridge', which is not installed"):
+        predict.predict(tmp_path / "run", "wdbc")
+
+
+@pytest.mark.parametrize("lacks", ["algorithm", "features"])
+def test_a_model_of_an_earlier_version_is_said(lacks: str, trained: Path, tmp_path: Path) -> None:
+    shutil.copytree(trained, tmp_path / "run")
+    with np.load(trained / "model.npz") as file:
+        np.savez(tmp_path / "run" / "model.npz", **{name: file[name] for name in file if name != lacks})
+    with pytest.raises(ScenarioError, match="written by an earlier version of fedsvm; run it again"):
         predict.predict(tmp_path / "run", "wdbc")
 
 

@@ -20,8 +20,7 @@ from scipy import stats
 
 from algorithms.dp_erm import ErmSettings, perturbed
 from algorithms.hybrid_svm import minimised
-from algorithms.optimisation.cutting_plane import Stopping
-from algorithms.optimisation.hinge_sums import HingeSums
+from algorithms.optimisation.solution import Stopping
 from algorithms.privacy.discrete_noise import laplace_share
 from algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for, spherical
 from federation.arrays import FloatArray
@@ -41,8 +40,7 @@ Mechanism = Callable[[FloatArray], FloatArray]
 
 def minimiser(features: FloatArray, labels: FloatArray, prior: FloatArray | None = None) -> FloatArray:
     start = np.zeros(features.shape[1]) if prior is None else prior
-    rows = HingeSums.dealt(features, labels[None, :], 4, np.random.default_rng(0))
-    return start + minimised(rows, start, C / len(labels), Stopping(TOLERANCE, 500)).w
+    return start + minimised(features, labels, start, C / len(labels), Stopping(TOLERANCE, 500)).w
 
 
 def worst_pair() -> tuple[FloatArray, FloatArray]:
@@ -122,6 +120,7 @@ def test_the_worst_pair_is_as_far_apart_as_the_bound_allows() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @named
 def test_no_mechanism_gives_away_more_than_it_promises(
     privacy: PrivacyParameters, record_property: Callable[..., None]
@@ -135,6 +134,7 @@ def test_no_mechanism_gives_away_more_than_it_promises(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("privacy", [p for p in MECHANISMS if p.epsilon == 1.0], ids=lambda p: p.mechanism)
 def test_half_the_noise_is_found_out(privacy: PrivacyParameters, record_property: Callable[..., None]) -> None:
     noise, pair = declared(privacy), worst_pair()
@@ -149,12 +149,7 @@ def test_the_papers_printed_combination_is_found_out() -> None:
     features = np.tile(LARGEST_IN_L1, (ROWS, 1))
     labels = np.resize([1.0, -1.0], ROWS)
     flipped = np.where(np.arange(ROWS) == 0, -1.0, labels)
-    printed = [
-        minimised(
-            HingeSums.dealt(features, y[None, :], 4, np.random.default_rng(0)), np.zeros(2), 0.01, Stopping(1e-9, 500)
-        ).w
-        for y in (labels, flipped)
-    ]
+    printed = [minimised(features, y, np.zeros(2), 0.01, Stopping(1e-9, 500)).w for y in (labels, flipped)]
     noise = noise_for(PrivacyParameters("laplace", 1.0), 2, 4 * 0.01 / ROWS, 0.0)
     assert lower_bounds(noise, (printed[0], printed[1]), noise.released).sure > 2.0
 
@@ -221,8 +216,7 @@ def test_no_pair_of_neighbours_is_further_apart_than_the_sensitivity(
     prior = random.normal(size=2 * frequencies) if with_prior else np.zeros(2 * frequencies)
     found = []
     for z, y in ((features, labels), (other_features, other_labels)):
-        sums = HingeSums.dealt(z, y[None, :], 4, np.random.default_rng(0))
-        found.append(minimised(sums, prior, penalty / rows, Stopping(TOLERANCE, 500)))
+        found.append(minimised(z, y, prior, penalty / rows, Stopping(TOLERANCE, 500)))
     assert all(solution.converged for solution in found)
     gap = TOLERANCE * penalty * (1 + float(np.linalg.norm(prior)))
     assert np.linalg.norm(found[0].w - found[1].w) <= 2 * penalty / rows + 2 * math.sqrt(2 * gap)

@@ -116,7 +116,7 @@ def test_the_perturbed_objective_is_the_papers(epsilon: float, regularisation: f
 def test_rows_that_are_too_long_are_refused_or_clipped() -> None:
     rows = np.array([[3.0, 4.0], [0.3, 0.4]])
     np.testing.assert_allclose(np.linalg.norm(at_most_one(rows, clip=True), axis=1), [1.0, 0.5])
-    with pytest.raises(StepRefused, match=r"norm of 1 of its rows exceeds .* set algorithm\.clip_norm = true"):
+    with pytest.raises(StepRefused, match=r"one of its rows or more exceeds .* set algorithm\.clip_norm = true"):
         at_most_one(rows, clip=False)
 
 
@@ -228,3 +228,14 @@ def test_a_kernel_comes_from_public_features(tmp_path: Path) -> None:
     model = np.load(finished.folder / "model.npz")
     assert (model["rho"].shape, model["w"].shape) == ((20, 30), (40,))
     assert not any("longer" in warning for warning in finished.result["warnings"])
+
+
+@pytest.mark.parametrize("perturbation", ["objective", "output"])
+def test_a_private_run_that_is_audited_ends_with_what_colluders_learnt(perturbation: str, tmp_path: Path) -> None:
+    changes = ["collusion.sites=[1, 3]", "collusion.coordinator=true", f"algorithm.perturbation={perturbation}"]
+    result = run("dp-logistic", tmp_path / "run", *changes).result
+    assert {victim["site"] for victim in result["collusion"]["victims"] if victim["recovered"]} == {"site-2"}
+    assert result["privacy"]["not_covered"][-1] == "collusion, transcripts: what colluding parties saw of sums"
+    remarks = result["privacy"]["releases"][0]["remarks"]
+    assert bool(remarks) == (perturbation == "objective")
+    assert result["privacy"]["delta"] == 0.0 if perturbation == "objective" else 0 < result["privacy"]["delta"] < 1e-30

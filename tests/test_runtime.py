@@ -202,6 +202,18 @@ def test_a_sum_that_a_site_receives_is_a_disclosure_to_it() -> None:
     ]
 
 
+@pytest.mark.parametrize("protocol", ["plain", "ring", "k-secure", "changing-neighbours", "masked"])
+def test_a_site_receives_a_sum_though_it_never_spoke_to_the_coordinator_before(protocol: str) -> None:
+    with drill(5, protocol=protocol, timeout_s=10) as federation:
+        federation.sum("total", receiver="site-4", shape=(3,), bound=1e3)
+        opened = federation.gather("received", shape=(3,))
+    assert {site: value.any() for site, value in opened.items()} == {
+        site: site == "site-4" for site in federation.sites
+    }
+    np.testing.assert_allclose(opened["site-4"], [130.0, 150.0, 170.0], atol=1e-9)
+    assert [record.aborted for record in federation.accounts.rounds.values()] == [False, False]
+
+
 def test_every_site_is_a_process_of_its_own_that_imports_nothing_heavy() -> None:
     pids: list[int] = []
 

@@ -237,14 +237,16 @@ def test_plain_matrices_say_what_they_give_away_and_the_attack_shows_it(tmp_path
         if each["step"] == "kernel_rows" and "rotation" in each["detail"]
     ]
     assert "up to a rotation" in words
-    rebuilt = result["collusion"]["reconstructions"]
-    assert {tuple(each["sites"]) for each in rebuilt} == {("site-1",), ("site-2",), ("site-3",)}
-    for each in rebuilt:
-        assert each["known_records"] == each["rank"] + 1 == 11
-        assert each["recovered"] == each["held_back"] == 444
+    (whole,) = result["audit"]
+    befores = [each["known_before"] for each in whole["attacks"]]
+    assert {tuple(each["sites"]) for each in befores} == {("site-1",), ("site-2",), ("site-3",)}
+    for each, before in zip(whole["attacks"], befores, strict=True):
+        assert (before["known_records"], before["held_back"]) == (11, 444)
+        assert each["recovered"] == each["claimed"] == 444
         assert each["max_error"] < 1e-6
-    exposed = {v["site"]: v["records_exposed"] for v in result["collusion"]["victims"] if v["step"] == "kernel_rows"}
-    assert exposed == {"site-1": 444, "site-2": 444, "site-3": 444}
+    exchanged = [victim for victim in result["collusion"]["victims"] if victim["step"] == "kernel_rows"]
+    assert {victim["site"] for victim in exchanged} == {"site-1", "site-2", "site-3"}
+    assert all(victim["recovered"] == victim["values"] > 0 for victim in exchanged)
 
 
 def test_a_plain_sum_is_said_to_show_what_it_shows(tmp_path: Path) -> None:
@@ -258,24 +260,26 @@ def test_a_plain_sum_is_said_to_show_what_it_shows(tmp_path: Path) -> None:
 def test_the_attack_fails_with_fewer_known_records_than_columns(kernel: str, tmp_path: Path) -> None:
     changes = [f"algorithm.kernel={kernel}", "collusion.known_records=9"]
     result = run("dpp-svm-reconstruction", tmp_path / "run", *changes).result
-    assert all(each["recovered"] == 0 for each in result["collusion"]["reconstructions"])
+    assert all(each["claimed"] == 0 for each in result["audit"][0]["attacks"])
 
 
 def test_of_the_sum_a_coordinator_rebuilds_complete_records_only(tmp_path: Path) -> None:
     result = run("dpp-svm-reconstruction", tmp_path / "run", "algorithm.kernel_exchange=summed").result
-    together, *alone = result["collusion"]["reconstructions"]
-    assert together["columns_of"] == ["site-1", "site-2", "site-3"]
-    assert (together["known_records"], together["recovered"]) == (31, together["held_back"])
+    together, *alone = result["audit"][0]["attacks"]
+    before = together["known_before"]
+    assert before["columns_of"] == ["site-1", "site-2", "site-3"]
+    assert (before["known_records"], together["recovered"]) == (31, before["held_back"])
     assert together["max_error"] < 1e-6
-    assert [each["recovered"] for each in alone] == [0, 0, 0]
+    assert [each["claimed"] for each in alone] == [0, 0, 0]
     assert not any(victim["recovered"] for victim in result["collusion"]["victims"])
 
 
 def test_ring_neighbours_have_the_matrix_between_them_and_rebuild_from_it(tmp_path: Path) -> None:
     changes = ["algorithm.kernel_exchange=summed", "collusion.sites=[1, 3]", "collusion.coordinator=false"]
     result = run("dpp-svm-reconstruction", tmp_path / "run", *changes).result
-    (rebuilt,) = result["collusion"]["reconstructions"]
-    assert (rebuilt["sites"], rebuilt["recovered"]) == (["site-2"], rebuilt["held_back"])
+    (rebuilt,) = result["audit"][0]["attacks"]
+    before = rebuilt["known_before"]
+    assert (before["sites"], rebuilt["recovered"]) == (["site-2"], before["held_back"])
     assert rebuilt["max_error"] < 1e-6
 
 

@@ -75,7 +75,7 @@ class HorizontalSite(SiteProgram):
         folds = self.partition.arrays["folds"]
         self.training = np.ones(len(folds), dtype=bool) if fold is None else folds != fold
 
-    @step
+    @step(opens="value")
     def row_count(self) -> FloatArray:
         """Number of training rows."""
         return np.array(float(self.training.sum()))

@@ -40,17 +40,17 @@ class VerticalSite(SiteProgram):
         self.columns = encoded(partition.arrays["numeric"], codes, categories)
         self.order: IntArray = np.arange(len(self.columns))
 
-    @step
+    @step(opens="value")
     def record_count(self) -> FloatArray:
         """Number of records."""
         return np.array(float(len(self.columns)))
 
-    @step
+    @step(opens="value")
     def column_count(self) -> FloatArray:
         """Number of columns, where categories are 0/1 columns."""
         return np.array(float(self.columns.shape[1]))
 
-    @step
+    @step(opens="value")
     def identifier_count(self) -> FloatArray:
         """Number of identifiers. Raises StepRefused where two records have the same."""
         identifiers = self.partition.values["identifiers"]
@@ -75,7 +75,7 @@ class VerticalSite(SiteProgram):
         self.scale = Scale.of(aligned[self.training], scale)
         self.rows: FloatArray = self.scale(aligned)
 
-    @step
+    @step(opens="value")
     def fold_counts(self) -> FloatArray:
         """(3,) records to train on, records held out, and 1 where the site holds the labels."""
         labelled = len(self.partition.arrays["labels"])

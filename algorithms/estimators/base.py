@@ -181,8 +181,15 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
     def _federation(self, partitions: Mapping[str, Partition], seed: int) -> Iterator[Federation]:
         """Sites that hold these partitions, for as long as training takes."""
         made, patience_s = self._secure_sum(len(partitions)), self._parameter("round_timeout_s")
+        shown = self._algorithm.shown(checked(self._algorithm.Settings, self))
         with local_federation(
-            SITE_MODULE, self.algorithm, partitions, made, settings={"seed": seed}, round_timeout_s=patience_s
+            SITE_MODULE,
+            self.algorithm,
+            partitions,
+            made,
+            settings={"seed": seed},
+            shown=shown,
+            round_timeout_s=patience_s,
         ) as federation:
             yield federation
 

@@ -16,6 +16,7 @@ from algorithms.estimators.base import estimator, rows_of
 from algorithms.estimators.horizontal import RowsClassifier
 from algorithms.hybrid_svm import HybridSettings
 from algorithms.privacy.accountant import PrivacyAccountant
+from algorithms.privacy.ledger import DataIdentity
 from algorithms.settings import ShareOrCount, doc
 from federation.arrays import FloatArray, IntArray
 
@@ -47,7 +48,7 @@ class PublicClassifier(RowsClassifier):
         task = PublicTask(
             columns=Columns(names, Vocabulary({}), scale),
             public=Labelled(scale(rows[public]), signs[public]),
-            accountant=PrivacyAccountant.within(chosen),
+            accountant=PrivacyAccountant.within(chosen, DataIdentity.of("an estimator's rows", "y", names)),
             noise_shares=max(1, len(partitions) - _CURIOUS_SITES),
             seed=seed,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any, Literal
 
@@ -51,16 +52,24 @@ class Kernel:
         """Plain values, for a message."""
         return asdict(self)
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """As a model's file holds it: `kernel`, the name, and its parameters."""
+    def to_named_fields(self) -> dict[str, Any]:
+        """Plain values among others: `kernel`, the name, and its parameters."""
         fields = self.to_fields()
-        return {"kernel": np.array(fields.pop("name")), **{name: np.array(value) for name, value in fields.items()}}
+        return {"kernel": fields.pop("name"), **fields}
 
     @classmethod
-    def from_arrays(cls, arrays: Any) -> Kernel:
+    def from_named_fields(cls, fields: Mapping[str, Any]) -> Kernel:
+        """The kernel among other values."""
+        return cls(fields["kernel"], fields["gamma"], fields["degree"], fields["coef0"])
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """As a model's file holds it: `kernel`, the name, and its parameters."""
+        return {name: np.array(value) for name, value in self.to_named_fields().items()}
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]]) -> Kernel:
         """The kernel in a model's file."""
-        name: Any = str(arrays["kernel"])
-        return cls(name, float(arrays["gamma"]), int(arrays["degree"]), float(arrays["coef0"]))
+        return cls.from_named_fields({name: arrays[name].item() for name in ("kernel", "gamma", "degree", "coef0")})
 
 
 @dataclass(kw_only=True)

@@ -3,46 +3,57 @@
 local: each site clusters its own rows and contributes its share of the centres. The table of all centres is
 assembled by a secure sum in which each site fills rows that only it was assigned, in an order the coordinator does
 not know; the coordinator hands the table on sorted. So neither it nor a site can tell whose a centre is.
-global: k-means over all sites, every Lloyd iteration one secure sum of per-cluster sums and counts, so that no
-single site's centres are ever seen.
+global: k-means over all sites, every Lloyd iteration one secure sum of per-cluster sums and counts. A site opens it,
+drops clusters that are too small and passes the next centres on to the other sites; the coordinator gets those of the
+end alone, and how many rounds there are depends on no row.
+gaussian: points drawn from the normal distribution that has the rows' mean and covariance, of which two secure sums
+are all that is asked. Columns of 0 and 1 get normal draws like any other.
 
-The paper overlooks that with many landmarks a cluster may hold a single row, and its "centre" is a patient's record.
-Such centres are counted, and `min_cluster_size` merges clusters that are too small into their nearest. In the global
-method the coordinator sees the sums of clusters before they are merged; those of a single row are disclosures.
+The paper overlooks that with many landmarks a cluster may hold a single row, and its "centre" is a patient's record;
+`min_cluster_size` merges clusters that are too small into their nearest, and centres that are copies are counted. It
+overlooks too that whoever sees every round of global k-means can subtract: a cluster that gained or lost one row since
+the last round gives the row away. Here that is not the coordinator but the site that opens the sums. It sees less of
+others the more rows of others there are in each sum: it is the site with the fewest rows, the first of the ring among
+equals. The other sites see the centres of every round, without the sizes of their clusters.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
 import numpy as np
 
 from algorithms.data.horizontal import HorizontalSite
-from algorithms.features.kernels import squared_distances
+from algorithms.features import k_means
 from algorithms.settings import MAX_DIMENSION
-from federation.arrays import FloatArray, IntArray
+from federation.arrays import FloatArray
 from federation.errors import FederationError
 from federation.federation import Federation
 from federation.site.program import step
+from protocols.passing_on import pass_on
 from protocols.secret_order import secret_order
 
-LOCAL_ITERATIONS = 20
-SPLIT_ITERATIONS = 2
-FINAL_ITERATIONS = 10
-SINGLETON_CLUSTERS = "a single row, where a cluster on the way to the landmarks has no other"
-GRID = 2.0**-16
-"""Rows and centres of the global method lie on this grid: their distances are then exact in float64, so that ties
-fall the same way however the rows are spread over the sites."""
+LandmarkMethod = Literal["local", "global", "gaussian"]
+
+ROUNDS_OPENED = (
+    "sums over every cluster of every round of k-means: less its own rows they are of the other sites', and where a "
+    "cluster gains or loses one row from a round to the next, or holds one of theirs, they give the row away"
+)
+ROUNDS_PASSED_ON = "the centres of every round of k-means, without how many rows they are the mean of"
+LONE_ROWS = "a single row, where a cluster on the way to the landmarks holds one that is not its own"
+LAST_CENTRES = "the landmarks: means of clusters over all sites, of which the last round alone"
+MOMENTS = "the mean and the covariance of all rows, which follow from the landmarks where there are more than columns"
 
 
 @dataclass(frozen=True)
 class Landmarks:
-    """points (l, p) in lexicographic order; `records_exposed` of them are a single row's copy."""
+    """points (l, p); `records_exposed` of them are a single row's copy."""
 
     points: FloatArray
-    records_exposed: int
+    records_exposed: int = 0
 
 
 def landmark_count(wanted: float, rows: int) -> int:
@@ -62,11 +73,14 @@ def landmark_count(wanted: float, rows: int) -> int:
 class LandmarkSite(HorizontalSite):
     """What a site does towards the landmarks."""
 
+    # Local: of its own rows.
+
     @step
     def cluster(self, quotas: list[int], min_cluster_size: int) -> None:
         """Cluster this site's rows into at most its quota of centres."""
         quota = quotas[self.channel.sites.index(self.site)]
-        self.centres, self.sizes = local_centres(self.rows, quota, min_cluster_size, self.random("cluster"))
+        self.centres, sizes = k_means.local_centres(self.rows, quota, min_cluster_size, self.random("cluster"))
+        self.copies = int((sizes == 1).sum())
 
     @step
     def local_landmarks(self, quotas: list[int]) -> FloatArray:
@@ -82,38 +96,109 @@ class LandmarkSite(HorizontalSite):
     @step
     def records_exposed(self) -> FloatArray:
         """How many of this site's centres are a single row's copy."""
-        return np.array(float((self.sizes == 1).sum()))
+        return np.array(float(self.copies))
+
+    # Global: of sums over all sites.
 
     @step
-    def cluster_sums(self, centres: FloatArray) -> FloatArray:
-        """(l, p + 2) per cluster: sum of its rows, sum of their squared distances, their number."""
-        rows = on_grid(self.rows)
-        distances = squared_distances(rows, centres)
-        nearest = distances.argmin(axis=1)
-        members = np.eye(len(centres))[nearest]
-        spread = distances[np.arange(len(rows)), nearest]
-        return np.asarray(members.T @ np.column_stack([rows, spread, np.ones(len(rows))]))
+    def take_centres(self, opener: str, plan: dict[str, Any], min_cluster_size: int, seed: int) -> None:
+        """Take the centres of a round of k-means from the site that opened the sums of the one before."""
+        round_ = k_means.Round(**plan)
+        shape = (round_.slots, self.rows.shape[1] + 1)
+        if round_.number == 0:
+            self.centres, self.lone_rows = np.zeros((1, self.rows.shape[1])), dict[int, int]()
+            return
+        own = None
+        if self.site == opener:
+            self._note_lone_rows(round_.number)
+            own = _table(round_.centres(self.opened, min_cluster_size, seed), shape)
+        table = pass_on(self.channel, opener, own, shape, np.float64)
+        self.centres = _taken(table)
+
+    @step
+    def cluster_sums(self, number: int, slots: int) -> FloatArray:
+        """(slots, p + 2) per cluster of a round: sum of its rows, sum of their squared distances, their number."""
+        sums = np.zeros((slots, self.rows.shape[1] + 2))
+        sums[: len(self.centres)] = k_means.cluster_sums(self.rows, self.centres)
+        self.own_sizes: FloatArray = sums[:, -1]
+        return sums
+
+    @step
+    def last_centres(self, opener: str, slots: int, min_cluster_size: int) -> FloatArray:
+        """(slots, p + 1): what the last sums make the centres, each with a 1; zeros but where they were opened."""
+        shape = (slots, self.rows.shape[1] + 1)
+        if self.site != opener:
+            return np.zeros(shape)
+        return _table(k_means.Clusters.of_sums(self.opened, min_cluster_size).centres, shape)
+
+    @step
+    def rows_isolated(self, opener: str, rounds: int, min_cluster_size: int) -> FloatArray:
+        """(2,): how many of the last centres are one row's copy, and in how many clusters there was one of others."""
+        if self.site != opener:
+            return np.zeros(2)
+        self._note_lone_rows(rounds)
+        sizes = k_means.Clusters.of_sums(self.opened, min_cluster_size).sizes
+        return np.array([float((sizes == 1).sum()), float(sum(self.lone_rows.values()))])
+
+    def _note_lone_rows(self, rounds: int) -> None:
+        """Of the sums opened last, after so many rounds: how many clusters hold one row that is not this site's."""
+        of_others = np.rint(self.opened[:, -1]) - self.own_sizes
+        self.lone_rows[rounds] = int((of_others == 1).sum())
+
+    # Gaussian: of two moments.
+
+    @step
+    def row_sums(self) -> FloatArray:
+        """(p,): the sum of this site's scaled rows."""
+        return np.asarray(self.rows.sum(axis=0))
+
+    @step
+    def outer_products(self, mean: FloatArray) -> FloatArray:
+        """(p (p + 1) / 2,): the sum of the rows' outer products with themselves, less the mean; upper triangle."""
+        apart = self.rows - mean
+        return (apart.T @ apart)[np.triu_indices(len(mean))]
+
+
+def _table(centres: FloatArray, shape: tuple[int, int]) -> FloatArray:
+    """Centres on top of a table of this shape, each with a 1 that says the place is taken."""
+    table = np.zeros(shape)
+    table[: len(centres), :-1], table[: len(centres), -1] = centres, 1.0
+    return table
+
+
+def _taken(table: FloatArray) -> FloatArray:
+    """The centres (l, p) in a table."""
+    return np.asarray(table[table[:, -1] > 0.5, :-1])
+
+
+# The coordinator.
 
 
 def choose_landmarks(
     federation: Federation,
-    method: str,
+    method: LandmarkMethod,
     count: int,
     min_cluster_size: int,
     rows: Mapping[str, int],
     columns: int,
     seed: int,
 ) -> Landmarks:
-    """At most `count` landmarks by the `local` or the `global` method, the same at every site.
+    """At most `count` landmarks by one of the methods, the same at every site.
 
     rows: training rows at each site. Raises FederationError when clusters of the wanted size leave none.
     """
+    if method == "gaussian":
+        return _gaussian_landmarks(federation, count, sum(rows.values()), columns, seed)
     if method == "local":
         landmarks = _local_landmarks(federation, count, min_cluster_size, rows, columns)
     else:
-        landmarks = _global_landmarks(federation, count, min_cluster_size, columns, seed)
+        landmarks = _global_landmarks(federation, count, min_cluster_size, rows, columns, seed)
     if len(landmarks.points) == 0:
-        raise FederationError("No cluster is large enough: lower algorithm.min_cluster_size or algorithm.landmarks.")
+        where = "of any site" if method == "local" else "over all sites"
+        raise FederationError(
+            f"No cluster {where} has {min_cluster_size} rows: lower algorithm.min_cluster_size or algorithm.landmarks, "
+            'or have landmarks that are no means of rows, by algorithm.landmark_method = "gaussian".'
+        )
     return landmarks
 
 
@@ -125,114 +210,48 @@ def _local_landmarks(
     federation.run("cluster", quotas=quotas, min_cluster_size=min_cluster_size)
     table = federation.sum("local_landmarks", shape=(sum(quotas), columns + 1), bound=math.inf, quotas=quotas)
     exposed = federation.sum("records_exposed", shape=(), bound=float(count))
-    points = np.unique(table[table[:, -1] > 0.5, :-1], axis=0)
-    return Landmarks(points, round(float(exposed)))
+    return Landmarks(np.unique(_taken(table), axis=0), round(float(exposed)))
 
 
-def _global_landmarks(federation: Federation, count: int, min_cluster_size: int, columns: int, seed: int) -> Landmarks:
-    """Binary splitting (Linde, Buzo and Gray 1980), which needs no row to start from."""
-    random = np.random.default_rng([seed, count])
-    clusters = _update(federation, np.zeros((1, columns)), 1)
-    while len(clusters.centres) < count:
-        split = clusters.split(count, 2 * min_cluster_size, random)
-        if len(split) == len(clusters.centres):
-            break
-        previous = len(clusters.centres)
-        clusters = _lloyd(federation, split, SPLIT_ITERATIONS, min_cluster_size)
-        if len(clusters.centres) <= previous:
-            break
-    clusters = _lloyd(federation, clusters.centres, FINAL_ITERATIONS, min_cluster_size)
-    return Landmarks(np.unique(clusters.centres, axis=0), int((clusters.sizes == 1).sum()))
+def _global_landmarks(
+    federation: Federation, count: int, min_cluster_size: int, rows: Mapping[str, int], columns: int, seed: int
+) -> Landmarks:
+    """Lloyd's iterations at the site that opens the sums; the rounds build on each other and on its being there."""
+    opener = min(federation.sites, key=lambda site: rows[site])
+    rounds = k_means.rounds(count)
+    for plan in rounds:
+        federation.disclose("sites", "take_centres", ROUNDS_PASSED_ON, (plan.slots, columns))
+        federation.run("take_centres", opener=opener, plan=asdict(plan), min_cluster_size=min_cluster_size, seed=seed)
+        terms: dict[str, Any] = {"shape": (plan.slots, columns + 2), "number": plan.number, "slots": plan.slots}
+        federation.disclose(opener, "cluster_sums", ROUNDS_OPENED, terms["shape"])
+        federation.sum("cluster_sums", receiver=opener, bound=math.inf, **terms)
+    last: dict[str, Any] = {"opener": opener, "min_cluster_size": min_cluster_size}
+    table = federation.sum("last_centres", shape=(count, columns + 1), bound=math.inf, slots=count, **last)
+    most = float(count * len(rounds))
+    copies, lone = federation.sum("rows_isolated", shape=(2,), bound=most, rounds=len(rounds), **last)
+    if times := round(float(lone)):
+        federation.disclose(opener, "cluster_sums", LONE_ROWS, (columns,), times, kind="single-row")
+    return Landmarks(np.unique(_taken(table), axis=0), round(float(copies)))
 
 
-@dataclass(frozen=True)
-class _Clusters:
-    """centres (l, p), spreads (l,) sums of squared distances, sizes (l,)."""
-
-    centres: FloatArray
-    spreads: FloatArray
-    sizes: FloatArray
-
-    def split(self, count: int, fewest: int, random: np.random.Generator) -> FloatArray:
-        """The centres, with those of the widest clusters of at least `fewest` rows split in two, `count` at most."""
-        splittable = np.flatnonzero((self.sizes >= fewest) & (self.spreads > 0))
-        widest = splittable[np.argsort(-self.spreads[splittable], kind="stable")][: count - len(self.centres)]
-        deviation = np.sqrt(self.spreads / np.maximum(self.sizes, 1) / self.centres.shape[1])
-        signs = random.choice([-1.0, 1.0], size=self.centres.shape)
-        step_away = 0.5 * deviation[:, None] * signs
-        stay = np.setdiff1d(np.arange(len(self.centres)), widest)
-        halves = [self.centres[widest] - step_away[widest], self.centres[widest] + step_away[widest]]
-        return on_grid(np.vstack([self.centres[stay], *halves]))
+def _gaussian_landmarks(federation: Federation, count: int, rows: int, columns: int, seed: int) -> Landmarks:
+    mean = federation.sum("row_sums", shape=(columns,), bound=math.inf) / rows
+    triangle = np.triu_indices(columns)
+    upper = federation.sum("outer_products", shape=(len(triangle[0]),), bound=math.inf, mean=mean) / rows
+    covariance = np.zeros((columns, columns))
+    covariance[triangle] = upper
+    federation.disclose("sites", "outer_products", MOMENTS, (columns + 1, columns))
+    return Landmarks(normal_draws(mean, covariance + np.triu(covariance, 1).T, count, seed))
 
 
-def _lloyd(federation: Federation, centres: FloatArray, iterations: int, min_cluster_size: int) -> _Clusters:
-    """Lloyd iterations until the centres stay where they are, but not more than `iterations`."""
-    for _ in range(iterations):
-        clusters = _update(federation, centres, min_cluster_size)
-        if np.array_equal(clusters.centres, centres):
-            break
-        centres = clusters.centres
-    return clusters
+def normal_draws(mean: FloatArray, covariance: FloatArray, count: int, seed: int) -> FloatArray:
+    """(count, p) from the normal distribution with this mean (p,) and covariance (p, p).
 
-
-def _update(federation: Federation, centres: FloatArray, min_cluster_size: int) -> _Clusters:
-    """Means of the clusters around `centres`; those with too few rows are given up to their nearest."""
-    shape = (len(centres), centres.shape[1] + 2)
-    sums = federation.sum("cluster_sums", shape=shape, bound=math.inf, centres=centres)
-    sizes = np.rint(sums[:, -1])
-    if singletons := int(np.count_nonzero(sizes == 1)):
-        federation.disclose(
-            "coordinator", "cluster_sums", SINGLETON_CLUSTERS, (centres.shape[1],), times=singletons, kind="single-row"
-        )
-    kept = sizes >= max(1, min_cluster_size)
-    means = sums[kept, :-2] / sizes[kept, None]
-    return _Clusters(on_grid(means), sums[kept, -2], sizes[kept])
-
-
-def local_centres(
-    rows: FloatArray, quota: int, min_cluster_size: int, random: np.random.Generator
-) -> tuple[FloatArray, IntArray]:
-    """At most `quota` k-means centres (l, p) of rows (n, p) and the sizes (l,) of their clusters.
-
-    Clusters of fewer than `min_cluster_size` rows are merged into their nearest, the smallest first.
+    By the covariance's symmetric root, which is the same whatever eigenvectors a linear algebra library chooses.
     """
-    wanted = min(quota, len(rows))
-    centres = _k_means(rows, wanted, random) if wanted else rows[:0]
-    while True:
-        nearest = squared_distances(rows, centres).argmin(axis=1) if len(centres) else np.zeros(0, dtype=np.int64)
-        sizes = np.bincount(nearest, minlength=len(centres)).astype(np.int64)
-        if len(centres) == 0 or sizes.min() >= max(1, min_cluster_size):
-            break
-        centres = np.delete(centres, sizes.argmin(), axis=0)
-    members = np.eye(len(centres))[nearest] if len(centres) else np.zeros((len(rows), 0))
-    return (members.T @ rows) / np.maximum(sizes, 1)[:, None], sizes
-
-
-def _k_means(rows: FloatArray, count: int, random: np.random.Generator) -> FloatArray:
-    """Lloyd's iterations from k-means++ seeds (Arthur and Vassilvitskii 2007); at most `count` centres (l, p).
-
-    Our own twenty lines, since those of a library take a megabyte of memory in every site.
-    """
-    centres = _seeds(rows, count, random)
-    for _ in range(LOCAL_ITERATIONS):
-        nearest = squared_distances(rows, centres).argmin(axis=1)
-        taken, members = np.unique(nearest, return_inverse=True)
-        means = np.eye(len(taken))[members].T @ rows / np.bincount(members)[:, None]
-        if np.array_equal(means, centres):
-            break
-        centres = means
-    return centres
-
-
-def _seeds(rows: FloatArray, count: int, random: np.random.Generator) -> FloatArray:
-    """Rows drawn with a chance that grows with the squared distance to those drawn before, until none is left."""
-    chosen = [int(random.integers(len(rows)))]
-    distances = squared_distances(rows, rows[chosen])[:, 0]
-    while len(chosen) < count and distances.max() > 0:
-        chosen.append(int(random.choice(len(rows), p=distances / distances.sum())))
-        distances = np.minimum(distances, squared_distances(rows, rows[chosen[-1:]])[:, 0])
-        distances[chosen] = 0.0
-    return rows[chosen]
+    eigenvalues, eigenvectors = np.linalg.eigh(covariance)
+    root = (eigenvectors * np.sqrt(np.maximum(eigenvalues, 0.0))) @ eigenvectors.T
+    return np.asarray(mean + np.random.default_rng([seed, count]).standard_normal((count, len(mean))) @ root)
 
 
 def shares(count: int, weights: list[int]) -> list[int]:
@@ -245,8 +264,3 @@ def shares(count: int, weights: list[int]) -> list[int]:
     for i in by_remainder[: wanted - sum(parts)]:
         parts[i] += 1
     return parts
-
-
-def on_grid(values: FloatArray) -> FloatArray:
-    """The nearest multiples of 2^-16."""
-    return np.asarray(np.rint(values / GRID) * GRID)

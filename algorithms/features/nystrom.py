@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
 import numpy as np
 
+from algorithms.data.scaling import Scale
+from algorithms.features.feature_map import FeatureMap
 from algorithms.features.kernels import Kernel
 from federation.arrays import FloatArray
 from federation.errors import FederationError
@@ -30,3 +36,52 @@ def nystrom_map(among_landmarks: FloatArray, rank_tolerance: float) -> FloatArra
 def nystrom_features(kernel: Kernel, rows: FloatArray, landmarks: FloatArray, mapping: FloatArray) -> FloatArray:
     """F = k(X, L) U Lambda^(-1/2), shape (n, m), for rows X (n, p)."""
     return np.asarray(kernel(rows, landmarks) @ mapping)
+
+
+@dataclass(frozen=True)
+class NystromMap(FeatureMap):
+    """Kernel values at landmarks (l, p), times a mapping (l, m)."""
+
+    base_kernel: Kernel
+    landmarks: FloatArray
+    mapping: FloatArray
+
+    name = "landmarks"
+
+    @classmethod
+    def spanned(cls, kernel: Kernel, landmarks: FloatArray, rank_tolerance: float) -> Self:
+        """The map that landmarks span; see `nystrom_map`.
+
+        Every site could compute it from the landmarks, but eigenvectors of repeated eigenvalues differ between linear
+        algebra libraries, and sites with different maps would train nonsense: it is computed once.
+        """
+        return cls(kernel, landmarks, nystrom_map(kernel(landmarks, landmarks), rank_tolerance))
+
+    @property
+    def kernel(self) -> Kernel:
+        """The one that is approximated."""
+        return self.base_kernel
+
+    @property
+    def dimensions(self) -> int:
+        """The rank of the landmarks' kernel matrix."""
+        return int(self.mapping.shape[1])
+
+    def __call__(self, rows: FloatArray) -> FloatArray:
+        """(n, m): F of `nystrom_features`."""
+        return nystrom_features(self.base_kernel, rows, self.landmarks, self.mapping)
+
+    def parts(self) -> dict[str, Any]:
+        """`landmarks`, `map` and the kernel."""
+        return {"landmarks": self.landmarks, "map": self.mapping, **self.base_kernel.to_named_fields()}
+
+    @classmethod
+    def of_parts(cls, fields: Mapping[str, Any]) -> Self:
+        """See `parts`."""
+        return cls(Kernel.from_named_fields(fields), fields["landmarks"], fields["map"])
+
+    def attributes(self, w: FloatArray, b: float, scaling: Scale) -> dict[str, Any]:
+        """`landmarks_` (l, p), scaled, `dual_coef_` (1, l), `intercept_` (1,); of a linear kernel `coef_` (1, p)."""
+        weights = (self.mapping @ w)[None, :]
+        shown = {"landmarks_": self.landmarks, "dual_coef_": weights, "intercept_": np.array([b])}
+        return shown if self.base_kernel.name != "linear" else shown | scaling.linear(weights @ self.landmarks, b)

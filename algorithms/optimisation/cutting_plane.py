@@ -25,7 +25,8 @@ from typing import Annotated, Protocol
 import numpy as np
 
 from algorithms.optimisation.line_search import LineSearch, Parabola
-from algorithms.settings import Count, Dimension, Tolerance, doc
+from algorithms.optimisation.solution import Solution, Stopping, StoppingSettings, relative_gap
+from algorithms.settings import Dimension, doc
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError
 
@@ -57,46 +58,14 @@ class Oracle(Protocol):
         """(k, s, 2): the loss and its derivative along (dw, db) at steps (k, s)."""
 
 
-@dataclass(frozen=True)
-class Solution:
-    """The best point w (m,), b, its evaluated objective, and what is proven about it."""
-
-    w: FloatArray
-    b: float
-    objective: float
-    lower_bound: float
-    iterations: int
-    converged: bool
-
-    @property
-    def gap(self) -> float:
-        """(objective - lower bound) / objective: the objective is at most this share above the optimum."""
-        return relative_gap(self.objective, self.lower_bound)
-
-
 @dataclass(kw_only=True)
-class CuttingPlaneSettings:
+class CuttingPlaneSettings(StoppingSettings):
     """How long to train, and how much each round carries."""
 
     cut_groups: Annotated[
         Dimension,
         doc("Cuts per round; 1 is the paper's algorithm. More take fewer rounds, and more often hold a single row."),
     ] = 32
-    tolerance: Annotated[Tolerance, doc("Certified relative gap at which training stops.")] = 1e-4
-    max_iterations: Annotated[Count, doc("Iterations after which training stops short of its tolerance.")] = 500
-
-
-@dataclass(frozen=True)
-class Stopping:
-    """When to stop: the relative gap that is enough, and the iterations that are too many."""
-
-    tolerance: float
-    max_iterations: int
-
-
-def relative_gap(objective: float, lower_bound: float) -> float:
-    """(objective - lower bound) / objective, 0 for an objective of 0."""
-    return max(0.0, objective - lower_bound) / objective if objective > 0 else 0.0
 
 
 def solve(
@@ -210,7 +179,7 @@ class _Bundle:
     def solution(self, tolerance: float) -> Solution:
         """The state as it stands."""
         converged = self.gap <= tolerance
-        return Solution(self.w, self.b, self.objective, self.lower_bound, self.iterations, converged)
+        return Solution(self.objective, self.lower_bound, self.iterations, converged, self.w, self.b)
 
     def consider(self, w: FloatArray, b: float, objective: float) -> None:
         """Take an evaluated point as the best if it is."""

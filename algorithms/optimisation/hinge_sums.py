@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from algorithms.data.horizontal import HorizontalSite
 from federation.arrays import FloatArray, IntArray
 from federation.federation import Federation
-from federation.site.program import SiteProgram, step
+from federation.site.program import step
 
 
 @dataclass(frozen=True)
@@ -60,10 +61,16 @@ class HingeSums:
         return np.stack([(slack * violated).sum(axis=2), -(violated * slope[:, None, :]).sum(axis=2)], axis=2)
 
 
-class HingeSite(SiteProgram):
-    """A site that has its rows' features ready in `sums`."""
+class HingeSite(HorizontalSite):
+    """A site that has its training rows' features (n, m) ready."""
 
+    features: FloatArray
     sums: HingeSums
+
+    @step
+    def deal_groups(self, groups: int) -> None:
+        """Assign this site's rows at random to the groups of the grouped cuts."""
+        self.sums = HingeSums.dealt(self.features, self.labels, groups, self.random("groups"))
 
     @step
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
@@ -88,21 +95,22 @@ class HingeSite(SiteProgram):
 class FederatedOracle:
     """The sums of the cutting plane, over a federation.
 
-    norm_sum_bound: on the summed length of the features. on_singletons: is told how many cuts have a single term.
+    norm_sum_bound: on the summed length of the features. on_cuts: is told every round's points w (k, m), b (k,)
+    and grouped cuts (k, g, m + 2).
     """
 
     federation: Federation
     groups: int
     rows: int
     norm_sum_bound: float
-    on_singletons: Callable[[int], None] = lambda cuts: None
+    on_cuts: Callable[[FloatArray, FloatArray, FloatArray], None] = lambda w, b, cuts: None
 
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """One secure sum of grouped cuts; see `HingeSums.cuts`."""
         shape = (len(problems), self.groups, w.shape[1] + 2)
         bound = max(self.rows, self.norm_sum_bound)
         found = self.federation.sum("cuts", shape=shape, bound=bound, problems=problems, w=w, b=b)
-        self.on_singletons(int(np.count_nonzero(np.rint(found[..., -1]) == 1)))
+        self.on_cuts(w, b, found)
         return found
 
     def line(

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Self
 
-from federation.errors import FederationError
+from algorithms.privacy.ledger import DataIdentity, Ledger, Spent, require_room
 
 
 @dataclass(frozen=True)
@@ -14,7 +15,8 @@ class Release:
     """Something that was released, how, and whom it protects private rows from.
 
     sensitivity: None where noise is not added to what is released, but to what is minimised. drawn_by: who drew the
-    noise. lattice: the distance of its points, None where it has none.
+    noise. lattice: the distance of its points, None where it has none. share_epsilon: of one site's part with that
+    site's share of the noise alone, where sites put both into a sum. remarks: what else to know of it, in sentences.
     """
 
     what: str
@@ -26,6 +28,8 @@ class Release:
     protects_against: tuple[str, ...]
     drawn_by: str
     lattice: float | None = None
+    share_epsilon: float | None = None
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -37,8 +41,22 @@ class Budget:
 
 
 @dataclass(frozen=True)
+class LedgerReport:
+    """What all runs that are charged to a ledger spent, this one among them."""
+
+    path: str
+    epsilon: float
+    delta: float
+    releases: int
+
+
+@dataclass(frozen=True)
 class PrivacyReport:
-    """What was spent in all, how the last release was made, the budget, and every release."""
+    """What was spent in all, how the last release was made, the budget, and every release.
+
+    ledger: what other runs spent too, where they are charged to one. not_covered: what beside the released model is
+    known of private rows, in sentences: noise does not cover it.
+    """
 
     epsilon: float
     delta: float
@@ -50,21 +68,36 @@ class PrivacyReport:
     lattice: float | None
     budget: Budget
     releases: tuple[Release, ...]
+    ledger: LedgerReport | None = None
+    not_covered: tuple[str, ...] = ()
 
 
 @dataclass
 class PrivacyAccountant:
-    """Every release of a run, and a budget of epsilon and delta that they must not exceed; releases add up."""
+    """Every release of a run, and a budget of epsilon and delta that they must not exceed; releases add up.
+
+    ledger: what they are charged to; then the budget is for all that is in it. charged: all of it after the last one.
+    """
 
     epsilon: float = math.inf
     delta: float = math.inf
     releases: list[Release] = field(default_factory=list)
+    ledger: Ledger | None = None
+    charged: Spent = field(default_factory=Spent)
 
     @classmethod
-    def within(cls, settings: Any) -> Self:
-        """One with the budget of an algorithm's settings; without limit where they have none."""
+    def within(cls, settings: Any, data: DataIdentity) -> Self:
+        """One with the budget and the ledger of an algorithm's settings; without limit where they have none.
+
+        data: what is trained on, which a ledger must be of.
+        """
         of_epsilon, of_delta = getattr(settings, "budget", None), getattr(settings, "budget_delta", None)
-        return cls(math.inf if of_epsilon is None else of_epsilon, math.inf if of_delta is None else of_delta)
+        path = getattr(settings, "ledger", None)
+        return cls(
+            math.inf if of_epsilon is None else of_epsilon,
+            math.inf if of_delta is None else of_delta,
+            ledger=None if path is None else Ledger(Path(path).resolve(), data),
+        )
 
     @property
     def spent(self) -> tuple[float, float]:
@@ -73,17 +106,18 @@ class PrivacyAccountant:
 
     def check_budget(self, epsilon: float, delta: float) -> None:
         """Raise FederationError, before anything is computed from private rows, where the budget has no room."""
-        spent = self.spent
-        if spent[0] + epsilon > self.epsilon * (1 + 1e-12) or spent[1] + delta > self.delta * (1 + 1e-12):
-            raise FederationError(
-                f"A release of epsilon = {epsilon:g}, delta = {delta:g} after {spent[0]:g} and {spent[1]:g} would "
-                f"exceed the budget of {self.epsilon:g} and {self.delta:g}; nothing is released. Raise the budget, or "
-                "release less often or with a smaller epsilon."
-            )
+        spent, where = Spent(*self.spent), ""
+        if self.ledger is not None:
+            spent, where = self.ledger.spent(), f" of {self.ledger.path}"
+        require_room(spent, epsilon, delta, (self.epsilon, self.delta), where)
 
     def spend(self, release: Release) -> None:
         """Write a release down. Raises FederationError where the budget has no room for it."""
-        self.check_budget(release.epsilon, release.delta)
+        limits = self.epsilon, self.delta
+        if self.ledger is not None:
+            self.charged = self.ledger.charge(release.epsilon, release.delta, release.what, limits)
+        else:
+            require_room(Spent(*self.spent), release.epsilon, release.delta, limits)
         self.releases.append(release)
 
     def report(self) -> PrivacyReport | None:
@@ -102,6 +136,7 @@ class PrivacyAccountant:
             lattice=last.lattice,
             budget=Budget(_finite(self.epsilon), _finite(self.delta)),
             releases=tuple(self.releases),
+            ledger=None if self.ledger is None else LedgerReport(str(self.ledger.path), **vars(self.charged)),
         )
 
 

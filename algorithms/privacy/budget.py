@@ -18,9 +18,15 @@ class BudgetSettings:
     epsilon: Annotated[Positive, doc("What is promised of any one private row by one released model.")] = 1.0
     budget: Annotated[Positive | None, doc("Of epsilon, for all releases of a run; without limit if left out.")] = None
     budget_delta: Annotated[Share | None, doc("Of delta, for all releases of a run.")] = None
+    ledger: Annotated[
+        str | None,
+        doc("File of one data set that every release is charged to; the budgets are then of all runs with it."),
+    ] = None
 
     def budget_problems(self, models: int, delta: float, *, private: bool) -> Iterator[str]:
         """What the releases of so many models would spend beyond the budget. private: whether there is noise at all."""
+        if self.ledger is not None and not private:
+            yield "ledger: nothing is promised without noise, and nothing charged; leave it out"
         for key, each, budget in (
             ("budget", self.epsilon, self.budget),
             ("budget_delta", delta, self.budget_delta),

@@ -1,32 +1,42 @@
-"""Noise on the integers, from the operating system's generator: discrete Laplace and discrete Gaussian.
+"""Noise on the integers, from the operating system's generator: discrete Laplace, Gaussian and spherical.
 
 Noise drawn in floating point gives itself away: which values are possible at all depends on what it is added to
 (Mironov 2012). Here noise and result lie on one lattice, where every value is possible whatever the result is.
 
-One draw is exact, with rational arithmetic and coins only (Canonne, Kamath and Steinke 2020, algorithms 1 to 3). Drawn
-in shares, one at each site, so that nobody knows the noise: the difference of two negative binomials with a fractional
-count, whose sum over the sites is discrete Laplace; and discrete Gaussians of a share of the variance, whose sum is as
-good as one (Kairouz, Liu and Steinke 2021, theorem 9). Negative binomials have no simple exact sampler:
+One draw of the first two is exact, with rational arithmetic and coins only (Canonne, Kamath and Steinke 2020,
+algorithms 1 to 3). A spherical vector, of probability proportional to exp(-|z|), is a mixture of Gaussian ones, whose
+variance is drawn in decimals: `spherical_distance` bounds what that costs.
+
+Drawn in shares, one at each site, so that nobody knows the noise: the difference of two negative binomials with a
+fractional count, whose sum over the sites is discrete Laplace; and discrete Gaussians of a share of the variance, whose
+sum is as good as one (Kairouz, Liu and Steinke 2021, theorem 9). Negative binomials have no simple exact sampler:
 `total_variation_bound` bounds how far those here are from the distribution.
 """
 
 from __future__ import annotations
 
+import decimal
 import math
 import os
 import secrets
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import IntArray
+from federation.arrays import FloatArray, IntArray
 
 Wide = NDArray[np.longdouble]
 _BITS = 64
 _ERRORS = 160
 """Roundings of size eps that may add up in one logarithmic draw, over a support of 40 scales at four bounds each."""
+
+_VARIANCE_BITS = 128
+"""Behind the point of a variance that is drawn."""
+
+_EXACT = decimal.Context(prec=90)
 
 
 # One draw, exactly.
@@ -54,6 +64,58 @@ def discrete_gaussian(variance: Fraction) -> int:
         candidate = discrete_laplace(scale)
         if _bernoulli_exp((abs(candidate) * scale * q - p) ** 2, 2 * p * q * scale * scale):
             return candidate
+
+
+def discrete_spherical(scale: int, size: int) -> IntArray:
+    """(size,) integers z with probability proportional to exp(-|z| / scale), |z| their length in L2.
+
+    exp(-|z| / s) is the integral over v of exp(-|z|^2 / 2v) v^(-1/2) exp(-v / 2s^2), but for a factor. The sum of
+    exp(-|z|^2 / 2v) over all z is as good as (2 pi v)^(size / 2), so that z is discrete Gaussian given a variance v
+    that is Gamma((size + 1) / 2, 2 s^2).
+    """
+    if size == 1:
+        return drawn(lambda: discrete_laplace(scale), 1)
+    exact = Fraction(_half_integer_gamma(size + 1)) * 2 * scale**2
+    variance = Fraction(max(1, round(exact * 2**_VARIANCE_BITS)), 2**_VARIANCE_BITS)
+    return drawn(lambda: discrete_gaussian(variance), size)
+
+
+def spherical_distance(scale: int, size: int) -> float:
+    """How far `discrete_spherical` may be from its distribution, in total variation; scale: 2^20 or more.
+
+    With r(v) the sum over the integers of exp(-n^2 / 2v), over sqrt(2 pi v), to the power `size`, it is the mean of
+    r - 1: below 2.2 size exp(-2 pi^2 v) for v >= 1, and (1 + 1 / sqrt(2 pi v))^size otherwise; and beside it what the
+    bits that are left out of the variance cost.
+    """
+    if size == 1:
+        return 0.0
+    shape = (size + 1) / 2
+    large = math.log2(2.2 * size) - shape * math.log2(1 + 4 * math.pi**2 * scale**2)
+    small = 1 + size * math.log2(1.4) - math.lgamma(shape) / math.log(2) - shape * math.log2(2 * scale**2)
+    return float(2.0**large + 2.0**small + size * 2.0 ** (16 - _VARIANCE_BITS))
+
+
+def _half_integer_gamma(twice: int) -> Decimal:
+    """Gamma of shape twice / 2: of exponentials, and half an integer more is one times the square of a cosine."""
+    with decimal.localcontext(_EXACT):
+        terms: list[Decimal] = [_exponential() for _ in range(twice // 2)]
+        if twice % 2:
+            terms.append(_exponential() * _squared_cosine())
+        return sum(terms, Decimal(0))
+
+
+def _exponential() -> Decimal:
+    """By inversion, from twice as many bits."""
+    return -(Decimal(secrets.randbits(2 * _VARIANCE_BITS) + 1) / (1 << 2 * _VARIANCE_BITS)).ln()
+
+
+def _squared_cosine() -> Decimal:
+    """Of a uniform angle, by a point that is uniform in a quarter of a disk."""
+    radius = 2**_VARIANCE_BITS
+    while True:
+        x, y = secrets.randbelow(radius) + 1, secrets.randbelow(radius) + 1
+        if x * x + y * y <= radius * radius:
+            return Decimal(x * x) / (x * x + y * y)
 
 
 def _bernoulli_exp(numerator: int, denominator: int) -> bool:
@@ -95,6 +157,36 @@ def total_variation_bound(scale: int, parts: int, size: int) -> float:
         return 0.0
     draws = 2 * size * (math.log(scale) + 1) + size
     return float(draws * _ERRORS * scale * max(float(np.finfo(np.longdouble).eps), 2.0**-_BITS))
+
+
+def laplace_share_loss(scale: int, parts: int, shift: int) -> float:
+    """How much likelier one Laplace share alone is to be 0 than `shift`, as a logarithm.
+
+    The probabilities fall from 0 on, and their logarithms are convex on either side: no other value tells more of
+    whether it is shifted by so much.
+    """
+    if parts == 1:
+        return shift / scale
+    return math.log(_share_probability(scale, parts, 0) / _share_probability(scale, parts, shift))
+
+
+def _share_probability(scale: int, parts: int, value: int) -> float:
+    """Of a difference of two negative binomials, but for a factor: the sum over j of the chances of j and j + value.
+
+    Up to 2^16 term by term, and beyond as the integral over log j that it is as good as.
+    """
+    from scipy.special import gammaln
+
+    def terms(j: FloatArray) -> FloatArray:
+        logs = [gammaln(k + 1 / parts) - gammaln(k + 1) - k / scale for k in (j, j + value)]
+        return np.asarray(np.exp(logs[0] + logs[1]))
+
+    one_by_one = 2**16
+    low, high = math.log(one_by_one - 0.5), math.log(one_by_one + 60.0 * scale)
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    j = np.exp(low + (high - low) * (nodes + 1) / 2)
+    beyond = (high - low) / 2 * float(weights @ (j * terms(j)))
+    return float(terms(np.arange(one_by_one, dtype=np.float64)).sum()) + beyond
 
 
 def _negative_binomial(scale: int, parts: int, size: int) -> IntArray:

@@ -7,8 +7,11 @@ row can change, and both are in the sensitivity here.
 laplace    each coordinate discrete Laplace of scale L1 / epsilon: pure epsilon.
 gaussian   each coordinate discrete Gaussian, calibrated by Balle and Wang (2018, theorem 8): (epsilon, delta). On a
            lattice 2^20 times finer than the noise, discrete and continuous are as good as the same.
-spherical  density proportional to exp(-epsilon |b| / L2) (Chaudhuri, Monteleoni and Sarwate 2011): pure epsilon. Its
-           norm does not come in shares, so the coordinator draws it, and sees the vector without noise.
+spherical  points of the lattice with probability proportional to exp(-epsilon |b| / L2), as Chaudhuri, Monteleoni and
+           Sarwate (2011) have it for all points: pure epsilon. Its norm does not come in shares, so the coordinator
+           draws it, and sees the vector without noise.
+
+How far what is drawn may be from these distributions is in delta.
 """
 
 from __future__ import annotations
@@ -22,7 +25,15 @@ from typing import Literal
 
 import numpy as np
 
-from algorithms.privacy.discrete_noise import discrete_gaussian, discrete_laplace, drawn, total_variation_bound
+from algorithms.privacy.discrete_noise import (
+    discrete_gaussian,
+    discrete_laplace,
+    discrete_spherical,
+    drawn,
+    laplace_share_loss,
+    spherical_distance,
+    total_variation_bound,
+)
 from federation.arrays import FloatArray
 
 MechanismName = Literal["laplace", "gaussian", "spherical"]
@@ -62,10 +73,27 @@ class Noise:
 
     @property
     def delta(self) -> float:
-        """Beside the promised one, the distance of drawn shares from their distribution, under either neighbour."""
-        if self.privacy.mechanism != "laplace":
+        """Beside the promised one, the distance of what is drawn from its distribution, under either neighbour."""
+        if self.privacy.mechanism == "gaussian":
             return self.privacy.delta
-        return (1 + math.exp(self.privacy.epsilon)) * total_variation_bound(self.steps, self.shares, self.size)
+        bound = total_variation_bound(self.steps, self.shares, self.size)
+        if self.privacy.mechanism == "spherical":
+            bound = spherical_distance(self.steps, self.size)
+        return (1 + math.exp(self.privacy.epsilon)) * bound
+
+    @property
+    def share_epsilon(self) -> float:
+        """The epsilon of a vector with one share of the noise alone, for the delta that is promised.
+
+        gaussian: that of a deviation smaller by the root of the number of shares. laplace: a share is far likelier
+        to be 0 than anything else, and the worst case moves all coordinates alike, since what a coordinate tells is
+        concave in the square of how far it moves.
+        """
+        if self.privacy.mechanism == "gaussian":
+            deviation = self.steps * self.step / math.sqrt(self.shares) / self.sensitivity
+            return gaussian_epsilon(deviation, self.privacy.delta)
+        of_coordinate = math.ceil(self.sensitivity / self.size / self.step * (1 - 1e-12))
+        return self.size * laplace_share_loss(self.steps, self.shares, of_coordinate)
 
     @property
     def steps(self) -> int:
@@ -80,7 +108,9 @@ class Noise:
     @property
     def drawn_by(self) -> str:
         """Who draws it."""
-        return f"the sites, in shares for {self.shares} of them" if self.is_divisible else "the coordinator"
+        if not self.is_divisible:
+            return "the coordinator"
+        return f"the sites, in shares for {self.shares} of them" if self.shares > 1 else "the sites, all of it at each"
 
     def on_lattice(self, vector: FloatArray) -> FloatArray:
         """The vector with every coordinate moved to the nearest point of the lattice."""
@@ -89,7 +119,7 @@ class Noise:
     def released(self, vector: FloatArray) -> FloatArray:
         """The vector on the lattice, with noise drawn here, all of it."""
         if self.privacy.mechanism == "spherical":
-            return self.on_lattice(self.on_lattice(vector) + spherical(self.size, self.scale))
+            return self.on_lattice(vector) + discrete_spherical(self.steps, self.size) * self.step
         draw: Callable[[], int] = lambda: discrete_laplace(self.steps)  # noqa: E731
         if self.privacy.mechanism == "gaussian":
             draw = lambda: discrete_gaussian(self.variance)  # noqa: E731
@@ -124,19 +154,37 @@ def _scale(privacy: PrivacyParameters, size: int, l2: float) -> float:
 def gaussian_deviation(epsilon: float, delta: float) -> float:
     """The smallest standard deviation for sensitivity 1 that is (epsilon, delta) private (Balle and Wang 2018)."""
     from scipy.optimize import brentq  # sites share this module and have no use for it
-    from scipy.special import log_ndtr, ndtr
 
     def excess(log_deviation: float) -> float:
-        deviation = math.exp(log_deviation)
-        near, far = 0.5 / deviation - epsilon * deviation, -0.5 / deviation - epsilon * deviation
-        return float(ndtr(near) - math.exp(epsilon + log_ndtr(far))) - delta
+        return gaussian_delta(math.exp(log_deviation), epsilon) - delta
 
     found = math.exp(float(brentq(excess, -20.0, 20.0, xtol=1e-12)))
     return found * (1 + 1e-9)
 
 
+def gaussian_epsilon(deviation: float, delta: float) -> float:
+    """The smallest epsilon for which a standard deviation is (epsilon, delta) private for sensitivity 1."""
+    from scipy.optimize import brentq
+
+    def excess(epsilon: float) -> float:
+        return gaussian_delta(deviation, epsilon) - delta
+
+    if excess(0.0) <= 0:
+        return 0.0
+    highest = 0.5 / deviation**2 + 40.0 / deviation  # where delta is below exp(-800)
+    return float(brentq(excess, 0.0, highest, xtol=1e-12)) * (1 + 1e-9)
+
+
+def gaussian_delta(deviation: float, epsilon: float) -> float:
+    """The delta of a standard deviation for sensitivity 1 at this epsilon (Balle and Wang 2018, theorem 8)."""
+    from scipy.special import log_ndtr, ndtr
+
+    near, far = 0.5 / deviation - epsilon * deviation, -0.5 / deviation - epsilon * deviation
+    return float(ndtr(near) - math.exp(epsilon + log_ndtr(far)))
+
+
 def spherical(size: int, scale: float) -> FloatArray:
-    """(size,): direction uniform, norm Gamma(size, scale), from the operating system's generator."""
+    """(size,) in float64: direction uniform, norm Gamma(size, scale), from the operating system's generator."""
     random = secrets.SystemRandom()
     direction = np.array([random.gauss(0.0, 1.0) for _ in range(size)])
     return np.asarray(direction / np.linalg.norm(direction) * random.gammavariate(size, scale))

@@ -31,7 +31,9 @@ class Mailbox:
         return self.endpoint.refused
 
     def enter(self, round_number: int) -> None:
-        """Begin a round: what older ones left is dropped."""
+        """Begin a round: what older ones left is dropped. A round that is older than the last one does not begin."""
+        if round_number < self._now:
+            return
         self._now = round_number
         self.endpoint.round = round_number
         self.endpoint.interrupted.clear()

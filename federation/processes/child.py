@@ -36,6 +36,9 @@ class Child:
     def close(self) -> None:
         """End the stream, and with it the process."""
         self.stream.close()
-        if self.status() is None:
-            self.process.kill()
-            self.process.wait()
+        try:
+            self.status()
+        finally:  # an interrupt does not leave it to itself
+            if self.process.poll() is None:
+                self.process.kill()
+                self.process.wait()

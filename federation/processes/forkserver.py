@@ -101,7 +101,7 @@ class _ForkServer:
         if order is None:
             self._serving = False
         else:
-            self._fork_all([Assignment(**fields) for fields in order["start"]])
+            self._fork_all([Assignment.from_fields(fields) for fields in order["start"]])
 
     def _fork_all(self, assignments: list[Assignment]) -> None:
         """Fork in one go: every page that the server writes between two forks is one more of the child's own."""

@@ -99,9 +99,11 @@ class LocalLauncher:
 
     def close(self) -> None:
         """End every process that is left, and remove the workspace."""
-        self._server.close()
-        if self.workspace is not None:
-            shutil.rmtree(self.workspace, ignore_errors=True)
+        try:
+            self._server.close()
+        finally:
+            if self.workspace is not None:
+                shutil.rmtree(self.workspace, ignore_errors=True)
 
     def _reported(self, message: dict[str, Any], awaited: set[str]) -> Party | None:
         """The site that reports in with this message, if it is such a one."""

@@ -1,14 +1,14 @@
 """What a site can be asked to do: the programs and secure sums that its own installation registers.
 
 The coordinator names a program and a step; it can send neither code nor an import path. Only methods marked with
-`@step` can be named.
+`@step` can be named, and what they return leaves the site in a sum only, unless they say otherwise.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -17,13 +17,42 @@ from federation.channel.contract import Channel
 from federation.site.partition import Partition
 
 Method = TypeVar("Method", bound=Callable[..., Any])
+Opens = Literal["sum", "value"]
+"""What of a step's value may be opened: the sum over sites alone, or each site's own value, too."""
 _MARK = "_federated_step"
 
 
-def step(method: Method) -> Method:
-    """Mark a method of a site program as one that the coordinator may name."""
-    setattr(method, _MARK, True)
-    return method
+@overload
+def step(method: Method) -> Method: ...
+
+
+@overload
+def step(*, opens: Opens) -> Callable[[Method], Method]: ...
+
+
+def step(method: Method | None = None, *, opens: Opens = "sum") -> Method | Callable[[Method], Method]:
+    """Mark a method of a site program as one that the coordinator may name.
+
+    Parameters
+    ----------
+    method : callable
+        The method, where this is used as `@step`.
+    opens : {"sum", "value"}, default "sum"
+        What of its value leaves the site: it goes into secure sums only, or (`@step(opens="value")`) may be gathered
+        in the clear. A site refuses to have gathered what is only summed.
+    """
+
+    def mark(marked: Method) -> Method:
+        setattr(marked, _MARK, opens)
+        return marked
+
+    return mark if method is None else mark(method)
+
+
+def opens_of(method: Callable[..., Any]) -> Opens:
+    """What a step is declared to open."""
+    opens: Opens = getattr(method, _MARK)
+    return opens
 
 
 class SiteProgram:
@@ -64,7 +93,7 @@ class SiteProgram:
     def find_step(self, name: str) -> Callable[..., Any]:
         """The method that the coordinator named. Raises LookupError unless it is marked as a step."""
         method = getattr(self, name, None) if name.isidentifier() else None
-        if method is None or not getattr(method, _MARK, False):
+        if method is None or not hasattr(method, _MARK):
             raise LookupError(f"{type(self).__name__} has no step {name!r}; mark its method with @step")
         return method  # type: ignore[no-any-return]
 
@@ -91,6 +120,9 @@ class SumProtocol(Protocol):
     @property
     def discloses(self) -> Literal["sum", "value"]:
         """What the coordinator sees: the sum, or each site's own value."""
+
+    def isolating(self, sites: int) -> int:
+        """How few of so many sites, with the coordinator, may come to hold what another put in."""
 
     def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
         """A site's input. Raises BoundExceeded for values that are not finite or beyond the bound."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, astuple, dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from federation.control import (
 from federation.errors import (
     BoundExceeded,
     DeadlineExpired,
+    EndpointError,
     PeerDropped,
     ProtocolError,
     RoundAborted,
@@ -44,9 +45,10 @@ from federation.errors import (
 )
 from federation.site.faults import OwnFaults
 from federation.site.partition import read_partition
-from federation.site.program import Installation, SiteProgram
+from federation.site.policy import SitePolicy
+from federation.site.program import Installation, SiteProgram, opens_of
 from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint, Received
+from federation.transport.endpoint import Endpoint, Received, descriptors_explained
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import Message
 
@@ -58,7 +60,7 @@ _MAX_TRACEBACK = 16_000
 
 @dataclass(frozen=True)
 class Assignment:
-    """What a launcher tells a site process. Plain values only: it crosses a process boundary.
+    """What a launcher tells a site process. Plain values and what they make up: it crosses a process boundary.
 
     Parameters
     ----------
@@ -78,6 +80,8 @@ class Assignment:
         Which of its installation's programs it runs.
     partition_path : str
         File of what it holds, which it removes when it has read it.
+    policy : SitePolicy
+        What it takes part in, whatever the coordinator orders.
     settings : dict, default {}
         For the program.
     faults : list of dict, default []
@@ -99,6 +103,7 @@ class Assignment:
     coordinator_key: bytes | None
     program: str
     partition_path: str
+    policy: SitePolicy
     settings: dict[str, Any] = field(default_factory=dict)
     faults: list[dict[str, Any]] = field(default_factory=list)
     transcript_path: str = ""
@@ -108,6 +113,11 @@ class Assignment:
     def to_fields(self) -> dict[str, Any]:
         """Plain values for the launcher's pipe."""
         return asdict(self)
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
+        """What came through the pipe."""
+        return cls(**{**fields, "policy": SitePolicy.from_fields(fields["policy"])})
 
     @property
     def coordinator(self) -> Party:
@@ -123,12 +133,15 @@ def run_site(
     descriptor that becomes readable when the launcher is gone. Raises EndpointError when the address cannot be had.
     """
     keys = KeyPair.generate() if assignment.encrypted else None
-    with Endpoint(assignment.name, assignment.listen, keys, assignment.peers) as endpoint:
+    with (
+        descriptors_explained(assignment.name),
+        Endpoint(assignment.name, assignment.listen, keys, assignment.peers) as endpoint,
+    ):
         endpoint.watch(lifeline, _orphaned)
-        endpoint.admit(Roster([assignment.coordinator]))
         agreement = KeyAgreement(assignment.run) if assignment.needs_pairwise_keys else None
         public = agreement.public if agreement is not None else None
         me = Party(assignment.name, endpoint.address, keys.public if keys else None, public)
+        endpoint.admit(Roster([assignment.coordinator, me]))
         report({"party": astuple(me), "pid": os.getpid()})
         Site(assignment, installation, endpoint, agreement, OwnFaults(assignment.faults, report)).serve()
 
@@ -149,6 +162,7 @@ class Site:
         faults: OwnFaults,
     ) -> None:
         self._assignment = assignment
+        self._policy = assignment.policy
         self._installation = installation
         self._endpoint = endpoint
         self._agreement = agreement
@@ -212,16 +226,18 @@ class Site:
     # Carrying out an order.
 
     def _carry_out(self, message: Message) -> None:
-        """Do what one order says, and answer how it ended."""
+        """Do what one order says, unless the site's own configuration forbids it, and answer how it ended."""
         self._current, self._channel = message, None
-        self._mailbox.enter(message.round)
-        number, order = message.round, None
+        number, last, order = message.round, self._endpoint.round, None
+        self._mailbox.enter(number)
         try:
             order = read_order(message)
-            if isinstance(order, RosterUpdate):
-                self._join(order)
-            else:
-                self._run_round(order, number)
+            with descriptors_explained(self._endpoint.name):
+                if isinstance(order, RosterUpdate):
+                    self._join(order)
+                else:
+                    self._policy.check_round(order, self._endpoint.name, number, last)
+                    self._run_round(order, number)
             self._answer(Done(*self._account(number)), number)
         except RoundAborted as aborted:
             self._answer(Aborted(*self._account(aborted.round)), aborted.round)
@@ -230,7 +246,7 @@ class Site:
         except ProtocolError as error:
             protocol = order.protocol if isinstance(order, Order) else ""
             self._fail(number, f"the {protocol} protocol: {error}")
-        except StepRefused as error:
+        except (StepRefused, EndpointError) as error:
             self._fail(number, str(error))
         except Stopped:
             raise
@@ -241,6 +257,7 @@ class Site:
 
     def _join(self, update: RosterUpdate) -> None:
         """Learn who takes part; the first time also take in the partition, whose file is not needed any longer."""
+        self._policy.check_roster(update.parties, self._endpoint.roster, self._endpoint.name)
         self._endpoint.admit(update.parties)
         if self._program is None:
             program = self._installation.programs[self._assignment.program]
@@ -253,8 +270,10 @@ class Site:
         program = self._program
         if program is None:
             raise StepRefused("an order came before the roster")
+        step = program.find_step(order.step)
+        self._policy.check_order(order, self._endpoint.name, opens_of(step))
         program.channel = channel = self._open_channel(order, number)
-        value = program.find_step(order.step)(**order.parameters, **order.arrays)
+        value = step(**order.parameters, **order.arrays)
         terms = order.terms
         if isinstance(terms, GatherTerms):
             channel.send(COORDINATOR, _shaped(value, terms.shape, order.step))

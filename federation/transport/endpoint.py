@@ -6,15 +6,19 @@ protocols.
 
 Security. On tcp every link is CURVE encrypted and every party known by its key, see `auth`, so nobody can speak under
 another's name. Oversized frames end the connection before they are allocated, malformed messages are dropped; both are
-counted in `refused`.
+counted in `refused`. Connections of strangers who say nothing cost a descriptor each for as long as a handshake may
+take; of these a party has as many as the system allows.
 """
 
 from __future__ import annotations
 
 import errno
+import os
 import resource
+import sys
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, NamedTuple
 
@@ -41,6 +45,15 @@ LINGER_MS = 1000
 _UNRECOGNISED = "not a ZeroMQ peer of ours"
 _DESCRIPTORS_PER_PEER = 8
 _DESCRIPTORS_TO_SPARE = 128
+_MAX_DESCRIPTORS = 1 << 16
+"""As many a process asks for at most, where it needs no more: strangers take some while they are not known for such."""
+_HANDSHAKE_MS = 5000
+"""After which who has connected, and not said who they are, is hung up on. A peer whose handshake takes longer, since
+this party computes and does not answer, connects again."""
+_BACKLOG = 4096
+"""Connections that the kernel keeps until they are accepted. With too few a peer's is lost among those of strangers,
+and is tried again a second later only."""
+_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
 class Received(NamedTuple):
@@ -189,6 +202,14 @@ class Endpoint:
         for stream in self._streams():
             stream.measure(round_number)
 
+    def check_descriptors(self) -> None:
+        """Raise EndpointError if this process can open nothing more.
+
+        libzmq does not say so: connections in either direction are tried again, in silence.
+        """
+        with descriptors_explained(self.name):
+            os.close(os.dup(self._router.FD))
+
     def close(self) -> None:
         """Close every socket; what was sent gets a second to leave."""
         for dialler in self._diallers.values():
@@ -210,6 +231,8 @@ class Endpoint:
     def _listen(self, address: str) -> zmq.Socket[bytes]:
         router = self._socket(zmq.ROUTER)
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
+        router.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
+        router.setsockopt(zmq.BACKLOG, _BACKLOG)
         self._authenticator.secure_listener(router)
         self._monitor(router, self._note_stranger)
         self._poll(router, self._read_router)
@@ -255,7 +278,11 @@ class Endpoint:
         self._handlers[opened] = handler
 
     def _monitor(self, watched: zmq.Socket[bytes], note: Callable[[int, int], None]) -> None:
-        monitor = watched.get_monitor_socket(MONITORED)
+        address = f"inproc://monitor-{watched.FD}"
+        watched.monitor(address, MONITORED)
+        monitor = self._context.socket(zmq.PAIR)
+        monitor.setsockopt(zmq.RCVHWM, 0)  # with a full one libzmq waits, and serves no connection, until it is read
+        monitor.connect(address)
 
         def read() -> None:
             for frames in _drain(monitor, copy=True):
@@ -339,15 +366,39 @@ class Endpoint:
 
 
 def raise_descriptor_limit(needed: int) -> None:
-    """Let this process open `needed` files. Raises EndpointError where the system's hard limit forbids it."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != resource.RLIM_INFINITY and soft < needed:
-        if hard != resource.RLIM_INFINITY and hard < needed:
-            raise EndpointError(
-                f"This many sites need {needed} open files in one process and the system allows {hard}: "
-                "raise the hard limit (ulimit -Hn) or run fewer sites."
-            )
-        resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    """Let this process open `needed` files, and more where that is allowed, since strangers' connections take some.
+
+    Raises EndpointError where the system's hard limit forbids it.
+    """
+    soft, hard = (sys.maxsize if each == resource.RLIM_INFINITY else each for each in _descriptor_limits())
+    if hard < needed:
+        raise EndpointError(
+            f"This many sites need {needed} open files in one process and the system allows {hard}: "
+            "raise the hard limit (ulimit -Hn) or run fewer sites."
+        )
+    if soft < (wanted := min(hard, max(needed, _MAX_DESCRIPTORS))):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, _descriptor_limits()[1]))
+
+
+@contextmanager
+def descriptors_explained(party: str) -> Iterator[None]:
+    """Say in words what it means that a file or a socket could not be opened for lack of descriptors.
+
+    Raises EndpointError for that, and leaves other errors as they are. party: who this process is.
+    """
+    try:
+        yield
+    except (OSError, zmq.ZMQError) as error:
+        if error.errno not in _NO_DESCRIPTORS:
+            raise
+        raise EndpointError(
+            f"{party} has no file descriptor left, of {_descriptor_limits()[0]} that its process may have: raise the "
+            "limit (ulimit -n), and see who else connects to its port."
+        ) from error
+
+
+def _descriptor_limits() -> tuple[int, int]:
+    return resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
 def _drain(opened: zmq.Socket[bytes], copy: bool) -> Any:

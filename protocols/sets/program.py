@@ -41,7 +41,7 @@ class SetsSite(SiteProgram):
 
     common: list[str]
 
-    @step
+    @step(opens="value")
     def item_count(self) -> FloatArray:
         """() number of items."""
         return np.array(float(len(self.partition.values["items"])))
@@ -95,7 +95,7 @@ class SetsSite(SiteProgram):
         """
         set_union(self.channel, [item.encode() for item in self.partition.values["items"]], counts)
 
-    @step
+    @step(opens="value")
     def vector_size(self) -> FloatArray:
         """(2,) number of entries d, and the smallest e for which all are below 2^e in size."""
         vector = self.partition.arrays["vector"]

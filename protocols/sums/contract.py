@@ -83,6 +83,24 @@ class SecureSum:
         options = ", ".join(f"{name} = {value}" for name, value in self.options.items())
         return f"{self.name} ({options})" if options else self.name
 
+    def isolating(self, sites: int) -> int:
+        """How few sites, with the coordinator, may come to hold what another put in.
+
+        All others do, by the sum; `smallest_coalition` does; and where a sum goes on without some sites, as many as it
+        takes to reveal it do, of one that was given up.
+
+        Parameters
+        ----------
+        sites : int
+            How many take part.
+
+        Returns
+        -------
+        int
+        """
+        fewest, threshold = min(self.smallest_coalition(sites), sites - 1), self.min_remaining(sites)
+        return min(fewest, threshold) if threshold > 1 else fewest
+
     def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
         """A site's value as residues.
 
@@ -126,7 +144,8 @@ class SecureSum:
         """The site's part.
 
         A site that receives the sum adds a blind to what it puts in, uniform over the whole modulus, so that the sum
-        which the coordinator forwards to it says nothing to anybody else.
+        which the coordinator forwards to it says nothing to anybody else. It speaks first, by an array of no columns:
+        the coordinator can send to a site only over a connection that the site made, and that stands.
 
         Parameters
         ----------
@@ -144,6 +163,7 @@ class SecureSum:
         if receiver != channel.me:
             self.contribute_residues(channel, residues)
             return None
+        channel.send(COORDINATOR, residues[:, :0])
         blind = channel.random(residues.shape)
         self.contribute_residues(channel, add(residues, blind))
         return subtract(channel.receive(COORDINATOR, residues.shape), blind)
@@ -164,10 +184,10 @@ class SecureSum:
         Residues of `shape`, or None
             The sum, if the coordinator receives it.
         """
-        total = self.reveal_residues(channel, shape)
         if receiver == channel.me:
-            return total
-        channel.send(receiver, total)
+            return self.reveal_residues(channel, shape)
+        channel.collect({receiver: (shape[0], 0)})
+        channel.send(receiver, self.reveal_residues(channel, shape))
         return None
 
     def reveal(
@@ -195,10 +215,10 @@ class SecureSum:
         return None if total is None else self.decoded(total, shape, bound, sites)
 
     def cost_at_site(self, sites: int, shape: Sequence[int], bound: float) -> Cost:
-        """What a sum costs that a site opens: one more message, with the sum."""
+        """What a sum costs that a site opens: one more message with the sum, and an empty one before."""
         cost, limbs = self.cost(sites, shape, bound), FixedPoint.for_bound(bound, sites).limbs
         payload = cost.payload_bytes + limbs * math.prod(shape) * RESIDUE_BYTES
-        return Cost(cost.messages + 1, cost.hops + 1, payload)
+        return Cost(cost.messages + 2, cost.hops + 1, payload)
 
     def cost(self, sites: int, shape: Sequence[int], bound: float) -> Cost:
         """What a sum costs, by the protocol's formula.

@@ -1,8 +1,14 @@
-"""The data of a scenario, cut into what each site holds and what is kept for the test."""
+"""The data of a scenario, cut into what each site holds and what is kept for the test.
+
+Where private rows choose nothing (`Algorithm.scaling` is "public-rows"), they do not choose this either: which rows are
+public, tested on, held out by a fold and at which site follows from their number and the seed, and what the classes and
+categories are from public rows. So one row that changes moves no other, and what noise covers of a model's training
+it covers of all that lies between the source and the model.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +17,7 @@ from numpy.typing import NDArray
 
 from algorithms.data.columns import Schema
 from algorithms.data.partition import NO_FOLD, site_partition
+from algorithms.privacy.ledger import DataIdentity
 from federation.arrays import FloatArray, IntArray
 from scenarios.data import categories, sources, splits
 from scenarios.data.sources import Dataset
@@ -49,7 +56,8 @@ class FederatedDataset:
     rows: all of them. names: of the sites. shards: of each site. folds: (n,) the fold that holds a row out, -1 for
     none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then positive.
     identifiers (n,): of the rows, where sites align them by these; empty otherwise. public: indices of the rows that
-    are nobody's secret, and at no site.
+    are nobody's secret, and at no site. identity: of the source. candidates: records that whoever audits the run may
+    think of, where declared or where the source has all that there can be.
     """
 
     rows: Rows
@@ -64,6 +72,8 @@ class FederatedDataset:
     public: IntArray
     warnings: tuple[str, ...]
     declared: Mapping[str, Sequence[str]]
+    identity: DataIdentity
+    candidates: Rows | None = None
 
     @property
     def schema(self) -> Schema:
@@ -114,13 +124,20 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
         missing=settings.missing,
         base_folder=base_folder,
     )
-    classes = _classes(data, settings.positive)
-    signs = np.where(data.labels == classes[1], 1.0, -1.0)
+    return deal(scenario, data, base_folder)
+
+
+def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> FederatedDataset:
+    """Set the test rows of loaded data apart, and deal the others to the sites. Raises ScenarioError."""
+    settings = scenario.data
     public, private = _set_apart(scenario, data)
+    choosing = data.take(public) if _is_blind(scenario) else data
+    classes = _classes(choosing, settings.positive)
+    signs = np.where(data.labels == classes[1], 1.0, -1.0)
     folds, tests = _held_out(scenario, data, private)
-    _check_declared(data, settings.categories)
+    _check_declared(choosing, settings.categories)
     agreed = scenario.algorithm.implementation.scaling == "secure-sums"
-    categories.require_few(data, settings.categories, agreed=agreed)
+    categories.require_few(choosing, settings.categories, agreed=agreed)
     _check_ranges(data, settings.ranges)
     vertical = settings.partition == "vertical"
     shards = _deal_columns(scenario, data) if vertical else _deal_rows(scenario, data, private, tests)
@@ -136,13 +153,49 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
         tests=tests,
         identifiers=_identifiers(scenario, data),
         public=public,
-        warnings=(
-            *([f"{data.dropped} rows with missing values were left out."] if data.dropped else []),
-            *categories.warnings(data),
-            *splits.sites_without_a_class(names, [signs[held.rows] for held in shards], classes),
-        ),
+        warnings=tuple(_warnings(scenario, data, shards, signs, classes)),
         declared=settings.categories,
+        identity=DataIdentity.of(data.name, settings.label, [feature.name for feature in data.features]),
+        candidates=_candidates(scenario, data, base_folder, classes),
     )
+
+
+def _is_blind(scenario: Scenario) -> bool:
+    """Whether private rows choose nothing, with noise or without: so that the two can be compared."""
+    return scenario.algorithm.implementation.scaling == "public-rows"
+
+
+def _warnings(
+    scenario: Scenario, data: Dataset, shards: Sequence[SiteShard], signs: FloatArray, classes: tuple[str, str]
+) -> Iterator[str]:
+    """What a user should know of the data; of private rows nothing that another row would change."""
+    if scenario.is_private:
+        if scenario.data.missing == "drop":
+            yield "Rows with missing values are left out, and nothing is promised of whether a row is one of them."
+        return
+    if data.dropped:
+        yield f"{data.dropped} rows with missing values were left out."
+    yield from categories.warnings(data)
+    names = scenario.federation.site_names
+    yield from splits.sites_without_a_class(names, [signs[held.rows] for held in shards], classes)
+
+
+def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: tuple[str, str]) -> Rows | None:
+    """The records that attackers can think of: declared ones, or all that there can be."""
+    settings = scenario.data
+    declared = scenario.collusion.candidates if scenario.collusion is not None else None
+    if declared is None and not sources.is_complete(settings.source):
+        return None
+    if declared in (None, "source"):
+        return _rows(data, np.where(data.labels == classes[1], 1.0, -1.0))
+    listed = sources.load(
+        str(declared), label=settings.label, ignore=settings.ignore, missing=settings.missing, base_folder=base_folder
+    )
+    if [(each.name, each.categorical) for each in listed.features] != [(e.name, e.categorical) for e in data.features]:
+        raise ScenarioError(
+            [f"collusion.candidates: {declared} must have the columns of {data.name}, in the same order."]
+        )
+    return _rows(listed, np.where(listed.labels == classes[1], 1.0, -1.0))
 
 
 def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
@@ -162,12 +215,16 @@ def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[Int
 
     Without folds, test rows are dealt to nobody; where their columns are what sites hold, they are held out as fold 0.
     """
-    settings = scenario.data
+    settings, blind, labels = scenario.data, _is_blind(scenario), data.labels[private]
     folds = np.full(data.rows, NO_FOLD)
-    if settings.folds is not None:
-        folds[private] = splits.folds(data.labels[private], settings.folds, scenario.seed)
-        return folds, tuple(np.flatnonzero(folds == fold) for fold in range(settings.folds))
-    _, chosen = splits.test_split(data.labels[private], settings.test_fraction, scenario.seed)
+    if (count := settings.folds) is not None:
+        dealt = splits.blind_folds(len(private), count, scenario.seed) if blind else None
+        folds[private] = splits.folds(labels, count, scenario.seed) if dealt is None else dealt
+        return folds, tuple(np.flatnonzero(folds == fold) for fold in range(count))
+    if blind:
+        _, chosen = splits.blind_test_split(len(private), settings.test_fraction, scenario.seed)
+    else:
+        _, chosen = splits.test_split(labels, settings.test_fraction, scenario.seed)
     test = private[chosen]
     if settings.partition == "vertical":
         folds[test] = 0

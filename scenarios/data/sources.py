@@ -128,6 +128,11 @@ def choose(
     return dataset
 
 
+def is_complete(source: str) -> bool:
+    """Whether the rows of a source are all the records that there can be, so that everybody can list them."""
+    return source in _COMPLETE
+
+
 def read_columns(source: str, base_folder: Path, text: Collection[str] = ()) -> dict[str, NDArray[Any]]:
     """Every column that `source` has, (n,) each: float64 with NaN, or text with "" for missing values.
 
@@ -383,3 +388,6 @@ _BUILT_IN: dict[str, Callable[[], dict[str, NDArray[Any]]]] = {
     "digits": _from_scikit_learn("load_digits"),
     "made-census": _made_census,
 }
+
+_COMPLETE = frozenset({"tic-tac-toe"})
+"""All boards at which a game can end."""

@@ -169,6 +169,28 @@ def _require_enough_for_test(labels: NDArray[np.str_], fraction: float) -> None:
             )
 
 
+def blind_test_split(rows: int, fraction: float, seed: int) -> tuple[IntArray, IntArray]:
+    """(training, test) indices of so many rows, whatever their labels are: of one that changes, nothing else does."""
+    test = math.ceil(fraction * rows)
+    if test >= rows:
+        raise ScenarioError(
+            [f"data.test_fraction: {fraction} of {rows} rows leaves none to train on; choose a smaller fraction."]
+        )
+    shuffled = _blindly(rows, seed)
+    return np.sort(shuffled[test:]), np.sort(shuffled[:test])
+
+
+def blind_folds(rows: int, count: int, seed: int) -> IntArray:
+    """(n,) the fold, 0 … count - 1, in which each row is held out, whatever its label is."""
+    if rows < count:
+        raise ScenarioError([f"data.folds: {count} folds need as many rows, and there are {rows}; use fewer folds."])
+    return np.asarray(_blindly(rows, seed) % count)
+
+
+def _blindly(rows: int, seed: int) -> IntArray:
+    return np.random.default_rng([seed, 7]).permutation(rows)
+
+
 def folds(labels: NDArray[np.str_], count: int, seed: int) -> IntArray:
     """(n,) the fold, 0 … count - 1, in which each row is held out; classes are spread evenly over the folds."""
     from sklearn.model_selection import StratifiedKFold  # slow to import

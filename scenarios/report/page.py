@@ -16,9 +16,10 @@ from federation.ledger import CONTROL
 from federation.report import DisclosureReport, ProtocolCost
 from federation.transport.keys import COORDINATOR
 from scenarios.console import visible
+from scenarios.report import whole_run
 from scenarios.report.live import human_bytes
 from scenarios.report.plotting import new_figure, plain_text
-from scenarios.report.summary import lines
+from scenarios.report.summary import lines, release_remarks
 from scenarios.run.audit import Finding
 from scenarios.run.earlier import event_from_schema_1
 from scenarios.run.result import RunResult, SiteResult, read_result, write_whole
@@ -80,7 +81,7 @@ def _described(folder: Path, result: RunResult, *, alone: bool) -> dict[str, Any
         "name": result.scenario["name"] if alone else folder.name,
         "status": result.status,
         "error": result.error,
-        "notes": [*result.warnings, *(collusion.remarks if collusion else ())],
+        "notes": [*result.warnings, *(collusion.remarks if collusion else ()), *release_remarks(result)],
         "summary": lines(result),
         "plots": _plots(folder, result, log) if alone and log else [],
         "phases": [[*_cost(name, spent), f"{spent.seconds:.2f}"] for name, spent in cost.by_phase.items()]
@@ -90,6 +91,8 @@ def _described(folder: Path, result: RunResult, *, alone: bool) -> dict[str, Any
         "links": _links(result),
         "sites": [_site(site) for site in result.sites],
         "victims": [_victim(victim) for victim in collusion.victims] if collusion else [],
+        "audit_head": whole_run.HEAD,
+        "audit": whole_run.table(result.audit),
         "releases": [_release(release) for release in result.privacy.releases] if result.privacy else [],
         "disclosures": [_disclosure(each) for each in result.disclosures],
         "scenario": _text(folder / "scenario.toml") if alone else "",
@@ -137,8 +140,7 @@ def _site(site: SiteResult) -> list[Any]:
 
 def _victim(victim: Finding) -> list[Any]:
     error = "" if victim.max_error is None else f"{victim.max_error:.1e}"
-    known = [victim.site, victim.protocol, victim.step, victim.values, victim.recovered]
-    return [*known, error, victim.records_exposed]
+    return [victim.site, victim.protocol, victim.step, victim.values, victim.recovered, error]
 
 
 def _release(release: Release) -> list[Any]:

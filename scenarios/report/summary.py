@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from algorithms.contract import Reconstruction
 from algorithms.privacy.accountant import PrivacyReport
 from federation.report import CostReport, DisclosureReport
+from federation.transport.keys import COORDINATOR
+from protocols.analysis.views import Coalition
 from protocols.sums.registry import SUMS
 from scenarios.console import visible
+from scenarios.report import whole_run
 from scenarios.report.live import human_bytes
-from scenarios.run.audit import CollusionReport
+from scenarios.run.audit import AttackResult, CollusionReport, KnownBefore
 from scenarios.run.metrics import Metrics, PooledMetrics
 from scenarios.run.result import ModelResult, RunResult, Timing
 from scenarios.schema.protocol import ProtocolSpec
@@ -32,12 +35,18 @@ def print_summary(console: Console, result: RunResult, folder: Path) -> None:
         table.add_row(name, Text(visible(value)))
     table.add_row("results", Text(visible(str(folder))))
     console.print(table)
-    remarks = result.collusion.remarks if result.collusion else ()
+    remarks = [*(result.collusion.remarks if result.collusion else ()), *release_remarks(result)]
     for note in (*remarks, *result.warnings[:_MAX_NOTES]):
         console.print(Text.assemble(("note", "yellow"), f" {visible(note)}"))
     if len(result.warnings) > _MAX_NOTES:
         more = len(result.warnings) - _MAX_NOTES
         console.print(Text.assemble(("note", "yellow"), f" and {more} more like it in result.json"))
+
+
+def release_remarks(result: RunResult) -> list[str]:
+    """What to know of released models beside their figures, each sentence once."""
+    releases = result.privacy.releases if result.privacy else ()
+    return list(dict.fromkeys(remark for release in releases for remark in release.remarks))
 
 
 def lines(result: RunResult) -> list[tuple[str, str]]:
@@ -67,7 +76,7 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     if model.objective is not None:
         found.append(("objective", _objective(model, "rows" if alignment is None else "columns")))
     if result.privacy is not None:
-        found.append(("privacy", _privacy(result.privacy)))
+        found += _privacy_lines(result.privacy)
     if result.baselines:
         known = [f"{each.phrase} {each.auc:.4f}" for each in result.baselines.values() if each.auc is not None]
         found.append(("baselines", f"AUC of {', '.join(known)}"))
@@ -89,9 +98,10 @@ def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     if result.scenario["protocol"]["sum"] in SUMS:
         found.append(("secrecy", _secrecy(result)))
     found += [(remark.name, remark.sentence) for remark in model.remarks]
-    if single := _single_rows(result.disclosures):
-        listed = ", ".join(f"{count} in {step}" for step, count in single.items())
-        found.append(("single rows", f"{listed}: of one row alone, which the coordinator can tell from them"))
+    for party, single in _single_rows(result.disclosures).items():
+        listed = ", ".join(f"{count} in {what}" for what, count in single.items())
+        who = "the coordinator" if party == COORDINATOR else party
+        found.append(("single rows", f"{listed}: of one row alone, which {who} can tell from them"))
     return found
 
 
@@ -106,7 +116,13 @@ def _event_lines(result: RunResult) -> list[tuple[str, str]]:
         found.append(("network", f"{measured:.1f} ms a round measured, {predicted:.1f} ms predicted without computing"))
     if result.collusion is not None:
         found.append(("collusion", _collusion(result.collusion)))
-        found += [("rebuilt", _reconstruction(rebuilt)) for rebuilt in result.collusion.reconstructions]
+    if result.audit:
+        found.append(("whole run", whole_run.line(result.audit)))
+        found += [
+            ("rebuilt", _rebuilt(attack, attack.known_before))
+            for attack in result.audit[0].attacks
+            if attack.known_before is not None
+        ]
     return found
 
 
@@ -118,32 +134,44 @@ def _objective(model: ModelResult, what: str) -> str:
     return f"{model.objective:.6g}, {certified}{after}, over the {what} of {len(model.sites)} sites"
 
 
-def _privacy(privacy: PrivacyReport) -> str:
-    delta = f", delta {privacy.delta:.1e}" if privacy.delta else ""
+def _privacy_lines(privacy: PrivacyReport) -> list[tuple[str, str]]:
+    """What was promised, what other runs spent beside it, and what in the run's folder is not part of it."""
     several = f" in {len(privacy.releases)} releases" if len(privacy.releases) > 1 else ""
     whom = "; ".join(privacy.protects_against)
-    return f"epsilon {privacy.epsilon:g}{delta}{several} by {privacy.mechanism}; protects against {whom}"
+    spent = _spent(privacy.epsilon, privacy.delta)
+    found = [("privacy", f"{spent}{several} by {privacy.mechanism}; protects against {whom}")]
+    if (ledger := privacy.ledger) is not None:
+        budget = f" of a budget of {privacy.budget.epsilon:g}" if privacy.budget.epsilon is not None else ""
+        runs = f"{_counted(ledger.releases, 'release')} of all runs that {ledger.path} knows"
+        found.append(("spent in all", f"{_spent(ledger.epsilon, ledger.delta)}{budget} in {runs}"))
+    if privacy.not_covered:
+        found.append(("not covered", f"{'; '.join(privacy.not_covered)}. The model may be released, and these may not"))
+    return found
+
+
+def _spent(epsilon: float, delta: float) -> str:
+    return f"epsilon {epsilon:g}{f', delta {delta:.1e}' if delta else ''}"
 
 
 def _collusion(collusion: CollusionReport) -> str:
-    parties = [*collusion.coalition, *(["coordinator"] if collusion.coordinator else [])]
+    """Of single sums; what the whole run gives away is a line of its own."""
+    parties = Coalition(collusion.coalition, collusion.coordinator).parties
     who = f"{', '.join(parties)} {'learns' if len(parties) == 1 else 'learn'}"
     recovered = sorted({victim.site for victim in collusion.victims if victim.recovered})
     if not recovered:
-        return f"{who} no input of another site"
+        return f"{who} no input of another site, of a single sum"
     share = sum(victim.recovered for victim in collusion.victims) / sum(
         victim.values for victim in collusion.victims if victim.site in recovered
     )
-    exposed = sum(victim.records_exposed for victim in collusion.victims)
-    return f"{who} {100 * share:.0f} % of the inputs of {', '.join(recovered)}, {exposed} records among them"
+    return f"{who} {100 * share:.0f} % of the inputs of {', '.join(recovered)} to single sums"
 
 
-def _reconstruction(rebuilt: Reconstruction) -> str:
-    together = " together" if len(rebuilt.sites) > 1 else ""
-    error = f", with errors up to {rebuilt.max_error:.1e}" if rebuilt.max_error is not None else ""
+def _rebuilt(attack: AttackResult, before: KnownBefore) -> str:
+    together = " together" if len(before.sites) > 1 else ""
+    error = f", with errors up to {attack.max_error:.1e}" if attack.max_error is not None else ""
     return (
-        f"{rebuilt.recovered} of {rebuilt.held_back} records of {', '.join(rebuilt.columns_of)}, from {rebuilt.step} "
-        f"of {', '.join(rebuilt.sites)}{together} and {rebuilt.known_records} known ones{error}"
+        f"{attack.recovered} of {before.held_back} records of {', '.join(before.columns_of)}, from values of "
+        f"{', '.join(before.sites)}{together} and {before.known_records} known records{error}"
     )
 
 
@@ -206,12 +234,13 @@ def _disclosed(disclosures: tuple[DisclosureReport, ...]) -> str:
     return "; ".join(parties) or "nothing"
 
 
-def _single_rows(disclosures: tuple[DisclosureReport, ...]) -> Counter[str]:
-    """How often the coordinator saw what is a single row's, by step."""
-    found: Counter[str] = Counter()
+def _single_rows(disclosures: tuple[DisclosureReport, ...]) -> Mapping[str, Counter[str]]:
+    """How often each party saw what is a single row's: in sums of a step, and in differences of such."""
+    found: dict[str, Counter[str]] = defaultdict(Counter)
     for each in disclosures:
-        if each.kind == "single-row":
-            found[each.step] += each.times
+        if each.kind in ("single-row", "row-difference"):
+            what = each.step if each.kind == "single-row" else f"differences of {each.step}"
+            found[each.to][what] += each.times
     return found
 
 
@@ -230,7 +259,7 @@ def _secrecy(result: RunResult) -> str:
     if coalition < sites - 1:
         who = f"{_counted(coalition, 'site')} and the coordinator"
     of = " that no site dropped from" if len(result.memberships) > 1 else ""
-    return f"{who} can learn what a site puts into a {chosen.name} sum{of}, and fewer sites cannot"
+    return f"{who} can learn what a site puts into a single {chosen.name} sum{of}, and fewer sites cannot"
 
 
 def _seconds(timing: Timing) -> str:

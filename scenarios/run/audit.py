@@ -1,30 +1,32 @@
-"""The audit of a run: what the colluding parties reconstruct of the others' inputs to secure sums."""
+"""The audit of a run: what parties that pool what they saw learn of the others' rows, judged by the truth.
+
+Two questions, asked of one record of the run. Of a single sum: do the coalition's messages determine what another site
+put in? (`findings`, by the algebra of the protocols.) Of the whole run: which rows follow from everything that the
+coalition saw? (`audited`, by the attacks that the algorithm lists.) The attacks do not see the truth; here it is
+compared with what they claim, which only a simulation can do.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.contract import Algorithm, Coalition, Reconstruction
-from federation.arrays import FloatArray, Residues
-from federation.channel.transcript import DREW, INPUT, RECEIVED, Entry, read_transcript
-from federation.errors import Malformed
-from federation.ledger import RoundRecord
-from federation.transport.keys import COORDINATOR
-from protocols.analysis.coalitions import combined, reconstruction_coefficients, view
-from protocols.analysis.execution import Label, Record, labelled
-from protocols.analysis.symbolic import linear_views
-from protocols.arithmetic.fixed_point import FixedPoint
-from protocols.sums.registry import SUMS
+from algorithms.attacks.contract import AlignedRecords, Attack, Claim, KnownRecords, Prior, Ranking
+from algorithms.data.columns import Labelled
+from federation.arrays import FloatArray
+from protocols.analysis.views import Coalition, RecordedRun, RunView
 
-_SAME_ROW = 2.0**-15
-"""Rows that differ by less in every column are one: rows may lie on a grid of 2^-16."""
+_SAME_ROW = 2.0**-12
+"""Rows that differ by less of each column's deviation are one."""
+
+_SAME_COLUMNS = 1e-6
+"""In units of the scaled columns, of a vertical partition's records."""
+
+MAX_SITES = 10
+"""Of more, the first are audited by themselves and with the coordinator."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,7 @@ class Finding:
     """What the coalition learnt of one victim's inputs to one step, over all rounds.
 
     values: numbers that the victim put in; recovered: those that were reconstructed; max_error: of these, None if there
-    are none; records_exposed: rows of the victim among them.
+    are none.
     """
 
     site: str
@@ -42,198 +44,315 @@ class Finding:
     values: int = 0
     recovered: int = 0
     max_error: float | None = None
-    records_exposed: int = 0
+
+
+@dataclass(frozen=True)
+class KnownBefore:
+    """Of vertical partitions: whose columns were rebuilt, from the values of which sites, and of how many records.
+
+    known_records: of how many the coalition knew these columns before; held_back: of how many it did not.
+    """
+
+    sites: tuple[str, ...]
+    columns_of: tuple[str, ...]
+    known_records: int
+    held_back: int
+
+
+@dataclass(frozen=True)
+class AttackResult:
+    """What came of one attack on one view.
+
+    Parameters
+    ----------
+    attack : str
+    claimed : int
+        Rows that it says are in the training data of the others.
+    recovered : int
+        Of these, rows that are.
+    false_claims : int
+        And those that are not.
+    residual : float, optional
+        The largest that the attack's own check left.
+    max_error : float, optional
+        The largest difference of a column of a row that was recovered from the truth, in the column's deviations.
+    ranked, members, auc : optional
+        Of one that ranks candidates: how many, how many of these are in the training data of the others, and the chance
+        that it ranks one that is above one that is not; None where either are missing.
+    known_before : KnownBefore, optional
+        Of vertical partitions.
+    """
+
+    attack: str
+    claimed: int = 0
+    recovered: int = 0
+    false_claims: int = 0
+    residual: float | None = None
+    max_error: float | None = None
+    ranked: int | None = None
+    members: int | None = None
+    auc: float | None = None
+    known_before: KnownBefore | None = None
+
+
+@dataclass(frozen=True)
+class PartyAudit:
+    """What some parties that pool what they saw made of the whole run.
+
+    Parameters
+    ----------
+    coalition : tuple of str
+        The sites among them.
+    coordinator : bool
+    sums : int
+        Rounds of which they know a sum that the others have a part in; numbers : int, of these sums.
+    parameters : int
+        Arrays that they were sent.
+    rows : int
+        Training rows of the other sites.
+    recovered : int
+        Of these, rows that one attack or another recovered.
+    false_claims : int
+        Of all attacks.
+    attacks : tuple of AttackResult
+    """
+
+    coalition: tuple[str, ...]
+    coordinator: bool
+    sums: int
+    numbers: int
+    parameters: int
+    rows: int
+    recovered: int
+    false_claims: int
+    attacks: tuple[AttackResult, ...]
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """By name."""
+        return Coalition(self.coalition, self.coordinator).parties
 
 
 @dataclass(frozen=True)
 class CollusionReport:
-    """What colluding parties learnt of the others: of each victim's inputs, by attacks, and in sentences."""
+    """What declared colluders learnt of the others: of each victim's inputs to single sums, and in sentences.
+
+    What they make of the whole run is the first of `RunResult.audit`.
+    """
 
     coalition: tuple[str, ...]
     coordinator: bool
     victims: tuple[Finding, ...]
-    reconstructions: tuple[Reconstruction, ...]
     remarks: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """What only a simulation knows.
+
+    Parameters
+    ----------
+    rows : mapping of site to Labelled
+        Of sites that hold rows: those that they trained on, encoded and not scaled.
+    columns : mapping of site to FloatArray
+        Of sites that hold columns: these, scaled, of the records that were trained on last.
+    candidates : Labelled, optional
+        Records that the attackers can imagine, encoded.
+    """
+
+    rows: Mapping[str, Labelled]
+    columns: Mapping[str, FloatArray]
+    candidates: Labelled | None = None
+
+
+def everybody(sites: Sequence[str]) -> list[Coalition]:
+    """Whom a run is audited for: the coordinator alone, each site alone, and the coordinator with each site."""
+    some = sites[:MAX_SITES]
+    alone = [Coalition((site,), coordinator=False) for site in some]
+    return [Coalition((), coordinator=True), *alone, *(Coalition((site,), coordinator=True) for site in some)]
+
+
+# Of a single sum.
 
 
 @dataclass
 class _Tally:
-    """What is known of a victim's inputs to one step so far. exposed: indices of its rows."""
+    """What is known of a victim's inputs to one step so far."""
 
     rounds: int = 0
     values: int = 0
     recovered: int = 0
     max_error: float | None = None
-    exposed: set[int] = field(default_factory=set)
 
 
-@dataclass(frozen=True)
-class SummedRound:
-    """One secure sum as the transcripts have it: its terms, what each site put in, and what the coalition saw."""
+def findings(run: RecordedRun, coalition: Coalition, shown: Sequence[str]) -> list[Finding]:
+    """What a coalition reconstructs of every honest site's input to every sum, or was given in the clear.
 
-    terms: Mapping[str, Any]
-    truth: Mapping[str, Residues]
-    seen: Sequence[tuple[str, Entry]]
-    record: RoundRecord
+    shown: steps whose values the settings had sent in the clear. Raises AssertionError where algebra and numbers
+    disagree.
+    """
+    tallies: dict[tuple[str, str, str], _Tally] = defaultdict(_Tally)
+    for recorded in run:
+        record, complete = recorded.record, recorded.shown
+        reconstructed = run.reconstruct(recorded, coalition)
+        for victim in recorded.honest(coalition):
+            tally = tallies[victim, recorded.terms["protocol"], record.step]
+            _compare(tally, recorded.total_of([victim]), reconstructed.get(victim))
+        if complete is not None and complete.verb == "gather" and coalition.coordinator and record.step in shown:
+            for site, value in complete.opened.items():
+                if site not in coalition.sites:
+                    _compare(tallies[site, "gather", record.step], value, value)
+    return [
+        Finding(*key, tally.rounds, tally.values, tally.recovered, tally.max_error) for key, tally in tallies.items()
+    ]
 
-    def decoded(self, residues: Residues) -> FloatArray:
-        """The value that residues stand for, of the shape of the sum."""
-        encoding = FixedPoint.for_bound(self.terms["bound"], len(self.terms["sites"]))
-        return encoding.decode(residues).reshape(self.terms["shape"])
+
+def _compare(tally: _Tally, truth: FloatArray, reconstructed: FloatArray | None) -> None:
+    tally.rounds += 1
+    tally.values += truth.size
+    if reconstructed is None:
+        return
+    error = float(np.abs(reconstructed - truth).max(initial=0.0))
+    if error > 0:
+        raise AssertionError(f"the algebra gives an input with error {error}")
+    tally.recovered += truth.size
+    tally.max_error = max(tally.max_error or 0.0, error)
 
 
-@dataclass(frozen=True)
-class RunAudit:
-    """What a coalition has of a run.
+# Of the whole run.
+
+
+def audited(view: RunView, attacks: Sequence[Attack], truth: GroundTruth, known: KnownRecords | None) -> PartyAudit:
+    """What the attacks make of a view, and how much of it is true.
 
     Parameters
     ----------
-    coalition : Coalition
-    transcripts : mapping of str to sequence of Path
-        Files of each party; of honest ones they hold the truth alone.
-    rounds : mapping of int to RoundRecord
-    algorithm : Algorithm
-        Says what in a sum may be a single row.
+    view : RunView
+        What a coalition has.
+    attacks : sequence of Attack
+        In order: each is told what those before it recovered.
+    truth : GroundTruth
+    known : KnownRecords, optional
+        Of vertical partitions.
     """
+    coalition = view.coalition
+    prior = Prior(_together(truth.rows, coalition.sites), truth.candidates, None, known)
+    judge = _Judge(
+        _together(truth.rows, [site for site in truth.rows if site not in coalition.sites]),
+        {site: columns for site, columns in truth.columns.items() if site not in coalition.sites},
+    )
+    results: list[AttackResult] = []
+    for attack in attacks:
+        for outcome in attack(view, prior):
+            if isinstance(outcome, Ranking):
+                results.append(judge.ranking(attack.name, outcome))
+                continue
+            results.append(judge.claim(attack.name, outcome))
+            if outcome.aligned is None and len(outcome.rows):
+                prior = prior.with_found(outcome)
+    sums = [value for each in view.rounds for value in each.sums.values()]
+    return PartyAudit(
+        coalition=coalition.sites,
+        coordinator=coalition.coordinator,
+        sums=sum(1 for each in view.rounds if each.sums),
+        numbers=sum(value.size for value in sums),
+        parameters=sum(isinstance(value, np.ndarray) for each in view.rounds for value in each.parameters.values()),
+        rows=judge.count,
+        recovered=len(judge.found),
+        false_claims=sum(result.false_claims for result in results),
+        attacks=tuple(results),
+    )
 
-    coalition: Coalition
-    transcripts: Mapping[str, Sequence[Path]]
-    rounds: Mapping[int, RoundRecord]
-    algorithm: Algorithm[Any, Any, Any]
 
-    def findings(self, rows: Mapping[str, FloatArray]) -> list[Finding]:
-        """What the coalition reconstructs of every honest site's input to every sum, or was given in the clear.
+def _together(rows: Mapping[str, Labelled], sites: Sequence[str]) -> Labelled | None:
+    """The rows of some sites; None of none."""
+    if not (held := [rows[site] for site in sites if site in rows]):
+        return None
+    return Labelled(np.vstack([each.rows for each in held]), np.concatenate([each.labels for each in held]))
 
-        rows: each site's scaled rows (n, p). Raises AssertionError where algebra and numbers disagree.
-        """
-        tallies: dict[tuple[str, str, str], _Tally] = defaultdict(_Tally)
-        for summed in self._sums():
-            reconstructed = self._reconstruct(summed)
-            for victim in self._victims(summed):
-                tally = tallies[victim, summed.terms["protocol"], summed.terms["step"]]
-                truth = summed.decoded(summed.truth[victim])
-                self._judge(tally, summed, truth, reconstructed.get(victim), rows[victim])
-        for record, entry in self._given():
-            tally = tallies[entry.peer, "gather", record.step]
-            tally.rounds += 1
-            tally.values += entry.array.size
-            tally.recovered += entry.array.size
-            tally.max_error = 0.0
+
+class _Judge:
+    """Compares what is claimed with the training rows, or the columns, of the honest sites."""
+
+    def __init__(self, rows: Labelled | None, columns: Mapping[str, FloatArray]) -> None:
+        self._rows, self._columns = rows, columns
+        self.found: set[int] = set()
+        if rows is not None:
+            deviation = rows.rows.std(axis=0)
+            self._unit = np.where(deviation > 0, deviation, 1.0)
+
+    @property
+    def count(self) -> int:
+        """How many rows, or records, there are to be found."""
+        if self._rows is not None:
+            return len(self._rows.rows)
+        return len(next(iter(self._columns.values()))) if self._columns else 0
+
+    def claim(self, name: str, claim: Claim) -> AttackResult:
+        """A claim is true of as many rows as are there: a row that is claimed twice must be there twice."""
+        if claim.aligned is not None:
+            return self._aligned(name, claim, claim.aligned)
+        true = self._match(claim)
+        self.found |= true.keys()
+        return _result(name, claim, list(true.values()))
+
+    def _near(self, rows: FloatArray, labels: FloatArray) -> list[list[int]]:
+        """Of each row, the training rows that it is: none, one, or several that are equal."""
+        from scipy.spatial import cKDTree  # a run that is not audited has no use for it
+
+        if self._rows is None or not len(rows):
+            return [[] for _ in rows]
+        near = cKDTree(self._rows.rows / self._unit).query_ball_point(rows / self._unit, _SAME_ROW, p=np.inf)
         return [
-            Finding(*key, tally.rounds, tally.values, tally.recovered, tally.max_error, len(tally.exposed))
-            for key, tally in tallies.items()
+            [place for place in sorted(places) if np.isnan(label) or label == self._rows.labels[place]]
+            for label, places in zip(labels, near, strict=True)
         ]
 
-    def inputs_seen(self, step: str) -> Mapping[tuple[str, ...], list[FloatArray]]:
-        """Of what sites computed in `step`: the sum of the inputs of some sites, round by round, by these sites.
+    def _match(self, claim: Claim) -> dict[int, float]:
+        """Training rows that claimed ones are, no row for two, and how far these are from them."""
+        taken: dict[int, float] = {}
+        for row, places in zip(claim.rows, self._near(claim.rows, claim.labels), strict=True):
+            free = [place for place in places if place not in taken]
+            if free and self._rows is not None:
+                taken[free[0]] = float((np.abs(row - self._rows.rows[free[0]]) / self._unit).max(initial=0.0))
+        return taken
 
-        One, where the coalition has its input alone, or all honest ones, whose sum is what is left when the members of
-        the coalition take their own inputs off the total.
-        """
-        seen: dict[tuple[str, ...], list[FloatArray]] = defaultdict(list)
-        for summed in self._sums():
-            if summed.record.step == step and not summed.record.aborted:
-                for victim, part in self._reconstruct(summed).items():
-                    seen[victim,].append(part)
-                honest = tuple(self._victims(summed))
-                if self.coalition.coordinator and len(honest) > 1:
-                    rest = combined(dict.fromkeys((Label("input", site) for site in honest), 1), _inputs(summed))
-                    seen[honest].append(summed.decoded(rest))
-        for record, entry in self._given():
-            if record.step == step and not record.aborted:
-                seen[entry.peer,].append(entry.array)
-        return seen
+    def _aligned(self, name: str, claim: Claim, aligned: AlignedRecords) -> AttackResult:
+        """Of records that have a place, each is compared with the one that is there."""
+        columns = np.hstack([self._columns[site] for site in aligned.columns_of])
+        errors = np.abs(claim.rows - columns[aligned.indices]).max(axis=1, initial=0.0)
+        true = np.flatnonzero(errors < _SAME_COLUMNS)
+        self.found |= set(aligned.indices[true].tolist())
+        before = KnownBefore(aligned.sites, aligned.columns_of, aligned.known_records, aligned.held_back)
+        return _result(name, claim, errors[true].tolist(), before)
 
-    def _sums(self) -> Iterator[SummedRound]:
-        truth: dict[int, dict[str, Residues]] = defaultdict(dict)
-        terms: dict[int, Mapping[str, Any]] = {}
-        seen: dict[int, list[tuple[str, Entry]]] = defaultdict(list)
-        members = {*self.coalition.sites, *([COORDINATOR] if self.coalition.coordinator else [])}
-        for party, paths in self.transcripts.items():
-            for entry in (entry for path in paths for entry in _entries(path)):
-                if entry.what == INPUT:
-                    truth[entry.round][party], terms[entry.round] = entry.array, entry.terms
-                elif party in members:
-                    seen[entry.round].append((party, entry))
-        for number in sorted(terms):
-            yield SummedRound(terms[number], truth[number], seen[number], self.rounds[number])
-
-    def _given(self) -> Iterator[tuple[RoundRecord, Entry]]:
-        """What honest sites sent the coordinator in the clear, of what a secure sum hides otherwise."""
-        hidden = self.algorithm.summed_elsewhere
-        for entry in (entry for path in self.transcripts.get(COORDINATOR, ()) for entry in _entries(path)):
-            record = self.rounds.get(entry.round)
-            if record is None or record.verb != "gather" or entry.what != RECEIVED:
-                continue
-            if record.step in hidden and entry.peer not in self.coalition.sites:
-                yield record, entry
-
-    def _victims(self, summed: SummedRound) -> list[str]:
-        """The honest sites that put something in."""
-        return [site for site in summed.terms["sites"] if site in summed.truth and site not in self.coalition.sites]
-
-    def _reconstruct(self, summed: SummedRound) -> dict[str, FloatArray]:
-        """The inputs of honest sites that the round's transcripts determine, reconstructed from these."""
-        sites = tuple(summed.terms["sites"])
-        protocol = SUMS[summed.terms["protocol"]](**summed.terms["options"])
-        deaths = {} if summed.record.aborted else {site: 1 + taken for site, taken in summed.record.missing.items()}
-        symbols = linear_views(protocol, sites, deaths, summed.terms["opened_by"])
-        numbers = self._numbers(summed, symbols, sites)
-        in_sight = view(symbols, self.coalition.sites, coordinator=self.coalition.coordinator)
-        seen = [label for label in in_sight if label in numbers]
-        if not seen:
-            return {}
-        by_victim = reconstruction_coefficients(symbols, seen, sites, self._victims(summed))
-        return {victim: summed.decoded(combined(coefficients, numbers)) for victim, coefficients in by_victim.items()}
-
-    def _numbers(self, summed: SummedRound, symbols: Record, sites: Sequence[str]) -> Record:
-        """What the coalition has in hand, labelled as the symbols are."""
-        limbs, length = next(iter(summed.truth.values())).shape
-        arrays: dict[tuple[str, str, str], list[Residues]] = defaultdict(list)
-        for party, entry in summed.seen:
-            if entry.what in (RECEIVED, DREW):
-                arrays[entry.what, party, entry.peer].append(entry.array)
-        numbers: Record = {}
-        for (what, party, peer), vectors in arrays.items():
-            numbers |= labelled(what, party, peer, vectors, (limbs, length))
-        for site in self.coalition.sites:
-            if site in summed.truth:
-                numbers[Label("input", site)] = summed.truth[site]
-        if not summed.record.aborted and Label("total", "") in symbols:
-            among = symbols[Label("total", "")][0]
-            contributors = {Label("input", site): 1 for number, site in enumerate(sites) if among[number]}
-            numbers[Label("total", "")] = combined(contributors, _inputs(summed))
-        return numbers
-
-    def _judge(
-        self,
-        tally: _Tally,
-        summed: SummedRound,
-        truth: FloatArray,
-        reconstructed: FloatArray | None,
-        rows: FloatArray,
-    ) -> None:
-        """Compare a reconstruction with the truth, which only a simulation knows."""
-        tally.rounds += 1
-        tally.values += truth.size
-        if reconstructed is None:
-            return
-        error = float(np.abs(reconstructed - truth).max(initial=0.0))
-        if error > 0:
-            raise AssertionError(f"{summed.terms['protocol']}: the algebra gives an input with error {error}")
-        tally.recovered += truth.size
-        tally.max_error = max(tally.max_error or 0.0, error)
-        points = self.algorithm.sensitive_rows(summed.terms["step"], reconstructed)
-        if points is not None and len(points):
-            apart = np.abs(rows[:, None, :] - points[None, :, :]).max(axis=2).min(axis=1)
-            tally.exposed |= set(np.flatnonzero(apart < _SAME_ROW).tolist())
+    def ranking(self, name: str, ranking: Ranking) -> AttackResult:
+        """Which candidates are training rows, and whether these stand above the others."""
+        member = np.array([bool(places) for places in self._near(*ranking.candidates)], dtype=np.bool_)
+        return AttackResult(
+            name,
+            ranked=len(member),
+            members=int(member.sum()),
+            auc=_area(ranking.scores[member], ranking.scores[~member]),
+        )
 
 
-def _inputs(summed: SummedRound) -> Record:
-    return {Label("input", site): truth for site, truth in summed.truth.items()}
+def _result(name: str, claim: Claim, errors: Sequence[float], before: KnownBefore | None = None) -> AttackResult:
+    """errors: of the rows that are true."""
+    return AttackResult(
+        attack=name,
+        claimed=len(claim.rows),
+        recovered=len(errors),
+        false_claims=len(claim.rows) - len(errors),
+        residual=claim.residual if len(claim.rows) else None,
+        max_error=max(errors, default=None),
+        known_before=before,
+    )
 
 
-def _entries(path: Path) -> Iterator[Entry]:
-    """The entries of a transcript, as far as its writer came before it was killed."""
-    with suppress(Malformed):
-        yield from read_transcript(str(path))
+def _area(members: FloatArray, others: FloatArray) -> float | None:
+    """The chance that a member's score is above another's, ties counting half."""
+    if not len(members) or not len(others):
+        return None
+    above = np.sign(members[:, None] - others[None, :])
+    return float((above.mean() + 1.0) / 2.0)

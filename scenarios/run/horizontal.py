@@ -2,36 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from algorithms.contract import EvaluationRows
+import numpy as np
+
+from algorithms.contract import EvaluationRows, Model
 from algorithms.data.columns import Columns, Labelled
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.public_rows import PublicTask, public_columns
-from algorithms.privacy.accountant import PrivacyAccountant
+from algorithms.privacy.accountant import PrivacyAccountant, PrivacyReport
 from federation.arrays import IntArray
 from federation.federation import Federation
-from scenarios.data.dataset import FederatedDataset
+from scenarios.data.dataset import FederatedDataset, Rows
 from scenarios.run import metrics
-from scenarios.run.outcome import Fold, Outcome, trained
+from scenarios.run.audit import GroundTruth
+from scenarios.run.outcome import SITE_MODELS, Fold, Outcome, trained
 from scenarios.schema.spec import Scenario
 
 
-@dataclass(frozen=True)
+@dataclass
 class HorizontalPipeline:
     """The part of a run that knows which rows are where."""
 
     scenario: Scenario
     dataset: FederatedDataset
     folder: Path
+    _columns: Columns | None = None
 
     def train(self, federation: Federation, outcome: Outcome) -> None:
         """Train and test one model after the other."""
         algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings
-        accountant = PrivacyAccountant.within(settings)
+        accountant = PrivacyAccountant.within(settings, self.dataset.identity)
         task_of = self._tasks(accountant)
         folds = range(len(self.dataset.tests)) if self.scenario.data.folds is not None else [None]
         for fold in folds:
@@ -40,11 +44,41 @@ class HorizontalPipeline:
                 with outcome.timed("train_s"):
                     model = algorithm.fit(federation, task, settings)
             finally:  # what was spent is spent, whatever came of it
-                outcome.privacy = accountant.report()
+                outcome.privacy = self._reported(accountant)
+            self._columns = task.columns
             with outcome.timed("evaluate_s"), federation.phase("evaluate"):
                 rows = self._rows(fold, trained(model).sites, task.columns)
                 outcome.warnings += algorithm.warnings(model, settings, rows, fold or 0)
                 outcome.keep(self._fold(fold, model, task.columns, rows), algorithm)
+
+    def _whole(self, model: Model) -> Model:
+        """The model with what the sites keep of it, which only a simulation can look at."""
+        if not model.kept_by_sites:
+            return model
+        parts = []
+        for site in trained(model).sites:
+            with np.load(self.folder / SITE_MODELS / f"{site}.npz") as part:
+                parts.append({name: part[name] for name in part.files})
+        return type(model).from_arrays(model.to_arrays(), parts)
+
+    def _reported(self, accountant: PrivacyAccountant) -> PrivacyReport | None:
+        """What was released, and what else the run's folder holds that noise does not cover."""
+        report = accountant.report()
+        return None if report is None else replace(report, not_covered=tuple(self._not_covered()))
+
+    def _not_covered(self) -> Iterator[str]:
+        compare, data = self.scenario.compare, self.scenario.data
+        tested = [
+            *(["metrics"] if data.folds is not None or data.test_fraction else []),
+            *(["centralised"] if compare.centralised else []),
+            *(["baselines"] if compare.baselines else []),
+        ]
+        if tested:
+            yield f"{', '.join(tested)}: exact figures of private rows, which only a simulation has together"
+        rounds = "cost, progress, timing, disclosures, log.jsonl, ledger.parquet"
+        yield f"{rounds}: how many rounds training took, and how long"
+        if self.scenario.collusion is not None:
+            yield "collusion, transcripts: what colluding parties saw of sums"
 
     def _tasks(self, accountant: PrivacyAccountant) -> Callable[[int | None], HorizontalTask | PublicTask]:
         """What each model is to be trained on, by the fold that is held out."""
@@ -58,9 +92,14 @@ class HorizontalPipeline:
 
     @property
     def _noise_shares(self) -> int:
-        """As many sites as must remain, less those that know their own share of the noise."""
+        """As many sites as must remain, less those that know their own share of the noise.
+
+        One, so that every site draws all of it, where colluding sites may isolate another's part with its share.
+        """
         colluding = len(self.scenario.collusion.sites) if self.scenario.collusion is not None else 0
-        return max(1, self.scenario.min_sites - max(1, colluding))
+        least, most = self.scenario.min_sites, self.scenario.federation.sites
+        isolating = min(self.scenario.protocol.secure_sum.isolating(sites) for sites in range(least, most + 1))
+        return 1 if 0 < isolating <= colluding else max(1, least - max(1, colluding))
 
     def _rows(self, fold: int | None, sites: tuple[str, ...], columns: Columns) -> EvaluationRows:
         """All that is needed to judge a model; without test rows it is judged on those it was trained on."""
@@ -72,14 +111,13 @@ class HorizontalPipeline:
 
     def _fold(self, fold: int | None, model: Any, columns: Columns, rows: EvaluationRows) -> Fold:
         algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings
-        decisions, labels = model.decision_function(rows.test.rows), rows.test.labels
-        pooled = algorithm.pooled(model, settings, rows) if self.scenario.compare.centralised else None
+        whole = self._whole(model)
+        decisions, labels = whole.decision_function(rows.test.rows), rows.test.labels
+        pooled = algorithm.pooled(whole, settings, rows) if self.scenario.compare.centralised else None
         baselines = None
         if self.scenario.compare.baselines:
             others = algorithm.baselines(model, settings, rows, self.scenario.seed)
             baselines = metrics.compare_baselines(others, labels)
-        audited = self.scenario.collusion is not None
-        shards = zip(self.dataset.names, self.dataset.shards, strict=True)
         return Fold(
             fold=fold,
             training=trained(model),
@@ -87,8 +125,20 @@ class HorizontalPipeline:
             test=metrics.evaluate(decisions, labels) if len(self.dataset.test(fold)) else None,
             pooled=metrics.compare(pooled, decisions, labels) if pooled is not None else None,
             baselines=baselines,
-            rows={name: self._scaled(held.rows, columns).rows for name, held in shards if audited},
         )
+
+    def truth(self) -> GroundTruth:
+        """Every site's rows, of all folds, and records that one can think of, encoded as the sites encode them."""
+        if (columns := self._columns) is None:
+            raise AssertionError("nothing was trained")
+
+        def encoded(rows: Rows) -> Labelled:
+            return Labelled(columns.vocabulary.encode(rows.numeric, rows.categorical), rows.signs)
+
+        dataset = self.dataset
+        held = zip(dataset.names, dataset.shards, strict=True)
+        candidates = encoded(dataset.candidates) if dataset.candidates is not None else None
+        return GroundTruth({name: encoded(dataset.rows.take(shard.rows)) for name, shard in held}, {}, candidates)
 
     def _scaled(self, indices: IntArray, columns: Columns) -> Labelled:
         """Rows (n, p) on the common scale, and their labels (n,)."""

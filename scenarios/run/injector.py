@@ -74,6 +74,11 @@ class Injector:
             if not fault.on_links and fault.sites(self._names) == [site] and number not in self._launcher.struck
         ]
 
+    @property
+    def rejoining(self) -> tuple[str, ...]:
+        """Sites that some fault starts again."""
+        return tuple(name for fault in self._faults if fault.rejoin for name in fault.sites(self._names))
+
     def rejoins(self, site: str) -> bool:
         """Whether the fault that killed the site says that it is started again."""
         struck = [number for number in self._launcher.struck if self._faults[number].sites(self._names) == [site]]

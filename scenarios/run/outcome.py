@@ -10,9 +10,8 @@ from typing import Any, Literal
 
 from algorithms.contract import Algorithm, Model, TrainingReport
 from algorithms.privacy.accountant import PrivacyReport
-from federation.arrays import FloatArray
 from federation.errors import FederationError
-from scenarios.run.audit import CollusionReport
+from scenarios.run.audit import CollusionReport, PartyAudit
 from scenarios.run.metrics import BaselineMetrics, FoldMetrics, PooledFold
 
 _OF_RUN = frozenset({"classes", "algorithm"})
@@ -27,7 +26,7 @@ class Fold:
     """One model, trained and tested. `fold` is None when there is only one.
 
     training: what is known of it. arrays: its file. pooled: what all data together would have given. baselines: other
-    methods on the same rows. rows: of each site, (n, p), as it trained on them, where the audit looks for them.
+    methods on the same rows.
     """
 
     fold: int | None
@@ -35,7 +34,6 @@ class Fold:
     arrays: dict[str, Any]
     test: FoldMetrics | None
     pooled: PooledFold | None
-    rows: dict[str, FloatArray]
     baselines: dict[str, BaselineMetrics] | None = None
 
 
@@ -58,6 +56,7 @@ class Outcome:
     privacy: PrivacyReport | None = None
     warnings: list[str] = field(default_factory=list)
     collusion: CollusionReport | None = None
+    audit: tuple[PartyAudit, ...] = ()
     folds: list[Fold] = field(default_factory=list)
     timing: dict[str, float] = field(default_factory=dict)
 

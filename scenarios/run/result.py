@@ -17,7 +17,7 @@ from algorithms.contract import TrainingReport
 from algorithms.privacy.accountant import PrivacyReport
 from federation.ledger import Accounts, RoundRecord, Traffic
 from federation.report import CostReport, DisclosureReport, MembershipReport, ProgressReport, SiteReport
-from scenarios.run.audit import CollusionReport
+from scenarios.run.audit import CollusionReport, PartyAudit
 from scenarios.run.injector import FaultReport
 from scenarios.run.metrics import BaselineMetrics, Metrics, PooledMetrics
 from scenarios.run.outcome import Alignment
@@ -60,11 +60,12 @@ class NetworkReport:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds: until the sites were up, of training, of evaluation, and in all."""
+    """Seconds: until the sites were up, of training, of evaluation, of the audit, and in all."""
 
     launch_s: float = 0.0
     train_s: float = 0.0
     evaluate_s: float = 0.0
+    audit_s: float = 0.0
     total_s: float = 0.0
 
 
@@ -110,6 +111,9 @@ class RunResult:
     faults : tuple of FaultReport
     network : NetworkReport, optional
     collusion : CollusionReport, optional
+        What declared colluders learnt of single sums.
+    audit : tuple of PartyAudit
+        What parties made of the whole run: declared colluders first, and others where the run was audited for all.
     disclosures : tuple of DisclosureReport
     refused : mapping of str to int
         What the coordinator did not take in.
@@ -136,6 +140,7 @@ class RunResult:
     faults: tuple[FaultReport, ...] = ()
     network: NetworkReport | None = None
     collusion: CollusionReport | None = None
+    audit: tuple[PartyAudit, ...] = ()
     disclosures: tuple[DisclosureReport, ...] = ()
     refused: Mapping[str, int] = field(default_factory=dict)
     privacy: PrivacyReport | None = None

@@ -13,17 +13,20 @@ from typing import Protocol
 
 import numpy as np
 
-from algorithms.contract import Coalition
+from algorithms.attacks.contract import KnownRecords
 from federation import report
 from federation.assemble import started
 from federation.errors import FederationError, SiteFailed
 from federation.federation import Federation
 from federation.processes.launcher import LocalLauncher
+from federation.shown import ShownRound
+from protocols.analysis.views import Coalition, RecordedRun
 from scenarios.data.dataset import FederatedDataset
 from scenarios.run import metrics
-from scenarios.run.audit import CollusionReport, Finding, RunAudit
+from scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody, findings
 from scenarios.run.horizontal import HorizontalPipeline
 from scenarios.run.injector import Injector
+from scenarios.run.interrupts import Interrupts
 from scenarios.run.outcome import Fold, Outcome
 from scenarios.run.result import (
     ModelResult,
@@ -53,6 +56,9 @@ class Pipeline(Protocol):
     def train(self, federation: Federation, outcome: Outcome) -> None:
         """Train and test every model of the scenario."""
 
+    def truth(self) -> GroundTruth:
+        """What an audit compares its finds with."""
+
 
 PIPELINES: Mapping[str, Callable[[Scenario, FederatedDataset, Path], Pipeline]] = {
     "horizontal": HorizontalPipeline,
@@ -77,36 +83,46 @@ class _Run:
     scenario: Scenario
     dataset: FederatedDataset
     folder: Path
+    everybody: bool
     outcome: Outcome = field(default_factory=Outcome)
+    shown: list[ShownRound] = field(default_factory=list)
     federation: Federation | None = None
     injector: Injector | None = None
 
 
-def run(scenario: Scenario, dataset: FederatedDataset, folder: Path, on_progress: OnProgress) -> Finished:
+def run(
+    scenario: Scenario, dataset: FederatedDataset, folder: Path, on_progress: OnProgress, *, audit: bool = False
+) -> Finished:
     """Carry out a scenario whose data are prepared, in an empty folder.
 
+    audit: find out afterwards what the coordinator, each site, and the coordinator with each site made of the run.
     Never raises for what goes wrong within the run, or where its folder cannot be written: the result says what it was.
+    Raises KeyboardInterrupt for one that comes while results are written, when they are.
     """
-    this = _Run(scenario, dataset, folder)
+    this = _Run(scenario, dataset, folder, audit)
     outcome = this.outcome
-    with outcome.timed("total_s"):
-        try:
-            _carry_out(this, on_progress)
-            outcome.status = "completed"
-        except KeyboardInterrupt:
-            outcome.status, outcome.error = "interrupted", "The run was interrupted."
-        except FederationError as error:
-            outcome.error = str(error)
-            outcome.traceback = error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
-        except MemoryError as error:
-            outcome.error = f"There is not enough memory ({error}); have fewer rows or columns, or a smaller model."
-            outcome.traceback = traceback.format_exc()
-        except OSError as error:
-            outcome.error, outcome.traceback = _unwritten(folder, error), traceback.format_exc()
-        except Exception as error:  # noqa: BLE001 - a defect of ours must still leave a result behind
-            outcome.error = f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
-            outcome.traceback = traceback.format_exc()
-    return Finished(_written(this), folder, outcome.traceback)
+    with Interrupts() as interrupts:
+        with outcome.timed("total_s"):
+            try:
+                with interrupts.allowed():
+                    _carry_out(this, on_progress)
+                outcome.status = "completed"
+            except KeyboardInterrupt:
+                outcome.status, outcome.error = "interrupted", "The run was interrupted."
+            except FederationError as error:
+                outcome.error = str(error)
+                outcome.traceback = error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
+            except MemoryError as error:
+                outcome.error = f"There is not enough memory ({error}); have fewer rows or columns, or a smaller model."
+                outcome.traceback = traceback.format_exc()
+            except OSError as error:
+                outcome.error, outcome.traceback = _unwritten(folder, error), traceback.format_exc()
+            except Exception as error:  # noqa: BLE001 - a defect of ours must still leave a result behind
+                outcome.error = (
+                    f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
+                )
+                outcome.traceback = traceback.format_exc()
+        return Finished(_written(this), folder, outcome.traceback)
 
 
 def _carry_out(this: _Run, on_progress: OnProgress) -> None:
@@ -114,13 +130,13 @@ def _carry_out(this: _Run, on_progress: OnProgress) -> None:
     pipeline = PIPELINES[scenario.data.partition](scenario, this.dataset, this.folder)
     with LocalLauncher(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
         this.injector = injector
-        starter = Starter(scenario, this.dataset, launcher, injector, this.folder)
+        starter = Starter(scenario, this.dataset, launcher, injector, this.folder, this.everybody)
         with _started(this, starter, on_progress) as federation:
             federation.assemble()
             pipeline.train(federation, this.outcome)
-        if scenario.collusion is not None:
-            with federation.phase("audit"):
-                this.outcome.collusion = _audit(scenario, federation, starter, this.outcome.folds[-1])
+        if scenario.collusion is not None or this.everybody:
+            with federation.phase("audit"), this.outcome.timed("audit_s"):
+                _audit(this, RecordedRun(federation.accounts.rounds, this.shown, starter.transcripts), pipeline.truth())
 
 
 @contextmanager
@@ -134,8 +150,9 @@ def _started(this: _Run, starter: Starter, on_progress: OnProgress) -> Iterator[
             on_listening=injector.reach,
             on_progress=lambda federation: on_progress(federation, injector.struck()),
             on_round=injector.strike,
+            on_shown=this.shown.append if this.everybody or this.scenario.collusion is not None else lambda shown: None,
             views=injector.view,
-            transcript=starter.coordinators_transcript(),
+            transcript=starter.coordinators_transcript,
         ) as federation:
             this.outcome.timing["launch_s"] = time.monotonic() - began
             this.federation = federation
@@ -145,28 +162,25 @@ def _started(this: _Run, starter: Starter, on_progress: OnProgress) -> Iterator[
             injector.settle()
 
 
-def _audit(scenario: Scenario, federation: Federation, starter: Starter, fold: Fold) -> CollusionReport:
-    """What the colluding parties learnt; the last model's scale is the one their finds are read in."""
-    if (colluding := scenario.collusion) is None:
-        raise AssertionError("nobody colludes")
-    algorithm, settings = scenario.algorithm.implementation, scenario.algorithm.settings
-    coalition = Coalition(tuple(colluding.members(scenario.federation.site_names)), colluding.coordinator)
-    audit = RunAudit(coalition, starter.transcripts, federation.accounts.rounds, algorithm)
-    findings = audit.findings(fold.rows)
-    rebuilt = algorithm.attack(settings, audit, fold.rows, colluding.known_records, scenario.seed)
-    of_one_site = {(each.sites[0], each.step): each.recovered for each in rebuilt if len(each.sites) == 1}
-    return CollusionReport(
-        coalition=coalition.sites,
-        coordinator=coalition.coordinator,
-        victims=tuple(_exposed(finding, of_one_site.get((finding.site, finding.step))) for finding in findings),
-        reconstructions=tuple(rebuilt),
-        remarks=(*_differences(coalition, federation), *algorithm.remarks(settings, coalition)),
+def _audit(this: _Run, recorded: RecordedRun, truth: GroundTruth) -> None:
+    """What declared colluders learnt, and where everybody is audited, what others did."""
+    scenario, federation, outcome = this.scenario, this.federation, this.outcome
+    algorithm, settings, declared = scenario.algorithm.implementation, scenario.algorithm.settings, scenario.collusion
+    coalitions = everybody(scenario.federation.site_names) if this.everybody else []
+    known = KnownRecords(truth.columns, declared.known_records if declared else None, scenario.seed)
+    if declared is not None and federation is not None:
+        coalition = Coalition(tuple(declared.members(scenario.federation.site_names)), declared.coordinator)
+        outcome.collusion = CollusionReport(
+            coalition=coalition.sites,
+            coordinator=coalition.coordinator,
+            victims=tuple(findings(recorded, coalition, algorithm.shown(settings))),
+            remarks=(*_differences(coalition, federation), *algorithm.remarks(settings, coalition)),
+        )
+        coalitions = [coalition, *(each for each in coalitions if each != coalition)]
+    outcome.audit = tuple(
+        audited(view, algorithm.attacks(settings), truth, known if truth.columns else None)
+        for view in recorded.views(coalitions)
     )
-
-
-def _exposed(finding: Finding, rebuilt: int | None) -> Finding:
-    """Count the records that were rebuilt from a site's own input among what the coalition has of it."""
-    return finding if rebuilt is None else replace(finding, records_exposed=rebuilt)
 
 
 def _differences(coalition: Coalition, federation: Federation) -> list[str]:
@@ -235,6 +249,7 @@ def _result(this: _Run) -> RunResult:
         baselines=folds[-1].baselines if folds else None,
         sites=_sites(this.dataset, this.federation),
         collusion=outcome.collusion,
+        audit=outcome.audit,
         privacy=outcome.privacy,
         timing=Timing(**outcome.timing),
         environment=environment(),

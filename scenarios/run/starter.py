@@ -22,21 +22,25 @@ TRANSCRIPTS = "transcripts"
 
 @dataclass(frozen=True)
 class Starter:
-    """Says what sites are started with, and knows where parties write their transcripts."""
+    """Says what sites are started with, and knows where parties write their transcripts.
+
+    everybody: all parties are audited, and write down all that they see; otherwise declared colluders do, and where
+    there are any, the honest parties write down their inputs.
+    """
 
     scenario: Scenario
     dataset: FederatedDataset
     launcher: LocalLauncher
     injector: Injector
     folder: Path
+    everybody: bool
     transcripts: dict[str, list[Path]] = field(default_factory=lambda: defaultdict(list))
 
     def transcript(self, party: str) -> str:
-        """A new file for a party's transcript; none where nobody colludes. The honest ones' do not outlive the run."""
-        collusion = self.scenario.collusion
-        if collusion is None:
+        """A new file for a party's transcript; none where nobody audits. Only declared colluders' outlive the run."""
+        if not self._audited:
             return ""
-        folder = self.folder / TRANSCRIPTS if self._colludes(party) else self.launcher.workspace
+        folder = self.folder / TRANSCRIPTS if self._is_declared(party) else self.launcher.workspace
         if folder is None:
             raise AssertionError("the launcher is not up")
         folder.mkdir(mode=0o700, exist_ok=True)
@@ -45,26 +49,38 @@ class Starter:
         return str(path)
 
     def coordinators_transcript(self) -> Transcript | None:
-        """The coordinator's own, if it colludes."""
-        return Transcript(self.transcript(COORDINATOR), colludes=True) if self._colludes(COORDINATOR) else None
+        """The coordinator's own, if it writes one."""
+        return Transcript(self.transcript(COORDINATOR), colludes=True) if self._writes_all(COORDINATOR) else None
 
-    def _colludes(self, party: str) -> bool:
+    @property
+    def _audited(self) -> bool:
+        return self.everybody or self.scenario.collusion is not None
+
+    def _is_declared(self, party: str) -> bool:
+        """Whether the scenario lists a party as a colluder."""
         collusion = self.scenario.collusion
         if collusion is None:
             return False
         named = collusion.members(self.scenario.federation.site_names)
         return collusion.coordinator if party == COORDINATOR else party in named
 
+    def _writes_all(self, party: str) -> bool:
+        """Whether a party writes down all that it sees: every one where anybody might be a colluder."""
+        return self._is_declared(party) or self.everybody
+
     def deployment(self) -> Deployment:
         """The sites of the scenario."""
-        settings = self.scenario.federation
+        settings, algorithm = self.scenario.federation, self.scenario.algorithm
         return Deployment(
             sites=tuple(settings.site_names),
-            program=self.scenario.algorithm.name,
+            program=algorithm.name,
             sum_protocol=self.scenario.protocol.secure_sum,
             setup=self._setup,
             round_timeout_s=settings.round_timeout_s,
-            policy=DropoutPolicy(self.scenario.min_sites, settings.on_dropout, self.injector.rejoins),
+            policy=DropoutPolicy(
+                self.scenario.min_sites, settings.on_dropout, self.injector.rejoining, self.injector.rejoins
+            ),
+            shown=algorithm.implementation.shown(algorithm.settings),
             transport=settings.transport,
             port=settings.port,
             encrypted=settings.encryption,
@@ -87,5 +103,5 @@ class Starter:
             settings={"seed": self.scenario.seed, "model_path": str(model_path)},
             faults=self.injector.own_faults(name),
             transcript_path=self.transcript(name),
-            colludes=self._colludes(name),
+            colludes=self._writes_all(name),
         )

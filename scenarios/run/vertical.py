@@ -18,17 +18,19 @@ from federation.arrays import FloatArray, IntArray
 from federation.federation import Federation
 from scenarios.data.dataset import FederatedDataset
 from scenarios.run import metrics
+from scenarios.run.audit import GroundTruth
 from scenarios.run.outcome import SITE_MODELS, Alignment, Fold, Outcome, trained
 from scenarios.schema.spec import Scenario
 
 
-@dataclass(frozen=True)
+@dataclass
 class VerticalPipeline:
     """The part of a run that knows which columns are where."""
 
     scenario: Scenario
     dataset: FederatedDataset
     folder: Path
+    _trained: tuple[str, ...] = ()
 
     def train(self, federation: Federation, outcome: Outcome) -> None:
         """Train and test one model after the other. When sites leave or join, the records are aligned again."""
@@ -75,7 +77,7 @@ class VerticalPipeline:
                 labels = labels_of(federation, held_out, task.records.label_sites, held_out=True)
                 scores = algorithm.score(federation, model, held_out)
                 test = metrics.evaluate(scores, labels)
-            sites, audited = federation.sites, self.scenario.collusion is not None
+            sites = self._trained = federation.sites
             rows = self._columns(sites, sites)
             outcome.warnings += algorithm.warnings(model, settings, rows, fold)
             pooled = algorithm.pooled(model, settings, rows) if self.scenario.compare.centralised else None
@@ -85,8 +87,11 @@ class VerticalPipeline:
                 arrays=model.to_arrays(),
                 test=test,
                 pooled=metrics.compare(pooled, scores, rows.test.labels) if pooled is not None else None,
-                rows={site: self._columns((site,), sites).train.rows for site in sites if audited},
             )
+
+    def truth(self) -> GroundTruth:
+        """Every site's columns, scaled, of the records that were trained on last."""
+        return GroundTruth({}, {site: self._columns((site,), self._trained).train.rows for site in self._trained})
 
     def _columns(self, of: Sequence[str], sites: Sequence[str]) -> EvaluationRows:
         """Scaled columns `of` some of the sites that take part, in the order of the sites' records.

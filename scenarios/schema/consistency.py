@@ -13,7 +13,7 @@ from scenarios.schema.base import resolve
 from scenarios.schema.data import ALL, DataSpec
 from scenarios.schema.federation import FederationSpec
 from scenarios.schema.protocol import ProtocolSpec
-from scenarios.schema.split import COLUMNS, SIZES, columns_of, sizes_of
+from scenarios.schema.split import BY_FEATURE, COLUMNS, LABEL_SKEW, SIZES, columns_of, sizes_of
 from scenarios.schema.threats import CollusionSpec, FaultSpec, NetworkSpec, contradictions
 
 MAX_RELAYED_SITES = 100  # every two parties have a relay, with a port of its own
@@ -52,6 +52,8 @@ def impossible(tables: Tables) -> Iterator[str]:
         yield f"compare.baselines: {algorithm.name} has none; leave it out."
     if tables.collusion and tables.collusion.known_records is not None and data and data.partition != "vertical":
         yield "collusion.known_records: is of vertical partitions, whose kernel matrices are attacked; leave it out."
+    if tables.collusion and tables.collusion.candidates is not None and data and data.partition != "horizontal":
+        yield "collusion.candidates: is of horizontal partitions, whose sums over rows are attacked; leave it out."
 
 
 def _sum_for(sites: int) -> str:
@@ -87,6 +89,12 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
     else:
         outline = Outline(data.public, models=data.folds or 1)
         yield from (f"algorithm.{problem}." for problem in algorithm.problems(table.settings, outline))
+    if data.split.startswith((LABEL_SKEW, BY_FEATURE)) and algorithm.is_private(table.settings):
+        yield (
+            f"data.split: {data.split} deals rows by what is in them, so that one that changes moves others, and "
+            f'{table.name} promises privacy with noise for one; set data.split = "random" or sizes:[…], or train '
+            "without noise."
+        )
     if algorithm.scaling != "public-rows" and data.public:
         yield f"data.public: {table.name} has no use for public rows; leave it out."
     if algorithm.scaling != "public-rows" and data.ranges:

@@ -68,6 +68,11 @@ class Scenario(Part):
         return max(self.federation.min_sites, self.protocol.min_sites(self.federation.sites))
 
     @property
+    def is_private(self) -> bool:
+        """Whether what is released promises something of single rows."""
+        return self.algorithm.implementation.is_private(self.algorithm.settings)
+
+    @property
     def relayed(self) -> bool:
         """Whether links go through relays: for network conditions, and for faults on links."""
         return self.network is not None or any(fault.on_links for fault in self.faults)

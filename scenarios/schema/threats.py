@@ -148,12 +148,16 @@ def contradictions(faults: list[FaultSpec], names: list[str], phases: Sequence[s
                 yield f"faults.{other_number}: fault {number} is a partition in the same round; list all groups in one"
 
 
+Latency = Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)]
+"""One-way milliseconds. A handshake is four of them, with jitter up to eight, and must be over within five seconds."""
+
+
 class LinkSpec(Part):
     """Conditions of one direction between two parties, in place of the network's."""
 
     sender: SiteRef = Field(alias="from")
     receiver: SiteRef = Field(alias="to")
-    latency_ms: Delay | None = None
+    latency_ms: Latency | None = None
     jitter_ms: Delay | None = None
     bandwidth_mbit: Rate | None = None
 
@@ -161,7 +165,7 @@ class LinkSpec(Part):
 class NetworkSpec(Part):
     """Conditions of every direction of every link: one-way latency, jitter around it, bandwidth."""
 
-    latency_ms: Delay = 0.0
+    latency_ms: Latency = 0.0
     jitter_ms: Delay = 0.0
     bandwidth_mbit: Rate | None = None
     links: list[LinkSpec] = Field(default=[])
@@ -185,12 +189,14 @@ class CollusionSpec(Part):
     """Who pools what it sees: some sites, and the coordinator if so declared.
 
     `known_records`, of vertical partitions: of how many records they know a victim's columns before; without it, of one
-    more than it has columns.
+    more than it has columns. `candidates`, of horizontal ones: the records that they can think of, "source" for all of
+    the data source or a file with its columns; without it, all that there can be, where these are known.
     """
 
     sites: list[SiteRef] = Field(default=[])
     coordinator: bool = False
     known_records: Count | None = None
+    candidates: str | None = None
 
     @field_validator("sites")
     @classmethod

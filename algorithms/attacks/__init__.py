@@ -1,0 +1,20 @@
+"""What a whole run gives away, where each of its sums hides its addends: attacks on what a coalition saw.
+
+In the order to read it:
+
+- `contract`: a view in, rows out, checked without knowing any truth
+- `epochs`: a view in parts, over which sums are of the same rows
+- `row_counts`: what different sums say of the same rows, put together
+- `landmark_copies`: landmarks that are a single row's copy
+- `cluster_rounds`: rounds of k-means over all sites, subtracted from each other
+- `cut_differences`: cuts of the cutting plane, subtracted from each other, and the rows in them peeled off
+- `finite_domain`: how often each possible record occurs, by least squares
+- `newton_path`: the path of the interior point, and where rows stand on it, for who knows its masks
+- `newton_systems`: rows from Newton's systems, where a coordinator knows the masks
+- `newton_steps`: which candidates are in the data, by the steps that every site sees, through the noise on them
+- `binary_counts`: which of some rows are there, by noisy sums of them
+- `support_rows`: which candidates the trained point is made of
+- `kernel_matrix`: a kernel matrix, and some known records
+
+Another attack is a class of the contract in `contract`, listed by its algorithm (`Algorithm.attacks`).
+"""

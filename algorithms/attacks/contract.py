@@ -1,0 +1,142 @@
+"""What an attack on a run is: a view goes in, and what it says of rows comes out, checked without knowing any truth.
+
+An attack reads what a coalition has (`RunView`) and what it knew before (`Prior`), and nothing else: no site's rows but
+its own members'. What it gives is one of two things:
+
+- a `Claim`: rows that it says are in the training data, each of which passed a check of its own, such as that sums
+  computed again from the rows are those that were seen. A claim that is not true is a false claim, and the attack's;
+- a `Ranking`: of rows that the coalition can imagine, which are likelier to be in the training data.
+
+Rows are in the columns as sites encode them (numeric ones, then a 0/1 column for each value of a categorical one), not
+scaled, since the scale is another in each fold. How much of it is true only a simulation can say; see
+`scenarios.run.audit`. An algorithm lists the attacks that make sense against it (`Algorithm.attacks`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from algorithms.data.columns import Labelled
+from federation.arrays import FloatArray, IntArray
+from protocols.analysis.views import RunView
+
+
+@dataclass(frozen=True)
+class KnownRecords:
+    """Of vertical partitions: some records of which a coalition knows the honest sites' columns too.
+
+    columns: of each site (n, p), of all records; `of` gives what is known of them. count: how many records are known;
+    None is as many as there are columns, and one. seed: of the choice of records.
+    """
+
+    columns: Mapping[str, FloatArray]
+    count: int | None
+    seed: int
+
+    @property
+    def records(self) -> int:
+        """How many there are."""
+        return len(next(iter(self.columns.values())))
+
+    def of(self, sites: Sequence[str]) -> tuple[IntArray, FloatArray]:
+        """Indices (k,) of the known records, and their rows (k, p) in the columns of some sites."""
+        rows = np.hstack([self.columns[site] for site in sites])
+        count = min(len(rows), self.count if self.count is not None else rows.shape[1] + 1)
+        known = np.random.default_rng([self.seed, 3]).permutation(len(rows))[:count]
+        return known, rows[known]
+
+
+@dataclass(frozen=True)
+class Prior:
+    """What a coalition knows without looking at the run.
+
+    Parameters
+    ----------
+    own : Labelled, optional
+        The rows of its own sites.
+    candidates : Labelled, optional
+        All records that there can be, or that it has reason to think of. Without it, an attack may take all
+        combinations of categories.
+    found : Labelled, optional
+        Rows that attacks before this one recovered; a label that is not known is nan.
+    known_records : KnownRecords, optional
+        Of vertical partitions.
+    """
+
+    own: Labelled | None = None
+    candidates: Labelled | None = None
+    found: Labelled | None = None
+    known_records: KnownRecords | None = None
+
+    def with_found(self, claim: Claim) -> Prior:
+        """The same, knowing also what a claim says."""
+        if self.found is None:
+            return replace(self, found=Labelled(claim.rows, claim.labels))
+        rows = np.vstack([self.found.rows, claim.rows])
+        return replace(self, found=Labelled(rows, np.concatenate([self.found.labels, claim.labels])))
+
+
+@dataclass(frozen=True)
+class AlignedRecords:
+    """Where a claim's rows stand among records that sites have aligned, and what was known of others.
+
+    indices: (k,) the records. columns_of: whose columns the rows are. sites: whose values they come from, added up.
+    known_records: how many were known, and held_back: how many others there are.
+    """
+
+    indices: IntArray
+    columns_of: tuple[str, ...]
+    sites: tuple[str, ...]
+    known_records: int
+    held_back: int
+
+
+@dataclass(frozen=True)
+class Claim:
+    """Rows of the training data, as an attack has them.
+
+    Parameters
+    ----------
+    rows : (k, p)
+        One row for each that is in the data: twice where it is there twice.
+    labels : (k,)
+        Of +1 and -1; nan where the attack says nothing of them.
+    residual : float
+        The largest that the attack's own check left; 0 of no rows.
+    aligned : AlignedRecords, optional
+        Of vertical partitions, where a record has a place.
+    """
+
+    rows: FloatArray
+    labels: FloatArray
+    residual: float
+    aligned: AlignedRecords | None = None
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Candidates (n, p) with labels (n,), and scores (n,): the higher, the likelier they are in the training data."""
+
+    candidates: Labelled
+    scores: FloatArray
+
+
+class Attack(ABC):
+    """One way to make rows of a view.
+
+    Attributes
+    ----------
+    name : str
+        What a result calls it.
+    """
+
+    name: ClassVar[str]
+
+    @abstractmethod
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+        """What the view gives away. Nothing where the view has not what the attack is on."""

@@ -1,0 +1,85 @@
+"""A view in parts over which sums are of the same rows on the same scale: between one scaling of rows and the next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from algorithms.data.scaling import Scale
+from algorithms.features.choice import read_map
+from algorithms.features.feature_map import FeatureMap
+from algorithms.features.inversion import NystromInverse
+from algorithms.features.nystrom import NystromMap
+from federation.arrays import FloatArray
+from protocols.analysis.views import RoundView, RunView
+
+
+@dataclass(frozen=True)
+class Epoch:
+    """The rounds after sites have put their rows on a scale, until they do so again: one fold, or one attempt at it.
+
+    Parameters
+    ----------
+    scale : Scale
+        Of the columns.
+    categories : sequence of sequence of str
+        The values of each categorical column; their 0/1 columns stand behind the numeric ones.
+    rounds : tuple of RoundView
+        In order.
+    """
+
+    scale: Scale
+    categories: Sequence[Sequence[str]]
+    rounds: tuple[RoundView, ...]
+
+    def of(self, step: str) -> list[RoundView]:
+        """The rounds of one step."""
+        return [each for each in self.rounds if each.step == step]
+
+    @cached_property
+    def features(self) -> FeatureMap | None:
+        """The map that sites were sent last, if they were sent one."""
+        sent = self.of("receive_map")
+        return read_map(sent[-1].parameters) if sent else None
+
+    @cached_property
+    def inverse(self) -> NystromInverse | None:
+        """The same, and back, if it is by landmarks."""
+        sent = self.of("receive_map")
+        by_landmarks = sent and isinstance(self.features, NystromMap)
+        return NystromInverse.of_parts(sent[-1].parameters) if by_landmarks else None
+
+    def unscaled(self, rows: FloatArray) -> FloatArray:
+        """Rows (n, p) as they were before they were scaled."""
+        return np.asarray(rows * self.scale.scale + self.scale.offset)
+
+    @property
+    def columns(self) -> int:
+        """How many there are, after encoding."""
+        return len(self.scale.offset)
+
+    @property
+    def category_columns(self) -> int:
+        """How many of the columns are 0/1 columns of categories."""
+        return sum(map(len, self.categories))
+
+
+def epochs(view: RunView) -> list[Epoch]:
+    """The epochs of a view, in order; none where no rows are scaled by sums."""
+    found: list[Epoch] = []
+    categories: Sequence[Sequence[str]] = ()
+    scale: Scale | None = None
+    rounds: list[RoundView] = []
+    for each in view.rounds:
+        if each.step == "encode":
+            categories = each.parameters["values"]
+        if each.step == "rescale":
+            if scale is not None:
+                found.append(Epoch(scale, categories, tuple(rounds)))
+            scale, rounds = Scale(each.parameters["offset"], each.parameters["scale"]), []
+        elif scale is not None:
+            rounds.append(each)
+    return found if scale is None else [*found, Epoch(scale, categories, tuple(rounds))]

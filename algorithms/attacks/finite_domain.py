@@ -1,0 +1,142 @@
+"""Rows by solving for how often each possible record occurs, where the possible records are few and known.
+
+Of every candidate the coalition knows at which points it is active, and with which features: the cuts are *linear* in
+how often each candidate occurs. As soon as there are as many equations as candidates, which a few rounds give, least
+squares finds the counts. However the rows are dealt to groups, and however many groups there are, makes no difference:
+groups are added up. Where there are too few equations for all, those candidates are counted whose counts every solution
+agrees on.
+
+Whether it came out right is known from the counts: they are whole numbers though nothing asked for that, and the cuts
+computed again from them are those that were seen.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from algorithms.attacks.cut_differences import GroupedCuts, series
+from algorithms.attacks.epochs import Epoch, epochs
+from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from algorithms.data.columns import Labelled
+from algorithms.features.inversion import CHECKED_WITHIN
+from federation.arrays import BoolArray, FloatArray, IntArray
+from protocols.analysis.views import RunView
+
+MAX_CANDIDATES = 4_000
+"""Of more, with their labels, the least squares would take minutes."""
+
+_FEW_EQUATIONS, _MANY_EQUATIONS = 1.5, 6.0
+"""Per candidate. Few are enough where the points differ; where not, as many as there are up to the second."""
+
+_CONDITION = 1e-12
+"""Directions that weigh less than this share of the heaviest are not determined."""
+
+_UNDETERMINED = 1e-7
+"""A count is determined if no direction that is not has a larger part in it."""
+
+_WHOLE = 1e-3
+"""Counts that are determined come this close to whole numbers."""
+
+
+class FiniteDomain(Attack):
+    """Counts of candidates by least squares over cuts."""
+
+    name = "finite domain"
+
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+        """Every series of cuts by itself."""
+        counts: RowCounts | None = None
+        residual = 0.0
+        for epoch in epochs(view):
+            candidates = prior.candidates or combinations(epoch)
+            if (features := epoch.features) is None or candidates is None or len(candidates.rows) > MAX_CANDIDATES:
+                continue
+            counts = counts or RowCounts(epoch.columns)
+            for cuts in series(epoch.of("cuts")):
+                if (solved := solve(cuts, features(epoch.scale(candidates.rows)), candidates.labels)) is not None:
+                    places = np.repeat(np.arange(len(candidates.rows)), solved.counts)
+                    resolution = SAME_WITHIN * epoch.scale.scale
+                    counts.take(candidates.rows[places], candidates.labels[places], resolution)
+                    residual = max(residual, solved.residual)
+        if counts is not None:
+            yield Claim(*counts.repeated, residual)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How often each candidate occurs, (n,), and the largest difference of a number in the cuts."""
+
+    counts: IntArray
+    residual: float
+
+
+def combinations(epoch: Epoch) -> Labelled | None:
+    """All combinations of categories, with either label, where there are no other columns and not too many."""
+    sizes = [len(values) for values in epoch.categories]
+    if epoch.category_columns < epoch.columns or not sizes or 2 * int(np.prod(sizes, dtype=float)) > MAX_CANDIDATES:
+        return None
+    chosen = np.array(list(itertools.product(*map(range, sizes))))
+    rows = np.hstack([np.eye(size)[column] for size, column in zip(sizes, chosen.T, strict=True)])
+    return Labelled(np.vstack([rows, rows]), np.repeat([1.0, -1.0], len(rows)))
+
+
+def solve(cuts: GroupedCuts, features: FloatArray, labels: FloatArray) -> Counts | None:
+    """How often candidates with features (n, m) and labels (n,) occur, as far as the cuts determine it.
+
+    None where the candidates cannot make up the cuts. Candidates with the same features and label are one, and the
+    first of them stands for all; of one that is not determined nothing is said, as if it did not occur.
+    """
+    terms = np.column_stack([labels[:, None] * features, labels, np.ones(len(labels))])
+    first = distinct(terms)
+    terms = terms[first]
+    for share in (_FEW_EQUATIONS, _MANY_EQUATIONS):
+        # The first two see every row once, and the points of early ones differ most.
+        design, seen = _equations(cuts, 2 + int(share * len(first) / terms.shape[1]), terms)
+        found, determined = least_squares(design, seen)
+        if determined.all():
+            break
+    return checked(design, seen, found, determined, first, len(features))
+
+
+def checked(
+    design: FloatArray, seen: FloatArray, found: FloatArray, determined: BoolArray, places: IntArray, candidates: int
+) -> Counts | None:
+    """Counts of candidates at `places`, if they make up what was seen, and are whole where they are determined."""
+    residual = float(np.abs(design @ found - seen).max(initial=0.0))
+    whole = np.rint(found[determined])
+    uneven = float(np.abs(found[determined] - whole).max(initial=0.0))
+    if residual > CHECKED_WITHIN or uneven > _WHOLE or whole.min(initial=0.0) < 0:
+        return None
+    counts = np.zeros(candidates, dtype=np.int64)
+    counts[places[determined]] = whole.astype(np.int64)
+    return Counts(counts, residual)
+
+
+def _equations(cuts: GroupedCuts, count: int, terms: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """(e, n) what candidates with terms (n, m + 2) add to the numbers (e,) of the first cuts, groups together."""
+    labels = terms[:, -2]
+    active = cuts.points.active(terms[:, :-2] * labels[:, None], labels)[:count]
+    design = active[:, None, :] * terms.T[None, :, :]
+    return design.reshape(-1, len(terms)), cuts.sums[:count].sum(axis=1).ravel()
+
+
+def distinct(terms: FloatArray) -> IntArray:
+    """Indices of terms (n, q), of those that are the same only the first."""
+    return np.asarray(np.unique(np.rint(terms / CHECKED_WITHIN), axis=0, return_index=True)[1])
+
+
+def least_squares(design: FloatArray, right: FloatArray) -> tuple[FloatArray, BoolArray]:
+    """The shortest solution (n,), and which of its entries every other solution has too."""
+    from scipy.linalg import lstsq, qr, svd
+
+    found, _, rank, _ = lstsq(design, right, lapack_driver="gelsy", cond=_CONDITION)
+    if rank == design.shape[1]:
+        return np.asarray(found), np.ones(rank, dtype=np.bool_)
+    (triangle,) = qr(design, mode="r")  # has the directions of the design, and is smaller
+    directions = svd(triangle[: design.shape[1]])[2][rank:]
+    return np.asarray(found), np.abs(directions).max(axis=0) < _UNDETERMINED

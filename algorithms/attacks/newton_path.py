@@ -1,0 +1,163 @@
+"""The path of a training by the interior point (`optimisation.interior_point`), as who knows the masks has it.
+
+Every site does: it is sent each step behind a mask that it draws itself, from the seed that the sites share. So does a
+coordinator that a site tells the seed, or one of a run without masks. Whoever knows the path knows the dual variable,
+the slope and the pull of every row that it can think of, at every point: they are functions of the path alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from algorithms.attacks.epochs import Epoch
+from algorithms.data.columns import Labelled
+from algorithms.optimisation.barrier import Problem, Standing
+from algorithms.optimisation.interior_point import Opened
+from algorithms.optimisation.masking import Mask, draw_mask
+from algorithms.optimisation.path_sums import Layout
+from federation.arrays import FloatArray, IntArray, Residues
+from protocols import common_seed
+from protocols.analysis.views import RoundView
+
+_PROBLEM = 0
+"""Of several binary problems the first is attacked; PAN-SVM has no other."""
+
+
+@dataclass(frozen=True)
+class PathRound:
+    """One round: the step (d,) that led to its point, mu, what sites were told of it, and what was summed.
+
+    sums: by the sites whose rows are in it, as `RoundView.sums`, without masks.
+    """
+
+    step: FloatArray
+    mu: float
+    keep: bool
+    still: bool
+    sums: Mapping[tuple[str, ...], RowTotals]
+
+
+@dataclass(frozen=True)
+class RowTotals:
+    """What rows add up to in a round, less what is not a row's: see `barrier.RowSums`."""
+
+    matrix: FloatArray
+    gradient: FloatArray
+    rows: FloatArray
+
+
+@dataclass(frozen=True)
+class NewtonPath:
+    """A training: its rounds, and what makes the rows a problem. rows: how many there are, as sites are told.
+
+    known: whether the masks are, or there are none.
+    """
+
+    prior: FloatArray
+    price: float
+    lever: float
+    rows: int
+    rounds: Sequence[PathRound]
+    known: bool
+
+    @property
+    def end(self) -> FloatArray:
+        """(m + 1,): w and b of the last point."""
+        v: FloatArray = np.sum([each.step for each in self.rounds], axis=0)
+        return np.asarray(np.append(v[:-1], self.lever * v[-1]) if self.lever else np.append(v, 0.0))
+
+    @property
+    def ridge(self) -> FloatArray:
+        """(d,): what 1/2 |w|^2 adds to the diagonal of Newton's system."""
+        return np.append(np.ones(len(self.prior)), np.zeros(1 if self.lever else 0))
+
+    def problem(self, epoch: Epoch, rows: Labelled) -> Problem | None:
+        """Rows that are not scaled, as they would be trained on; None where the map is not known."""
+        if epoch.features is None:
+            return None
+        features = epoch.features(epoch.scale(rows.rows))
+        return Problem.of(features, rows.labels, self.price, prior=self.prior, lever=self.lever)
+
+    def standings(self, problem: Problem) -> list[Standing]:
+        """Where rows that were there from the beginning stand after each round."""
+        at = np.zeros(problem.dimensions)
+        standing, found = Standing.at(problem, 0, at, at), list[Standing]()
+        for number, each in enumerate(self.rounds, start=1):
+            standing = standing.moved(problem, number, each.step, each.mu, keep=each.keep, still=each.still)
+            found.append(standing)
+        return found
+
+
+def signed(problem: Problem) -> FloatArray:
+    """(n, d): f~ of every row."""
+    rows = problem.labels[:, None] * problem.features
+    return np.column_stack([rows, problem.lever * problem.labels]) if problem.lever else rows
+
+
+def newton_paths(epoch: Epoch) -> list[NewtonPath]:
+    """Every training of an epoch. Masks that are not known are taken for none, which no sum then agrees with."""
+    found: list[NewtonPath] = []
+    begun: Mapping[str, Any] | None = None
+    seed: Residues | None = None
+    rounds: list[RoundView] = []
+    for each in epoch.rounds:
+        if each.step == "begin_path":
+            found += _path(begun, seed, rounds)
+            begun, seed, rounds = each.parameters, None, []
+        elif each.step == "share_path" and seed is None:
+            seed = next((array[:, : common_seed.SHAPE[1]] for array in each.heard), None)
+        elif each.step == "newton":
+            rounds.append(each)
+    return [*found, *_path(begun, seed, rounds)]
+
+
+def _path(begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequence[RoundView]) -> list[NewtonPath]:
+    if begun is None or not rounds:
+        return []
+    prior, lever = begun["prior"], begun["lever"]
+    layout = Layout(len(prior) + int(lever > 0), len(prior))
+    found: list[PathRound] = []
+    mask: Mask | None = None
+    v: FloatArray = np.zeros(layout.dimensions)
+    for each in rounds:
+        told = each.parameters
+        place = _place(told["problems"])
+        if place is None:
+            continue
+        step = told["steps"][place] if mask is None else mask.around.T @ told["steps"][place]
+        v += step
+        if seed is not None:
+            purpose = f"{_PROBLEM} {told['iteration']}"
+            mask = draw_mask(seed, purpose, layout.dimensions, layout.features, begun["masking"])
+        sums = {sites: _totals(layout, total[place], told, place, mask, v) for sites, total in each.sums.items()}
+        whole = {sites: total for sites, total in sums.items() if total is not None}
+        flags = {name: bool(told[name][place]) for name in ("keep", "still")}
+        found.append(PathRound(step, float(told["mus"][place]), **flags, sums=whole))
+    known = seed is not None or begun["masking"] == "none"
+    return [NewtonPath(prior, begun["price"], lever, int(rounds[-1].parameters["rows"]), tuple(found), known)]
+
+
+def _place(problems: IntArray) -> int | None:
+    places = np.flatnonzero(problems == _PROBLEM)
+    return int(places[0]) if len(places) else None
+
+
+def _totals(
+    layout: Layout, total: FloatArray, told: Mapping[str, Any], place: int, mask: Mask | None, v: FloatArray
+) -> RowTotals | None:
+    """What rows add up to; None where a matrix was left out."""
+    opened, keepers, overflows = layout.parts(total, told["scales"][place], told["rows"])
+    if overflows:
+        return None
+    opened = opened if mask is None else _unmasked(opened, mask)
+    ridge = np.zeros(layout.dimensions)
+    ridge[: layout.features] = keepers
+    return RowTotals(opened.matrix - np.diag(ridge), opened.gradient + ridge * v, opened.rows)
+
+
+def _unmasked(opened: Opened, mask: Mask) -> Opened:
+    return opened.masked(Mask(np.asarray(np.linalg.inv(mask.around)), mask.turn.T))

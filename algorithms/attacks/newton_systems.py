@@ -1,0 +1,212 @@
+"""Rows from Newton's systems of the interior point, by who has them without their masks and so the path too.
+
+That is the coordinator together with any one site, or alone where masking = "none". It knows q and M of
+
+    M = sum_i d_i f~_i f~_i^T,    q = sum_i alpha*_i f~_i,
+
+and of every row that it can think of d_i and alpha*_i, in every round. Two ways to rows:
+
+- *candidates*: both are linear in how often each occurs, and two rounds have more equations than there are candidates
+  of a finite domain. Counts are whole numbers though nothing asked for that, and the sums computed again are those that
+  were seen. Of M it takes random quadratic forms, which is as good and smaller.
+- *no candidates*: late in training M is that of the few rows at the margin, whose d is larger by orders of magnitude,
+  and these are fewer than features. Two such matrices M = F diag(d) F^T and M' = F diag(d') F^T of the same rows have
+  the columns of F as their generalised eigenvectors (Leurgans, Ross and Abel 1993; "Jennrich's algorithm"). The
+  intercept's column says how long each is, features give the row (`features.inversion`), and its label follows from its
+  side of the margin. The row is then moved to where f~ M^-1 f~ is least, and has to pass a check that needs no truth:
+  its leverage d f~ M^-1 f~, with the d that the path gives it, is next to 1 in three rounds, which it is of rows that
+  are all there is in their direction of M. Of what is no row of M it is greater by orders of magnitude.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from algorithms.attacks.epochs import Epoch, epochs
+from algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, checked, combinations, distinct, least_squares
+from algorithms.attacks.newton_path import NewtonPath, RowTotals, newton_paths, signed
+from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from algorithms.data.columns import Labelled
+from algorithms.features.inversion import NystromInverse
+from algorithms.optimisation.barrier import Problem, Standing
+from federation.arrays import FloatArray
+from protocols.analysis.views import RunView
+
+_EQUATIONS = 1.5
+"""Per candidate, of every two rounds."""
+
+_LAST_ROUNDS = 4
+"""In which rows at the margin stand out; all pairs of them are tried."""
+
+_LEAST_GAP = 2.0
+"""Between the eigenvalues of rows at the margin and of others."""
+
+_NEAR = 0.1
+"""Features that differ by more from all rows' are nobody's."""
+
+_REFINEMENTS = 20
+_CHECKED_ROUNDS = 3
+
+_LEVERAGE_WITHIN = 0.005
+"""How far a row's leverage may be from 1."""
+
+
+class NewtonSystems(Attack):
+    """Counts of candidates by least squares, or rows at the margin by two rounds' common eigenvectors."""
+
+    name = "Newton systems"
+
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+        """Every training by itself; folds add up."""
+        counts: RowCounts | None = None
+        residual = 0.0
+        for epoch in epochs(view):
+            trainings = [(path, sites) for path in newton_paths(epoch) for sites in _sites(path)]
+            for path, sites in trainings:
+                counts = counts or RowCounts(epoch.columns)
+                found, left = _rows(epoch, path, sites, prior)
+                counts.take(found.rows, found.labels, SAME_WITHIN * epoch.scale.scale)
+                residual = max(residual, left)
+        if counts is not None:
+            yield Claim(*counts.repeated, residual)
+
+
+def _sites(path: NewtonPath) -> list[tuple[str, ...]]:
+    return list(dict.fromkeys(sites for each in path.rounds for sites in each.sums))
+
+
+def _rows(epoch: Epoch, path: NewtonPath, sites: tuple[str, ...], prior: Prior) -> tuple[Labelled, float]:
+    """Rows of some sites, and what the attack's own check left."""
+    candidates = prior.candidates or combinations(epoch)
+    if candidates is not None and len(candidates.rows) <= MAX_CANDIDATES:
+        problem = path.problem(epoch, candidates)
+        if problem is not None and (solved := solve(path, sites, problem)) is not None:
+            places = np.repeat(np.arange(len(candidates.rows)), solved.counts)
+            return Labelled(candidates.rows[places], candidates.labels[places]), solved.residual
+    if epoch.inverse is not None and path.lever:
+        return at_the_margin(epoch, epoch.inverse, path, sites)
+    return Labelled(np.zeros((0, epoch.columns)), np.zeros(0)), 0.0
+
+
+# Of candidates.
+
+
+def solve(path: NewtonPath, sites: tuple[str, ...], problem: Problem) -> Counts | None:
+    """How often candidates occur among the rows of some sites; None where these cannot make up the sums."""
+    terms = signed(problem)
+    first = distinct(terms)
+    pairs = zip(path.rounds, path.standings(problem), strict=True)
+    rounds = [(each.sums[sites], standing) for each, standing in pairs if sites in each.sums]
+    random = np.random.default_rng(0)
+    forms = random.standard_normal((int(_EQUATIONS * len(first) / 2) + 1, terms.shape[1])) / terms.shape[1] ** 0.5
+    parts = [_equations(total, standing, terms, forms) for total, standing in rounds[:3]]
+    design, seen = np.vstack([design for design, _ in parts])[:, first], np.concatenate([seen for _, seen in parts])
+    found, determined = least_squares(design, seen)
+    return checked(design, seen, found, determined, first, len(terms))
+
+
+def _equations(
+    total: RowTotals, standing: Standing, terms: FloatArray, forms: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """(e, n) what each candidate with terms (n, d) adds to the numbers (e,) of a round, which are of the order of 1."""
+    steepest, star = float(standing.slopes.max()), standing.alpha + standing.lag
+    highest = float(star.max())
+    quadratic = (forms @ terms.T) ** 2 * (standing.slopes / steepest)
+    of_matrix = np.einsum("ij,jk,ik->i", forms, total.matrix, forms) / steepest
+    return np.vstack([quadratic, terms.T * (star / highest)]), np.concatenate([of_matrix, total.gradient / highest])
+
+
+# Of none.
+
+
+def at_the_margin(
+    epoch: Epoch, inverse: NystromInverse, path: NewtonPath, sites: tuple[str, ...]
+) -> tuple[Labelled, float]:
+    """Rows of some sites that stand out of their last rounds' matrices, and how far a leverage is from 1 at most."""
+    late = [number for number, each in enumerate(path.rounds) if sites in each.sums][-_LAST_ROUNDS:]
+    matrices = {number: path.rounds[number].sums[sites].matrix for number in late}
+    starts = [
+        inverse.nearest(common_eigenvectors(matrices[one], matrices[other], path.lever))
+        for one, other in itertools.combinations(late, 2)
+    ]
+    rows = np.vstack([epoch.scale(np.zeros((0, epoch.columns))), *(rows[apart < _NEAR] for rows, apart in starts)])
+    try:
+        factors: dict[int, FloatArray] = {number: _factor(matrices[number]) for number in late[-_CHECKED_ROUNDS:]}
+    except np.linalg.LinAlgError:  # behind a mask it is no sum of squares of rows
+        rows, factors = rows[:0], {}
+    for factor in factors.values():
+        rows = _refined(rows, inverse, factor, path.lever)
+    rows = rows[_first(rows)]
+    v = np.sum([each.step for each in path.rounds], axis=0)
+    labels = np.sign(inverse(rows) @ v[:-1] + path.lever * v[-1])
+    found = Labelled(epoch.unscaled(rows), labels)
+    if not len(rows) or (problem := path.problem(epoch, found)) is None:
+        return Labelled(found.rows[:0], labels[:0]), 0.0
+    standings = path.standings(problem)
+    leverages = [
+        standings[number].slopes * (np.linalg.solve(factor, signed(problem).T) ** 2).sum(axis=0)
+        for number, factor in factors.items()
+    ]
+    off = np.abs(np.array(leverages) - 1).max(axis=0)
+    true = off < _LEVERAGE_WITHIN
+    return Labelled(found.rows[true], labels[true]), float(off[true].max(initial=0.0))
+
+
+def _refined(rows: FloatArray, inverse: NystromInverse, factor: FloatArray, lever: float) -> FloatArray:
+    """Rows (n, p) moved to where f~ M^-1 f~ is least: steep in all directions but those of rows at the margin."""
+    found = rows.copy()
+    for place in range(len(rows)):
+        x = found[place : place + 1]
+        residual = _whitened(x, inverse, factor, lever)
+        for _ in range(_REFINEMENTS):
+            slopes = np.vstack([inverse.jacobian(x)[0], np.zeros((1, inverse.basis.shape[1]))])
+            direction = np.linalg.lstsq(np.linalg.solve(factor, slopes), -residual, rcond=None)[0] @ inverse.basis.T
+            for share in (1.0, 0.25, 0.05):
+                moved = _whitened(x + share * direction, inverse, factor, lever)
+                if moved @ moved < residual @ residual:
+                    x, residual = x + share * direction, moved
+                    break
+            else:
+                break
+        found[place] = x[0]
+    return found
+
+
+def _whitened(x: FloatArray, inverse: NystromInverse, factor: FloatArray, lever: float) -> FloatArray:
+    """(d,) L^-1 f~ of a row (1, p)."""
+    return np.asarray(np.linalg.solve(factor, np.append(inverse(x)[0], lever)))
+
+
+def _factor(matrix: FloatArray) -> FloatArray:
+    return np.asarray(np.linalg.cholesky(matrix + 1e-15 * np.trace(matrix) * np.eye(len(matrix))))
+
+
+def common_eigenvectors(other: FloatArray, matrix: FloatArray, lever: float) -> FloatArray:
+    """(s, m) features of the rows at the margin, by two rounds' matrices (d, d): F of F diag(d) F^T of both."""
+    values, vectors = np.linalg.eigh(matrix)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    gaps = values[:-1] / np.maximum(values[1:], np.finfo(float).tiny)
+    positive = int(np.count_nonzero(values > 0))
+    place = int(np.argmax(gaps[: max(1, positive - 1)]))
+    if positive < 2 or gaps[place] < _LEAST_GAP:
+        return np.zeros((0, len(matrix) - 1))
+    root = vectors[:, : place + 1] * np.sqrt(values[: place + 1])
+    inverse = vectors[:, : place + 1] / np.sqrt(values[: place + 1])
+    turned = np.linalg.eigh(inverse.T @ other @ inverse)[1]
+    columns = root @ turned  # f~ sqrt(d), up to the sign
+    with np.errstate(divide="ignore", invalid="ignore"):
+        features = (columns[:-1] * (lever / columns[-1])).T
+    return np.asarray(features[np.isfinite(features).all(axis=1)])
+
+
+def _first(rows: Sequence[FloatArray] | FloatArray) -> list[int]:
+    """Indices of rows, of those that are the same only the first."""
+    new: list[int] = []
+    for place, row in enumerate(rows):
+        if not any(np.abs(row - rows[other]).max() < SAME_WITHIN for other in new):
+            new.append(place)
+    return new

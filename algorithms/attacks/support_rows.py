@@ -1,0 +1,92 @@
+"""Which of the records that one can think of are in the training data, by what the trained point is made of.
+
+At the optimum w = sum_i a_i y_i f_i and 0 = sum_i a_i y_i over the training rows, with 0 <= a_i <= C, and a_i = 0 of
+rows beyond the margin. Whoever knows w and has a list of candidates solves for the a_i of those that are at the margin
+or within: those in the training data have a part in w, and others have none. Nobody needs a sum for this: every site is
+sent points near the optimum, and so is everybody whom the model is given to.
+
+Membership inference in the sense of Shokri et al. 2017; that an SVM's weights are a combination of training rows is why
+it needs no shadow models. Of candidates beyond the margin the point says nothing, and they are not ranked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from algorithms.attacks.epochs import Epoch, epochs
+from algorithms.attacks.newton_path import newton_paths
+from algorithms.attacks.row_counts import SAME_WITHIN
+from algorithms.data.columns import Labelled
+from federation.arrays import BoolArray, FloatArray
+from protocols.analysis.views import RunView
+
+_NEAR_THE_MARGIN = 0.01
+"""Candidates with a margin of less than 1 and this may have a part: the last point is near the optimum, not at it."""
+
+_MAX_SUPPORT = 1_500
+"""Of more candidates the least squares would take minutes."""
+
+
+class SupportRows(Attack):
+    """Candidates ranked by the part that they can have in the last point of training.
+
+    Parameters
+    ----------
+    C : float
+        Of the SVM, which is public.
+    """
+
+    name = "support rows"
+
+    def __init__(self, C: float) -> None:
+        self._C = C
+
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+        """The last model that was trained; the coalition's own rows may have a part, and are not ranked."""
+        if prior.candidates is None or not (parts := epochs(view)):
+            return
+        own = prior.own or Labelled(prior.candidates.rows[:0], prior.candidates.labels[:0])
+        others = Labelled(*(each[~among(prior.candidates, own, parts[-1])] for each in prior.candidates))
+        ranked = self._ranked(parts[-1], others, own)
+        if ranked is not None:
+            yield ranked
+
+    def _ranked(self, epoch: Epoch, others: Labelled, own: Labelled) -> Ranking | None:
+        from scipy.optimize import lsq_linear
+
+        if (point := last_point(epoch)) is None or epoch.features is None:
+            return None
+        w, b = point[:-1], float(point[-1])
+        rows, labels = np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels])
+        features = epoch.features(epoch.scale(rows))
+        near = np.flatnonzero(labels * (features @ w + b) < 1 + _NEAR_THE_MARGIN)
+        if not 0 < len(near) <= _MAX_SUPPORT:
+            return None
+        design = np.vstack([(labels[near, None] * features[near]).T, labels[near]])
+        parts: FloatArray = lsq_linear(design, np.append(w, 0.0), bounds=(0.0, self._C), method="bvls").x
+        ranked = near < len(others.rows)
+        return Ranking(Labelled(rows[near[ranked]], labels[near[ranked]]), parts[ranked])
+
+
+def last_point(epoch: Epoch) -> FloatArray | None:
+    """(m + 1,) w and b: of cutting planes as all sites are sent it, of the interior point as it is released."""
+    sent = [each.parameters for each in epoch.rounds if {"w", "b"} <= each.parameters.keys()]
+    if sent:
+        return np.append(sent[-1]["w"][-1], sent[-1]["b"][-1])
+    released = [total[-1] for each in epoch.of("released") for total in each.sums.values()]
+    if released and released[-1].any():
+        return np.asarray(released[-1][:-1])
+    paths = [path for path in newton_paths(epoch) if path.known]
+    return paths[-1].end if paths else None
+
+
+def among(candidates: Labelled, own: Labelled, epoch: Epoch) -> BoolArray:
+    """(n,) which candidates are rows of the coalition's own."""
+    same = np.zeros(len(candidates.rows), dtype=np.bool_)
+    for row, label in zip(*own, strict=True):
+        near = (np.abs(candidates.rows - row) <= SAME_WITHIN * epoch.scale.scale).all(axis=1)
+        same |= near & (candidates.labels == label)
+    return same

@@ -1,0 +1,127 @@
+"""Which features a linear model is trained in: what a user decides, and what the sites agree on for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from algorithms.data.horizontal import Prepared
+from algorithms.features.feature_map import FeatureMap
+from algorithms.features.fourier import FourierMap
+from algorithms.features.identity import IdentityMap
+from algorithms.features.kernels import KernelSettings
+from algorithms.features.landmarks import LandmarkMethod, choose_landmarks, landmark_count
+from algorithms.features.nystrom import NystromMap
+from algorithms.settings import Count, Share, ShareOrCount, doc
+from federation.federation import Federation
+
+FEATURE_MAPS: Mapping[str, type[FeatureMap]] = {each.name: each for each in (NystromMap, FourierMap, IdentityMap)}
+
+_KEYS_OF = {
+    "landmarks": ("landmarks", "landmark_method", "min_cluster_size", "rank_tolerance"),
+    "fourier": ("frequencies",),
+    "identity": (),
+}
+"""The settings that only one kind of features has."""
+
+
+@dataclass(kw_only=True)
+class FeatureSettings(KernelSettings):
+    """Which features, of which kernel."""
+
+    features: Annotated[
+        Literal["landmarks", "fourier", "identity"],
+        doc(
+            "What a row is mapped to: kernel values at landmarks, random features of the rbf kernel, or (of a linear "
+            "one) its columns as they are; the latter two show nothing of any row."
+        ),
+    ] = "landmarks"
+    landmarks: Annotated[ShareOrCount, doc("How many points stand for the rows: a share of the rows, or a count.")] = (
+        0.25
+    )
+    landmark_method: Annotated[
+        LandmarkMethod,
+        doc("k-means at each site or, by sums, over all; or normal draws by the rows' mean and covariance."),
+    ] = "local"
+    min_cluster_size: Annotated[
+        Count, doc("Rows that a landmark is the mean of, at least; 1 lets single records be shown.")
+    ] = 3
+    rank_tolerance: Annotated[Share, doc("Eigenvalues below this share of the largest are dropped.")] = 1e-10
+    frequencies: Annotated[Count, doc("Of fourier: how many are drawn; a row has a cosine and a sine of each.")] = 100
+
+    def feature_problems(self) -> Iterator[str]:
+        """What of these settings does not go together; see `Algorithm.problems`."""
+        if self.features == "identity" and self.kernel != "linear":
+            yield f'kernel: must be "linear" with features = "identity", which has no other, got "{self.kernel}"'
+        if self.features == "fourier" and self.kernel != "rbf":
+            yield (
+                f'kernel: must be "rbf" with features = "fourier", got "{self.kernel}"; or have features = "landmarks"'
+            )
+        for features, names in _KEYS_OF.items():
+            for name in names if features != self.features else ():
+                if self._is_set(name):
+                    yield f'{name}: is of features = "{features}", and these are "{self.features}"; leave it out'
+        if self.features == "landmarks" and self.landmark_method == "gaussian" and self._is_set("min_cluster_size"):
+            yield "min_cluster_size: gaussian landmarks are no means of clusters; leave it out"
+
+    def _is_set(self, name: str) -> bool:
+        return bool(getattr(self, name) != getattr(FeatureSettings, name))
+
+
+@dataclass(frozen=True)
+class Features:
+    """The map that all sites have, and what a result says of it.
+
+    description: its size, in a phrase. figures: numbers by name. remarks: sentences by the name of their line.
+    """
+
+    map: FeatureMap
+    description: str
+    figures: Mapping[str, int]
+    remarks: Mapping[str, str] = field(default_factory=dict)
+
+
+def read_map(fields: Mapping[str, Any]) -> FeatureMap:
+    """The map that sites were told of, or that a model's file holds."""
+    values = {name: value if np.ndim(value) else np.asarray(value).item() for name, value in fields.items()}
+    return FEATURE_MAPS[values["features"]].of_parts(values)
+
+
+def choose_features(federation: Federation, settings: FeatureSettings, prepared: Prepared, seed: int) -> Features:
+    """The map of the scaled rows that sites hold ready. The rounds, if it takes any, are those of landmarks."""
+    kernel = settings.kernel_of(prepared.columns)
+    if settings.features == "identity":
+        return Features(IdentityMap(prepared.columns), f"{prepared.columns} columns", {"rank": prepared.columns})
+    if settings.features == "fourier":
+        fourier = FourierMap.drawn(kernel.gamma, settings.frequencies, prepared.columns, seed)
+        figures = {"frequencies": settings.frequencies, "rank": fourier.dimensions}
+        return Features(fourier, f"{settings.frequencies} random frequencies", figures)
+    landmarks = choose_landmarks(
+        federation,
+        settings.landmark_method,
+        landmark_count(settings.landmarks, prepared.rows),
+        settings.min_cluster_size,
+        prepared.site_rows,
+        prepared.columns,
+        seed,
+    )
+    nystrom = NystromMap.spanned(kernel, landmarks.points, settings.rank_tolerance)
+    count, exposed = len(landmarks.points), landmarks.records_exposed
+    return Features(
+        nystrom,
+        f"{count} landmarks, rank {nystrom.dimensions}",
+        {"landmarks": count, "rank": nystrom.dimensions, "records_exposed": exposed},
+        {"landmarks": _exposure(settings, count, exposed)},
+    )
+
+
+def _exposure(settings: FeatureSettings, count: int, exposed: int) -> str:
+    """Whether landmarks are records."""
+    if settings.landmark_method == "gaussian":
+        return "normal draws: none is a row or a mean of rows"
+    if exposed:
+        return f"{exposed} of {count} are a single row's copy (algorithm.min_cluster_size = 3 avoids that)"
+    return "none is a single row's copy"

@@ -1,0 +1,49 @@
+"""No map at all: a linear SVM in the scaled columns themselves, of which nothing but the model is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from algorithms.data.scaling import Scale
+from algorithms.features.feature_map import FeatureMap
+from algorithms.features.kernels import Kernel
+from federation.arrays import FloatArray
+
+
+@dataclass(frozen=True)
+class IdentityMap(FeatureMap):
+    """The features of a row are its scaled columns, so many."""
+
+    columns: int
+
+    name = "identity"
+    exact = True
+
+    @property
+    def kernel(self) -> Kernel:
+        """Inner products of rows."""
+        return Kernel("linear")
+
+    @property
+    def dimensions(self) -> int:
+        """p: a feature for each column."""
+        return self.columns
+
+    def __call__(self, rows: FloatArray) -> FloatArray:
+        """The rows (n, p)."""
+        return rows
+
+    def parts(self) -> dict[str, Any]:
+        """`dimensions`."""
+        return {"dimensions": self.columns}
+
+    @classmethod
+    def of_parts(cls, fields: Mapping[str, Any]) -> Self:
+        """See `parts`."""
+        return cls(fields["dimensions"])
+
+    def attributes(self, w: FloatArray, b: float, scaling: Scale) -> dict[str, Any]:
+        """`coef_` (1, p) and `intercept_` (1,), of rows as they are."""
+        return scaling.linear(w[None, :], b)

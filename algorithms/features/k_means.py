@@ -1,0 +1,132 @@
+"""k-means by sums over rows, wherever these are: what each step does, and nothing of who asks.
+
+It grows by binary splitting (Linde, Buzo and Gray 1980), which needs no row to start from: `rounds` says how many
+centres there may be when, `cluster_sums` is what the rows add up to, and `Round.centres` what follows from that. Where
+clusters must not be small, splitting those that are large comes to nearly as many centres as are asked for; seeds
+that are rows would leave many of them to be merged.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from algorithms.features.kernels import squared_distances
+from federation.arrays import FloatArray, IntArray
+
+SPLIT_ITERATIONS = 2
+FINAL_ITERATIONS = 10
+SPARE_SPLITS = 2
+"""Splits beyond those that doubling takes, since clusters that are small, or of equal rows, are not split."""
+
+GRID = 2.0**-16
+"""Rows and centres of k-means over sums lie on this grid: their distances are then exact in float64, so that ties fall
+the same way however the rows are spread over the sites."""
+
+_SEEDS = 2**32
+
+
+# Of sums.
+
+
+@dataclass(frozen=True)
+class Round:
+    """A round of k-means. number: from 0. slots: how many centres it may have. splits: clusters are split before it."""
+
+    number: int
+    slots: int
+    splits: bool
+
+    def centres(self, sums: FloatArray, min_cluster_size: int, seed: int) -> FloatArray:
+        """The centres (l, p) of this round, by the sums of the one before; the same whenever they are asked for."""
+        clusters = Clusters.of_sums(sums, min_cluster_size)
+        if not self.splits:
+            return clusters.centres
+        return clusters.split(self.slots, 2 * min_cluster_size, np.random.default_rng([seed, self.number]))
+
+
+def rounds(count: int) -> list[Round]:
+    """The rounds on the way to at most `count` centres. How many there are depends on no row, and tells of none."""
+    splits = math.ceil(math.log2(count)) + SPARE_SPLITS
+    grown = [min(count, 2 ** (1 + number // SPLIT_ITERATIONS)) for number in range(splits * SPLIT_ITERATIONS)]
+    growing = [Round(1 + number, slots, number % SPLIT_ITERATIONS == 0) for number, slots in enumerate(grown)]
+    final = [Round(1 + len(grown) + number, count, False) for number in range(FINAL_ITERATIONS)]
+    return [Round(0, 1, False), *growing, *final]
+
+
+def cluster_sums(rows: FloatArray, centres: FloatArray) -> FloatArray:
+    """(l, p + 2) per centre, of the rows nearest to it: their sum, that of squared distances, their number."""
+    if not len(centres):
+        return np.zeros((0, rows.shape[1] + 2))
+    rows = on_grid(rows)
+    distances = squared_distances(rows, centres)
+    nearest = distances.argmin(axis=1)
+    members = np.eye(len(centres))[nearest]
+    spread = distances[np.arange(len(rows)), nearest]
+    return np.asarray(members.T @ np.column_stack([rows, spread, np.ones(len(rows))]))
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """centres (l, p), spreads (l,) sums of squared distances, sizes (l,)."""
+
+    centres: FloatArray
+    spreads: FloatArray
+    sizes: FloatArray
+
+    @classmethod
+    def of_sums(cls, sums: FloatArray, min_cluster_size: int) -> Clusters:
+        """The means of clusters that are large enough; rows of others go to what is nearest in the next round."""
+        sizes = np.rint(sums[:, -1])
+        kept = sizes >= max(1, min_cluster_size)
+        return cls(on_grid(sums[kept, :-2] / sizes[kept, None]), sums[kept, -2], sizes[kept])
+
+    def split(self, count: int, least: int, random: np.random.Generator) -> FloatArray:
+        """The centres, with those of the widest clusters of at least `least` rows split in two, `count` at most."""
+        splittable = np.flatnonzero((self.sizes >= least) & (self.spreads > 0))
+        widest = splittable[np.argsort(-self.spreads[splittable], kind="stable")][: count - len(self.centres)]
+        deviation = np.sqrt(self.spreads / np.maximum(self.sizes, 1) / self.centres.shape[1])
+        signs = random.choice([-1.0, 1.0], size=self.centres.shape)
+        step_away = 0.5 * deviation[:, None] * signs
+        stay = np.setdiff1d(np.arange(len(self.centres)), widest)
+        halves = [self.centres[widest] - step_away[widest], self.centres[widest] + step_away[widest]]
+        return on_grid(np.vstack([self.centres[stay], *halves]))
+
+
+def on_grid(values: FloatArray) -> FloatArray:
+    """The nearest multiples of 2^-16."""
+    return np.asarray(np.rint(values / GRID) * GRID)
+
+
+# Of rows.
+
+
+def pooled_centres(rows: FloatArray, count: int, min_cluster_size: int, seed: int) -> FloatArray:
+    """At most `count` centres (l, p) of rows (n, p) that are here: those that sums over sites with these rows give."""
+    sums = np.zeros((0, rows.shape[1] + 2))
+    for each in rounds(count):
+        centres = each.centres(sums, min_cluster_size, seed) if each.number else np.zeros((1, rows.shape[1]))
+        sums = cluster_sums(rows, centres)
+    return Clusters.of_sums(sums, min_cluster_size).centres
+
+
+def local_centres(
+    rows: FloatArray, quota: int, min_cluster_size: int, random: np.random.Generator
+) -> tuple[FloatArray, IntArray]:
+    """At most `quota` k-means centres (l, p) of rows (n, p) and the sizes (l,) of their clusters.
+
+    Clusters of fewer than `min_cluster_size` rows are merged into their nearest, the smallest first.
+    """
+    largest = float(np.abs(rows).max(initial=0.0)) or 1.0  # the grid is for rows on a common scale
+    count, seed = min(quota, len(rows)), int(random.integers(_SEEDS))
+    centres = largest * pooled_centres(rows / largest, count, min_cluster_size, seed) if count else rows[:0]
+    while len(centres):
+        nearest = squared_distances(rows, centres).argmin(axis=1)
+        members = np.eye(len(centres))[nearest]
+        sizes = members.sum(axis=0)
+        if sizes.min() >= max(1, min_cluster_size):
+            return members.T @ rows / sizes[:, None], sizes.astype(np.int64)
+        centres = np.delete(centres, sizes.argmin(), axis=0)
+    return centres, np.zeros(0, dtype=np.int64)

@@ -1,0 +1,242 @@
+"""A linear SVM on features that the sites have ready, by the solver of the user's choice.
+
+    min over w, b of  1/2 |w|^2 + C sum_i max(0, 1 - y_i (w.f_i + b)).
+
+The interior point (see `interior_point`) is ours: few rounds, sums over all rows with positive weights, masks that
+blind the coordinator. The cutting plane (see `cutting_plane`) is the paper's, and shows it every point and cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from algorithms.attacks.cut_differences import Points
+from algorithms.contract import Remark
+from algorithms.optimisation import cutting_plane, interior_point, libsvm
+from algorithms.optimisation.barrier import Problem
+from algorithms.optimisation.cutting_plane import CuttingPlaneSettings
+from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite
+from algorithms.optimisation.line_search import line_search
+from algorithms.optimisation.masking import Masking
+from algorithms.optimisation.path_sums import FederatedPath, PathSite, Release
+from algorithms.optimisation.solution import Certificate, Solution, Stopping
+from algorithms.settings import Portion, Positive, doc
+from federation.arrays import FloatArray
+from federation.disclosures import Kind
+from federation.federation import Federation
+from federation.transport.keys import COORDINATOR
+
+SINGLETON_CUTS = (
+    "features of a single row, where no other row of its group is on the wrong side of the margin; with the "
+    "map that all know they give the row away"
+)
+
+
+CUTS_THAT_DIFFER = (
+    "features of a single row, by which two cuts of its group differ; with the map that all know they give the row away"
+)
+
+
+Cuts = tuple[FloatArray, FloatArray, FloatArray]
+"""Of a round: points w (k, m) and b (k,), and grouped cuts (k, g, m + 2)."""
+
+
+@dataclass(kw_only=True)
+class SolverSettings(CuttingPlaneSettings):
+    """By which solver, and what it shows to whom."""
+
+    solver: Annotated[
+        Literal["interior-point", "cutting-plane"],
+        doc("One sum a round that a blind coordinator solves, or the paper's, which shows it every point and cut."),
+    ] = "interior-point"
+    masking: Annotated[
+        Masking,
+        doc("What hides Newton's system from the coordinator: matrices that leave its spectrum to a factor, or all."),
+    ] = "congruence"
+    step_noise: Annotated[
+        Portion, doc("Size of the noise on each step, as a share of it, that blurs rows for the sites; 0 is none.")
+    ] = 0.1
+
+    def step_noise_among(self, sites: Sequence[str]) -> float:
+        """The size of the noise on each step: none where a site is alone, and has nobody's rows but its own."""
+        return self.step_noise if len(sites) > 1 else 0.0
+
+
+@dataclass
+class LinearSvmSettings(SolverSettings):
+    """What a user decides about training."""
+
+    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
+    _: KW_ONLY
+    intercept: Annotated[bool, doc("Whether the decision value has a constant term.")] = True
+    release: Annotated[Release, doc("Who has the weights in the end: the coordinator too, or the sites alone.")] = (
+        "everyone"
+    )
+    line_search: Annotated[
+        Literal["grid", "fixed-step"], doc("Of cutting planes: all steps in one round, or the paper's, one round each.")
+    ] = "grid"
+    line_search_step: Annotated[Positive, doc("Of fixed-step: the paper's lambda.")] = 0.1
+
+    def solver_problems(self) -> Iterator[str]:
+        """What of these settings does not go together; see `Algorithm.problems`."""
+        if self.release == "sites" and self.solver == "cutting-plane":
+            yield 'release: "sites" needs solver = "interior-point"; cutting planes show the coordinator every point'
+        elif self.release == "sites" and self.masking == "none":
+            yield 'release: "sites" needs a masking other than "none", which shows the coordinator every step'
+
+
+class LinearSvmSite(PathSite, HingeSite):
+    """The site half of both solvers."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came of training: its certificate, and w (m,) and b, None where the sites keep them.
+
+    figures and remarks: what a result says of it beside the certificate.
+    """
+
+    certificate: Certificate
+    w: FloatArray | None
+    b: float | None
+    figures: dict[str, Any] = field(default_factory=dict)
+    remarks: tuple[Remark, ...] = ()
+
+
+RowsTold = Callable[[Points, FloatArray], int]
+"""How many single rows cuts (T, m + 2) of one group at some points differ by, told as whoever sees them would."""
+
+
+def train_linear(
+    federation: Federation, settings: LinearSvmSettings, features: int, rows_told: RowsTold = lambda points, cuts: 0
+) -> Trained:
+    """Train on the live sites' rows of so many features, to the certified gap.
+
+    What is certified in the end is so for the rows of the sites that are there in the end. Raises FederationError where
+    too few sites are left, or a step cannot be computed.
+    """
+    if settings.solver == "interior-point":
+        return _by_interior_point(federation, settings, features)
+    return _by_cutting_planes(federation, settings, features, rows_told)
+
+
+def _note(federation: Federation, iteration: int, certificates: Sequence[Certificate]) -> None:
+    worst = max(certificates, key=lambda certificate: certificate.gap)
+    federation.log_metrics(iteration=iteration, objective=worst.objective, gap=worst.gap)
+
+
+def _by_interior_point(federation: Federation, settings: LinearSvmSettings, features: int) -> Trained:
+    """Sites that leave take their rows with them, and those that come back are handed the path: nothing begins anew."""
+    path = FederatedPath(
+        federation,
+        problems=1,
+        prior=np.zeros(features),
+        price=settings.C,
+        intercept=settings.intercept,
+        masking=settings.masking,
+        release=settings.release,
+    )
+    (outcome,) = interior_point.solve(
+        path,
+        problems=1,
+        dimensions=path.dimensions,
+        intercept=settings.intercept,
+        stopping=Stopping(settings.tolerance, settings.max_iterations),
+        step_noise=settings.step_noise_among(federation.sites),
+        on_iteration=lambda iteration, certificates: _note(federation, iteration, certificates),
+        settle=path.settle,
+    )
+    remarks = [Remark("one class", "all training rows are of one class; so is the model")] if outcome.constant else []
+    if path.weights is None:
+        return Trained(outcome.certificate, None, None, {}, tuple(remarks))
+    ((*weights, b),) = path.weights
+    return Trained(outcome.certificate, np.array(weights), float(b), {}, tuple(remarks))
+
+
+def _by_cutting_planes(
+    federation: Federation, settings: LinearSvmSettings, features: int, rows_told: RowsTold
+) -> Trained:
+    """Cuts bound the loss over the rows that they were summed over.
+
+    When sites leave or join, a new bundle starts from the best point so far.
+    """
+    latest: list[Solution] = []
+    bundles = 0
+
+    def note(iteration: int, solutions: Sequence[Solution]) -> None:
+        latest[:] = solutions
+        _note(federation, iteration, solutions)
+
+    def bundle() -> Solution:
+        nonlocal bundles
+        bundles += 1 if latest or not bundles else 0
+        opened: list[Cuts] = []
+        try:
+            (solution,) = cutting_plane.solve(
+                _oracle(federation, settings.cut_groups, lambda *cuts: opened.append(cuts)),
+                problems=1,
+                dimensions=features,
+                groups=settings.cut_groups,
+                C=settings.C,
+                stopping=Stopping(settings.tolerance, settings.max_iterations),
+                search=line_search(settings.line_search, settings.line_search_step),
+                on_iteration=note,
+                resume=tuple(latest),
+                intercept=settings.intercept,
+            )
+        finally:  # what was opened was shown, whatever came of it
+            _disclose(federation, opened, rows_told)
+        return solution
+
+    federation.run("deal_groups", remember=True, groups=settings.cut_groups)
+    solution = federation.until_stable(bundle)
+    remarks = []
+    if bundles > 1:
+        remarks.append(Remark("bundles", f"{bundles} of cuts, a new one with each change of who takes part"))
+    return Trained(solution, solution.w, solution.b, {"bundles": bundles}, tuple(remarks))
+
+
+def _oracle(
+    federation: Federation, groups: int, on_cuts: Callable[[FloatArray, FloatArray, FloatArray], None]
+) -> FederatedOracle:
+    """Bounds on the sums follow from the summed squares of the features, by Cauchy and Schwarz."""
+    squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
+    rows = round(float(count))
+    return FederatedOracle(federation, groups, rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0, on_cuts)
+
+
+def _disclose(federation: Federation, opened: Sequence[Cuts], rows_told: RowsTold) -> None:
+    """Write down what the cuts of one bundle show of single rows.
+
+    Every cut of a group in which one row is active; and every row that is the difference of two cuts of one group, each
+    row once.
+    """
+    if not opened:
+        return
+    w, b, cuts = (np.concatenate(each) for each in zip(*opened, strict=True))
+    alone = int(np.count_nonzero(np.rint(cuts[..., -1]) == 1))
+    differ = sum(rows_told(Points(w, b), of_group) for of_group in cuts.transpose(1, 0, 2))
+    told: list[tuple[str, int, Kind]] = [
+        (SINGLETON_CUTS, alone, "single-row"),
+        (CUTS_THAT_DIFFER, differ, "row-difference"),
+    ]
+    for detail, times, kind in told:
+        if times:
+            federation.disclose(COORDINATOR, "cuts", detail, (cuts.shape[2] - 2,), times=times, kind=kind)
+
+
+def pooled_solution(
+    settings: LinearSvmSettings, features: FloatArray, labels: FloatArray
+) -> tuple[FloatArray, float, float]:
+    """w (m,), b and the objective on features (n, m) of all rows together: by LIBSVM, which always has an intercept."""
+    if settings.intercept:
+        svm = libsvm.linear(features, labels, settings.C)
+        return svm.coef_[0], float(svm.intercept_[0]), libsvm.objective(svm, features, labels, settings.C)
+    rows = Problem.of(features, labels, settings.C, lever=0.0)
+    (found,) = interior_point.solve_pooled([rows], Stopping(libsvm.POOLED_TOLERANCE, settings.max_iterations))
+    return found.w, 0.0, found.objective

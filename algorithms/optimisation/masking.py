@@ -1,0 +1,79 @@
+"""Secret matrices, drawn anew by all sites for every round, behind which a coordinator solves without seeing what.
+
+Newton's system (D + M) x = q is opened as E = A (D + M) A^T and c = A q, with A = O1 S O2 and O1, O2 Haar-random
+orthogonal, S diagonal and log-uniform in [1/4, 4]. The coordinator returns y = E^-1 c, and x = A^T y. Class vectors are
+opened behind another Haar-random O, which keeps their inner products and nothing else.
+
+What can be read off: the decrement c^T E^-1 c, the inner products, and of the spectrum of D + M what A leaves of it:
+each eigenvalue to a factor of 16 ("congruence"), or exactly ("orthogonal", S = 1).
+
+The sites draw from a seed that they share (`protocols.common_seed`), by SHAKE-256 and ChaCha20. Their linear algebra
+may differ in the last bits, which is an error of the step and not of any certificate.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from federation.arrays import FloatArray, Residues
+from federation.channel.agreement import SECRET_BYTES, keystream
+from federation.channel.contract import uniform_residues
+
+Masking = Literal["congruence", "orthogonal", "none"]
+
+STRETCH = 4.0
+"""The largest diagonal entry of S; the smallest is its inverse."""
+
+
+@dataclass(frozen=True)
+class Mask:
+    """A (d, d), and O (m, m)."""
+
+    around: FloatArray
+    turn: FloatArray
+
+
+def draw_mask(seed: Residues, purpose: str, dimensions: int, features: int, masking: Masking) -> Mask | None:
+    """The mask of one purpose, for v of so many dimensions and w of so many features; None where nothing is masked."""
+    if masking == "none":
+        return None
+    left, right = (_rotation(seed, f"{purpose} {side}", dimensions) for side in ("left", "right"))
+    if masking == "congruence":
+        share = _uniform(seed, f"{purpose} stretch", dimensions)
+        left = left * STRETCH ** (2 * share - 1)
+    return Mask(left @ right, _rotation(seed, f"{purpose} turn", features))
+
+
+class Dither:
+    """Standard normal numbers that nobody else can foretell: ChaCha20 of a seed from the operating system."""
+
+    def __init__(self) -> None:
+        self._seed = uniform_residues((1, 4))
+        self._draws = 0
+
+    def draw(self, size: int) -> FloatArray:
+        """(size,), other ones at each call."""
+        self._draws += 1
+        return _normal(self._seed, f"dither {self._draws}", size)
+
+
+def _rotation(seed: Residues, purpose: str, size: int) -> FloatArray:
+    """A Haar-random orthogonal (size, size) matrix: QR of normal entries, the signs of R taken off (Mezzadri 2007)."""
+    q, r = np.linalg.qr(_normal(seed, purpose, size * size).reshape(size, size))
+    return np.asarray(q * np.copysign(1.0, np.diagonal(r)))
+
+
+def _normal(seed: Residues, purpose: str, size: int) -> FloatArray:
+    """(size,) standard normal numbers, by Box and Muller."""
+    first, second = _uniform(seed, purpose, 2 * size).reshape(2, size)
+    return np.asarray(np.sqrt(-2 * np.log1p(-first)) * np.cos(2 * np.pi * second))
+
+
+def _uniform(seed: Residues, purpose: str, size: int) -> FloatArray:
+    """(size,) in [0, 1), of 53 bits, a function of the seed and what it is for."""
+    secret = hashlib.shake_256(seed.tobytes() + b"mask " + purpose.encode()).digest(SECRET_BYTES)
+    return np.asarray(np.ldexp((keystream(secret, (size,)) >> np.uint64(11)).astype(np.float64), -53))

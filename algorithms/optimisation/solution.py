@@ -1,0 +1,56 @@
+"""What a solver says of a problem: the point it reached, and how far from the optimum that is at most."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+from algorithms.settings import Count, Tolerance, doc
+from federation.arrays import FloatArray
+
+
+@dataclass(kw_only=True)
+class StoppingSettings:
+    """How long to train."""
+
+    tolerance: Annotated[Tolerance, doc("Certified relative gap at which training stops.")] = 1e-4
+    max_iterations: Annotated[Count, doc("Iterations after which training stops short of its tolerance.")] = 500
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """When to stop: the relative gap that is enough, and the iterations that are too many."""
+
+    tolerance: float
+    max_iterations: int
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The objective of the best point, evaluated, a proven lower bound of the optimum, and what it took."""
+
+    objective: float
+    lower_bound: float
+    iterations: int
+    converged: bool
+
+    @property
+    def gap(self) -> float:
+        """(objective - lower bound) / objective: the objective is at most this share above the optimum."""
+        return relative_gap(self.objective, self.lower_bound)
+
+
+@dataclass(frozen=True)
+class Solution(Certificate):
+    """The best point itself: w (m,) and b."""
+
+    w: FloatArray
+    b: float
+
+
+def relative_gap(objective: float, lower_bound: float) -> float:
+    """(objective - lower bound) / objective, 0 for an objective of 0, 1 for one that nothing is known of yet."""
+    if objective == math.inf:
+        return 1.0
+    return max(0.0, objective - lower_bound) / objective if objective > 0 else 0.0

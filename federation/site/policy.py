@@ -1,0 +1,139 @@
+"""What a site takes part in, by its own configuration: whatever an order or a roster says beyond it is refused.
+
+The configuration comes from whoever starts the site, never over the network. So a coordinator cannot talk a site into a
+weaker sum than was agreed on, into showing what is only summed, or into other company.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from federation.control import GatherTerms, Order, SumTerms
+from federation.errors import OrderRefused
+from federation.site.program import Opens
+from federation.transport.keys import COORDINATOR, Party, Roster
+
+
+@dataclass(frozen=True)
+class SitePolicy:
+    """The configuration of one site.
+
+    Parameters
+    ----------
+    sites : tuple of str
+        Everybody who may ever take part, in ring order.
+    sum_name : str
+        The only secure sum that values go into.
+    sum_options : mapping of str to float, default {}
+        Its options.
+    min_sites : int, default 1
+        With fewer sites it shows nothing, be it in a sum or in the clear.
+    shown : tuple of str, default ()
+        Steps whose value it shows the coordinator in the clear, beside those that are declared so: the algorithm's
+        settings ask for it.
+    restartable : tuple of str, default ()
+        Sites that may be started again in mid-run, and come back with other keys.
+    """
+
+    sites: tuple[str, ...]
+    sum_name: str
+    sum_options: Mapping[str, float] = field(default_factory=dict)
+    min_sites: int = 1
+    shown: tuple[str, ...] = ()
+    restartable: tuple[str, ...] = ()
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
+        """What `dataclasses.asdict` made of one, after it went through a pipe that knows no tuples."""
+        tuples: dict[str, Any] = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+        return cls(**{**fields, **tuples})
+
+    def check_round(self, order: Order, me: str, number: int, last: int) -> None:
+        """Raise OrderRefused for an order whose round was begun or left before.
+
+        A round that is run again has a number of its own. In one that is carried out twice masks would be used twice,
+        so that what was put in the first time could be told by what is put in the second.
+
+        Parameters
+        ----------
+        order : Order
+        me : str
+            The site that is to carry it out.
+        number : int
+            Its round.
+        last : int
+            The latest round that this site heard of.
+        """
+        if number < last or (number == last and not self._is_alone(order, me)):
+            raise OrderRefused(f"its round must be above {last}, the last one here, got {number}")
+
+    def check_order(self, order: Order, me: str, opens: Opens) -> None:
+        """Raise OrderRefused for an order that shows more than the configuration says, or shows it to others.
+
+        Parameters
+        ----------
+        order : Order
+        me : str
+            The site that is to carry it out.
+        opens : {"sum", "value"}
+            What the step is declared to open.
+        """
+        if list(order.sites) != [site for site in self.sites if site in order.sites] or me not in order.sites:
+            raise OrderRefused(
+                f"its sites must be {me} and others of {', '.join(self.sites)}, in this order, "
+                f"got {', '.join(order.sites) or 'none'}"
+            )
+        if len(order.sites) < self.min_sites and not self._is_alone(order, me):
+            raise OrderRefused(f"it must be for {self.min_sites} sites or more, got {len(order.sites)}")
+        if isinstance(order.terms, GatherTerms) and opens != "value" and order.step not in self.shown:
+            raise OrderRefused(f"the value of step {order.step!r} must go into a sum, and is asked for in the clear")
+        if isinstance(order.terms, SumTerms):
+            self._check_sum(order, order.terms)
+
+    def check_roster(self, roster: Roster, known: Roster, me: str) -> None:
+        """Raise OrderRefused for a roster of other parties, or of other keys than those that are known.
+
+        Parameters
+        ----------
+        roster : Roster
+            The new one.
+        known : Roster
+            The one until now; before the first the coordinator and the site itself.
+        me : str
+            This site.
+        """
+        expected, named = {COORDINATOR, *self.sites}, {party.name for party in roster}
+        if named != expected:
+            strangers, missing = sorted(named - expected), sorted(expected - named)
+            found = [*(f"{name} is none of them" for name in strangers), *(f"{name} is left out" for name in missing)]
+            raise OrderRefused(f"its parties must be {COORDINATOR} and {', '.join(self.sites)}: {'; '.join(found)}")
+        for party in known:
+            may_change = party.name in self.restartable and party.name != me
+            if _keys(roster[party.name]) != _keys(party) and not may_change:
+                raise OrderRefused(f"the keys of {party.name} must stay, since it is not to be started again")
+        keys = [key for party in roster for key in _keys(party) if key is not None]
+        if len(set(keys)) < len(keys):
+            raise OrderRefused("every party must have a key of its own, and two of it share one")
+
+    def _check_sum(self, order: Order, terms: SumTerms) -> None:
+        if (order.protocol, dict(terms.options)) != (self.sum_name, dict(self.sum_options)):
+            wanted = _described(self.sum_name, self.sum_options)
+            raise OrderRefused(f"the sum must be {wanted}, got {_described(order.protocol, terms.options)}")
+        if terms.receiver not in (COORDINATOR, *order.sites):
+            raise OrderRefused(f"a sum must be opened by the coordinator or a site in it, got {terms.receiver}")
+
+    @staticmethod
+    def _is_alone(order: Order, me: str) -> bool:
+        """Whether one site takes the step by itself and shows nobody: so a newcomer is told what it missed."""
+        return order.terms is None and order.sites == (me,)
+
+
+def _keys(party: Party) -> tuple[bytes | None, bytes | None]:
+    return party.public_key, party.agreement_key
+
+
+def _described(name: str, options: Mapping[str, float]) -> str:
+    listed = ", ".join(f"{option} = {value}" for option, value in options.items())
+    return f"{name} ({listed})" if listed else name

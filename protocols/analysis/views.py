@@ -1,0 +1,277 @@
+"""What a coalition has of a whole run: every parameter it was sent, and every sum it knows, in order.
+
+A secure sum hides the addends of one sum. A run asks for many sums of the same rows, and what they give away together
+is for attacks to find out, which start from here: a `RunView` says of each round whose inputs the coalition knows the
+sum of. The views are made from what the coordinator opened and from the transcripts of the run, by the algebra of the
+protocols, and know of the honest sites' inputs no more than this.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from numpy.typing import NDArray
+
+from federation.arrays import FloatArray, Residues
+from federation.channel.transcript import DREW, INPUT, RECEIVED, Entry, read_transcript
+from federation.errors import Malformed
+from federation.ledger import RoundRecord
+from federation.shown import ShownRound
+from federation.transport.keys import COORDINATOR
+from protocols.analysis.coalitions import combined, reconstruction_coefficients, view
+from protocols.analysis.execution import Label, Record, labelled
+from protocols.analysis.symbolic import linear_views
+from protocols.arithmetic.fixed_point import FixedPoint
+from protocols.sums.registry import SUMS
+
+
+@dataclass(frozen=True)
+class Coalition:
+    """Who pools what it saw in a run.
+
+    Attributes
+    ----------
+    sites : tuple of str
+    coordinator : bool
+    """
+
+    sites: tuple[str, ...]
+    coordinator: bool
+
+    @property
+    def parties(self) -> tuple[str, ...]:
+        """Its members, the coordinator last."""
+        return (*self.sites, *([COORDINATOR] if self.coordinator else []))
+
+
+@dataclass(frozen=True)
+class RoundView:
+    """What a coalition has of one complete round.
+
+    Attributes
+    ----------
+    number : int
+        Of the run's rounds, from 1.
+    step : str
+    parameters : mapping of str to Any
+        Arrays and plain arguments, as every site was sent them.
+    sums : mapping of tuple of str to FloatArray
+        What sites computed in the step, added up, by the honest sites whose inputs are in it: of one alone, of all of
+        them together, or both. Empty where the coalition knows none.
+    heard : sequence of arrays
+        What its sites received from others, or drew, where the round was no sum.
+    """
+
+    number: int
+    step: str
+    parameters: Mapping[str, Any]
+    sums: Mapping[tuple[str, ...], FloatArray]
+    heard: Sequence[NDArray[Any]] = ()
+
+
+@dataclass(frozen=True)
+class RunView:
+    """What a coalition has of a run: its complete rounds, in order.
+
+    Attributes
+    ----------
+    coalition : Coalition
+    rounds : tuple of RoundView
+    """
+
+    coalition: Coalition
+    rounds: tuple[RoundView, ...]
+
+    def of(self, step: str) -> list[RoundView]:
+        """The rounds of one step."""
+        return [each for each in self.rounds if each.step == step]
+
+
+@dataclass(frozen=True)
+class RecordedRound:
+    """One round, as the federation and all transcripts have it.
+
+    Attributes
+    ----------
+    record : RoundRecord
+    shown : ShownRound or None
+        None where it was aborted.
+    terms : mapping
+        Of a secure sum, how it was made; empty of other rounds.
+    inputs : mapping of site to Residues
+        What each site put into a secure sum: the truth, of which a coalition has its own members' part.
+    entries : mapping of party to sequence of Entry
+        What each party that wrote it down sent, received and drew.
+    """
+
+    record: RoundRecord
+    shown: ShownRound | None
+    terms: Mapping[str, Any]
+    inputs: Mapping[str, Residues]
+    entries: Mapping[str, Sequence[Entry]]
+
+    def decoded(self, residues: Residues) -> FloatArray:
+        """The value that residues stand for, of the shape of the sum."""
+        encoding = FixedPoint.for_bound(self.terms["bound"], len(self.terms["sites"]))
+        return encoding.decode(residues).reshape(self.terms["shape"])
+
+    def honest(self, coalition: Coalition) -> list[str]:
+        """The sites outside a coalition that put something into the sum."""
+        return [site for site in self.terms.get("sites", ()) if site in self.inputs and site not in coalition.sites]
+
+    def heard(self, coalition: Coalition) -> tuple[NDArray[Any], ...]:
+        """What a coalition's sites received or drew."""
+        entries = (entry for site in coalition.sites for entry in self.entries.get(site, ()))
+        return tuple(entry.array for entry in entries if entry.what in (RECEIVED, DREW))
+
+    def total_of(self, sites: Iterable[str]) -> FloatArray:
+        """The sum of the inputs of some sites."""
+        inputs = {Label("input", site): self.inputs[site] for site in sites}
+        return self.decoded(combined(dict.fromkeys(inputs, 1), inputs))
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run as it was written down, from which follows what any coalition has of it.
+
+    Attributes
+    ----------
+    rounds : mapping of int to RoundRecord
+        All of them, aborted ones too.
+    shown : sequence of ShownRound
+        The complete ones.
+    transcripts : mapping of party to sequence of Path
+        Files of each party. One of a party that does not collude holds its inputs alone.
+    """
+
+    rounds: Mapping[int, RoundRecord]
+    shown: Sequence[ShownRound]
+    transcripts: Mapping[str, Sequence[Path]]
+    _symbols: dict[Any, Record] = field(default_factory=dict)
+
+    def __iter__(self) -> Iterator[RecordedRound]:
+        """Every round in order."""
+        shown = {each.number: each for each in self.shown}
+        written: dict[int, list[tuple[str, Entry]]] = defaultdict(list)
+        for party, paths in self.transcripts.items():
+            for entry in _entries(paths):
+                written[entry.round].append((party, entry))
+        for number, record in sorted(self.rounds.items()):
+            inputs: dict[str, Residues] = {}
+            terms: Mapping[str, Any] = {}
+            entries: dict[str, list[Entry]] = defaultdict(list)
+            for party, entry in written[number]:
+                if entry.what == INPUT:
+                    inputs[party], terms = entry.array, entry.terms
+                else:
+                    entries[party].append(entry)
+            yield RecordedRound(record, shown.get(number), terms, inputs, entries)
+
+    def views(self, coalitions: Sequence[Coalition]) -> list[RunView]:
+        """What each of some coalitions has of the run.
+
+        Parameters
+        ----------
+        coalitions : sequence of Coalition
+
+        Returns
+        -------
+        list of RunView
+        """
+        rounds: list[list[RoundView]] = [[] for _ in coalitions]
+        for recorded in self:
+            if (shown := recorded.shown) is not None:
+                for seen, coalition in zip(rounds, coalitions, strict=True):
+                    sums = self.sums(recorded, shown, coalition)
+                    heard = recorded.heard(coalition) if shown.verb == "run" else ()
+                    seen.append(RoundView(shown.number, shown.step, shown.parameters, sums, heard))
+        return [RunView(coalition, tuple(seen)) for coalition, seen in zip(coalitions, rounds, strict=True)]
+
+    def sums(
+        self, recorded: RecordedRound, shown: ShownRound, coalition: Coalition
+    ) -> dict[tuple[str, ...], FloatArray]:
+        """What a coalition knows of the inputs to a complete round: see `RoundView.sums`."""
+        if shown.verb == "gather":
+            values = shown.opened.items() if coalition.coordinator else ()
+            return {(site,): value for site, value in values if site not in coalition.sites}
+        if shown.verb == "run":
+            return {}
+        known: dict[tuple[str, ...], FloatArray]
+        known = {(site,): value for site, value in self.reconstruct(recorded, coalition).items()}
+        if shown.receiver in coalition.parties:
+            honest = tuple(site for site in shown.sites if site not in coalition.sites)
+            if honest == shown.sites and shown.opened is not None:
+                known[honest] = shown.opened
+            elif honest:
+                known[honest] = recorded.total_of(honest)  # what is left when the members take off their own inputs
+        return known
+
+    def reconstruct(self, recorded: RecordedRound, coalition: Coalition) -> dict[str, FloatArray]:
+        """The inputs of honest sites that what a coalition saw of one secure sum determines, computed from it.
+
+        Parameters
+        ----------
+        recorded : RecordedRound
+            Of any verb, complete or aborted.
+        coalition : Coalition
+
+        Returns
+        -------
+        dict of site to FloatArray
+        """
+        victims = recorded.honest(coalition)
+        if not victims:
+            return {}
+        terms, record = recorded.terms, recorded.record
+        sites = tuple(terms["sites"])
+        deaths = {} if record.aborted else {site: 1 + taken for site, taken in record.missing.items()}
+        symbols = self._linear_views(terms, sites, deaths)
+        numbers = _numbers(recorded, coalition, symbols, sites)
+        in_sight = view(symbols, coalition.sites, coordinator=coalition.coordinator)
+        seen = [label for label in in_sight if label in numbers]
+        if not seen:
+            return {}
+        by_victim = reconstruction_coefficients(symbols, seen, sites, victims)
+        return {site: recorded.decoded(combined(coefficients, numbers)) for site, coefficients in by_victim.items()}
+
+    def _linear_views(self, terms: Mapping[str, Any], sites: tuple[str, ...], deaths: Mapping[str, int]) -> Record:
+        """They are the same in every round of the same kind, and executing a protocol on symbols takes a while."""
+        options = tuple(sorted(terms["options"].items()))
+        kind = (terms["protocol"], options, sites, tuple(sorted(deaths.items())), terms["opened_by"])
+        if kind not in self._symbols:
+            protocol = SUMS[terms["protocol"]](**terms["options"])
+            self._symbols[kind] = linear_views(protocol, sites, deaths, terms["opened_by"])
+        return self._symbols[kind]
+
+
+def _numbers(recorded: RecordedRound, coalition: Coalition, symbols: Record, sites: Sequence[str]) -> Record:
+    """What a coalition has in hand of a secure sum, labelled as the symbols are."""
+    limbs, length = next(iter(recorded.inputs.values())).shape
+    arrays: dict[tuple[str, str, str], list[Residues]] = defaultdict(list)
+    for party in coalition.parties:
+        for entry in recorded.entries.get(party, ()):
+            if entry.what in (RECEIVED, DREW):
+                arrays[entry.what, party, entry.peer].append(entry.array)
+    numbers: Record = {}
+    for (what, party, peer), vectors in arrays.items():
+        numbers |= labelled(what, party, peer, vectors, (limbs, length))
+    for site in coalition.sites:
+        if site in recorded.inputs:
+            numbers[Label("input", site)] = recorded.inputs[site]
+    if not recorded.record.aborted and Label("total", "") in symbols:
+        among = symbols[Label("total", "")][0]
+        inputs = {Label("input", site): recorded.inputs[site] for number, site in enumerate(sites) if among[number]}
+        numbers[Label("total", "")] = combined(dict.fromkeys(inputs, 1), inputs)
+    return numbers
+
+
+def _entries(paths: Iterable[Path]) -> Iterator[Entry]:
+    """The entries of a party's transcripts, as far as it came before it was killed."""
+    for path in paths:
+        with suppress(Malformed):
+            yield from read_transcript(str(path))

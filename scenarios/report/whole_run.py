@@ -1,0 +1,69 @@
+"""What parties made of a whole run, as a line of the summary and as a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from federation.transport.keys import COORDINATOR
+from scenarios.run.audit import AttackResult, PartyAudit
+
+NOTHING_TRIED = "nothing was tried: no attack of ours is on this algorithm's sums"
+HEAD = ("who", "attack", "rows recovered", "false claims")
+
+
+def table(audits: Sequence[PartyAudit]) -> list[tuple[str, ...]]:
+    """For each party what it saw, a row for each attack, and one for all of them together."""
+    return [row for audit in audits for row in _rows(audit)]
+
+
+def _rows(audit: PartyAudit) -> Iterator[tuple[str, ...]]:
+    yield " + ".join(audit.parties), "saw", _saw(audit), ""
+    for attack in audit.attacks:
+        yield "", attack.attack, _came_of(audit, attack), "" if attack.ranked is not None else str(attack.false_claims)
+    if not audit.attacks:
+        yield "", "none", NOTHING_TRIED, ""
+        return
+    yield "", "together", f"{audit.recovered} of {audit.rows}", str(audit.false_claims)
+
+
+def _saw(audit: PartyAudit) -> str:
+    parameters = f"{audit.parameters} arrays"
+    return f"{audit.sums} sums ({audit.numbers} numbers), {parameters}" if audit.sums else parameters
+
+
+def _came_of(audit: PartyAudit, attack: AttackResult) -> str:
+    if attack.ranked is not None:
+        area = f"AUC {attack.auc:.2f}" if attack.auc is not None else "no AUC"
+        return f"{area} over {attack.ranked} candidates"
+    if (before := attack.known_before) is not None:
+        columns = " + ".join(before.columns_of)
+        return f"{attack.recovered} of {before.held_back}: {columns}, from {before.known_records} known"
+    return f"{attack.recovered} of {audit.rows}"
+
+
+def line(audits: Sequence[PartyAudit]) -> str:
+    """The most that each kind of party recovered, and whether any of it is false."""
+    if not any(audit.attacks for audit in audits):
+        return NOTHING_TRIED
+    if len(audits) == 1:
+        found = [_sentence(" and ".join(audits[0].parties), audits[0])]
+    else:
+        kinds = {
+            "the coordinator alone": [each for each in audits if each.parties == (COORDINATOR,)],
+            "a site alone": [each for each in audits if len(each.parties) == 1 and not each.coordinator],
+            "the coordinator with a site": [each for each in audits if len(each.parties) == 2 and each.coordinator],
+        }
+        found = [_sentence(name, max(of, key=_share)) for name, of in kinds.items() if of]
+    wrong = sum(each.false_claims for each in audits)
+    return f"{'; '.join(found)}; {wrong or 'no'} false {'claims' if wrong > 1 else 'claim'}"
+
+
+def _share(audit: PartyAudit) -> float:
+    return audit.recovered / audit.rows if audit.rows else 0.0
+
+
+def _sentence(who: str, audit: PartyAudit) -> str:
+    by = [attack.attack for attack in audit.attacks if attack.recovered == audit.recovered > 0][:1]
+    how = f" by {by[0]}" if by else ""
+    verb = "recover" if " and " in who else "recovers"
+    return f"{who} {verb} {audit.recovered} of {audit.rows} rows of others{how}"

@@ -1,0 +1,141 @@
+"""Ctrl-C, pressed again and again at any moment of a run: nothing is left but a whole result, and no traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from scenarios.run.interrupts import Interrupts
+from tests.conftest import ROOT, site_processes, wait_until, workspaces
+from tests.test_command import COMMAND
+
+PAUSE = """
+import os, sys
+
+if os.environ.get("PAUSED") and "fedsvm" in sys.orig_argv[1]:
+    event, part = os.environ["PAUSE_AT"].split(" ")
+    paused, go_on = int(os.environ.pop("PAUSED")), int(os.environ["GO_ON"])
+
+    def pause(what, details):
+        global part
+        if part and what == event and any(part in str(detail) for detail in details):
+            part = ""
+            os.write(paused, b".")
+            os.read(go_on, 1)
+
+    sys.addaudithook(pause)
+"""
+"""The command waits where the interpreter is about to do something; its children do not."""
+
+WORDS = [
+    "--sites",
+    "3",
+    "--set",
+    "compare.centralised=false",
+    "--set",
+    "algorithm.landmarks=20",
+    "--set",
+    "algorithm.tolerance=1e-2",
+]
+
+
+@pytest.mark.parametrize(
+    ("how", "moment", "status", "says"),
+    [
+        (signal.SIGINT, "subprocess.Popen site_process", "interrupted", "The run was interrupted."),
+        (signal.SIGTERM, "open .partition", "interrupted", "The run was interrupted."),
+        (signal.SIGINT, "shutil.rmtree fedsvm-", "interrupted", "The run was interrupted."),
+        (signal.SIGINT, "open result.json.partial", "completed", "Interrupted; what is known of the run is in "),
+        (signal.SIGTERM, "open log.jsonl", "completed", "Interrupted; what is known of the run is in "),
+        (signal.SIGINT, "open report.html.partial", "completed", "Interrupted; what is known of the run is in "),
+    ],
+    ids=["start", "launch", "shutdown", "result", "log", "report"],
+)
+def test_many_interrupts_at_any_moment_end_a_run_as_one_does(
+    how: signal.Signals, moment: str, status: str, says: str, tmp_path: Path, temporary_folder: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(PAUSE)
+    paused, tell = os.pipe()
+    wait, go_on = os.pipe()
+    pause = {"PAUSE_AT": moment, "PAUSED": str(tell), "GO_ON": str(wait)}
+    with subprocess.Popen(
+        [COMMAND, "run", "quickstart", *WORDS, "--out", "run"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"} | pause,
+        pass_fds=[tell, wait],
+    ) as process:
+        assert select.select([paused], [], [], 60)[0], "it never came to this"
+        for _ in range(3):
+            process.send_signal(how)
+        os.write(go_on, b".")
+        wait_until(lambda: pressed_again(process, how), 30)
+        printed = process.stdout.read() if process.stdout else ""
+    for descriptor in (paused, tell, wait, go_on):
+        os.close(descriptor)
+    assert process.returncode == 130, printed
+    assert "Traceback" not in printed, printed
+    assert says in printed
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == status
+    assert not list((tmp_path / "run").glob("*.partial"))
+    wait_until(lambda: not site_processes(temporary_folder))
+    wait_until(lambda: not workspaces(temporary_folder))
+
+
+def pressed_again(process: subprocess.Popen[str], how: signal.Signals) -> bool:
+    """Whether it has ended; if not, one more signal."""
+    if process.poll() is None:
+        process.send_signal(how)
+    return process.returncode is not None
+
+
+def test_an_interrupt_is_raised_once_where_it_may_be() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    caught = []
+    with Interrupts() as interrupts:
+        try:
+            with interrupts.allowed():
+                press()
+        except KeyboardInterrupt:
+            press()
+            caught.append("once")
+        press()
+    assert caught == ["once"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_an_interrupt_that_ended_nothing_is_raised_when_all_is_done() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts:
+        with interrupts.allowed():
+            pass
+        press()
+        done.append("written")
+    assert done == ["written"]
+
+
+def test_outside_of_the_main_thread_signals_are_left_alone() -> None:
+    before, found = signal.getsignal(signal.SIGINT), []
+
+    def run() -> None:
+        with Interrupts() as interrupts, interrupts.allowed():
+            found.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(10)
+    assert found == [before]
+
+
+def press() -> None:
+    """Ctrl-C, heard by this very process before the next line."""
+    signal.raise_signal(signal.SIGINT)

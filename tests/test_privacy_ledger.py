@@ -1,0 +1,185 @@
+"""The privacy ledger: what all runs spend of one data set, refused where the budget ends, whoever spends meanwhile."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from algorithms.estimators.public_rows import PrivateErmClassifier
+from algorithms.privacy import ledger
+from algorithms.privacy.accountant import PrivacyAccountant, Release
+from algorithms.privacy.ledger import DataIdentity, Ledger
+from federation.errors import FederationError
+from scenarios.data import dataset
+from scenarios.run import runner
+from scenarios.run.result import RunResult
+from scenarios.schema import spec
+from scenarios.schema.errors import ScenarioError
+from tests.tasks import table
+
+DATA = DataIdentity.of("patients", "label", ["age", "sex"])
+UNLIMITED = (float("inf"), float("inf"))
+RUNS, EACH = 4, 25
+
+
+def test_what_is_charged_adds_up_over_all_who_open_it(tmp_path: Path) -> None:
+    path = tmp_path / "patients.ledger"
+    assert Ledger(path, DATA).spent().releases == 0
+    Ledger(path, DATA).charge(1.0, 1e-6, "a model", UNLIMITED)
+    spent = Ledger(path, DATA).charge(0.5, 0.0, "another", UNLIMITED)
+    assert (spent.epsilon, spent.delta, spent.releases) == (1.5, 1e-6, 2)
+    assert Ledger(path, DATA).spent() == spent
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    head, *entries = [json.loads(line) for line in path.read_text().splitlines()]
+    assert head["source"] == "patients"
+    assert [entry["what"] for entry in entries] == ["a model", "another"]
+
+
+def test_a_budget_is_of_all_of_it(tmp_path: Path) -> None:
+    charged = Ledger(tmp_path / "ledger", DATA)
+    charged.charge(1.5, 0.0, "a model", (2.0, 1.0))
+    before = charged.path.read_bytes()
+    with pytest.raises(
+        FederationError, match=r"epsilon = 1, delta = 0 after 1\.5 and 0 of .*ledger would exceed .* of 2"
+    ):
+        charged.charge(1.0, 0.0, "a model", (2.0, 1.0))
+    assert charged.path.read_bytes() == before
+
+
+def test_an_accountant_counts_what_others_spent(tmp_path: Path) -> None:
+    def accountant() -> PrivacyAccountant:
+        return PrivacyAccountant(2.0, ledger=Ledger(tmp_path / "ledger", DATA))
+
+    release = Release("weights", 1.0, 0.0, "laplace", 1.0, 1.0, ("everyone",), "the coordinator")
+    first, second = accountant(), accountant()
+    first.spend(release)
+    second.check_budget(1.0, 0.0)
+    second.spend(release)
+    report = second.report()
+    assert report is not None
+    assert report.ledger is not None
+    assert (report.epsilon, report.ledger.epsilon, report.ledger.releases) == (1.0, 2.0, 2)
+    for each in (first, second, accountant()):
+        with pytest.raises(FederationError, match="nothing is released"):
+            each.check_budget(0.1, 0.0)
+        with pytest.raises(FederationError, match="nothing is released"):
+            each.spend(release)
+
+
+def _spend(path: Path) -> int:
+    """How many of so many charges there was room for."""
+    done = 0
+    for _ in range(EACH):
+        try:
+            Ledger(path, DATA).charge(1.0, 0.0, "a model", (60.0, 1.0))
+        except FederationError:
+            continue
+        done += 1
+    return done
+
+
+def test_runs_at_the_same_time_do_not_overspend_together(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    with multiprocessing.get_context("spawn").Pool(RUNS) as pool:
+        done = pool.map(_spend, [path] * RUNS)
+    assert sum(done) == 60
+    assert Ledger(path, DATA).spent().releases == 60
+
+
+def test_a_lock_that_is_never_given_up_is_no_wait_without_an_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ledger, "PATIENCE_S", 0.1)
+    held = Ledger(tmp_path / "ledger", DATA)
+    held.charge(1.0, 0.0, "a model", UNLIMITED)
+    with (
+        held._locked(os.O_RDONLY),
+        pytest.raises(FederationError, match=r"locked by another process for 0\.1 s"),
+    ):
+        Ledger(held.path, DATA).charge(1.0, 0.0, "a model", UNLIMITED)
+
+
+@pytest.mark.parametrize(
+    ("damage", "line"),
+    [
+        (lambda text: text[:-9], 2),
+        (lambda text: text.replace('"epsilon": 1.0', '"epsilon": -1.0'), 2),
+        (lambda text: text.replace('"epsilon": 1.0', '"epsilon": NaN'), 2),
+        (lambda text: text + "[]\n", 3),
+        (lambda text: "hello\n" + text, 1),
+        (lambda text: text.partition("\n")[2], 1),
+        (lambda text: "\x00\xff" * 40, 1),
+    ],
+)
+def test_a_damaged_ledger_is_refused_and_left_as_it_is(damage: Any, line: int, tmp_path: Path) -> None:
+    kept = Ledger(tmp_path / "ledger", DATA)
+    kept.charge(1.0, 0.0, "a model", UNLIMITED)
+    kept.path.write_text(damage(kept.path.read_text()))
+    before = kept.path.read_bytes()
+    for use in (kept.spent, lambda: kept.charge(0.1, 0.0, "a model", UNLIMITED)):
+        with pytest.raises(FederationError, match=f"is damaged in line {line}: .* Put it back from a copy"):
+            use()
+    assert kept.path.read_bytes() == before
+
+
+def test_a_ledger_of_other_data_is_refused(tmp_path: Path) -> None:
+    Ledger(tmp_path / "ledger", DATA).charge(1.0, 0.0, "a model", UNLIMITED)
+    for other, said in [
+        (DataIdentity.of("citizens", "label", ["age", "sex"]), r"of the data set 'patients', and not of 'citizens'"),
+        (DataIdentity.of("patients", "label", ["age"]), "of the data set 'patients' with other columns, and not of"),
+        (DataIdentity.of("patients", "sex", ["age", "label"]), "with other columns"),
+    ]:
+        with pytest.raises(FederationError, match=said):
+            Ledger(tmp_path / "ledger", other).spent()
+    with pytest.raises(FederationError, match="cannot be opened: No such file or directory; nothing is released"):
+        Ledger(tmp_path / "nowhere" / "ledger", DATA).charge(1.0, 0.0, "a model", UNLIMITED)
+
+
+# Runs.
+
+
+def outcome(folder: Path, *changes: str) -> RunResult:
+    """The result of a run in this process, whatever came of it."""
+    scenario, base = spec.read("dp-logistic", overrides=changes)
+    folder.mkdir()
+    return runner.run(scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None).result
+
+
+def test_runs_compose_until_the_budget_is_spent_and_a_run_that_fails_has_spent(tmp_path: Path) -> None:
+    changes = [f"algorithm.ledger='{tmp_path / 'wdbc.ledger'}'", "algorithm.budget=2.0", "compare.centralised=false"]
+    first = outcome(tmp_path / "1", *changes)
+    second = outcome(tmp_path / "2", *changes, "algorithm.perturbation='output'")
+    assert second.privacy is not None
+    assert second.privacy.ledger is not None
+    assert first.privacy is not None
+    assert (first.privacy.epsilon, second.privacy.epsilon, second.privacy.ledger.epsilon) == (1.0, 1.0, 2.0)
+    assert second.privacy.budget.epsilon == 2.0
+    third = outcome(tmp_path / "3", *changes)
+    assert third.status == "failed"
+    assert third.error is not None
+    assert "after 2 and" in third.error
+    assert third.model is None
+    assert third.progress is not None
+    assert {each.step for each in third.disclosures} <= {"encode_known"}, "private rows were asked for something"
+
+
+def test_nothing_is_charged_where_nothing_is_promised(tmp_path: Path) -> None:
+    with pytest.raises(
+        ScenarioError, match=r"algorithm\.ledger: nothing is promised without noise, and nothing charged"
+    ):
+        spec.read("dp-logistic", overrides=["algorithm={name='dp-erm', perturbation='none', ledger='x'}"])
+
+
+def test_fits_of_an_estimator_compose_too(tmp_path: Path) -> None:
+    rows, labels = table(120)
+    model = PrivateErmClassifier(public=0.3, epsilon=1.0, budget=1.5, ledger=str(tmp_path / "ledger"), sites=3)
+    model.fit(rows, labels)
+    assert model.result_["privacy"]["ledger"]["releases"] == 1
+    with pytest.raises(FederationError, match="after 1 and 0 of"):
+        model.fit(rows, labels)
