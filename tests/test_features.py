@@ -240,9 +240,8 @@ def test_rounds_of_k_means_are_opened_at_the_site_with_the_fewest_rows_and_what_
 
 def test_the_coordinator_sees_nothing_of_k_means_before_its_end(tmp_path: Path) -> None:
     """Of the rounds on the way, what went through its hands is uniform, and no order has an array."""
-    collusion = collude(
-        tmp_path / "run", [], "algorithm.landmark_method=global", "algorithm.landmarks=40", coordinator=True
-    )
+    changes = ["algorithm.landmark_method=global", "algorithm.landmarks=40"]
+    collusion = collude(tmp_path / "run", [], *changes, coordinator=True)["collusion"]
     assert learnt(collusion) == set()
     assert collusion["remarks"] == []
     log = [json.loads(line) for line in (tmp_path / "run" / "log.jsonl").read_text().splitlines()]
