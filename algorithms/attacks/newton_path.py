@@ -158,5 +158,4 @@ def _totals(
 
 
 def _unmasked(opened: Opened, mask: Mask) -> Opened:
-    inverse: FloatArray = np.linalg.inv(mask.around)
-    return opened.masked(Mask(inverse, mask.turn.T))
+    return opened.masked(Mask(np.asarray(np.linalg.inv(mask.around), dtype=np.float64), mask.turn.T))
