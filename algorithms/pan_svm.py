@@ -11,7 +11,7 @@ default the sites train by an interior point whose system the coordinator solves
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from algorithms.attacks.cluster_rounds import ClusterRounds
 from algorithms.attacks.contract import Attack
-from algorithms.attacks.cut_differences import CutDifferences, single_rows
+from algorithms.attacks.cut_differences import CutDifferences, pair_differences, single_rows
 from algorithms.attacks.finite_domain import FiniteDomain
 from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.newton_steps import NewtonSteps
@@ -33,7 +33,6 @@ from algorithms.contract import (
     Model,
     Outline,
     Pooled,
-    Remark,
     TrainingReport,
 )
 from algorithms.data.horizontal import HorizontalTask, Prepared
@@ -44,7 +43,8 @@ from algorithms.features.inversion import NystromInverse
 from algorithms.features.landmarks import LandmarkSite
 from algorithms.features.nystrom import NystromMap
 from algorithms.optimisation import libsvm
-from algorithms.optimisation.linear_svm import LinearSvmSettings, LinearSvmSite, pooled_solution, train_linear
+from algorithms.optimisation.linear_svm import LinearSvmSettings, LinearSvmSite, RowsTold, pooled_solution, train_linear
+from algorithms.remarks import Remark
 from federation.arrays import FloatArray
 from federation.federation import Federation
 from federation.site.program import step
@@ -204,9 +204,9 @@ def train(federation: Federation, settings: PanSettings, features: Features) -> 
     return PanModel(features.map, trained.w, trained.b, report)
 
 
-def _rows_told_by(feature_map: FeatureMap) -> Callable[[FloatArray], int]:
-    """How many different single rows there are among differences of cuts; of maps that are not inverted, none."""
+def _rows_told_by(feature_map: FeatureMap) -> RowsTold:
+    """How many different single rows differences of cuts of one group are; of maps that are not inverted, none."""
     if not isinstance(feature_map, NystromMap):
-        return lambda differences: 0
+        return lambda points, cuts: 0
     inverse = NystromInverse(feature_map.base_kernel, feature_map.landmarks, feature_map.mapping)
-    return lambda differences: len(single_rows(differences, inverse).labels)
+    return lambda points, cuts: len(single_rows(points, pair_differences(cuts), inverse).labels)

@@ -53,6 +53,7 @@ def _open_null(descriptor: int, flags: int = os.O_WRONLY) -> None:
     if null != descriptor:
         os.dup2(null, descriptor)
         os.close(null)
+    os.set_inheritable(descriptor, True)  # or site processes start without, and their first socket gets its number
 
 
 def guard_streams() -> None:

@@ -33,7 +33,7 @@ class Predictions:
         for number, (decision, name) in enumerate(
             zip(self.decisions.tolist(), self.predicted.tolist(), strict=True), start=1
         ):
-            quoted = '"' + name.replace('"', '""') + '"' if set(name) & set(',"\n') else name
+            quoted = '"' + name.replace('"', '""') + '"' if set(name) & set(',"\r\n') else name
             yield f"{number},{decision!r},{quoted}"
 
 

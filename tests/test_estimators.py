@@ -39,13 +39,17 @@ WHERE = np.array(["north", "south", "east"])[np.arange(60) % 3]
 
 FEW_PUBLIC_ROWS = {"hybrid-svm": {"features": 3, "public": 0.4}, "dp-erm": {"public": 0.4}}
 """Of estimators that take columns and scale from public rows: enough of the few that scikit-learn's checks have."""
-WITHOUT_NOISE = {"hybrid-svm": {"mechanism": "none"}, "dp-erm": {"perturbation": "none"}}
+WITHOUT_NOISE: dict[str, dict[str, Any]] = {
+    "pan-svm": {"masking": "none", "step_noise": 0.0},
+    "hybrid-svm": {"mechanism": "none"},
+    "dp-erm": {"perturbation": "none"},
+}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", OWN_ALGORITHMS)
 def test_scikit_learns_checks_pass(name: str, temporary_folder: Path) -> None:
-    """Of private models without their noise: some checks ask for the same model twice."""
+    """Of models without noise and masks: some checks ask for the same model twice, to the last digits."""
     estimator = classifier(name)(**FEW_PUBLIC_ROWS.get(name, {}), **WITHOUT_NOISE.get(name, {}))
     checks = check_estimator(estimator, on_fail=None, on_skip=None)
     assert len(checks) > 50
@@ -95,7 +99,7 @@ def test_groups_say_who_holds_which_row() -> None:
     model = PanSVC(sum="k-secure", sum_options={"segments": 2}).fit(X, y, groups=WHERE)
     assert {site["name"]: site["rows"] for site in model.result_["sites"]} == {"east": 20, "north": 20, "south": 20}
     assert len({site["pid"] for site in model.result_["sites"]} | {os.getpid()}) == 4
-    assert set(model.result_["cost"]["by_protocol"]) == {"agree_secret", "gather", "k-secure"}
+    assert set(model.result_["cost"]["by_protocol"]) == {"agree_secret", "gather", "share_path", "k-secure"}
     assert model.result_["cost"]["wire_bytes"] == model.result_["cost"]["predicted_wire_bytes"]
 
 
@@ -104,7 +108,7 @@ def test_a_fit_is_the_run_of_a_scenario(tmp_path: Path) -> None:
     X, y = load_breast_cancer(return_X_y=True)
     changes: dict[str, Any] = {"data.test_fraction": 0.0, "data.source": "wdbc", "data.positive": "benign"}
     changes |= {"data.scale": "standard", "compare.centralised": False}
-    changes |= {"algorithm.landmark_method": "global", "algorithm.landmarks": 20}
+    changes |= {"algorithm.landmark_method": "global", "algorithm.landmarks": 20, "algorithm.tolerance": 1e-7}
     result = run("quickstart", sites=3, changes=changes, out=tmp_path / "run").to_dict()
     chosen = result["scenario"]["algorithm"]
     model = PanSVC(
@@ -112,7 +116,6 @@ def test_a_fit_is_the_run_of_a_scenario(tmp_path: Path) -> None:
         gamma=chosen["gamma"],
         landmarks=20,
         landmark_method="global",
-        cut_groups=chosen["cut_groups"],
         tolerance=chosen["tolerance"],
         random_state=result["scenario"]["seed"],
     ).fit(X, y)
@@ -195,6 +198,9 @@ def test_private_risk_minimisation() -> None:
             PanSVC(sum="ring", sum_options={"segments": 2}),
             "sum_options must be left out, as a ring sum has none, got .*segments",
         ),
+        (PanSVC(release="sites"), 'release: must be "everyone" here, since the sites of an estimator keep no files'),
+        (PanSVC(release="sites", masking="none"), 'release: "sites" needs a masking other than "none"'),
+        (PanSVC(release="sites", solver="cutting-plane"), 'release: "sites" needs solver = "interior-point"'),
         (PanSVC(C=-1.0), "C must be a number from 1e-12 to 1e12, got -1.0"),
         (
             PanSVC(landmarks=2.5),
@@ -290,7 +296,8 @@ def test_nothing_without_noise_leaves_with_a_private_model() -> None:
 def test_a_cut_of_one_row_gives_the_row_away_and_is_counted() -> None:
     """What the coordinator knows: landmarks, their map, and features of a row that is alone in its cut."""
     X, y = load_breast_cancer(return_X_y=True)
-    model = PanSVC(10.0, landmarks=80, min_cluster_size=3).fit(X, y)
+    paper: dict[str, Any] = {"landmarks": 80, "min_cluster_size": 3, "solver": "cutting-plane"}
+    model = PanSVC(10.0, **paper).fit(X, y)
     lone = [each for each in model.result_["disclosures"] if each["detail"] == SINGLETON_CUTS]
     assert sum(each["times"] for each in lone) > 0
     row = model.scaling_(X[:1])
@@ -302,8 +309,8 @@ def test_a_cut_of_one_row_gives_the_row_away_and_is_counted() -> None:
     right = (points[1:] ** 2).sum(axis=1) - (points[0] ** 2).sum() - squares[1:] + squares[0]
     rebuilt = np.linalg.lstsq(2 * (points[1:] - points[0]), right, rcond=None)[0]
     np.testing.assert_allclose(rebuilt, row[0], rtol=0, atol=1e-5)
-    few = PanSVC(10.0, landmarks=80, min_cluster_size=3, cut_groups=1).fit(X, y)
-    assert not [each for each in few.result_["disclosures"] if each["detail"] == SINGLETON_CUTS]
+    for safer in (PanSVC(10.0, **paper, cut_groups=1), PanSVC(10.0, landmarks=80, min_cluster_size=3)):
+        assert not [each for each in safer.fit(X, y).result_["disclosures"] if each["detail"] == SINGLETON_CUTS]
 
 
 def test_a_federation_of_too_few_sites_is_not_started() -> None:
@@ -320,7 +327,7 @@ def test_nothing_is_left_when_a_fit_is_interrupted(temporary_folder: Path) -> No
         "from fedsvm import PanSVC\n"
         "X = np.random.default_rng(0).normal(size=(3000, 20)); y = np.sign(X[:, 0] * X[:, 1])\n"
         "try:\n"
-        "    PanSVC(1e4, cut_groups=1, tolerance=1e-9, max_iterations=10**6).fit(X, y)\n"
+        "    PanSVC(1e4, solver='cutting-plane', cut_groups=1, tolerance=1e-9, max_iterations=10**6).fit(X, y)\n"
         "except KeyboardInterrupt:\n"
         "    sys.exit(7)\n"
     )

@@ -120,6 +120,7 @@ def test_the_worst_pair_is_as_far_apart_as_the_bound_allows() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @named
 def test_no_mechanism_gives_away_more_than_it_promises(
     privacy: PrivacyParameters, record_property: Callable[..., None]
@@ -133,6 +134,7 @@ def test_no_mechanism_gives_away_more_than_it_promises(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("privacy", [p for p in MECHANISMS if p.epsilon == 1.0], ids=lambda p: p.mechanism)
 def test_half_the_noise_is_found_out(privacy: PrivacyParameters, record_property: Callable[..., None]) -> None:
     noise, pair = declared(privacy), worst_pair()

@@ -62,7 +62,7 @@ def page_of(folder: Path) -> tuple[Page, dict[str, Any], str]:
     [
         ("quickstart", "Convergence"),
         ("killed-sites", "Sites and faults"),
-        ("colluding-neighbours", "What the coalition learnt"),
+        ("colluding-neighbours", "What the coalition learnt of single sums"),
         ("dp-logistic", "Privacy spent"),
         ("dpp-svm-rbf", "Rounds"),
     ],

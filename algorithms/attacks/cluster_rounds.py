@@ -2,6 +2,9 @@
 
 What is known of a row then is which cluster it is in at every round, so that it can be taken off all of them, which
 leaves clusters of fewer rows. The labels are not in these sums.
+
+Where all columns are categories, squares do not tell one row from three (x + x' - x'' has the square of a row whenever
+x - x'' and x' - x'' are orthogonal, which zeros and ones often are); there only clusters of one row are taken.
 """
 
 from __future__ import annotations
@@ -15,9 +18,8 @@ from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
 from algorithms.attacks.epochs import Epoch, epochs
 from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from algorithms.features import k_means
-from algorithms.features.cluster_differences import ClusterSums, differing_rows
+from algorithms.features.cluster_differences import SAME_SQUARE, ClusterMoments, differing_rows, lone_rows
 from algorithms.features.k_means import GRID, on_grid
-from algorithms.features.kernels import squared_distances
 from federation.arrays import FloatArray
 from protocols.analysis.views import RunView
 
@@ -35,20 +37,20 @@ class ClusterRounds(Attack):
             own = epoch.scale(prior.own.rows) if prior.own is not None else np.zeros((0, epoch.columns))
             for rounds in clusterings(epoch, own):
                 counts = counts or RowCounts(epoch.columns)
-                rows = peel(rounds)
+                rows = peel(rounds, alone=epoch.category_columns == epoch.columns)
                 counts.take(epoch.unscaled(rows), np.full(len(rows), np.nan), SAME_WITHIN * epoch.scale.scale)
                 residual = max(residual, float(np.abs(rows - on_grid(rows)).max(initial=0.0)))
         if counts is not None:
             yield Claim(*counts.repeated, residual)
 
 
-def clusterings(epoch: Epoch, own: FloatArray) -> list[list[ClusterSums]]:
+def clusterings(epoch: Epoch, own: FloatArray) -> list[list[ClusterMoments]]:
     """Of every clustering the rounds over the honest sites' rows, where the coalition opened them.
 
     Centres are what the site that opened the sums before made of them; whoever has these, and its own rows (n, p),
     makes the same.
     """
-    found: list[list[ClusterSums]] = []
+    found: list[list[ClusterMoments]] = []
     total: FloatArray | None = None
     for plan, opened in zip(epoch.of("take_centres"), epoch.of("cluster_sums"), strict=False):
         round_ = k_means.Round(**plan.parameters["plan"])
@@ -63,28 +65,31 @@ def clusterings(epoch: Epoch, own: FloatArray) -> list[list[ClusterSums]]:
             among_own = k_means.cluster_sums(own, centres)
             total = honest.copy()
             total[: len(centres)] += among_own
-            found[-1].append(ClusterSums(centres, honest[: len(centres)]))
+            found[-1].append(ClusterMoments.of_sums(centres, honest[: len(centres)]))
         else:
             found.append([])
     return [rounds for rounds in found if rounds]
 
 
-def peel(rounds: list[ClusterSums]) -> FloatArray:
-    """All rows (k, p) that come out of some rounds over the same rows; a row that is there twice comes out twice."""
-    moments = [each.moments for each in rounds]
+def peel(rounds: list[ClusterMoments], *, alone: bool = False) -> FloatArray:
+    """All rows (k, p) that come out of some rounds over the same rows; a row that is there twice comes out twice.
+
+    alone: take rows that are alone in a cluster, and no differences. The rounds' moments are those without these rows
+    afterwards.
+    """
     found = [rounds[0].centres[:0]]
-    while len(new := _on_the_grid(_differences(moments))):
-        taken = [row for row in np.unique(new, axis=0) if _take_off(rounds, moments, row)]
+    while len(new := _on_the_grid(_differences(rounds, alone=alone))):
+        taken = [row for row in np.unique(new, axis=0) if _take_off(rounds, row)]
         if not taken:
             break
         found.append(np.array(taken))
     return np.concatenate(found)
 
 
-def _differences(moments: list[FloatArray]) -> FloatArray:
-    """Rows (k, p) by which clusters of any two rounds differ, or that are alone in one."""
-    without_rows = np.zeros((1, moments[0].shape[1]))
-    return np.concatenate([differing_rows(*pair) for pair in itertools.combinations([*moments, without_rows], 2)])
+def _differences(rounds: list[ClusterMoments], *, alone: bool) -> FloatArray:
+    """Rows (k, p) that are alone in a cluster, or by which clusters of any two rounds differ."""
+    pairs = [] if alone else itertools.combinations(rounds, 2)
+    return np.concatenate([*map(lone_rows, rounds), *(differing_rows(*pair) for pair in pairs)])
 
 
 def _on_the_grid(rows: FloatArray) -> FloatArray:
@@ -93,11 +98,18 @@ def _on_the_grid(rows: FloatArray) -> FloatArray:
     return np.asarray(rounded[(np.abs(rows - rounded) < GRID / 16).all(axis=1)])
 
 
-def _take_off(rounds: list[ClusterSums], moments: list[FloatArray], row: FloatArray) -> bool:
-    """Subtract a row from its cluster in every round; False where one of these has no row left."""
-    nearest = [int(squared_distances(row[None], each.centres).argmin()) for each in rounds]
-    if any(moment[place, -1] < 0.5 for moment, place in zip(moments, nearest, strict=True)):
+def _take_off(rounds: list[ClusterMoments], row: FloatArray) -> bool:
+    """Subtract a row from its cluster in every round; False where what would be left is of no rows.
+
+    The sum of k rows' squares is at least the square of their sum, divided by k.
+    """
+    places = [int(each.nearest(row[None])[0]) for each in rounds]
+    off = np.concatenate([row, [row @ row, 1.0]])
+    rest = np.array([each.moments[place] - off for each, place in zip(rounds, places, strict=True)])
+    counts = np.rint(rest[:, -1])
+    spare = rest[:, -2] - (rest[:, :-2] ** 2).sum(axis=1) / np.maximum(counts, 1)
+    if (counts < 0).any() or (spare < -SAME_SQUARE * (1.0 + np.abs(rest[:, -2]))).any():
         return False
-    for moment, place in zip(moments, nearest, strict=True):
-        moment[place] -= np.concatenate([row, [row @ row, 1.0]])
+    for each, place, left in zip(rounds, places, rest, strict=True):
+        each.moments[place] = left
     return True

@@ -24,7 +24,8 @@ from algorithms.attacks.epochs import Epoch, epochs
 from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from algorithms.data.columns import Labelled
 from algorithms.features.inversion import NystromInverse
-from federation.arrays import FloatArray, IntArray
+from algorithms.optimisation.hinge_sums import Points
+from federation.arrays import BoolArray, FloatArray, IntArray
 from protocols.analysis.views import RoundView, RunView
 
 COUNT_ROUNDING = 2.0**-15
@@ -42,13 +43,9 @@ _MAX_TRIPLES = 2_000_000
 
 @dataclass(frozen=True)
 class GroupedCuts:
-    """Cuts of the same rows, dealt to the same groups, of one binary problem.
+    """Cuts of the same rows, dealt to the same groups, of one binary problem: (T, g, m + 2), see `HingeSums.cuts`."""
 
-    w (T, m), b (T,): the points. sums (T, g, m + 2): see `HingeSums.cuts`.
-    """
-
-    w: FloatArray
-    b: FloatArray
+    points: Points
     sums: FloatArray
 
 
@@ -61,12 +58,11 @@ def series(rounds: Sequence[RoundView]) -> list[GroupedCuts]:
             for place, problem in enumerate(parameters["problems"].tolist()):
                 cut = (parameters["w"][place], float(parameters["b"][place]), sums[place])
                 taken.setdefault((sites, problem), []).append(cut)
-    return [
-        GroupedCuts(
-            np.array([w for w, _, _ in cuts]), np.array([b for _, b, _ in cuts]), np.array([s for *_, s in cuts])
-        )
-        for cuts in taken.values()
-    ]
+    found = []
+    for cuts in taken.values():
+        w, b, sums = (np.array(each) for each in zip(*cuts, strict=True))
+        found.append(GroupedCuts(Points(w, b), sums))
+    return found
 
 
 @dataclass(frozen=True)
@@ -102,17 +98,45 @@ class Singles:
         return self[np.array(new, dtype=np.int64)]
 
 
-def single_rows(differences: FloatArray, features: NystromInverse) -> Singles:
-    """The rows of those differences (n, m + 2) of cuts that are one row's; each row once."""
-    rounded = np.rint(differences[:, -2:])
-    one = (np.abs(rounded) == 1).all(axis=1) & (np.abs(differences[:, -2:] - rounded) < COUNT_ROUNDING).all(axis=1)
+@dataclass(frozen=True)
+class Combinations:
+    """Cuts of one group added and taken off: what is left (n, m + 2), and which cuts, as indices into the points.
+
+    plus, minus: tuples of (n,) indices; a known row that was taken off too is in neither.
+    """
+
+    left: FloatArray
+    plus: tuple[IntArray, ...]
+    minus: tuple[IntArray, ...]
+
+    def __getitem__(self, which: IntArray | BoolArray) -> Combinations:
+        plus, minus = (tuple(each[which] for each in part) for part in (self.plus, self.minus))
+        return Combinations(self.left[which], plus, minus)
+
+
+def single_rows(points: Points, combinations: Combinations, features: NystromInverse) -> Singles:
+    """The rows of those combinations of cuts of one group that are one row's; each row once.
+
+    Of one row's are those whose features are a row's, and whose row is active, by the points, in just the cuts that it
+    must then be in. The second tells it from two rows with other labels, whose features cancel out.
+    """
+    rounded = np.rint(combinations.left[:, -2:])
+    one = (np.abs(rounded) == 1).all(axis=1)
+    one &= (np.abs(combinations.left[:, -2:] - rounded) < COUNT_ROUNDING).all(axis=1)
+    combinations = combinations[one]
     d, m = rounded[one].T
     labels = d * m
-    of_row = differences[one, :-2] * d[:, None]  # m y f, with m = 1 where it joined and -1 where it left
-    distinct = _distinct(np.column_stack([of_row, labels]))
-    of_row, labels = of_row[distinct], labels[distinct]
+    of_row = combinations.left[:, :-2] * d[:, None]  # m y f, with m = 1 where it joined and -1 where it left
+    distinct = _distinct(np.column_stack([of_row, labels, m]))
+    combinations, of_row, labels, m = combinations[distinct], of_row[distinct], labels[distinct], m[distinct]
     found = features.invert(of_row)
-    return Singles(of_row[found.of], labels[found.of], found.rows, found.residuals).distinct()
+    active = points.active(of_row[found.of], labels[found.of])
+    rows, combinations = np.arange(len(found.of)), combinations[found.of]
+    times = sum((active[cut, rows] for cut in combinations.plus), start=np.zeros(len(rows)))
+    times = times - sum((active[cut, rows] for cut in combinations.minus), start=np.zeros(len(rows)))
+    right = times == m[found.of]
+    which = found.of[right]
+    return Singles(of_row[which], labels[which], found.rows[right], found.residuals[right]).distinct()
 
 
 def _distinct(rows: FloatArray) -> IntArray:
@@ -124,22 +148,29 @@ def _distinct(rows: FloatArray) -> IntArray:
     return np.sort(first)
 
 
-def pair_differences(cuts: FloatArray) -> FloatArray:
-    """Differences (n, m + 2) of two cuts of a group (T, m + 2) that count one row."""
+def pair_differences(cuts: FloatArray) -> Combinations:
+    """Differences of two cuts of a group (T, m + 2) that count one row."""
     first, second = np.triu_indices(len(cuts), 1)
     one = np.abs(np.abs(cuts[first, -1] - cuts[second, -1]) - 1.0) < COUNT_ROUNDING
-    return np.asarray(cuts[first[one]] - cuts[second[one]])
+    first, second = first[one], second[one]
+    return Combinations(cuts[first] - cuts[second], (first,), (second,))
 
 
-def triple_differences(cuts: FloatArray) -> FloatArray:
-    """What is left (n, m + 2) of two cuts of a group (T, m + 2) less a third, where it counts one row."""
+def lone_rows(cuts: FloatArray) -> Combinations:
+    """Cuts of a group (T, m + 2) that count one row."""
+    (one,) = np.nonzero(np.abs(cuts[:, -1] - 1.0) < COUNT_ROUNDING)
+    return Combinations(cuts[one], (one,), ())
+
+
+def triple_differences(cuts: FloatArray) -> Combinations:
+    """What is left of two cuts of a group (T, m + 2) less a third, where it counts one row."""
     if len(cuts) ** 3 > _MAX_TRIPLES:
-        return cuts[:0]
+        return pair_differences(cuts[:0])
     first, second = np.triu_indices(len(cuts), 1)
     together = cuts[first, -1] + cuts[second, -1]
-    one = np.abs(np.abs(together[:, None] - cuts[:, -1]) - 1.0) < COUNT_ROUNDING
-    pair, third = np.nonzero(one)
-    return np.asarray(cuts[first[pair]] + cuts[second[pair]] - cuts[third])
+    pair, third = np.nonzero(np.abs(np.abs(together[:, None] - cuts[:, -1]) - 1.0) < COUNT_ROUNDING)
+    left = cuts[first[pair]] + cuts[second[pair]] - cuts[third]
+    return Combinations(left, (first[pair], second[pair]), (third,))
 
 
 @dataclass(frozen=True)
@@ -158,8 +189,8 @@ class KnownRows:
         return cls(np.vstack([mapped[~unknown], mapped[unknown], mapped[unknown]]), np.concatenate(labels))
 
 
-def differences_less_known(cuts: GroupedCuts, rest: FloatArray, known: KnownRows) -> FloatArray:
-    """What is left (n, m + 2) of differences of two cuts of a group less a known row that must have crossed.
+def differences_less_known(points: Points, rest: FloatArray, known: KnownRows) -> Combinations:
+    """What is left of differences of two cuts of a group (T, m + 2) less a known row that must have crossed.
 
     Of those that count one row then, and could be one row's by their length. Whether the known row is of this group
     nobody knows: where it is not, what is left is no row's.
@@ -170,7 +201,7 @@ def differences_less_known(cuts: GroupedCuts, rest: FloatArray, known: KnownRows
     some &= np.abs(differences[:, :-2]).max(axis=1, initial=0.0) > COUNT_ROUNDING  # of no row nothing can be taken off
     some[some] = np.isin(np.arange(some.sum()), _distinct(differences[some]))
     first, second, differences = first[some], second[some], differences[some]
-    active = (known.labels * (cuts.w @ known.features.T + cuts.b[:, None]) < 1).astype(np.float64)
+    active = points.active(known.features, known.labels)
     crossed = active[first] - active[second]
     counts = np.abs(differences[:, -1:] - crossed)
     lengths = (differences[:, :-2] ** 2).sum(axis=1)[:, None] + (known.features**2).sum(axis=1)
@@ -178,7 +209,8 @@ def differences_less_known(cuts: GroupedCuts, rest: FloatArray, known: KnownRows
     one = (crossed != 0) & (np.abs(counts - 1.0) < COUNT_ROUNDING) & (lengths < _LONGEST**2)
     pair, row = np.nonzero(one)
     terms = np.column_stack([known.labels[:, None] * known.features, known.labels, np.ones(len(known.labels))])
-    return np.asarray(differences[pair] - crossed[pair, row][:, None] * terms[row])
+    left = differences[pair] - crossed[pair, row][:, None] * terms[row]
+    return Combinations(left, (first[pair],), (second[pair],))
 
 
 class CutDifferences(Attack):
@@ -209,35 +241,32 @@ class CutDifferences(Attack):
 
 def peel(cuts: GroupedCuts, features: NystromInverse, known: KnownRows | None = None) -> Singles:
     """All rows that come out of a series of cuts; a row that is there twice comes out twice."""
-    found = Singles(cuts.w[:0], cuts.b[:0], features.landmarks[:0], cuts.b[:0])
+    nothing = cuts.points.b[:0]
+    found = Singles(cuts.points.w[:0], nothing, features.landmarks[:0], nothing)
     for group in range(cuts.sums.shape[1]):
         rest = cuts.sums[:, group].copy()
-        while len((new := _peeled(cuts, rest, features, known)).labels):
+        while len((new := _peeled(cuts.points, rest, features, known)).labels):
             found = found + new
     return found
 
 
-def _peeled(cuts: GroupedCuts, rest: FloatArray, features: NystromInverse, known: KnownRows | None) -> Singles:
+def _peeled(points: Points, rest: FloatArray, features: NystromInverse, known: KnownRows | None) -> Singles:
     """Rows that differences of what is left of a group's cuts (T, m + 2) show, taken off it in place."""
-    no_row = np.zeros((1, rest.shape[1]))  # with it, a cut in which one row is left is a difference too
-    ways: list[Callable[[], FloatArray]] = [
-        lambda: pair_differences(np.vstack([rest, no_row])),
-        lambda: triple_differences(rest),
-    ]
+    ways: list[Callable[[FloatArray], Combinations]] = [lone_rows, pair_differences, triple_differences]
     if known is not None:
-        ways.append(lambda: differences_less_known(cuts, rest, known))
-    for differences in ways:
-        singles = single_rows(differences(), features)
-        taken = [place for place in range(len(singles.labels)) if _take_off(cuts, rest, singles, place)]
+        ways.append(lambda rest: differences_less_known(points, rest, known))
+    for way in ways:
+        singles = single_rows(points, way(rest), features)
+        taken = [place for place in range(len(singles.labels)) if _take_off(points, rest, singles, place)]
         if taken:
             break
     return singles[np.array(taken, dtype=np.int64)]
 
 
-def _take_off(cuts: GroupedCuts, rest: FloatArray, singles: Singles, place: int) -> bool:
+def _take_off(points: Points, rest: FloatArray, singles: Singles, place: int) -> bool:
     """Subtract a row from every cut that it must be active in; False where a cut has not so many rows."""
     f, y = singles.features[place], singles.labels[place]
-    excess = y * (cuts.w @ f + cuts.b) - 1.0
+    excess = y * (points.w @ f + points.b) - 1.0
     unsure = np.abs(excess) < _AT_THE_MARGIN
     active = (excess < 0) & ~unsure
     if (rest[active, -1] < 0.5).any():

@@ -119,8 +119,9 @@ def checked(
 
 def _equations(cuts: GroupedCuts, count: int, terms: FloatArray) -> tuple[FloatArray, FloatArray]:
     """(e, n) what candidates with terms (n, m + 2) add to the numbers (e,) of the first cuts, groups together."""
-    margins = cuts.w[:count] @ terms[:, :-2].T + cuts.b[:count, None] * terms[:, -2]  # y (w.f + b)
-    design = (margins < 1)[:, None, :] * terms.T[None, :, :]
+    labels = terms[:, -2]
+    active = cuts.points.active(terms[:, :-2] * labels[:, None], labels)[:count]
+    design = active[:, None, :] * terms.T[None, :, :]
     return design.reshape(-1, len(terms)), cuts.sums[:count].sum(axis=1).ravel()
 
 

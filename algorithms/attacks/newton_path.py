@@ -29,7 +29,7 @@ _PROBLEM = 0
 
 @dataclass(frozen=True)
 class PathRound:
-    """One round: the step (d,) that led to its point, mu, whether the point before is the best, and what was summed.
+    """One round: the step (d,) that led to its point, mu, what sites were told of it, and what was summed.
 
     sums: by the sites whose rows are in it, as `RoundView.sums`, without masks.
     """
@@ -37,6 +37,7 @@ class PathRound:
     step: FloatArray
     mu: float
     keep: bool
+    still: bool
     sums: Mapping[tuple[str, ...], RowTotals]
 
 
@@ -86,7 +87,7 @@ class NewtonPath:
         at = np.zeros(problem.dimensions)
         standing, found = Standing.at(problem, 0, at, at), list[Standing]()
         for number, each in enumerate(self.rounds, start=1):
-            standing = standing.moved(problem, number, each.step, each.mu, keep=each.keep)
+            standing = standing.moved(problem, number, each.step, each.mu, keep=each.keep, still=each.still)
             found.append(standing)
         return found
 
@@ -134,7 +135,8 @@ def _path(begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequen
             mask = draw_mask(seed, purpose, layout.dimensions, layout.features, begun["masking"])
         sums = {sites: _totals(layout, total[place], told, place, mask, v) for sites, total in each.sums.items()}
         whole = {sites: total for sites, total in sums.items() if total is not None}
-        found.append(PathRound(step, float(told["mus"][place]), bool(told["keep"][place]), whole))
+        flags = {name: bool(told[name][place]) for name in ("keep", "still")}
+        found.append(PathRound(step, float(told["mus"][place]), **flags, sums=whole))
     known = seed is not None or begun["masking"] == "none"
     return [NewtonPath(prior, begun["price"], lever, int(rounds[-1].parameters["rows"]), tuple(found), known)]
 

@@ -149,3 +149,11 @@ class PanSVC(HorizontalClassifier, PanSettings):
     """
 
     algorithm = "pan-svm"
+
+    def _settings(self, public_rows: int = 0) -> PanSettings:
+        chosen: PanSettings = super()._settings(public_rows)
+        if chosen.release == "sites":
+            raise ValueError(
+                'release: must be "everyone" here, since the sites of an estimator keep no files; a scenario\'s do.'
+            )
+        return chosen

@@ -1,9 +1,10 @@
 """Single rows among the sums of clusters that rounds of k-means over all sites show (`features.landmarks`, `global`).
 
 A round shows of every cluster the sum S of its rows, the sum of their squared distances to its centre c, and their
-number n. From these follows Q, the sum of the rows' squared lengths: Q = spread + 2 c.S - n |c|^2. Two clusters, of one
-round or of two, whose rows differ by one row x have S - S' = x and Q - Q' = |x|^2; of two rows or more, the square of
-the sum is not the sum of the squares. So whoever sees the sums knows which differences are rows.
+number n. From these follows Q, the sum of the rows' squared lengths: Q = spread + 2 c.S - n |c|^2. Clusters of two
+rounds whose rows differ by one row x have S - S' = x and Q - Q' = |x|^2, and x is nearest to the one centre and not to
+the other; of three rows or more, the square of the sum is the sum of the squares by coincidence only. So whoever sees
+the sums knows which differences are rows. Where columns have few values, such as zeros and ones, coincidences happen.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from federation.arrays import FloatArray
+from algorithms.features.kernels import squared_distances
+from federation.arrays import FloatArray, IntArray
 
 SAME_SQUARE = 1e-7
 """Of a row and of what is said of its square, as a share of 1 + |x|^2, rounding leaves less."""
@@ -21,28 +23,41 @@ _COUNT_ROUNDING = 2.0**-15
 
 
 @dataclass(frozen=True)
-class ClusterSums:
-    """One round: centres (l, p), and sums (l, p + 2) of each cluster's rows, their squared distances, their number."""
+class ClusterMoments:
+    """One round: centres (l, p), and of each cluster the sums of its rows, of their squared lengths, and their number.
+
+    moments: (l, p + 2).
+    """
 
     centres: FloatArray
-    sums: FloatArray
+    moments: FloatArray
 
-    @property
-    def moments(self) -> FloatArray:
-        """(l, p + 2): the sums of rows, of their squared lengths, and their number."""
-        rows, spread, count = self.sums[:, :-2], self.sums[:, -2], self.sums[:, -1]
-        squares = spread + 2.0 * (self.centres * rows).sum(axis=1) - count * (self.centres**2).sum(axis=1)
-        return np.column_stack([rows, squares, count])
+    @classmethod
+    def of_sums(cls, centres: FloatArray, sums: FloatArray) -> ClusterMoments:
+        """From what a round shows (l, p + 2): sums of rows, of their squared distances to the centres, and numbers."""
+        rows, spread, count = sums[:, :-2], sums[:, -2], sums[:, -1]
+        squares = spread + 2.0 * (centres * rows).sum(axis=1) - count * (centres**2).sum(axis=1)
+        return cls(centres, np.column_stack([rows, squares, count]))
+
+    def nearest(self, rows: FloatArray) -> IntArray:
+        """(k,) the cluster that each of some rows (k, p) is in."""
+        return np.asarray(squared_distances(rows, self.centres).argmin(axis=1))
 
 
-def differing_rows(one: FloatArray, other: FloatArray) -> FloatArray:
-    """(k, p) rows by which a cluster of one round and a cluster of another differ, as often as they come out.
+def lone_rows(clusters: ClusterMoments) -> FloatArray:
+    """(k, p) rows that are alone in a cluster."""
+    return clusters.moments[np.abs(clusters.moments[:, -1] - 1.0) < _COUNT_ROUNDING, :-2]
 
-    one, other: (l, p + 2), as `ClusterSums.moments`; of one cluster without rows, zeros.
-    """
-    first, second = np.nonzero(np.abs(np.abs(one[:, None, -1] - other[None, :, -1]) - 1.0) < _COUNT_ROUNDING)
-    differences = one[first] - other[second]
+
+def differing_rows(one: ClusterMoments, other: ClusterMoments) -> FloatArray:
+    """(k, p) rows by which a cluster of one round and a cluster of another differ, as often as they come out."""
+    counts = one.moments[:, None, -1] - other.moments[None, :, -1]
+    first, second = np.nonzero(np.abs(np.abs(counts) - 1.0) < _COUNT_ROUNDING)
+    differences = one.moments[first] - other.moments[second]
+    in_first = differences[:, -1] > 0
     differences *= np.rint(differences[:, -1:])
-    squares = (differences[:, :-2] ** 2).sum(axis=1)
+    rows = differences[:, :-2]
+    squares = (rows**2).sum(axis=1)
     same = np.abs(squares - differences[:, -2]) < SAME_SQUARE * (1.0 + squares)
-    return np.asarray(differences[same, :-2])
+    same &= ((one.nearest(rows) == first) == in_first) & ((other.nearest(rows) == second) != in_first)
+    return np.asarray(rows[same])

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from algorithms.features.nystrom import NystromMap
 from federation.arrays import FloatArray
 
-CHECKED_WITHIN = 1e-5
+CHECKED_WITHIN = 1e-7
 """Features that are computed again from a row differ by less, in every entry."""
 
 DETERMINED_WITHIN = 1e-5
@@ -62,7 +62,7 @@ class NystromInverse(NystromMap):
     def invert(self, features: FloatArray) -> Inverted:
         """The rows that features (n, m) are of, for those that are one row's.
 
-        The check needs no truth: features computed again differ by less than 1e-5, and by so little that they determine
+        The check needs no truth: features computed again differ by less than 1e-7, and by so little that they determine
         the row to 1e-5. Of other kernels than rbf a row is found only where the landmarks span all columns, since what
         is orthogonal to them leaves no trace.
         """

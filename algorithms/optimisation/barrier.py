@@ -129,12 +129,18 @@ class Standing:
         half, nothing = problem.prices / 2, np.zeros(len(problem.labels))
         return cls(iteration, v, best, problem.targets - problem.margins(v), half, half, nothing, nothing)
 
-    def moved(self, problem: Problem, iteration: int, step: FloatArray, mu: float, *, keep: bool) -> Standing:
-        """After a step of v (d,), for a barrier parameter mu. keep: the point before the step is the best so far."""
+    def moved(
+        self, problem: Problem, iteration: int, step: FloatArray, mu: float, *, keep: bool, still: bool
+    ) -> Standing:
+        """After a step of v (d,), for a barrier parameter mu. keep: the point before the step is the best so far.
+
+        still: there is no step, and the dual variables take none. They would fall on the curve, without the lag that
+        full steps need.
+        """
         v = self.v + step
         change = -problem.margins(step)
         residuals = self.residuals + change
-        wanted = self.slopes * change + self.lag
+        wanted = np.zeros_like(self.lag) if still else self.slopes * change + self.lag
         room = np.where(wanted < 0, self.alpha, self.rest)
         with np.errstate(divide="ignore", invalid="ignore"):
             share = np.where(wanted == 0, 1.0, np.minimum(1.0, (1 - BACK_OFF) * room / np.abs(wanted)))

@@ -61,6 +61,18 @@ class HingeSums:
         return np.stack([(slack * violated).sum(axis=2), -(violated * slope[:, None, :]).sum(axis=2)], axis=2)
 
 
+@dataclass(frozen=True)
+class Points:
+    """Where cuts were taken: w (T, m), b (T,)."""
+
+    w: FloatArray
+    b: FloatArray
+
+    def active(self, features: FloatArray, labels: FloatArray) -> FloatArray:
+        """(T, n): 1 where a row with features (n, m) and label (n,) is on the wrong side of the margin, else 0."""
+        return np.asarray(labels * (self.w @ features.T + self.b[:, None]) < 1, dtype=np.float64)
+
+
 class HingeSite(HorizontalSite):
     """A site that has its training rows' features (n, m) ready."""
 
@@ -95,21 +107,22 @@ class HingeSite(HorizontalSite):
 class FederatedOracle:
     """The sums of the cutting plane, over a federation.
 
-    norm_sum_bound: on the summed length of the features. on_cuts: is told the cuts (k, g, m + 2) of every round.
+    norm_sum_bound: on the summed length of the features. on_cuts: is told every round's points w (k, m), b (k,)
+    and grouped cuts (k, g, m + 2).
     """
 
     federation: Federation
     groups: int
     rows: int
     norm_sum_bound: float
-    on_cuts: Callable[[FloatArray], None] = lambda cuts: None
+    on_cuts: Callable[[FloatArray, FloatArray, FloatArray], None] = lambda w, b, cuts: None
 
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """One secure sum of grouped cuts; see `HingeSums.cuts`."""
         shape = (len(problems), self.groups, w.shape[1] + 2)
         bound = max(self.rows, self.norm_sum_bound)
         found = self.federation.sum("cuts", shape=shape, bound=bound, problems=problems, w=w, b=b)
-        self.on_cuts(found)
+        self.on_cuts(w, b, found)
         return found
 
     def line(

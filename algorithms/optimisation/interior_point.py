@@ -12,7 +12,7 @@ y = E^-1 c, and the next mu: they go to v + A^T y, a full step.
     primal   P = 1/2 |w|^2 + sum C_i max(0, r_i), evaluated
     dual     theta_c scales the alphas of the class with the larger sum so that they add up to the other's, and s <= 1
              all of them: feasible, exactly. D = s T - s^2/2 |sum theta_c S_c|^2, T = sum theta_c sum alpha_i.
-    next mu  min(mu, sigma (P - D) / 2n), of the best P and the best D.
+    next mu  min(mu, sigma (P - D) / 2n), of the best P and the best D; where these stand still mu rises again.
 
 Rows that leave or join change P and D, which begin afresh; the point, mu and every other row's alpha stay as they are.
 
@@ -44,13 +44,16 @@ SIGMA = 0.05
 
 PATIENT_SIGMA = 0.5
 PATIENCE = 6
-"""Where the gap has not fallen in so many rounds, mu follows it more slowly."""
+"""Where the gap has not fallen in so many rounds, mu follows it more slowly, and rises if it had fallen too far."""
 
 CALM_ROUNDS = 3
 """Where the gap has not fallen in so many rounds, the dither is halved."""
 
 _FALLEN = 0.7
 """A gap has fallen when it is below this share of what it was."""
+
+_RISE = 3.0
+"""Where other rows make mu rise by more, a step for the old one would lead far away, and none is taken."""
 
 _GROWTH = 64.0
 """How far beyond the last round's trace, and what a smaller mu makes of it, the matrix may go in one limb."""
@@ -82,13 +85,14 @@ class Terms:
     """What the sites are told of one problem in a round.
 
     step (d,): y of the last round, zeros where there is none. mu: the barrier parameter. keep: whether the point before
-    this step is the best so far.
+    this step is the best so far. still: nothing moves, the dual variables no more than the point.
     """
 
     problem: int
     step: FloatArray
     mu: float
     keep: bool
+    still: bool
     scales: Scales
 
 
@@ -231,10 +235,12 @@ class _Trail:
     constant: int = 0
     mu: float = field(init=False)
     step: FloatArray = field(init=False)
+    _is_still: bool = field(init=False)
     _sent: Scales = field(init=False)
     keep: bool = False
     needs_wide: bool = False
     _ceiling: float = math.inf
+    _has_new_rows: bool = False
     _trace: float = math.inf
     _intercept_reach: float = 0.0
     _reach: float = 0.0
@@ -242,7 +248,7 @@ class _Trail:
 
     def __post_init__(self) -> None:
         self.mu = self._last_mu = self.extent.price
-        self.step = np.zeros(self.dimensions)
+        self._stay()
 
     @property
     def gap(self) -> float:
@@ -268,17 +274,20 @@ class _Trail:
         """Other rows: what is proven of those before holds no longer. Where training stands is not given up."""
         self.extent = extent
         self.objective, self.lower_bound, self.constant = math.inf, 0.0, 0
-        self._ceiling = math.inf
+        self._ceiling, self._has_new_rows = math.inf, True
         self._gaps.clear()
 
     def stand_still(self) -> None:
         """A sum that will not do: no step, and no bound on the next but the one that always holds."""
-        self.step, self.keep = np.zeros(self.dimensions), False
-        self._trace, self.needs_wide = math.inf, True
+        self._stay()
+        self.keep, self._trace, self.needs_wide = False, math.inf, True
+
+    def _stay(self) -> None:
+        self.step, self._is_still = np.zeros(self.dimensions), True
 
     def terms(self) -> Terms:
         self._sent = self._scales()
-        return Terms(self.problem, self.step, self.mu, self.keep, self._sent)
+        return Terms(self.problem, self.step, self.mu, self.keep, self._is_still, self._sent)
 
     def _scales(self) -> Scales:
         """What bounds each part of the next sum, at every site."""
@@ -306,7 +315,7 @@ class _Trail:
             self.objective = min(self.objective, objective)
             self.lower_bound = max(self.lower_bound, bound)
             if self.is_done:
-                self.step = np.zeros(self.dimensions)
+                self._stay()
                 return
             self._gaps.append(self.gap)
         lost = objective - opened.objective + self._bound(opened, 0.0) - bound
@@ -315,7 +324,11 @@ class _Trail:
         if self._has_stood_still(CALM_ROUNDS):
             self.step_noise /= 2
         self.mu = self._next_mu(opened, bound, certify=certify)
-        self.step = self._newton_step(opened, dither)
+        if self._has_new_rows and self.mu > _RISE * self._last_mu:
+            self._stay()
+        else:
+            self.step, self._is_still = self._newton_step(opened, dither), False
+        self._has_new_rows = not certify
         self._extend_reach(opened.objective)
 
     def _take_one_class(self, opened: Opened, *, certify: bool) -> None:
@@ -337,12 +350,18 @@ class _Trail:
         return share * total - share**2 / 2 * square
 
     def _next_mu(self, opened: Opened, bound: float, *, certify: bool) -> float:
-        """By the best gap, or by this point's where nothing is proven. Never above the last one for the same rows."""
+        """By the best gap, or by this point's where nothing is proven. Never above the last one for the same rows,
+
+        but where training stands still: too far from the curve for its mu, Newton's steps come back to that of another.
+        """
         rows = 2 * max(1.0, float(opened.rows.sum()))
         if not certify:
             return SIGMA * max(opened.objective - bound, self.tolerance * opened.objective) / rows or self.mu
-        sigma = PATIENT_SIGMA if self._has_stood_still(PATIENCE) else SIGMA
-        self._ceiling = min(self._ceiling, sigma * (self.objective - self.lower_bound) / rows)
+        gap = self.objective - self.lower_bound
+        if self._has_stood_still(PATIENCE):
+            self._ceiling = PATIENT_SIGMA * gap / rows
+        else:
+            self._ceiling = min(self._ceiling, SIGMA * gap / rows)
         return self._ceiling
 
     def _has_stood_still(self, rounds: int) -> bool:
@@ -406,7 +425,8 @@ class LocalPath:
     def opened(self, iteration: int, terms: Terms, *, regulariser: bool = True) -> Opened:
         """What a step of one problem comes to, with or without what 1/2 |w|^2 adds."""
         problem = self.problems[terms.problem]
-        standing = self.standings[terms.problem].moved(problem, iteration, terms.step, terms.mu, keep=terms.keep)
+        before = self.standings[terms.problem]
+        standing = before.moved(problem, iteration, terms.step, terms.mu, keep=terms.keep, still=terms.still)
         self.standings[terms.problem] = standing
         sums = RowSums.of(problem, standing)
         return opened_by(sums, standing.v, intercept=problem.lever > 0, regulariser=regulariser)

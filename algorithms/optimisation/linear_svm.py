@@ -15,16 +15,15 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from algorithms.attacks.cut_differences import pair_differences
-from algorithms.contract import Remark
 from algorithms.optimisation import cutting_plane, interior_point, libsvm
 from algorithms.optimisation.barrier import Problem
 from algorithms.optimisation.cutting_plane import CuttingPlaneSettings
-from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite
+from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, Points
 from algorithms.optimisation.line_search import line_search
 from algorithms.optimisation.masking import Masking
 from algorithms.optimisation.path_sums import FederatedPath, PathSite, Release
 from algorithms.optimisation.solution import Certificate, Solution, Stopping
+from algorithms.remarks import Remark
 from algorithms.settings import Portion, Positive, doc
 from federation.arrays import FloatArray
 from federation.disclosures import Kind
@@ -40,6 +39,10 @@ SINGLETON_CUTS = (
 CUTS_THAT_DIFFER = (
     "features of a single row, by which two cuts of its group differ; with the map that all know they give the row away"
 )
+
+
+Cuts = tuple[FloatArray, FloatArray, FloatArray]
+"""Of a round: points w (k, m) and b (k,), and grouped cuts (k, g, m + 2)."""
 
 
 @dataclass(kw_only=True)
@@ -104,12 +107,12 @@ class Trained:
     remarks: tuple[Remark, ...] = ()
 
 
-RowsTold = Callable[[FloatArray], int]
-"""How many single rows are among differences (n, m + 2) of cuts, told from their features as who sees them would."""
+RowsTold = Callable[[Points, FloatArray], int]
+"""How many single rows cuts (T, m + 2) of one group at some points differ by, told as whoever sees them would."""
 
 
 def train_linear(
-    federation: Federation, settings: LinearSvmSettings, features: int, rows_told: RowsTold = lambda differences: 0
+    federation: Federation, settings: LinearSvmSettings, features: int, rows_told: RowsTold = lambda points, cuts: 0
 ) -> Trained:
     """Train on the live sites' rows of so many features, to the certified gap.
 
@@ -171,10 +174,10 @@ def _by_cutting_planes(
     def bundle() -> Solution:
         nonlocal bundles
         bundles += 1 if latest or not bundles else 0
-        opened: list[FloatArray] = []
+        opened: list[Cuts] = []
         try:
             (solution,) = cutting_plane.solve(
-                _oracle(federation, settings.cut_groups, opened.append),
+                _oracle(federation, settings.cut_groups, lambda *cuts: opened.append(cuts)),
                 problems=1,
                 dimensions=features,
                 groups=settings.cut_groups,
@@ -197,24 +200,26 @@ def _by_cutting_planes(
     return Trained(solution, solution.w, solution.b, {"bundles": bundles}, tuple(remarks))
 
 
-def _oracle(federation: Federation, groups: int, on_cuts: Callable[[FloatArray], None]) -> FederatedOracle:
+def _oracle(
+    federation: Federation, groups: int, on_cuts: Callable[[FloatArray, FloatArray, FloatArray], None]
+) -> FederatedOracle:
     """Bounds on the sums follow from the summed squares of the features, by Cauchy and Schwarz."""
     squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
     rows = round(float(count))
     return FederatedOracle(federation, groups, rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0, on_cuts)
 
 
-def _disclose(federation: Federation, opened: Sequence[FloatArray], rows_told: RowsTold) -> None:
-    """Write down what the cuts (k, g, m + 2) of one bundle show of single rows.
+def _disclose(federation: Federation, opened: Sequence[Cuts], rows_told: RowsTold) -> None:
+    """Write down what the cuts of one bundle show of single rows.
 
     Every cut of a group in which one row is active; and every row that is the difference of two cuts of one group, each
     row once.
     """
     if not opened:
         return
-    cuts = np.concatenate(opened)
+    w, b, cuts = (np.concatenate(each) for each in zip(*opened, strict=True))
     alone = int(np.count_nonzero(np.rint(cuts[..., -1]) == 1))
-    differ = sum(rows_told(pair_differences(cuts[:, group])) for group in range(cuts.shape[1]))
+    differ = sum(rows_told(Points(w, b), of_group) for of_group in cuts.transpose(1, 0, 2))
     told: list[tuple[str, int, Kind]] = [
         (SINGLETON_CUTS, alone, "single-row"),
         (CUTS_THAT_DIFFER, differ, "row-difference"),

@@ -166,6 +166,7 @@ class PathSite(HorizontalSite):
         steps: FloatArray,
         mus: FloatArray,
         keep: FloatArray,
+        still: FloatArray,
         scales: FloatArray,
         rows: int,
     ) -> FloatArray:
@@ -175,17 +176,18 @@ class PathSite(HorizontalSite):
             return total
         keeper = self.channel.sites[0] == self.site
         for place, problem in enumerate(problems.tolist()):
-            standing = self._moved(problem, iteration, steps[place], float(mus[place]), keep=bool(keep[place]))
+            flags = {"keep": bool(keep[place]), "still": bool(still[place])}
+            standing = self._moved(problem, iteration, steps[place], float(mus[place]), **flags)
             opened = self._masked(problem, iteration, standing, keeper=keeper)
             total[place] = self.layout.pack(opened, scales[place], rows, keeper=keeper)
         return total
 
-    def _moved(self, problem: int, iteration: int, step: FloatArray, mu: float, *, keep: bool) -> Standing:
+    def _moved(self, problem: int, iteration: int, step: FloatArray, mu: float, *, keep: bool, still: bool) -> Standing:
         """Where the rows stand after the step; where they stood before is kept for a round that is run again."""
         before = next(each for each in reversed(self.standings[problem]) if each.iteration < iteration)
-        if step.any() and (mask := self._mask(problem, before.iteration)) is not None:
+        if not still and (mask := self._mask(problem, before.iteration)) is not None:
             step = mask.around.T @ step
-        standing = before.moved(self.problems[problem], iteration, step, mu, keep=keep)
+        standing = before.moved(self.problems[problem], iteration, step, mu, keep=keep, still=still)
         self.standings[problem] = [before, standing]
         return standing
 
@@ -211,9 +213,10 @@ class PathSite(HorizontalSite):
     def released(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
         """(K, m + 2): the best weights and intercepts, and that they are, at `holder`; zeros at the others.
 
-        The last point is the best where `keep` says so, and a constant is where there is one.
+        The last point is the best where `keep` says so, and a constant is where there is one. A holder that was
+        restarted has them no longer: training goes on, and comes here again.
         """
-        if self.site != holder:
+        if self.site != holder or not self.standings:
             return np.zeros((len(self.labels), self.layout.features + 2))
         return np.hstack([self.best(keep, constants), np.ones((len(self.labels), 1))])
 
@@ -223,7 +226,7 @@ class PathSite(HorizontalSite):
         if not (path := self.settings.get("model_path")):
             raise StepRefused('a site has no file to keep a model in; use algorithm.release = "everyone"')
         if not self.standings:
-            return  # restarted: training goes on, and comes here again
+            return  # restarted, see `released`
         best = self.best(keep, constants)
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - see replace_private
         replace_private(path, lambda file: np.savez(file, w=best[:, :-1], b=best[:, -1]))
@@ -300,6 +303,7 @@ class FederatedPath:
             steps=np.array([each.step for each in terms]),
             mus=np.array([each.mu for each in terms]),
             keep=np.array([float(each.keep) for each in terms]),
+            still=np.array([float(each.still) for each in terms]),
             scales=np.array(scales),
             rows=rows,
         )

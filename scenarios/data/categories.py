@@ -19,10 +19,11 @@ _FEW_VALUES = 20
 _MOSTLY = 0.9
 
 
-def require_few(data: Dataset, declared: Collection[str], *, agreed: bool) -> None:
+def require_few(data: Dataset, declared: Collection[str], *, agreed: bool, memory_bytes: int | None = None) -> None:
     """Raise ScenarioError for columns of text that cannot become columns of 0 and 1.
 
-    declared: columns whose values are. agreed: whether sites agree on the values of the others, by sums.
+    declared: columns whose values are. agreed: whether sites agree on the values of the others, by sums. memory_bytes:
+    how much all columns may take, and else what there is.
     """
     text: dict[str, NDArray[np.str_]] = {
         feature.name: np.unique(feature.values.astype(np.str_)) for feature in data.features if feature.categorical
@@ -32,7 +33,8 @@ def require_few(data: Dataset, declared: Collection[str], *, agreed: bool) -> No
         if agreed and name not in declared:
             problems += _problem_of_agreeing(data, name, values)
     width = len(data.features) - len(text) + sum(map(len, text.values()))
-    if not problems and 8 * width * data.rows > available_bytes():
+    room = available_bytes() if memory_bytes is None else memory_bytes
+    if not problems and 8 * width * data.rows > room:
         widest = max(text, key=lambda name: len(text[name]), default="")
         problems.append(
             f"data.ignore: {data.name} becomes {width} columns, {len(text.get(widest, ()))} of them of {widest!r}, and "

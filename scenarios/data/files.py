@@ -48,13 +48,14 @@ class _UnusableError(Exception):
     """A file that can be read, but not used: a clause that says what to change."""
 
 
-def read(path: Path, text: Collection[str] = ()) -> Columns:
+def read(path: Path, text: Collection[str] = (), memory_bytes: int | None = None) -> Columns:
     """Every column of a file, (n,) each: float64 with NaN, or text with "" for missing values.
 
-    text: columns that are text whatever they look like. Raises ScenarioError, saying what to change.
+    text: columns that are text whatever they look like. memory_bytes: how much it may take, and else what there is.
+    Raises ScenarioError, saying what to change.
     """
     try:
-        columns = _read(path, text)
+        columns = _read(path, text, available_bytes() if memory_bytes is None else memory_bytes)
     except _UnusableError as error:
         raise ScenarioError([f"data.source: {path}: {error}."]) from None
     except UnicodeDecodeError as error:
@@ -78,13 +79,15 @@ def _reason(error: Exception) -> str:
     return reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}…"
 
 
-def _read(path: Path, text: Collection[str]) -> Columns:
+def _read(path: Path, text: Collection[str], memory_bytes: int) -> Columns:
     if path.name.endswith(".svm"):
-        return _read_svm(path)
+        return _read_svm(path, memory_bytes)
     import pyarrow as pa
 
     try:
-        return _read_parquet(path) if path.name.endswith(".parquet") else _read_csv(path, text)
+        if path.name.endswith(".parquet"):
+            return _read_parquet(path, memory_bytes)
+        return _read_csv(path, text, memory_bytes)
     except pa.ArrowException as error:  # only some of which are errors that Python knows
         raise error if isinstance(error, MemoryError) else ValueError(str(error)) from None
 
@@ -92,12 +95,12 @@ def _read(path: Path, text: Collection[str]) -> Columns:
 # Comma-separated text.
 
 
-def _read_csv(path: Path, text: Collection[str]) -> Columns:
+def _read_csv(path: Path, text: Collection[str], memory_bytes: int) -> Columns:
     """Raises _UnusableError naming the first line with too few or too many values."""
     import pyarrow as pa
     from pyarrow import csv
 
-    _look_through(path)
+    _look_through(path, memory_bytes // _CELL_BYTES)
     ragged: list[Any] = []
 
     def set_aside(row: Any) -> str:
@@ -120,13 +123,13 @@ def _read_csv(path: Path, text: Collection[str]) -> Columns:
             f"line {number} has {actual} values for {expected} columns "
             f"({len(ragged)} in all); complete it, or put values that hold commas in quotes"
         )
-    return _columns(table)
+    return _columns(table, memory_bytes)
 
 
-def _look_through(path: Path) -> None:
+def _look_through(path: Path, room: int) -> None:
     """Raise _UnusableError for what is no text of lines, or has more cells than there is room for."""
     decoder = codecs.getincrementaldecoder("utf-8")()
-    room, cells, line_bytes, first = available_bytes() // _CELL_BYTES, 0, 0, b""
+    cells, line_bytes, first = 0, 0, b""
     for number, chunk in enumerate(_chunks(path)):
         if number == 0:
             _check_beginning(chunk)
@@ -168,17 +171,17 @@ def _check_separator(header: str) -> None:
 # Tables of Arrow.
 
 
-def _read_parquet(path: Path) -> Columns:
+def _read_parquet(path: Path, memory_bytes: int) -> Columns:
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
-        cells, room = file.metadata.num_rows * file.metadata.num_columns, available_bytes() // _CELL_BYTES
-        if cells > room:
+        cells = file.metadata.num_rows * file.metadata.num_columns
+        if cells > memory_bytes // _CELL_BYTES:
             raise _UnusableError(f"{cells} cells do not fit into memory; keep fewer rows or columns")
-        return _columns(file.read())
+        return _columns(file.read(), memory_bytes)
 
 
-def _columns(table: Any) -> Columns:
+def _columns(table: Any, memory_bytes: int) -> Columns:
     """What a table of pyarrow holds. Raises _UnusableError for columns that cannot be told apart, or hold no values."""
     import pyarrow as pa
 
@@ -189,10 +192,10 @@ def _columns(table: Any) -> Columns:
         raise _UnusableError(f"column {binary[0]!r} is not UTF-8 text; save the file as UTF-8")
     if nested := [name for name, kind in zip(names, table.schema.types, strict=True) if pa.types.is_nested(kind)]:
         raise _UnusableError(f"column {nested[0]!r} holds lists or records; leave it out, or give each value a column")
-    return {name: _values(name, column) for name, column in zip(names, table.itercolumns(), strict=True)}
+    return {name: _values(name, column, memory_bytes) for name, column in zip(names, table.itercolumns(), strict=True)}
 
 
-def _values(name: str, column: Any) -> NDArray[Any]:
+def _values(name: str, column: Any, memory_bytes: int) -> NDArray[Any]:
     """float64 with NaN for numbers, text with "" otherwise."""
     import pyarrow as pa
 
@@ -201,7 +204,7 @@ def _values(name: str, column: Any) -> NDArray[Any]:
         return np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
     values = ["" if value is None or value in MISSING_MARKS else str(value) for value in column.to_pylist()]
     longest = max(map(len, values), default=0)
-    if longest * len(values) * _LETTER_BYTES > available_bytes():
+    if longest * len(values) * _LETTER_BYTES > memory_bytes:
         raise _UnusableError(
             f"column {name!r} has a value of {longest} letters, and with as much for each of {len(values)} rows does "
             "not fit into memory; shorten it, or leave the column out"
@@ -212,14 +215,14 @@ def _values(name: str, column: Any) -> NDArray[Any]:
 # Lines of LIBSVM.
 
 
-def _read_svm(path: Path) -> Columns:
+def _read_svm(path: Path, memory_bytes: int) -> Columns:
     from sklearn.datasets import load_svmlight_file
 
     try:
         matrix, labels = load_svmlight_file(str(path))
     except OverflowError:
         raise _UnusableError("a column's number is beyond all measure; count columns from 1") from None
-    if (cells := matrix.shape[0] * matrix.shape[1]) > available_bytes() // _CELL_BYTES:
+    if (cells := matrix.shape[0] * matrix.shape[1]) > memory_bytes // _CELL_BYTES:
         raise _UnusableError(
             f"its {matrix.shape[0]} rows have columns up to number {matrix.shape[1]}, and {cells} cells do not fit "
             "into memory; count columns from 1, or keep fewer"

@@ -18,7 +18,7 @@ from federation.transport.keys import COORDINATOR
 from scenarios.console import visible
 from scenarios.report import whole_run
 from scenarios.report.live import human_bytes
-from scenarios.report.plotting import new_figure
+from scenarios.report.plotting import new_figure, plain_text
 from scenarios.report.summary import lines, release_remarks
 from scenarios.run.audit import Finding
 from scenarios.run.earlier import event_from_schema_1
@@ -173,7 +173,8 @@ def _drawn(
     figure.subplots_adjust(left / _WIDTH, 0.5 / height, 1 - right / _WIDTH, 1 - 0.15 / height)
     import matplotlib as mpl  # slow to import
 
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fedsvm", "font.family": "sans-serif"}):
+    embedded = mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "fedsvm", "font.family": "sans-serif"})
+    with embedded, plain_text():
         axes = figure.subplots()
         figure.patch.set_alpha(0)
         axes.patch.set_alpha(0)

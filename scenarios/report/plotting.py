@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+
+@contextmanager
+def plain_text() -> Iterator[None]:
+    """Text in figures is what it is: between dollar signs there is no formula to be set."""
+    import matplotlib as mpl  # slow to import
+
+    with mpl.rc_context({"text.parse_math": False}):
+        yield
 
 
 def new_figure(width: float, height: float, layout: Literal["constrained"] | None = "constrained") -> Figure:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from federation.transport.keys import COORDINATOR
 from scenarios.run.audit import AttackResult, PartyAudit
 
+NOTHING_TRIED = "nothing was tried: no attack of ours is on this algorithm's sums"
 HEAD = ("who", "attack", "rows recovered", "false claims")
 
 
@@ -19,6 +20,9 @@ def _rows(audit: PartyAudit) -> Iterator[tuple[str, ...]]:
     yield " + ".join(audit.parties), "saw", _saw(audit), ""
     for attack in audit.attacks:
         yield "", attack.attack, _came_of(audit, attack), "" if attack.ranked is not None else str(attack.false_claims)
+    if not audit.attacks:
+        yield "", "none", NOTHING_TRIED, ""
+        return
     yield "", "together", f"{audit.recovered} of {audit.rows}", str(audit.false_claims)
 
 
@@ -39,6 +43,8 @@ def _came_of(audit: PartyAudit, attack: AttackResult) -> str:
 
 def line(audits: Sequence[PartyAudit]) -> str:
     """The most that each kind of party recovered, and whether any of it is false."""
+    if not any(audit.attacks for audit in audits):
+        return NOTHING_TRIED
     if len(audits) == 1:
         found = [_sentence(" and ".join(audits[0].parties), audits[0])]
     else:

@@ -18,6 +18,7 @@ def run(
     sites: int | None = None,
     changes: Mapping[str, Any] | None = None,
     out: str | Path | None = None,
+    audit: bool = False,
 ) -> RunResult:
     """Run a scenario file, or one of the catalogue, and return its result.
 
@@ -33,6 +34,8 @@ def run(
         Values by key path, such as ``{"algorithm.C": 10.0}``.
     out : str or Path, optional
         A folder for the results that does not exist; ``runs/NAME-TIME-PID`` without it.
+    audit : bool, default False
+        Whether to attack the run afterwards, as ``fedsvm audit SCENARIO`` does: `audit` of the result.
 
     Returns
     -------
@@ -56,4 +59,4 @@ def run(
     chosen, base = spec.read(scenario, changes=changes or {}, sites=sites)
     prepared = dataset.prepare(chosen, base)
     folder = runner.make_folder(chosen, Path(out) if out is not None else None)
-    return runner.run(chosen, prepared, folder, lambda federation, faults: None).result
+    return runner.run(chosen, prepared, folder, lambda federation, faults: None, audit=audit).result

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -13,15 +14,19 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from scenarios.report.plotting import new_figure
+from scenarios.console import visible
+from scenarios.report.plotting import new_figure, plain_text
 from scenarios.run.result import RunResult, read_result
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
+from scenarios.schema.federation import MAX_NAME
 
 POINTS = "points"
+MAX_POINTS = 10_000
 _BASE = "scenario.toml"
 _SEPARATOR = re.compile(r""",(?=(?:[^"']|"[^"]*"|'[^']*')*$)(?![^\[]*\])""")
 _MEASURES: Mapping[str, str] = {
@@ -80,7 +85,8 @@ class Point:
     def name(self) -> str:
         """A name for its folder, another one for every point."""
         text = ",".join(f"{key.rpartition('.')[2]}={value}" for key, value in self.values.items())
-        return re.sub(r"[^A-Za-z0-9=,._+-]", "_", text)
+        name = re.sub(r"[^A-Za-z0-9=,._+-]", "_", text)
+        return name if len(name) <= MAX_NAME else f"{name[: MAX_NAME - 17]}-{sha256(text.encode()).hexdigest()[:16]}"
 
     @property
     def changes(self) -> list[str]:
@@ -123,6 +129,9 @@ class Sweep:
 
     def _problems(self) -> Iterator[str]:
         keys = [axis.key for axis in self.axes]
+        if (count := math.prod(len(axis.values) for axis in self.axes)) > MAX_POINTS:
+            yield f"--vary: {count} runs are more than {MAX_POINTS}; list fewer values."
+            return
         if twice := sorted({key for key in keys if keys.count(key) > 1}):
             yield f"--vary {twice[0]}: is varied twice; list all its values once."
         names = [point.name for point in self.points]
@@ -213,10 +222,11 @@ class Sweep:
     def draw(self, plot: Plot, rows: Sequence[Row]) -> None:
         """Draw a plot into the sweep's folder."""
         path = self.folder / plot.name
-        if plot.axis == ROUND:
-            draw_curves(plot, self.curves(plot.measure), path)
-        else:
-            draw(plot, rows, path)
+        with plain_text():
+            if plot.axis == ROUND:
+                draw_curves(plot, self.curves(plot.measure), path)
+            else:
+                draw(plot, rows, path)
 
     def write(self) -> list[Row]:
         """Write the rows as sweep.csv and sweep.parquet, and return them."""
@@ -296,14 +306,14 @@ def draw(plot: Plot, rows: Sequence[Row], path: Path) -> None:
     for number, group in enumerate(groups):
         of_group = [row for row in known if plot.group is None or row[plot.group] == group]
         means = _means(of_group, plot, values)
-        label = None if group is None else str(group)
+        label = None if group is None else visible(str(group))
         if numeric:
             axes.plot([_numeric(value) for value in means], list(means.values()), marker="o", label=label)
         else:
             places = [values.index(value) + (number + 0.5) / len(groups) - 0.5 for value in means]
             axes.bar(places, list(means.values()), width=0.9 / len(groups), label=label)
     if not numeric:
-        axes.set_xticks(range(len(values)), values)
+        axes.set_xticks(range(len(values)), list(map(visible, values)))
     axes.set(xlabel=plot.axis, ylabel=plot.measure)
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", alpha=0.3)
@@ -318,7 +328,7 @@ def draw_curves(plot: Plot, runs: Sequence[Row], path: Path) -> None:
     axes = figure.subplots()
     groups = list(dict.fromkeys(run[plot.group] for run in runs)) if plot.group else [None]
     for number, group in enumerate(groups):
-        label = None if group is None else str(group)
+        label = None if group is None else visible(str(group))
         for run in runs:
             if (plot.group is None or run[plot.group] == group) and run["curve"]:
                 axes.semilogy(*zip(*run["curve"], strict=True), color=f"C{number}", label=label)

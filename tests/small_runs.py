@@ -1,0 +1,46 @@
+"""Whole runs of a small scenario, with the faults that a test gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from scenarios.data import dataset
+from scenarios.run import runner
+from scenarios.schema import spec
+from tests.ran import Ran
+
+TOLERANCE = 1e-6
+SMALL = [
+    "data.source=wine",
+    "data.positive=class_0",
+    "data.scale=standard",
+    "algorithm.landmarks=20",
+    f"algorithm.tolerance={TOLERANCE}",
+    "algorithm.step_noise=0.0",
+    "protocol.rings=1",
+]
+
+
+def run(folder: Path, changes: Sequence[str], faults: Sequence[str], *, without: str = "") -> Ran:
+    """A run of a small scenario; `without` a site, that is, as if it had never been there."""
+    scenario, base = spec.read("quickstart", overrides=[*SMALL, *changes], faults=faults)
+    rows = dataset.prepare(scenario, base)
+    if without:
+        kept = [(name, held) for name, held in zip(rows.names, rows.shards, strict=True) if name != without]
+        names = [name for name, _ in kept]
+        rows = replace(rows, names=tuple(names), shards=tuple(held for _, held in kept))
+        federation = scenario.federation.model_copy(update={"names": names, "sites": len(names)})
+        scenario = scenario.model_copy(update={"federation": federation})
+    folder.mkdir(parents=True)
+    return Ran.of(runner.run(scenario, rows, folder, lambda federation, faults: None))
+
+
+def check_optimum(result: dict[str, Any]) -> None:
+    """The optimum over the rows of the sites that were there in the end, certified and as LIBSVM has it."""
+    assert result["model"]["gap"] <= TOLERANCE
+    assert result["model"]["objective"] == pytest.approx(result["centralised"]["objective"], rel=2e-5)
