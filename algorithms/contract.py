@@ -27,20 +27,13 @@ from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.public_rows import PublicTask
 from algorithms.data.scaling import Scale
 from algorithms.data.vertical import VerticalTask
+from algorithms.remarks import Remark
 from federation.arrays import FloatArray
 from federation.federation import Federation
 from federation.site.program import SiteProgram
 from protocols.analysis.views import Coalition
 
 Arrays = Mapping[str, NDArray[Any]]
-
-
-@dataclass(frozen=True)
-class Remark:
-    """A line of the summary that only this kind of model has: its name and its sentence."""
-
-    name: str
-    sentence: str
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,6 @@ from algorithms.contract import (
     Model,
     Outline,
     Pooled,
-    Remark,
     TrainingReport,
 )
 from algorithms.data.horizontal import HorizontalTask, Prepared
@@ -45,6 +44,7 @@ from algorithms.features.landmarks import LandmarkSite
 from algorithms.features.nystrom import NystromMap
 from algorithms.optimisation import libsvm
 from algorithms.optimisation.linear_svm import LinearSvmSettings, LinearSvmSite, RowsTold, pooled_solution, train_linear
+from algorithms.remarks import Remark
 from federation.arrays import FloatArray
 from federation.federation import Federation
 from federation.site.program import step

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,20 @@ from algorithms.features import k_means
 from algorithms.features.k_means import local_centres
 from algorithms.features.kernels import Kernel
 from algorithms.features.nystrom import NystromMap
+from algorithms.optimisation import interior_point
+from algorithms.optimisation.barrier import Problem
 from algorithms.optimisation.cutting_plane import solve
 from algorithms.optimisation.hinge_sums import HingeSums
+from algorithms.optimisation.interior_point import LocalPath, RoundSums, Terms
 from algorithms.optimisation.line_search import grid_search
-from algorithms.optimisation.solution import Stopping
+from algorithms.optimisation.masking import Mask, Masking, draw_mask
+from algorithms.optimisation.path_sums import Layout
+from algorithms.optimisation.solution import Solution, Stopping
 from federation.arrays import FloatArray, IntArray
+from federation.channel.contract import uniform_residues
 from protocols.analysis.views import Coalition, RoundView, RunView
 
 HONEST = ("site-1", "site-2", "site-3")
-COORDINATOR_ALONE = Coalition((), coordinator=True)
 
 
 @dataclass
@@ -29,17 +35,19 @@ class WrittenDown:
 
     rounds: list[RoundView] = field(default_factory=list)
 
-    def add(self, step: str, total: FloatArray | None = None, **parameters: Any) -> None:
-        """A round; with a total, a secure sum."""
+    def add(self, step: str, total: FloatArray | None = None, heard: Any = (), **parameters: Any) -> None:
+        """A round; with a total, a secure sum. heard: what sites told each other in it."""
         sums: dict[tuple[str, ...], FloatArray] = {HONEST: total} if total is not None else {}
-        self.rounds.append(RoundView(len(self.rounds) + 1, step, parameters, sums))
+        self.rounds.append(RoundView(len(self.rounds) + 1, step, parameters, sums, heard))
 
-    def view(self, *, coordinator: bool = True) -> RunView:
-        """The coordinator's view, or that of a site, which is sent the parameters alone."""
-        if coordinator:
-            return RunView(COORDINATOR_ALONE, tuple(self.rounds))
-        told = tuple(RoundView(each.number, each.step, each.parameters, {}) for each in self.rounds)
-        return RunView(Coalition(("site-4",), coordinator=False), told)
+    def view(self, *, coordinator: bool = True, site: bool = False) -> RunView:
+        """The coordinator's view, or with `site` that of both; or a site's alone, which opens no sums."""
+        who = Coalition(("site-4",) if site or not coordinator else (), coordinator=coordinator)
+        sees = tuple(
+            replace(each, sums=each.sums if coordinator else {}, heard=each.heard if who.sites else ())
+            for each in self.rounds
+        )
+        return RunView(who, sees)
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,74 @@ def trained(
         search=grid_search,
         on_iteration=lambda iteration, solutions: None,
     )
+
+
+class _BlindPath(LocalPath):
+    """Rows that are here, summed behind masks and written down: what the coordinator solves is what it would see."""
+
+    def __init__(self, problem: Problem, masking: Masking, written: WrittenDown) -> None:
+        super().__init__([problem])
+        self.seed, self.masking, self.written = uniform_residues((1, 4)), masking, written
+        self.layout = Layout(problem.dimensions, problem.features.shape[1])
+        self.mask: Mask | None = None
+        written.add("begin_path", **_begun(problem), masking=masking)
+        written.add("share_path", heard=(np.hstack([self.seed, np.zeros((1, 5), np.uint64)]),), holders=list(HONEST))
+
+    def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
+        (each,), rows = terms, self.extent().rows
+        step = each.step if self.mask is None else self.mask.around.T @ each.step
+        opened = self.opened(iteration, replace(each, step=step))
+        d, m = self.layout.dimensions, self.layout.features
+        self.mask = draw_mask(self.seed, f"0 {iteration}", d, m, self.masking)
+        opened = opened if self.mask is None else opened.masked(self.mask)
+        scales = each.scales.to_array()
+        self.written.add(
+            "newton",
+            self.layout.pack(opened, scales, rows, keeper=True)[None],
+            iteration=iteration,
+            problems=np.array([0]),
+            steps=each.step[None],
+            mus=np.array([each.mu]),
+            keep=np.array([float(each.keep)]),
+            still=np.array([float(each.still)]),
+            scales=scales[None],
+            rows=rows,
+        )
+        return RoundSums([opened])
+
+
+def _begun(problem: Problem) -> dict[str, Any]:
+    return {"prior": np.zeros(problem.features.shape[1]), "price": float(problem.prices[0]), "lever": problem.lever}
+
+
+def walked(
+    written: WrittenDown,
+    data: Labelled,
+    *,
+    landmarks: int,
+    masking: Masking = "congruence",
+    step_noise: float = 0.0,
+    C: float = 10.0,
+    gamma: float = 0.1,
+    tolerance: float = 1e-4,
+    categories: list[list[str]] | None = None,
+    seed: int = 0,
+) -> Solution:
+    """Write down a training by the interior point of rows that are not scaled; its solution."""
+    rows, kernel = scaled(written, data.rows, categories or []), Kernel("rbf", gamma)
+    feature_map = NystromMap.spanned(kernel, local_centres(rows, landmarks, 1, np.random.default_rng(seed))[0], 1e-10)
+    written.add("receive_map", **feature_map.to_fields())
+    path = _BlindPath(Problem.of(feature_map(rows), data.labels, C), masking, written)
+    (outcome,) = interior_point.solve(
+        path,
+        problems=1,
+        dimensions=feature_map.dimensions + 1,
+        intercept=True,
+        stopping=Stopping(tolerance, 100),
+        settle=lambda outcomes: False,
+        step_noise=step_noise,
+    )
+    return path.best(outcome, 0)
 
 
 def clustered(written: WrittenDown, data: FloatArray, *, clusters: int, seed: int = 0) -> None:

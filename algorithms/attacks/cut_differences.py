@@ -24,6 +24,7 @@ from algorithms.attacks.epochs import Epoch, epochs
 from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from algorithms.data.columns import Labelled
 from algorithms.features.inversion import NystromInverse
+from algorithms.optimisation.hinge_sums import Points
 from federation.arrays import BoolArray, FloatArray, IntArray
 from protocols.analysis.views import RoundView, RunView
 
@@ -38,18 +39,6 @@ _LONGEST = 1.0 + 1e-3
 
 _MAX_TRIPLES = 2_000_000
 """Of cuts of one group; where there are more, they are not tried."""
-
-
-@dataclass(frozen=True)
-class Points:
-    """Where cuts were taken: w (T, m), b (T,)."""
-
-    w: FloatArray
-    b: FloatArray
-
-    def active(self, features: FloatArray, labels: FloatArray) -> FloatArray:
-        """(T, n): 1 where a row with features (n, m) and label (n,) is on the wrong side of the margin, else 0."""
-        return np.asarray(labels * (self.w @ features.T + self.b[:, None]) < 1, dtype=np.float64)
 
 
 @dataclass(frozen=True)

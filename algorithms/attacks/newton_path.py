@@ -160,4 +160,4 @@ def _totals(
 
 
 def _unmasked(opened: Opened, mask: Mask) -> Opened:
-    return opened.masked(Mask(np.asarray(np.linalg.inv(mask.around)), mask.turn.T))
+    return opened.masked(Mask(np.asarray(np.linalg.inv(mask.around), dtype=np.float64), mask.turn.T))

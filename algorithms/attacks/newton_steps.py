@@ -8,7 +8,8 @@ D + M, and q and M are sums over rows whose weights follow from the path. So
 is linear in how often each candidate occurs, c_i, and its noise has a covariance that is linear in c_i, too. The attack
 whitens the equations of all rounds by its estimate of D + M, finds the posterior of c (`binary_counts`), and so on from
 there; eta is known but for how often it was halved, which the residuals say; lambda is the length of the step in that
-metric. The site's own rows are known to be there. It starts with more noise than there is, since D + M is not known.
+metric. The site's own rows are known to be there. While counts
+leave more than the dither can have made, the equations are believed less.
 
 No dither hides what the optimum itself says: w is the sum of alpha_i f~_i, so the last steps tell of rows at the margin
 or within, as the released model does.
@@ -38,13 +39,23 @@ MAX_CANDIDATES = 2_000
 SURE = 0.999
 """Candidates with a posterior above are claimed."""
 
-_COOLING = (30.0, 5.0, 1.2)
-"""How much more noise than there is, in variance, each time that D + M is estimated anew."""
+_STAGES = 12
+_SETTLED = 0.02
+"""D + M is estimated anew so often, or until no posterior changes by more."""
+
+_SPARE = 1.2
+"""How much more variance than the dither has is allowed for."""
+
+_HASTES = (0.3, 1.0)
+"""Where counts leave more, which they do while D + M is not known, the share of it that is allowed for."""
+
+_CONSISTENT = 2.0
+"""Counts that leave more than so much of the dither's variance are not right, and nothing is claimed."""
+
+_MOST_HALVINGS = 8
 
 _LEAST_NOISE = 1e-3
 """Where there is no dither."""
-
-_MOST_HALVINGS = 8
 
 
 class NewtonSteps(Attack):
@@ -73,36 +84,77 @@ class NewtonSteps(Attack):
         own = prior.own or Labelled(candidates.rows[:0], candidates.labels[:0])
         theirs = ~among(candidates, own, epoch)
         others = Labelled(candidates.rows[theirs], candidates.labels[theirs])
-        chances = members(path, epoch, others, own, max(self._step_noise, _LEAST_NOISE))
-        yield Ranking(others, chances)
-        sure = chances > SURE
-        yield Claim(others.rows[sure], others.labels[sure], float((1 - chances[sure]).max(initial=0.0)))
+        found = members(path, epoch, others, own, max(self._step_noise, _LEAST_NOISE))
+        yield Ranking(others, found.chances)
+        sure = (found.chances > SURE) & (found.left < _CONSISTENT)
+        yield Claim(others.rows[sure], others.labels[sure], float((1 - found.chances[sure]).max(initial=0.0)))
 
 
-def members(path: NewtonPath, epoch: Epoch, others: Labelled, own: Labelled, step_noise: float) -> FloatArray:
-    """(n,) posteriors of candidates that are not the coalition's own."""
+@dataclass(frozen=True)
+class Members:
+    """chances (n,): posteriors that candidates are in the data.
+
+    left: the most that the counts leave of a round's equations, as a share of the dither's variance; about 1 where the
+    counts are right.
+    """
+
+    chances: FloatArray
+    left: float
+
+
+def members(path: NewtonPath, epoch: Epoch, others: Labelled, own: Labelled, step_noise: float) -> Members:
+    """Of candidates that are not the coalition's own; the hastier way, unless it goes wrong, which its check says."""
     problem = path.problem(
         epoch, Labelled(np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels]))
     )
     if problem is None:
         raise AssertionError("there is a map")
-    steps = step_equations(path, problem)
-    unknown = len(others.rows)
-    chance = float(np.clip((path.rows - len(own.rows)) / max(unknown, 1), 0.02, 0.98))
-    counts = np.concatenate([np.full(unknown, chance), np.ones(len(own.rows))])
-    halvings = np.zeros(len(steps))
-    for heat in _COOLING:
+    rows, steps = signed(problem), step_equations(path, problem)
+    found = _members(path, rows, steps, len(others.rows), step_noise, _HASTES[0])
+    if found.left < _CONSISTENT:
+        return found
+    slower = _members(path, rows, steps, len(others.rows), step_noise, _HASTES[1])
+    return min(found, slower, key=lambda each: each.left)
+
+
+def _members(
+    path: NewtonPath, rows: FloatArray, steps: list[StepEquation], unknown: int, step_noise: float, haste: float
+) -> Members:
+    """rows (n, d): those of the candidates, `unknown` of them, and then the coalition's own."""
+    chance = float(np.clip((path.rows - (len(rows) - unknown)) / max(unknown, 1), 0.02, 0.98))
+    counts = np.append(np.full(unknown, chance), np.ones(len(rows) - unknown))
+    equations = [step.whitened(rows, path.ridge, counts) for step in steps]
+    for _ in range(_STAGES):
         G, h = np.zeros((unknown, unknown)), np.zeros(unknown)
-        for place, step in enumerate(steps):
-            design, right = step.whitened(signed(problem), path.ridge, counts)
-            noise = step_noise * 0.5 ** halvings[place]
-            variance = heat * noise**2 / (1 + noise**2)  # of each whitened equation, whose step has the length 1
+        levels = _levels(_left(equations, counts, step_noise), step_noise, haste)
+        for (design, right), level in zip(equations, levels, strict=True):
             rest = right - design[:, unknown:].sum(axis=1)
-            G += design[:, :unknown].T @ design[:, :unknown] / variance
-            h += design[:, :unknown].T @ rest / variance
-        counts[:unknown] = posterior(G, h, chance)
-        halvings = _halvings(steps, signed(problem), path.ridge, counts, step_noise)
-    return counts[:unknown]
+            G += design[:, :unknown].T @ design[:, :unknown] / level
+            h += design[:, :unknown].T @ rest / level
+        before, counts[:unknown] = counts[:unknown].copy(), posterior(G, h, chance)
+        equations = [step.whitened(rows, path.ridge, counts) for step in steps]
+        if np.abs(counts[:unknown] - before).max(initial=0.0) < _SETTLED:
+            break
+    left = _left(equations, counts, step_noise)
+    return Members(counts[:unknown], max(each * 4**by for each, by in zip(left, _halvings(left), strict=True)))
+
+
+def _left(equations: list[tuple[FloatArray, FloatArray]], counts: FloatArray, step_noise: float) -> list[float]:
+    """The variance that counts leave of each round's whitened equations, as a share of what the whole dither makes."""
+    full = step_noise**2 / (1 + step_noise**2)
+    return [float(((design @ counts - right) ** 2).mean()) / full for design, right in equations]
+
+
+def _halvings(left: list[float]) -> list[float]:
+    """How often the dither was halved by then, as far as what is left says."""
+    by_round = [np.clip(np.floor(0.3 - np.log2(max(each, 1e-300)) / 2), 0, _MOST_HALVINGS) for each in left]
+    return [float(halved) for halved in np.maximum.accumulate(by_round)]
+
+
+def _levels(left: list[float], step_noise: float, haste: float) -> list[float]:
+    """The variance to allow each round's equations: what the dither makes, or more where counts leave more."""
+    full, halvings = step_noise**2 / (1 + step_noise**2), _halvings(left)
+    return [full * max(_SPARE * 0.25**by, haste * each) for by, each in zip(halvings, left, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -133,15 +185,3 @@ def step_equations(path: NewtonPath, problem: Problem) -> list[StepEquation]:
             right = -path.ridge * (after.step + standing.v)
             found.append(StepEquation(weights[:, None] * rows, standing.slopes, right, after.step))
     return found
-
-
-def _halvings(
-    steps: list[StepEquation], rows: FloatArray, ridge: FloatArray, counts: FloatArray, step_noise: float
-) -> FloatArray:
-    """(rounds,) how often the dither was halved by then, as far as the residuals say."""
-    found = []
-    for step in steps:
-        design, right = step.whitened(rows, ridge, counts)
-        variance = float(((design @ counts - right) ** 2).mean()) * (1 + step_noise**2) / step_noise**2
-        found.append(np.clip(np.rint(-np.log2(max(variance, 1e-300)) / 2), 0, _MOST_HALVINGS))
-    return np.maximum.accumulate(np.array(found)) if found else np.zeros(0)

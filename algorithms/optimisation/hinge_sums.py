@@ -61,6 +61,18 @@ class HingeSums:
         return np.stack([(slack * violated).sum(axis=2), -(violated * slope[:, None, :]).sum(axis=2)], axis=2)
 
 
+@dataclass(frozen=True)
+class Points:
+    """Where cuts were taken: w (T, m), b (T,)."""
+
+    w: FloatArray
+    b: FloatArray
+
+    def active(self, features: FloatArray, labels: FloatArray) -> FloatArray:
+        """(T, n): 1 where a row with features (n, m) and label (n,) is on the wrong side of the margin, else 0."""
+        return np.asarray(labels * (self.w @ features.T + self.b[:, None]) < 1, dtype=np.float64)
+
+
 class HingeSite(HorizontalSite):
     """A site that has its training rows' features (n, m) ready."""
 

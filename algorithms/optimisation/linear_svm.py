@@ -15,16 +15,15 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from algorithms.attacks.cut_differences import Points
-from algorithms.contract import Remark
 from algorithms.optimisation import cutting_plane, interior_point, libsvm
 from algorithms.optimisation.barrier import Problem
 from algorithms.optimisation.cutting_plane import CuttingPlaneSettings
-from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite
+from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, Points
 from algorithms.optimisation.line_search import line_search
 from algorithms.optimisation.masking import Masking
 from algorithms.optimisation.path_sums import FederatedPath, PathSite, Release
 from algorithms.optimisation.solution import Certificate, Solution, Stopping
+from algorithms.remarks import Remark
 from algorithms.settings import Portion, Positive, doc
 from federation.arrays import FloatArray
 from federation.disclosures import Kind

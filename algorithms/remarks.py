@@ -1,0 +1,13 @@
+"""What a result says in a line of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A line of the summary that only some kinds of models have: its name and its sentence."""
+
+    name: str
+    sentence: str
