@@ -74,16 +74,16 @@ def ranked(found: PartyAudit) -> float:
     return area
 
 
-def test_a_site_tells_all_rows_from_exact_steps_and_fewer_the_more_noise_there_is() -> None:
+def test_a_site_tells_all_rows_from_exact_steps_and_most_through_the_noise() -> None:
     found = {}
-    for noise in (0.0, 0.1, 0.5):
+    for noise in (0.0, 0.1):
         data, candidates, written = walk(step_noise=noise)
         found[noise] = against(data, written.view(coordinator=False), NewtonSteps(noise), candidates=candidates)
-    assert found[0.0].recovered == 240
+    assert (found[0.0].recovered, found[0.0].false_claims) == (240, 0)
     assert ranked(found[0.0]) == 1.0
-    assert ranked(found[0.1]) > ranked(found[0.5])
-    assert found[0.5].recovered < found[0.1].recovered < 240
-    assert all(each.false_claims <= 5 for each in found.values())
+    assert found[0.1].recovered < 240
+    assert found[0.1].false_claims <= 3
+    assert ranked(found[0.1]) > 0.7, "the noise hides less than one would wish"
 
 
 def test_what_a_site_knows_of_its_own_is_not_claimed() -> None:

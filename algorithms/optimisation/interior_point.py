@@ -290,16 +290,17 @@ class _Trail:
         return Terms(self.problem, self.step, self.mu, self.keep, self._is_still, self._sent)
 
     def _scales(self) -> Scales:
-        """What bounds each part of the next sum, at every site."""
+        """What bounds each part of the next sum, at every site: powers of two, which tell sites little of the last."""
         extent, price = self.extent, self.extent.price
         largest = 1.0 + price**2 / (8 * self.mu) * extent.squares
         expected = _GROWTH * self._trace * self._last_mu / self.mu
+        loss = price * (extent.rows * extent.target + self._reach * extent.lengths)
         return Scales(
-            matrix=min(STRETCH**2 * largest, expected),
-            gradient=STRETCH * (price * extent.lengths + self._reach) + 1.0,
-            objective=price * (extent.rows * extent.target + self._reach * extent.lengths) + self._reach**2 / 2 + 1.0,
-            alphas=price * extent.rows * extent.target + 1.0,
-            vectors=price * extent.lengths + 1.0,
+            matrix=_power_of_two(min(STRETCH**2 * largest, expected)),
+            gradient=_power_of_two(STRETCH * (price * extent.lengths + self._reach)),
+            objective=_power_of_two(loss + self._reach**2 / 2),
+            alphas=_power_of_two(price * extent.rows * extent.target),
+            vectors=_power_of_two(price * extent.lengths),
         )
 
     def take(self, opened: Opened, dither: Dither, *, certify: bool, resolution: float) -> None:
@@ -383,6 +384,11 @@ class _Trail:
         longest = STRETCH * float(np.linalg.norm(self.step))
         self._intercept_reach += longest if self.intercept else 0.0
         self._reach = math.sqrt(2 * max(objective, 0.0)) + self._intercept_reach + longest
+
+
+def _power_of_two(bound: float) -> float:
+    """The least that is above."""
+    return 2.0 ** math.frexp(max(bound, 1.0))[1]
 
 
 def _factor(matrix: FloatArray) -> FloatArray:
