@@ -206,7 +206,11 @@ def test_a_coalition_that_is_too_small_recovers_nothing(
     assert len(collusion["victims"]) >= (5 - len(sites)) * 4
     assert learnt(collusion) == set()
     assert {victim["max_error"] for victim in collusion["victims"]} == {None}
-    assert (whole["recovered"], whole["false_claims"]) == (0, 0)
+    # nothing of a site's part of any sum; the path of training, which sites must know, tells of rows all the same, and
+    # with the coordinator's systems, which no mask hides from a site, of most
+    of_training = {"Newton steps", "Newton systems"} if coordinator else {"Newton steps"}
+    assert {each["attack"] for each in whole["attacks"] if each["recovered"]} <= of_training
+    assert whole["false_claims"] == 0
     assert bool(collusion["remarks"]) == coordinator
 
 
