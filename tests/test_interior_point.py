@@ -32,7 +32,7 @@ from algorithms.optimisation.interior_point import (
 )
 from algorithms.optimisation.masking import STRETCH, Dither, Masking, draw_mask
 from algorithms.optimisation.path_sums import FederatedPath, Layout, PathSite, Release
-from algorithms.optimisation.solution import Certificate, Solution, Stopping
+from algorithms.optimisation.solution import Certificate, Solution, Stopping, StoppingSettings
 from federation.arrays import FloatArray, IntArray
 from federation.channel.contract import uniform_residues
 from federation.errors import StepRefused
@@ -40,6 +40,8 @@ from federation.site.partition import Partition
 from tests.in_process import InProcessFederation, Loss
 from tests.tables import tic_tac_toe
 
+MOST = StoppingSettings().max_iterations
+"""Of 2,400 solutions with noise one took 125 rounds: noise is never the same, and has a tail."""
 LIMIT = 1e10
 """Of C max |f|^2. Beyond, D = 1 is in some problems lost among the digits of M before the gap is 1e-6."""
 
@@ -113,11 +115,12 @@ def test_three_hundred_problems_of_all_kinds_are_certified(noise: float) -> None
     assert len(problems) == 300
     rounds = []
     for problem in problems:
-        (found,) = solve_pooled([problem], Stopping(1e-6, 150), noise)
+        (found,) = solve_pooled([problem], Stopping(1e-6, MOST), noise)
         assert found.converged
         check_certificate(problem, found)
         rounds.append(found.iterations)
     assert np.median(rounds) <= (25 if noise else 15)
+    assert np.percentile(rounds, 98) <= 100
     print(f"\nnoise {noise}: median {np.median(rounds)}, 90 % {np.percentile(rounds, 90)}, most {max(rounds)}")
 
 
@@ -162,7 +165,7 @@ def small_problems(draw: st.DrawFn) -> Problem:
 @settings(max_examples=120)
 @given(small_problems(), st.sampled_from([0.0, 0.1]))
 def test_any_small_problem_is_solved_and_its_certificate_is_true(problem: Problem, noise: float) -> None:
-    (found,) = solve_pooled([problem], Stopping(1e-6, 200), noise)
+    (found,) = solve_pooled([problem], Stopping(1e-6, MOST), noise)
     assert found.converged
     check_certificate(problem, found)
     if problem.lever and len(set(problem.labels.tolist())) < 2:
