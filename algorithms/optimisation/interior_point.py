@@ -46,11 +46,11 @@ PATIENT_SIGMA = 0.5
 PATIENCE = 6
 """Where the gap has not fallen in so many rounds, mu follows it more slowly, and rises if it had fallen too far."""
 
-CALM_ROUNDS = 3
-"""Where the gap has not fallen in so many rounds, the dither is halved."""
-
 _FALLEN = 0.7
 """A gap has fallen when it is below this share of what it was."""
+
+CALM_ROUNDS, CALM_FALL = 2, 0.5
+"""Where the gap has not fallen to this share in so many rounds, the dither is halved."""
 
 _RISE = 3.0
 """Where other rows make mu rise by more, a step for the old one would lead far away, and none is taken."""
@@ -322,7 +322,7 @@ class _Trail:
         lost = objective - opened.objective + self._bound(opened, 0.0) - bound
         self.needs_wide = lost > _TOO_COARSE * self.tolerance * objective
         self._last_mu, self._trace = self.mu, float(np.trace(opened.matrix))
-        if self._has_stood_still(CALM_ROUNDS):
+        if self._has_stood_still(CALM_ROUNDS, CALM_FALL):
             self.step_noise /= 2
         self.mu = self._next_mu(opened, bound, certify=certify)
         if self._has_new_rows and self.mu > _RISE * self._last_mu:
@@ -365,9 +365,9 @@ class _Trail:
             self._ceiling = min(self._ceiling, SIGMA * gap / rows)
         return self._ceiling
 
-    def _has_stood_still(self, rounds: int) -> bool:
+    def _has_stood_still(self, rounds: int, share: float = _FALLEN) -> bool:
         """Whether the gap has not fallen in so many rounds."""
-        return len(self._gaps) > rounds and self._gaps[-1] > _FALLEN * self._gaps[-1 - rounds]
+        return len(self._gaps) > rounds and self._gaps[-1] > share * self._gaps[-1 - rounds]
 
     def _newton_step(self, opened: Opened, dither: Dither) -> FloatArray:
         """y = E^-1 c, and the dither. Raises FederationError for a matrix that is no sum of squares."""
