@@ -27,6 +27,7 @@ FOLLOWED = [guide for guide in GUIDES if any(block.language in ("sh", "python") 
 
 
 @pytest.mark.parametrize("guide", FOLLOWED, ids=lambda guide: guide.stem)
+@pytest.mark.long
 def test_a_guide_works_as_printed(guide: Path, tmp_path: Path, temporary_folder: Path) -> None:
     reader = Reader(tmp_path)
     reader.environment |= {"PIP_NO_BUILD_ISOLATION": "0", "COLUMNS": "100"}  # pip reads 0 as: without isolation

@@ -229,6 +229,7 @@ def recovered(audit: PartyAudit) -> dict[str, int]:
     return {attack.attack: attack.recovered for attack in audit.attacks if attack.ranked is None}
 
 
+@pytest.mark.long
 def test_the_quickstart_gives_every_row_to_the_coordinator(tmp_path: Path) -> None:
     found = audit("quickstart", tmp_path / "run")
     assert len(found) == 11
@@ -300,6 +301,7 @@ min_cluster_size = 1
 """
 
 
+@pytest.mark.long
 def test_declared_candidates_are_tried_and_bad_ones_refused(tmp_path: Path) -> None:
     (tmp_path / "wdbc.toml").write_text(WDBC + "\n[collusion]\ncoordinator = true\ncandidates = 'source'\n")
     done = fedsvm("run", "wdbc.toml", "--out", "run", "--set=compare.centralised=false", folder=tmp_path)

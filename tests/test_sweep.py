@@ -28,6 +28,7 @@ def grid(folder: Path, *axes: str, changes: tuple[str, ...] = SMALL) -> Sweep:
     return Sweep("quickstart", changes, tuple(Axis.read(axis) for axis in axes), folder)
 
 
+@pytest.mark.long
 def test_a_sweep_has_a_row_for_every_run_and_plots_them(tmp_path: Path) -> None:
     vary = ["--vary", "federation.sites=3,4", "--vary", "protocol.sum=plain,ring"]
     vary += [word for plot in PLOTS for word in ("--plot", plot)]
@@ -45,6 +46,7 @@ def test_a_sweep_has_a_row_for_every_run_and_plots_them(tmp_path: Path) -> None:
         ElementTree.parse(plot)  # noqa: S314 - written by this very test
 
 
+@pytest.mark.long
 def test_a_sweep_that_is_interrupted_goes_on_where_it_was(tmp_path: Path, temporary_folder: Path) -> None:
     command = [str(FEDSVM), "sweep", "quickstart", *WORDS, "--vary", "seed=1,2", "--out", str(tmp_path / "s")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=tmp_path)
