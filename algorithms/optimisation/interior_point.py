@@ -61,7 +61,7 @@ _GROWTH = 64.0
 _TOO_COARSE = 0.1
 """Where certificates lose more than this share of the tolerance to rounding, the next sum has two limbs a number."""
 
-_JITTERS = (0.0, 1e-14, 1e-12, 1e-10)
+_JITTERS = (0.0, 1e-14, 1e-12, 1e-10, 1e-8, 1e-6)
 """Shares of the mean diagonal that are added to a matrix that rounding left without a factorisation."""
 
 
