@@ -49,8 +49,8 @@ PATIENCE = 6
 _FALLEN = 0.7
 """A gap has fallen when it is below this share of what it was."""
 
-CALM_ROUNDS, CALM_FALL = 2, 0.5
-"""Where the gap has not fallen to this share in so many rounds, the dither is halved."""
+CALM_ROUNDS, CALM_FALL = 3, 0.7
+"""Where the gap has not fallen to this share in so many rounds, the dither is halved: sooner, and sites learn more."""
 
 _RISE = 3.0
 """Where other rows make mu rise by more, a step for the old one would lead far away, and none is taken."""
