@@ -15,12 +15,18 @@ from algorithms.data.partition import site_partition
 from algorithms.features.k_means import local_centres
 from algorithms.features.kernels import Kernel
 from algorithms.features.nystrom import NystromMap
+from algorithms.optimisation.barrier import Problem, RowSums, Standing
+from algorithms.optimisation.interior_point import opened_by
+from algorithms.optimisation.masking import draw_mask
+from algorithms.optimisation.path_sums import Layout
 from algorithms.pan_svm import PanSite
 from algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
+from federation.arrays import FloatArray
 from federation.channel.agreement import KeyAgreement, keystream
 from federation.processes.forkserver import main
 from federation.site.program import Installation, SiteProgram
 from federation.transport import wire
+from protocols import common_seed
 from protocols.arithmetic.commutative import P256, Cipher
 from protocols.arithmetic.fixed_point import add, subtract
 from protocols.secret_order import secret_order
@@ -49,17 +55,22 @@ def _warm_up() -> None:
 def _train_and_tell() -> None:
     """What a site does in most rounds, but for the sockets."""
     half = PanSite("warm-up", _ROWS, {"seed": 0})
-    problem, w, b = np.zeros(1, dtype=np.int64), np.zeros((1, 2)), np.zeros(1)
     half.encode([])
     half.column_squares(half.column_sums())
     half.rescale(np.zeros(2), np.ones(2))
     half.receive_map(**NystromMap(Kernel("rbf"), half.rows[:2], np.eye(2)).to_fields())
     half.squared_norms()
-    half.deal_groups(2)
-    half.line(problem, w, b, w, b, np.ones((1, 3)))
-    residues = RING.encoded(half.cuts(problem, w, b), 100.0, 3)
+    residues = RING.encoded(_step_of_path(half), 1.0, 3)
     masked = subtract(add(residues, residues), residues)
     wire.decode(wire.encode(wire.Message(wire.DATA_KIND, bytes(wire.RUN_ID_BYTES), arrays={"": masked})))
+
+
+def _step_of_path(half: PanSite) -> FloatArray:
+    rows = Problem.of(half.features, half.labels[0], 1.0, prior=np.zeros(2), lever=1.0)
+    standing = Standing.at(rows, 0, np.zeros(3), np.zeros(3)).moved(rows, 1, np.zeros(3), 1.0, keep=True, still=False)
+    mask = draw_mask(np.zeros(common_seed.SHAPE, dtype=np.uint64), "warm-up", 3, 2, "congruence")
+    opened = opened_by(RowSums.of(rows, standing), standing.v, intercept=True, regulariser=True)
+    return Layout(3, 2).pack(opened if mask is None else opened.masked(mask), np.full(5, 100.0), 4, keeper=True)
 
 
 SETS = "sets"
