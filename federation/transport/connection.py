@@ -9,8 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import zmq
 
@@ -78,7 +77,7 @@ class Stream:
     def ended(self) -> bool:
         return self._kernel is None
 
-    def count(self, message: Message, frames: Sequence[Any], *, sent: bool) -> None:
+    def count(self, message: Message, frames: Sequence[bytes | memoryview], *, sent: bool) -> None:
         """Enter one message in the ledger."""
         predicted = zmtp.message_bytes([len(frame) for frame in frames], self._encrypted)
         self._enter(message.round, Traffic(1, message.payload_bytes, predicted), sent=sent)
@@ -128,6 +127,8 @@ class Dialler:
     party : Party
         The peer, with its address.
     dealer : zmq.Socket
+    read : callable
+        Takes in what came by it.
     streams : list of Stream
         Those to this peer, earlier ones included; new ones are added.
     """
@@ -137,12 +138,14 @@ class Dialler:
         me: str,
         party: Party,
         dealer: zmq.Socket[bytes],
+        read: Callable[[], None],
         streams: list[Stream],
         *,
         encrypted: bool,
         ledger: Ledger,
     ) -> None:
         self.dealer = dealer
+        self.read = read
         self.peer = party.name
         self.established = False
         self.streams = streams

@@ -10,11 +10,12 @@ import zmq
 from zmq.utils import z85
 
 COORDINATOR = "coordinator"
+KEY_BYTES = 32
 
 
 @dataclass(frozen=True)
 class KeyPair:
-    """A CURVE key pair in Z85 text (40 bytes each). The secret half lives in memory only and never prints."""
+    """A CURVE key pair, 32 bytes each. The secret half lives in memory only and never prints."""
 
     public: bytes
     secret: bytes = field(repr=False)
@@ -22,7 +23,7 @@ class KeyPair:
     @classmethod
     def generate(cls) -> KeyPair:
         """A fresh pair from the operating system's generator."""
-        public, secret = zmq.curve_keypair()
+        public, secret = (z85.decode(half) for half in zmq.curve_keypair())
         return cls(public, secret)
 
 
@@ -45,7 +46,7 @@ class Roster:
 
     def __init__(self, parties: Iterable[Party]) -> None:
         self._by_name = {party.name: party for party in parties}
-        self._names_by_key = {z85.decode(p.public_key): p.name for p in self if p.public_key}
+        self._names_by_key = {party.public_key: party.name for party in self if party.public_key}
 
     def __iter__(self) -> Iterator[Party]:
         return iter(self._by_name.values())
