@@ -6,6 +6,7 @@ a program that has its partitions in hand.
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -99,7 +100,7 @@ class Deployment:
             return f"ipc://{workspace}/{number}.sock"
         return f"tcp://127.0.0.1:{self.port + number if self.port else '*'}"
 
-    @property
+    @functools.cached_property
     def site_policy(self) -> SitePolicy:
         """What every site takes part in."""
         protocol, policy = self.sum_protocol, self.policy

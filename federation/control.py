@@ -61,12 +61,13 @@ class RosterUpdate:
         """Raises Malformed."""
         parties = _fields(message, parties=(list,))["parties"]
         for party in parties:
-            if not isinstance(party, list) or len(party) != 4 or not all(isinstance(each, str) for each in party[:2]):
+            if type(party) is not list or [*map(type, party[:2])] != [str, str] or len(party) != 4:
                 raise Malformed("a party of the roster must be a name, an address and two keys")
-            if not all(key is None or (type(key) is bytes and len(key) == KEY_BYTES) for key in party[2:]):
-                raise Malformed(f"a key of the roster must be {KEY_BYTES} bytes, or missing")
-        roster = Roster(Party(*party) for party in parties)
-        if len(list(roster)) < len(parties):
+            for key in party[2:]:
+                if key is not None and (type(key) is not bytes or len(key) != KEY_BYTES):
+                    raise Malformed(f"a key of the roster must be {KEY_BYTES} bytes, or missing")
+        roster = Roster(map(Party._make, parties))
+        if len(roster) < len(parties):
             raise Malformed("each party of the roster must be listed once")
         return cls(roster)
 

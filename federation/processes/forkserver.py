@@ -28,6 +28,7 @@ import msgpack
 
 from federation.errors import FederationError
 from federation.processes import pipe
+from federation.site.policy import SitePolicy
 from federation.site.program import Installation
 from federation.site.site import Assignment, run_site
 
@@ -80,7 +81,7 @@ class _ForkServer:
         wakeup, waker = socket.socketpair()
         wakeup.setblocking(False)
         waker.setblocking(False)
-        signal.set_wakeup_fd(waker.fileno())
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         self._selector.register(self._stream, selectors.EVENT_READ, self._obey)
         self._selector.register(self._reports, selectors.EVENT_READ, self._pass_on)
@@ -101,7 +102,8 @@ class _ForkServer:
         if order is None:
             self._serving = False
         else:
-            self._fork_all([Assignment.from_fields(fields) for fields in order["start"]])
+            policies = [SitePolicy.from_fields(fields) for fields in order["policies"]]
+            self._fork_all([Assignment.from_fields(fields, policies) for fields in order["start"]])
 
     def _fork_all(self, assignments: list[Assignment]) -> None:
         """Fork in one go: every page that the server writes between two forks is one more of the child's own."""

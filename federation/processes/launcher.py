@@ -7,6 +7,7 @@ import select
 import shutil
 import time
 from collections.abc import Iterable
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,6 +16,7 @@ from federation.errors import LaunchError
 from federation.processes import pipe
 from federation.processes.child import Child
 from federation.processes.contract import Ended
+from federation.site.policy import SitePolicy
 from federation.site.site import Assignment
 from federation.transport.deadline import Deadline
 from federation.transport.keys import Party
@@ -74,7 +76,12 @@ class LocalLauncher:
     def start(self, assignments: Iterable[Assignment]) -> list[Party]:
         """Start a site for each assignment and wait until all have reported in. Raises LaunchError."""
         wanted = list(assignments)
-        pipe.write(self._stream, {"start": [assignment.to_fields() for assignment in wanted]})
+        policies: list[SitePolicy] = []  # each once: it names all sites
+        for assignment in wanted:
+            if assignment.policy not in policies:
+                policies.append(assignment.policy)
+        starts = [assignment.to_fields(policies.index(assignment.policy)) for assignment in wanted]
+        pipe.write(self._stream, {"policies": [asdict(policy) for policy in policies], "start": starts})
         parties: dict[str, Party] = {}
         deadline = Deadline(_START_S)
         while awaited := {assignment.name for assignment in wanted} - parties.keys():

@@ -84,7 +84,7 @@ class Endpoint:
     address : str
         Where it listens.
     round : int
-        The round under way: what is no message (a handshake) is entered under it.
+        The round under way.
     interrupted : set of str
         The peers whose connection, opened by this party, broke since whoever reads it last cleared it.
     ledger : Ledger
@@ -259,7 +259,7 @@ class Endpoint:
         dialler = Dialler(self.name, party, dealer, read, self._opened[peer], encrypted=encrypted, ledger=self.ledger)
 
         def note(event: int, value: int) -> None:
-            if dialler.note(event, value, self.round):
+            if dialler.note(event, value):
                 self.interrupted.add(peer)
             (self._broken.add if dialler.broken else self._broken.discard)(peer)
 
@@ -348,16 +348,13 @@ class Endpoint:
             self.refused[f"malformed: {error}"] += 1
             return
         if routing_id is not None and self._routing_ids.get(peer) != routing_id:
-            self._accept(peer, routing_id, frames, message.round)
+            self._accept(peer, routing_id, frames)
         streams = (self._opened if routing_id is None else self._accepted)[peer]
         streams[-1].count(message, buffers, sent=False)
         self._pending.append(Received(peer, message, answer=routing_id is None))
 
-    def _accept(self, peer: str, routing_id: bytes, frames: Sequence[zmq.Frame], round_number: int) -> None:
-        """Keep account of the connection these frames came by, the first by it.
-
-        It belongs to the round of its first message, which may be one ahead of the round this party is in.
-        """
+    def _accept(self, peer: str, routing_id: bytes, frames: Sequence[zmq.Frame]) -> None:
+        """Keep account of the connection these frames came by, the first by it."""
         descriptor = frames[0].get(zmq.SRCFD) if frames else -1
         descriptor = descriptor if isinstance(descriptor, int) else -1
         self._routing_ids[peer] = routing_id
@@ -369,7 +366,6 @@ class Endpoint:
             encrypted=self._authenticator.encrypted,
             ledger=self.ledger,
             descriptor=descriptor,
-            round_number=round_number,
         )
         self._accepted[peer].append(stream)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import zmq
 from zmq.utils import z85
@@ -27,8 +27,7 @@ class KeyPair:
         return cls(public, secret)
 
 
-@dataclass(frozen=True)
-class Party:
+class Party(NamedTuple):
     """One member of a federation.
 
     Its name, where it listens, its public key for sockets (None without encryption), and the one with which sites
@@ -51,6 +50,9 @@ class Roster:
     def __iter__(self) -> Iterator[Party]:
         return iter(self._by_name.values())
 
+    def __len__(self) -> int:
+        return len(self._by_name)
+
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
 
@@ -67,4 +69,4 @@ class Roster:
 
     def to_fields(self) -> list[list[Any]]:
         """Plain values for a message: [name, address, public key, agreement key] of each party."""
-        return [[party.name, party.address, party.public_key, party.agreement_key] for party in self]
+        return [list(party) for party in self]
