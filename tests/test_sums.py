@@ -325,7 +325,7 @@ def test_what_the_coordinator_sees_of_a_masked_site_is_uniform() -> None:
 
 @given(st.integers(2, 130))
 def test_neighbourhoods_are_mutual_and_of_one_size(count: int) -> None:
-    groups = neighbourhoods(site_names(count)).all()
+    groups = neighbourhoods(site_names(count)).all
     assert {len(group) for group in groups.values()} == {min(count, MAX_NEIGHBOURS + 1)}
     assert all(site in groups[peer] for site, group in groups.items() for peer in group)
 

@@ -7,6 +7,7 @@ import select
 import shutil
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
@@ -72,6 +73,8 @@ class LocalLauncher:
 
     def prepare(self) -> Path:
         """Wait until the server is up; the workspace it made. Raises LaunchError."""
+        if self.workspace is not None:
+            return self.workspace
         answer = self._read(Deadline(_START_S))
         if "error" in answer:
             raise LaunchError(answer["error"])
@@ -109,6 +112,18 @@ class LocalLauncher:
         ended, self._ended = self._ended, []
         return ended
 
+    def rest(self) -> None:
+        """End the sites; their server waits a moment for another run, see `resume`. Raises LaunchError."""
+        self._say("rest")
+
+    def resume(self) -> bool:
+        """Whether a server that rests is there for another run, of which nothing is known yet."""
+        with suppress(LaunchError):
+            self._say("resume")
+            self.pids, self.struck, self.continued, self._ended = {}, {}, [], []
+            return True
+        return False
+
     def close(self) -> None:
         """End every process that is left, and remove the workspace."""
         try:
@@ -116,6 +131,16 @@ class LocalLauncher:
         finally:
             if self.workspace is not None:
                 shutil.rmtree(self.workspace, ignore_errors=True)
+
+    def _say(self, word: str) -> None:
+        """Say a word to the server, and wait until it says the same. Raises LaunchError."""
+        try:
+            pipe.write(self._stream, {word: True})
+        except OSError as error:
+            raise LaunchError("The process that the sites are forked from is gone.") from error
+        deadline = Deadline(_START_S)
+        while word not in self._read(deadline):
+            pass  # reports of sites that are gone
 
     def _reported(self, message: dict[str, Any], awaited: set[str]) -> Party | None:
         """The site that reports in with this message, if it is such a one."""

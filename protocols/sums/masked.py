@@ -95,7 +95,7 @@ class Neighbourhoods:
             self._turn = {site: number for number, site in enumerate(self._circle)}
             self._place = {site: number for number, site in enumerate(sites)}
 
-    def __getitem__(self, site: str) -> tuple[str, ...]:
+    def of(self, site: str) -> tuple[str, ...]:
         """The neighbourhood of a site, in ring order, the site itself included."""
         if not self._circle:
             return self._sites
@@ -103,9 +103,18 @@ class Neighbourhoods:
         around = (self._circle[(self._turn[site] + step) % len(self._circle)] for step in offsets)
         return tuple(sorted(around, key=self._place.__getitem__))
 
+    @functools.cached_property
     def all(self) -> dict[str, tuple[str, ...]]:
         """The neighbourhood of every site."""
-        return {site: self[site] for site in self._sites}
+        return {site: self.of(site) for site in self._sites}
+
+    @functools.cached_property
+    def rows(self) -> dict[str, dict[str, int]]:
+        """Of every site, in which row of its sealed shares is that of which neighbour."""
+        return {
+            site: {peer: row for row, peer in enumerate(peer for peer in group if peer != site)}
+            for site, group in self.all.items()
+        }
 
 
 @functools.lru_cache(maxsize=1)
@@ -213,7 +222,7 @@ def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> No
     StepRefused
         When the coordinator asks for what would open the site's or a peer's input.
     """
-    group = neighbourhoods(channel.sites)[channel.me]
+    group = neighbourhoods(channel.sites).of(channel.me)
     consent = Consent(channel.me, group, threshold_of(fraction, len(group)))
     own = _draw(channel)
     shares = dict(zip(group, shamir.split(own, consent.threshold, len(group), lambda: _draw(channel)), strict=True))
@@ -312,7 +321,7 @@ def masked_reveal(fraction: float, channel: Channel, shape: tuple[int, int]) -> 
     PeerDropped
         When fewer remain; nothing is revealed then.
     """
-    groups = neighbourhoods(channel.sites).all()
+    groups = neighbourhoods(channel.sites).all
     masked = channel.collect(dict.fromkeys(channel.sites, shape))
     sealed = channel.collect({site: (len(groups[site]) - 1, SEALED_WORDS) for site in masked})
     present, seeds = _settle(channel, groups, fraction, frozenset(sealed))
@@ -354,13 +363,10 @@ def _open_own_masks(
 ) -> dict[str, int]:
     """The own mask of every site in the sum, from the shares that its neighbours open."""
     members = {site: [peer for peer in groups[site] if peer in present] for site in present}
+    rows = neighbourhoods(channel.sites).rows
     for site in sorted(present):
         channel.send(site, _flags(OPEN, groups[site], present))
-        held = [
-            sealed[owner][[peer for peer in groups[owner] if peer != owner].index(site)]
-            for owner in members[site]
-            if owner != site
-        ]
+        held = [sealed[owner][rows[owner][site]] for owner in members[site] if owner != site]
         channel.send(site, np.array(held, dtype=np.uint64).reshape(len(held), SEALED_WORDS))
     answers = channel.collect({site: (len(members[site]), SECRET_WORDS) for site in sorted(present)})
     shares: dict[str, dict[int, int]] = {site: {} for site in present}
