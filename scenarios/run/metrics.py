@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -318,7 +319,7 @@ def mean_metrics(folds: list[FoldMetrics]) -> Metrics | None:
     if not folds:
         return None
     values = {name: _known(folds, name) for name in MEASURES}
-    means = {name: float(np.mean(known)) if known else None for name, known in values.items()}
+    means: dict[str, Any] = {name: float(np.mean(known)) if known else None for name, known in values.items()}
     return Metrics(
         accuracy=float(np.mean(values["accuracy"])),
         **{name: mean for name, mean in means.items() if name != "accuracy"},
