@@ -135,8 +135,10 @@ def _run(
     """Run a scenario, and show its result, given with its folder; whatever goes wrong is a sentence and a status."""
     _end_on_sigterm()
     from scenarios.data import dataset  # half a second that only a run needs
+    from scenarios.data.located import located
     from scenarios.run import runner  # half a second that only a run needs
 
+    chosen = located(chosen, base)
     rows = dataset.prepare(chosen, base)
     target = _make_folder(chosen, folder)
     try:

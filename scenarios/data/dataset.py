@@ -19,7 +19,7 @@ from algorithms.data.columns import Schema
 from algorithms.data.partition import NO_FOLD, site_partition
 from algorithms.privacy.ledger import DataIdentity
 from federation.arrays import FloatArray, IntArray
-from scenarios.data import categories, sources, splits
+from scenarios.data import categories, joining, sources, splits
 from scenarios.data.sources import Dataset
 from scenarios.schema.base import resolve
 from scenarios.schema.data import ALL
@@ -116,13 +116,12 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
     Raises ScenarioError, saying what to change, before any process is started.
     """
     settings = scenario.data
-    data = sources.load(
-        settings.source,
+    data = sources.choose(
+        joining.read_table(settings, base_folder),
         label=settings.label,
         identifier=settings.identifier,
         ignore=settings.ignore,
         missing=settings.missing,
-        base_folder=base_folder,
     )
     return deal(scenario, data, base_folder)
 
@@ -132,7 +131,7 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     settings = scenario.data
     public, private = _set_apart(scenario, data)
     choosing = data.take(public) if _is_blind(scenario) else data
-    classes = _classes(choosing, settings.positive)
+    classes = positive_class(choosing, settings.positive)
     signs = np.where(data.labels == classes[1], 1.0, -1.0)
     folds, tests = _held_out(scenario, data, private)
     _check_declared(choosing, settings.categories)
@@ -173,6 +172,8 @@ def _warnings(
         if scenario.data.missing == "drop":
             yield "Rows with missing values are left out, and nothing is promised of whether a row is one of them."
         return
+    if data.table is not None:
+        yield from (f"{name} was read as {form}." for name, form in data.table.forms.items() if not form.is_plain)
     if data.dropped:
         yield f"{data.dropped} rows with missing values were left out."
     yield from categories.warnings(data)
@@ -184,7 +185,7 @@ def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: t
     """The records that attackers can think of: declared ones, or all that there can be."""
     settings = scenario.data
     declared = scenario.collusion.candidates if scenario.collusion is not None else None
-    if declared is None and not sources.is_complete(settings.source):
+    if declared is None and not sources.is_complete(settings.source or ""):
         return None
     if declared in (None, "source"):
         return _rows(data, np.where(data.labels == classes[1], 1.0, -1.0))
@@ -204,6 +205,8 @@ def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
     if count >= data.rows:
         raise ScenarioError([f"data.public: {data.name} has {data.rows} rows, and some must be private; lower it."])
     shuffled = np.random.default_rng([scenario.seed, 5]).permutation(data.rows)
+    if len(data.tested):  # rows that are tested on are nobody's, but not public
+        shuffled = shuffled[np.argsort(data.tested[shuffled], kind="stable")]
     public = np.sort(shuffled[:count])
     if count and len(np.unique(data.labels[public])) < 2:
         raise ScenarioError([f"data.public: the {count} public rows are of one class; set more apart."])
@@ -217,6 +220,8 @@ def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[Int
     """
     settings, blind, labels = scenario.data, _is_blind(scenario), data.labels[private]
     folds = np.full(data.rows, NO_FOLD)
+    if len(data.tested):
+        return folds, (np.flatnonzero(data.tested),)
     if (count := settings.folds) is not None:
         dealt = splits.blind_folds(len(private), count, scenario.seed) if blind else None
         folds[private] = splits.folds(labels, count, scenario.seed) if dealt is None else dealt
@@ -238,7 +243,10 @@ def _deal_rows(
     random = np.random.default_rng([scenario.seed, 1])
     names = scenario.federation.site_names
     dealt = private if scenario.data.folds is not None else np.setdiff1d(private, tests[0])
-    parts = splits.horizontal(scenario.data.split, data.take(dealt), len(names), random)
+    if len(data.sites):
+        parts = splits.by_site(data.sites[dealt], names)
+    else:
+        parts = splits.horizontal(scenario.data.split, data.take(dealt), len(names), random)
     columns = tuple(feature.name for feature in data.features)
     return tuple(SiteShard(dealt[part], columns) for part in parts)
 
@@ -263,19 +271,45 @@ def _identifiers(scenario: Scenario, data: Dataset) -> NDArray[np.str_]:
     return np.array([f"record-{row + 1}" for row in range(data.rows)]) if wanted else data.identifiers
 
 
-def _classes(data: Dataset, positive: str | None) -> tuple[str, str]:
-    """(negative, positive): by name, or the last of two in sorted order."""
+# fmt: off
+_POSITIVE = frozenset({
+    "positive", "pos", "+", "true", "yes", "y", "ja", "oui", "si", "case",
+    "ill", "sick", "diseased", "disease", "malignant", "cancer", "dead", "died", "deceased", "death",
+    "event", "abnormal", "relapse", "recurrence", "present", "infected",
+})
+# fmt: on
+"""Names of classes that everybody takes for +1."""
+
+
+def positive_class(data: Dataset, positive: str | None) -> tuple[str, str]:
+    """(negative, positive): by name, the larger of two numbers, or the one of two words that everybody takes for +1.
+
+    Raises ScenarioError for a name that is none of the data, and where none is told and it is not plain.
+    """
     found = data.classes
+    listed = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
     if positive is not None and positive not in found:
-        listed = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
         raise ScenarioError([f"data.positive: {positive!r} is not a label of {data.name}; it has {listed}."])
     if positive is None and len(found) > 2:
+        raise ScenarioError([f"data.positive: {data.name} has {len(found)} classes ({listed}); say which one is +1."])
+    chosen = positive if positive is not None else obvious_positive(found)
+    if chosen is None:
         raise ScenarioError(
-            [f"data.positive: {data.name} has {len(found)} classes ({', '.join(found[:8])}); say which one is +1."]
+            [
+                f"data.positive: {data.name} has the classes {listed}; say which one is +1: --set "
+                f"data.positive={found[0]}."
+            ]
         )
-    chosen = found[-1] if positive is None else positive
     others = [name for name in found if name != chosen]
     return others[0] if len(others) == 1 else f"not {chosen}", chosen
+
+
+def obvious_positive(classes: Sequence[str]) -> str | None:
+    """Which of two classes is +1 without saying, if it is plain."""
+    if all(map(categories.is_number, classes)):
+        return max(classes, key=float)
+    known = [name for name in classes if name.lower() in _POSITIVE]
+    return known[0] if len(known) == 1 else None
 
 
 def _check_declared(data: Dataset, declared: dict[str, list[str]]) -> None:
@@ -285,7 +319,7 @@ def _check_declared(data: Dataset, declared: dict[str, list[str]]) -> None:
         feature = columns.get(name)
         if feature is None or not feature.categorical:
             problems.append(f"data.categories.{name}: {data.name} has no categorical column of that name.")
-        elif missing := sorted(set(feature.values.tolist()) - set(values)):
+        elif missing := sorted(set(feature.values.tolist()) - {*values, ""}):
             problems.append(f"data.categories.{name}: add {', '.join(map(repr, missing[:8]))}, which the data hold.")
     if problems:
         raise ScenarioError(problems)

@@ -84,7 +84,8 @@ class HorizontalPipeline:
         """What each model is to be trained on, by the fold that is held out."""
         data, dataset, seed = self.scenario.data, self.dataset, self.scenario.seed
         if self.scenario.algorithm.implementation.scaling == "secure-sums":
-            return HorizontalTask(dataset.schema, data.scale, seed).of_fold
+            filled, indicated = data.missing == "mean", data.missing_indicators
+            return HorizontalTask(dataset.schema, data.scale, seed, filled=filled, indicated=indicated).of_fold
         public = dataset.rows.take(dataset.public)
         columns = public_columns(dataset.schema, public.numeric, public.categorical, data.scale, data.ranges)
         rows = self._scaled(dataset.public, columns)
@@ -133,7 +134,7 @@ class HorizontalPipeline:
             raise AssertionError("nothing was trained")
 
         def encoded(rows: Rows) -> Labelled:
-            return Labelled(columns.vocabulary.encode(rows.numeric, rows.categorical), rows.signs)
+            return Labelled(columns.encode(rows.numeric, rows.categorical), rows.signs)
 
         dataset = self.dataset
         held = zip(dataset.names, dataset.shards, strict=True)

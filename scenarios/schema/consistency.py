@@ -70,6 +70,8 @@ def _dealt(federation: FederationSpec, data: DataSpec) -> Iterator[str]:
         yield f"data.split: {len(lists)} lists of columns are given for {federation.sites} sites."
     if data.partition == "vertical" and federation.sites < 2:
         yield "federation.sites: a vertical partition needs two sites or more."
+    if data.sources and (others := set(data.sources) ^ set(federation.site_names)):
+        yield f"data.sources: must have a file for each of federation.names and no other; see {sorted(others)[0]!r}."
     if data.label_site != ALL and resolve(data.label_site, federation.site_names) is None:
         there = ", ".join(federation.site_names)
         yield f'data.label_site: there is no site {data.label_site!r}; there are {there}, or "{ALL}".'
@@ -97,6 +99,8 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
         )
     if algorithm.scaling != "public-rows" and data.public:
         yield f"data.public: {table.name} has no use for public rows; leave it out."
+    if algorithm.scaling != "secure-sums" and data.missing == "mean":
+        yield f'data.missing: {table.name} has no means over all sites to fill gaps with; set it to "refuse" or "drop".'
     if algorithm.scaling != "public-rows" and data.ranges:
         yield f"data.ranges: {table.name} takes the scale of columns from all rows, by secure sums; leave it out."
 
