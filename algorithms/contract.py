@@ -115,11 +115,16 @@ class VerticalModel(Model):
 
 @dataclass(frozen=True)
 class EvaluationRows:
-    """What only a simulation can look at together: all rows trained on, those tested on, and those that are public."""
+    """What only a simulation can look at together: all rows trained on, those tested on, and those that are public.
+
+    classes: names of the negative and the positive class. weights (n,): of the rows trained on; None where all are 1.
+    """
 
     train: Labelled
     test: Labelled
     public: Labelled | None = None
+    classes: tuple[str, str] = ("-1", "1")
+    weights: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -210,6 +215,14 @@ class Algorithm(ABC, Generic[S, M, T]):
 
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """What of the settings does not go together, or not with the data: "key: sentence", before anything starts."""
+        return iter(())
+
+    def takes_weights(self, settings: S) -> bool:
+        """Whether rows may have weights, by which their losses are multiplied (`HorizontalTask.weighted`)."""
+        return False
+
+    def class_problems(self, settings: S, classes: tuple[str, str]) -> Iterator[str]:
+        """What of the settings does not fit the negative and the positive class: "key: sentence", as `problems`."""
         return iter(())
 
     def is_private(self, settings: S) -> bool:

@@ -43,7 +43,15 @@ from algorithms.features.inversion import NystromInverse
 from algorithms.features.landmarks import LandmarkSite
 from algorithms.features.nystrom import NystromMap
 from algorithms.optimisation import libsvm
-from algorithms.optimisation.linear_svm import LinearSvmSettings, LinearSvmSite, RowsTold, pooled_solution, train_linear
+from algorithms.optimisation.linear_svm import (
+    LinearSvmSettings,
+    LinearSvmSite,
+    RowsTold,
+    pooled_prices,
+    pooled_solution,
+    train_linear,
+)
+from algorithms.optimisation.weighting import Weighting
 from algorithms.remarks import Remark
 from federation.arrays import FloatArray
 from federation.federation import Federation
@@ -128,12 +136,20 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
     def fit(self, federation: Federation, task: HorizontalTask, settings: PanSettings) -> PanModel:
         """Features from the sites' rows, then training on them; sites lost before training begin it all anew."""
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
-        return train(federation, settings, features)
+        return train(federation, settings, features, settings.weighting(task.classes, by_row=task.weighted))
 
     def problems(self, settings: PanSettings, outline: Outline) -> Iterator[str]:
         """Settings of features that these are not, and kernels that they do not have."""
         yield from settings.feature_problems()
         yield from settings.solver_problems()
+
+    def takes_weights(self, settings: PanSettings) -> bool:
+        """Where the interior point trains."""
+        return settings.solver == "interior-point"
+
+    def class_problems(self, settings: PanSettings, classes: tuple[str, str]) -> Iterator[str]:
+        """Weights of classes that there are not."""
+        yield from settings.class_problems(classes)
 
     def pooled(self, model: PanModel, settings: PanSettings, rows: EvaluationRows) -> Pooled:
         """LIBSVM on pooled, scaled rows: the same problem in the same features, and the exact kernel.
@@ -141,10 +157,11 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
         The first must give the same optimum as the federation; the second says what approximating the kernel costs.
         """
         train_features, test_features = model.features(rows.train.rows), model.features(rows.test.rows)
-        w, b, objective = pooled_solution(settings, train_features, rows.train.labels)
+        prices = pooled_prices(settings, rows.train.labels, rows.weights, rows.classes)
+        w, b, objective = pooled_solution(settings, train_features, rows.train.labels, prices)
         exact = None
         if not model.feature_map.exact:
-            kernel = libsvm.kernel(model.feature_map.kernel, rows.train.rows, rows.train.labels, settings.C)
+            kernel = libsvm.kernel(model.feature_map.kernel, rows.train.rows, rows.train.labels, prices)
             exact = kernel.decision_function(rows.test.rows)
         return Pooled(scores=test_features @ w + b, objective=objective, exact=exact)
 
@@ -185,10 +202,12 @@ def map_rows(federation: Federation, settings: PanSettings, prepared: Prepared, 
     return features
 
 
-def train(federation: Federation, settings: PanSettings, features: Features) -> PanModel:
+def train(
+    federation: Federation, settings: PanSettings, features: Features, weighting: Weighting | None = None
+) -> PanModel:
     """Train on the features of the live sites' rows, to the certified gap."""
     with federation.phase("train"):
-        trained = train_linear(federation, settings, features.map.dimensions, _rows_told_by(features.map))
+        trained = train_linear(federation, settings, features.map.dimensions, _rows_told_by(features.map), weighting)
     certificate = trained.certificate
     report = TrainingReport(
         sites=federation.sites,

@@ -86,7 +86,7 @@ def _parts(folder: Path, result: RunResult) -> list[Path]:
 def _spare(result: RunResult) -> set[str]:
     """Columns that rows may have though the model does not: the label, the identifier and what the run left out."""
     data = result.scenario["data"]
-    beside = [data[name] for name in ("identifier", "site") if data.get(name)]
+    beside = [data[name] for name in ("identifier", "site", "weight") if data.get(name)]
     return {data["label"], *data["ignore"], *beside}
 
 

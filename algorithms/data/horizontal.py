@@ -50,6 +50,12 @@ class HorizontalSite(SiteProgram):
         """(K, n) labels of the training rows."""
         return np.asarray(self.partition.arrays["labels"][:, self.training])
 
+    @property
+    def weights(self) -> FloatArray | None:
+        """(n,) weights of the training rows, where rows have some."""
+        weights = self.partition.arrays.get("weights")
+        return None if weights is None else weights[self.training]
+
     @step
     def agree_secret(self) -> None:
         """Share a seed with the other sites that the coordinator does not know."""
@@ -167,6 +173,10 @@ class HorizontalTask:
         Whether numbers may be missing, and are filled by the means over all sites' training rows.
     indicated : bool, default False
         Whether 0/1 columns say where they were, of columns that lack any.
+    classes : tuple of str, default ("-1", "1")
+        Names of the negative and the positive class, for settings that name them.
+    weighted : bool, default False
+        Whether rows have weights.
 
     Attributes
     ----------
@@ -180,6 +190,8 @@ class HorizontalTask:
     fold: int | None = None
     filled: bool = False
     indicated: bool = False
+    classes: tuple[str, str] = ("-1", "1")
+    weighted: bool = False
     columns: Columns = field(init=False)
     agreed: _Agreement = field(default_factory=_Agreement, repr=False)
 

@@ -237,9 +237,14 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def rows_of(rows: FloatArray, signs: FloatArray | None, names: list[str]) -> Partition:
-    """What a site holds: numeric columns (n, p) of its rows, and their labels (n,) of +1 and -1, if it has them."""
-    return site_partition(rows, signs, names=names)
+def rows_of(
+    rows: FloatArray, signs: FloatArray | None, names: list[str], weights: FloatArray | None = None
+) -> Partition:
+    """What a site holds: numeric columns (n, p) of its rows, and their labels (n,) of +1 and -1, if it has them.
+
+    weights (n,): of the rows, if they have some.
+    """
+    return site_partition(rows, signs, names=names, weights=weights)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)

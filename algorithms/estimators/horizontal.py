@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import _check_sample_weight
 
 from algorithms.data.columns import Schema
 from algorithms.data.horizontal import HorizontalTask
@@ -80,10 +81,27 @@ class HorizontalClassifier(RowsClassifier):
     """A classifier whose sites hold rows and agree on the scale of columns by secure sums."""
 
     def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
+        self._train_weighted(rows, signs, groups, seed, None)
+
+    def _train_weighted(
+        self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int, weights: FloatArray | None
+    ) -> None:
         chosen, names = self._settings(), self._column_names(rows.shape[1])
-        task = HorizontalTask(Schema(names), self._parameter("scale"), seed)
+        negative, positive = (str(name) for name in self.classes_.tolist())
+        for problem in self._algorithm.class_problems(chosen, (negative, positive)):
+            raise ValueError(f"{problem}.")
+        task = HorizontalTask(
+            Schema(names),
+            self._parameter("scale"),
+            seed,
+            classes=(negative, positive),
+            weighted=weights is not None,
+        )
         held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
-        partitions = {site: rows_of(rows[mine], signs[mine], names) for site, mine in held.items()}
+        partitions = {
+            site: rows_of(rows[mine], signs[mine], names, None if weights is None else weights[mine])
+            for site, mine in held.items()
+        }
         with self._federation(partitions, seed) as federation:
             model = self._algorithm.fit(federation, task, chosen)
         self._keep(model, task.columns.scale, federation, partitions)
@@ -149,6 +167,39 @@ class PanSVC(HorizontalClassifier, PanSettings):
     """
 
     algorithm = "pan-svm"
+
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
+        """Train on rows that sites hold.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+        y : array-like of shape (n,)
+            Labels of two classes.
+        groups : array-like of shape (n,), optional
+            Which site holds each row, by a name or a number; without it rows are dealt to `sites` at random.
+        sample_weight : array-like of shape (n,), optional
+            From 0; what C of each row is multiplied by, on top of `class_weight`. Scale and landmarks are of all rows.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For data or parameters that will not do.
+        FederationError
+            Where a site fails.
+        """
+        rows, signs = self._binary(X, y)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
+            if not self._algorithm.takes_weights(self._settings()):
+                raise ValueError('sample_weight needs solver="interior-point"; cutting planes add up equal losses.')
+        self._train_weighted(rows, signs, groups, self._seed(), weights)
+        return self
 
     def _settings(self, public_rows: int = 0) -> PanSettings:
         chosen: PanSettings = super()._settings(public_rows)

@@ -9,7 +9,7 @@ it covers of all that lies between the source and the model.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -55,9 +55,10 @@ class FederatedDataset:
 
     rows: all of them. names: of the sites. shards: of each site. folds: (n,) the fold that holds a row out, -1 for
     none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then positive.
-    identifiers (n,): of the rows, where sites align them by these; empty otherwise. public: indices of the rows that
-    are nobody's secret, and at no site. identity: of the source. candidates: records that whoever audits the run may
-    think of, where declared or where the source has all that there can be.
+    weights (n,): of the rows; empty where all are 1. identifiers (n,): of the rows, where sites align them by these;
+    empty otherwise. public: indices of the rows that are nobody's secret, and at no site. identity: of the source.
+    candidates: records that whoever audits the run may think of, where declared or where the source has all that there
+    can be.
     """
 
     rows: Rows
@@ -74,6 +75,7 @@ class FederatedDataset:
     declared: Mapping[str, Sequence[str]]
     identity: DataIdentity
     candidates: Rows | None = None
+    weights: FloatArray = field(default_factory=lambda: np.zeros(0))
 
     @property
     def schema(self) -> Schema:
@@ -107,6 +109,7 @@ class FederatedDataset:
             categorical_names=[self.categorical_columns[place] for place in categorical],
             folds=self.folds[held.rows],
             identifiers=self.identifiers[held.rows].tolist() if len(self.identifiers) else None,
+            weights=self.weights[held.rows] if len(self.weights) else None,
         ).write(str(path))
 
 
@@ -120,6 +123,7 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
         joining.read_table(settings, base_folder),
         label=settings.label,
         identifier=settings.identifier,
+        weight=settings.weight,
         ignore=settings.ignore,
         missing=settings.missing,
     )
@@ -132,6 +136,9 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     public, private = _set_apart(scenario, data)
     choosing = data.take(public) if _is_blind(scenario) else data
     classes = positive_class(choosing, settings.positive)
+    table = scenario.algorithm
+    if problems := [f"algorithm.{said}." for said in table.implementation.class_problems(table.settings, classes)]:
+        raise ScenarioError(problems)
     signs = np.where(data.labels == classes[1], 1.0, -1.0)
     folds, tests = _held_out(scenario, data, private)
     _check_declared(choosing, settings.categories)
@@ -156,6 +163,7 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         declared=settings.categories,
         identity=DataIdentity.of(data.name, settings.label, [feature.name for feature in data.features]),
         candidates=_candidates(scenario, data, base_folder, classes),
+        weights=data.weights,
     )
 
 
@@ -189,8 +197,13 @@ def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: t
         return None
     if declared in (None, "source"):
         return _rows(data, np.where(data.labels == classes[1], 1.0, -1.0))
+    beside = [name for name in (settings.site, settings.weight) if name is not None]
     listed = sources.load(
-        str(declared), label=settings.label, ignore=settings.ignore, missing=settings.missing, base_folder=base_folder
+        str(declared),
+        label=settings.label,
+        ignore=[*settings.ignore, *beside],
+        missing=settings.missing,
+        base_folder=base_folder,
     )
     if [(each.name, each.categorical) for each in listed.features] != [(e.name, e.categorical) for e in data.features]:
         raise ScenarioError(

@@ -44,7 +44,8 @@ class Dataset:
 
     identifiers (n,): text that tells which rows of different tables are the same; empty where none were asked for.
     sites (n,): the site that each row is of; empty where the source does not say. tested (n,): whether it is of the
-    source of test rows; empty where there is none. origin (n,): which row of `table`, counted from 0, each row is.
+    source of test rows; empty where there is none. weights (n,): of losses; empty where all are 1. origin (n,): which
+    row of `table`, counted from 0, each row is.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Dataset:
     identifiers: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
     sites: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
     tested: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    weights: FloatArray = field(default_factory=lambda: np.zeros(0))
     origin: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     table: Table | None = None
 
@@ -73,7 +75,7 @@ class Dataset:
     def take(self, indices: IntArray | NDArray[np.bool_]) -> Dataset:
         """The table with these rows only."""
         features = tuple(Feature(feature.name, feature.values[indices]) for feature in self.features)
-        by_row = {name: getattr(self, name) for name in ("identifiers", "sites", "tested", "origin")}
+        by_row = {name: getattr(self, name) for name in ("identifiers", "sites", "tested", "weights", "origin")}
         kept = {name: values[indices] if len(values) else values for name, values in by_row.items()}
         return replace(self, features=features, labels=self.labels[indices], **kept)
 
@@ -145,12 +147,16 @@ def choose(
     *,
     label: str,
     identifier: str | None = None,
+    weight: str | None = None,
     ignore: Sequence[str] = (),
     missing: str = "refuse",
 ) -> Dataset:
-    """What of a table is trained on, by the words that `load` takes. Raises ScenarioError, saying what to change."""
-    _require_columns(table, label, identifier, ignore)
-    ignored, beside = set(ignore), {label, identifier}
+    """What of a table is trained on, by the words that `load` takes. Raises ScenarioError, saying what to change.
+
+    weight: the column of what a row's loss is multiplied by.
+    """
+    _require_columns(table, {"label": label, "identifier": identifier, "weight": weight}, ignore)
+    ignored, beside = set(ignore), {label, identifier, weight}
     columns = {name: values for name, values in table.columns.items() if name not in ignored}
     required = {name: values for name, values in columns.items() if missing != "mean" or name in beside}
     keep = _complete_rows(table, required, missing)
@@ -167,6 +173,7 @@ def choose(
         int((~keep).sum()),
         sites=table.sites[keep] if len(table.sites) else table.sites,
         tested=table.tested[keep] if len(table.tested) else table.tested,
+        weights=np.zeros(0) if weight is None else _weights(table, weight)[keep],
         origin=np.flatnonzero(keep),
         table=table,
     )
@@ -294,16 +301,31 @@ def lacks(table: Table, name: str) -> str:
     return f"{table.name} has no column {name!r}.{nearest(name, table.columns)} It has: {listed}{more}."
 
 
-def _require_columns(table: Table, label: str, identifier: str | None, ignore: Sequence[str]) -> None:
+def _weights(table: Table, column: str) -> FloatArray:
+    """(n,) numbers from 0. Raises ScenarioError for others; those that are missing are NaN."""
+    values = table.columns[column]
+    if values.dtype.kind != "f" or (wrong := values < 0).any() or not (values > 0).any():
+        found = f"{values[wrong][0]:g}" if values.dtype.kind == "f" and wrong.any() else "text, or zeros alone"
+        raise ScenarioError([f"data.weight: column {column!r} must hold numbers from 0, some above it, got {found}."])
+    return np.asarray(values, dtype=np.float64)
+
+
+def _require_columns(table: Table, named: Mapping[str, str | None], ignore: Sequence[str]) -> None:
+    """Raise ScenarioError for names of columns that are not there, or that stand for two things.
+
+    named: columns with a part of their own, by their keys, the label first.
+    """
     problems = []
-    wanted = [("data.label", label), *([("data.identifier", identifier)] if identifier is not None else [])]
+    wanted = [(f"data.{key}", name) for key, name in named.items() if name is not None]
     for key, name in [*wanted, *(("data.ignore", name) for name in ignore)]:
         if name not in table.columns:
             problems.append(f"{key}: {lacks(table, name)}")
+    (_, label), *others = wanted
     if label in ignore:
         problems.append(f"data.ignore: {label!r} is the label and cannot be ignored.")
-    if identifier is not None and identifier in (label, *ignore):
-        problems.append(f"data.identifier: {identifier!r} is the label, or ignored; name another column.")
+    for key, name in others:
+        if name in (label, *ignore):
+            problems.append(f"{key}: {name!r} is the label, or ignored; name another column.")
     if problems:
         raise ScenarioError(problems)
 

@@ -85,7 +85,8 @@ class HorizontalPipeline:
         data, dataset, seed = self.scenario.data, self.dataset, self.scenario.seed
         if self.scenario.algorithm.implementation.scaling == "secure-sums":
             filled, indicated = data.missing == "mean", data.missing_indicators
-            return HorizontalTask(dataset.schema, data.scale, seed, filled=filled, indicated=indicated).of_fold
+            task = HorizontalTask(dataset.schema, data.scale, seed, filled=filled, indicated=indicated)
+            return replace(task, classes=dataset.classes, weighted=bool(len(dataset.weights))).of_fold
         public = dataset.rows.take(dataset.public)
         columns = public_columns(dataset.schema, public.numeric, public.categorical, data.scale, data.ranges)
         rows = self._scaled(dataset.public, columns)
@@ -104,11 +105,12 @@ class HorizontalPipeline:
 
     def _rows(self, fold: int | None, sites: tuple[str, ...], columns: Columns) -> EvaluationRows:
         """All that is needed to judge a model; without test rows it is judged on those it was trained on."""
-        held_out = self.dataset.test(fold)
-        train = self._scaled(self.dataset.training(fold, sites), columns)
+        held_out, training = self.dataset.test(fold), self.dataset.training(fold, sites)
+        train = self._scaled(training, columns)
+        weights = self.dataset.weights[training] if len(self.dataset.weights) else None
         test = self._scaled(held_out, columns) if len(held_out) else train
         public = self._scaled(self.dataset.public, columns) if len(self.dataset.public) else None
-        return EvaluationRows(train, test, public)
+        return EvaluationRows(train, test, public, self.dataset.classes, weights)
 
     def _fold(self, fold: int | None, model: Any, columns: Columns, rows: EvaluationRows) -> Fold:
         algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings

@@ -99,6 +99,8 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
         )
     if algorithm.scaling != "public-rows" and data.public:
         yield f"data.public: {table.name} has no use for public rows; leave it out."
+    if data.weight is not None and not algorithm.takes_weights(table.settings):
+        yield f"data.weight: {table.name} as it is set trains on rows of equal weight; leave it out."
     if algorithm.scaling != "secure-sums" and data.missing == "mean":
         yield f'data.missing: {table.name} has no means over all sites to fill gaps with; set it to "refuse" or "drop".'
     if algorithm.scaling != "public-rows" and data.ranges:

@@ -25,8 +25,9 @@ class DataSpec(Part):
 
     `source` has all rows, or `sources` a file for each site, and `test_source` those to test on, if they are apart;
     `site` is the column that says which site a row is of. How text is written is found out, unless `separator`,
-    `decimal` or `encoding` say. `positive` is the label that is +1; `missing` = "mean" fills gaps with means over all
-    sites, and `missing_indicators` adds columns of where they were.
+    `decimal` or `encoding` say. `positive` is the label that is +1; `weight` the column of what a row's loss is
+    multiplied by; `missing` = "mean" fills gaps with means over all sites, and `missing_indicators` adds columns of
+    where they were.
     Of horizontal partitions, where sites hold different rows: `categories` declares the values of categorical columns;
     `public` rows are set apart before the others are dealt, and are nobody's secret; private training takes the scale
     of columns from them, or to [-1, 1] from the declared `ranges`.
@@ -45,6 +46,7 @@ class DataSpec(Part):
     encoding: str | None = None
     label: str = "label"
     positive: str | None = None
+    weight: str | None = None
     ignore: list[str] = Field(default=[])
     missing: Literal["refuse", "drop", "mean"] = "refuse"
     missing_indicators: bool = False
@@ -132,6 +134,7 @@ class DataSpec(Part):
         "sources",
         "test_source",
         "site",
+        "weight",
         "missing_indicators",
         "categories",
         "public",
