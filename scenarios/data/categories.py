@@ -123,8 +123,17 @@ def _problem_of_agreeing(data: Dataset, name: str, values: NDArray[np.str_], *, 
         )
 
 
+def mistakes(data: Dataset) -> Iterator[str]:
+    """A sentence for each column of numbers that a typing mistake made text."""
+    for feature in data.features:
+        if feature.categorical and (odd := _among_numbers(sorted(set(feature.values.tolist()) - {""}))):
+            sentence = _typing_mistake(data, feature.name, odd)
+            yield f"{sentence[0].upper()}{sentence[1:]}."
+
+
 def warnings(data: Dataset) -> Iterator[str]:
     """A sentence for each column that may be meant as something else."""
+    yield from mistakes(data)
     for feature in data.features:
         if feature.categorical:
             yield from _warning(data, feature)
@@ -137,10 +146,7 @@ def warnings(data: Dataset) -> Iterator[str]:
 
 def _warning(data: Dataset, feature: Feature) -> Iterator[str]:
     values = [value for value in np.unique(feature.values).tolist() if value]
-    if odd := _among_numbers(values):
-        sentence = _typing_mistake(data, feature.name, odd)
-        yield f"{sentence[0].upper()}{sentence[1:]}."
-    elif len(values) > _FEW_VALUES and data.rows < _ROWS_PER_VALUE * len(values):
+    if not _among_numbers(values) and len(values) > _FEW_VALUES and data.rows < _ROWS_PER_VALUE * len(values):
         yield (
             f"Column {feature.name!r} has {len(values)} different texts in {data.rows} rows, and becomes as many "
             "columns of 0 and 1; if it is an identifier or a date, leave it out by data.ignore."
