@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 from numpy.typing import NDArray
 
 from algorithms.attacks.contract import Attack
+from algorithms.calibration import Calibration
 from algorithms.data.columns import Labelled
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.public_rows import PublicTask
@@ -79,6 +80,11 @@ class Model(ABC):
     @abstractmethod
     def decision_function(self, rows: FloatArray) -> FloatArray:
         """(n,) decision values of scaled rows (n, p); positive for the class +1."""
+
+    @property
+    def calibrated(self) -> Calibration | None:
+        """What makes probabilities of decision values, and the threshold; None of a model without."""
+        return None
 
     @property
     def kept_by_sites(self) -> bool:
@@ -151,10 +157,14 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Outline:
-    """What is known of a run before anything starts: rows set apart as public, and how many models are released."""
+    """What is known of a run before anything starts: rows set apart as public, and how many models are released.
+
+    calibrated: whether rows are set apart to calibrate models by.
+    """
 
     public_rows: int
     models: int
+    calibrated: bool = False
 
 
 S = TypeVar("S")
@@ -216,6 +226,10 @@ class Algorithm(ABC, Generic[S, M, T]):
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """What of the settings does not go together, or not with the data: "key: sentence", before anything starts."""
         return iter(())
+
+    def can_calibrate(self, settings: S) -> bool:
+        """Whether models are calibrated where rows are set apart for it (`HorizontalTask.calibrated`)."""
+        return False
 
     def takes_weights(self, settings: S) -> bool:
         """Whether rows may have weights, by which their losses are multiplied (`HorizontalTask.weighted`)."""

@@ -24,19 +24,25 @@ from scenarios.schema.errors import ScenarioError
 
 @dataclass(frozen=True)
 class Predictions:
-    """decisions (n,): positive for the second class. predicted (n,): the classes' names."""
+    """decisions (n,): positive for the second class. predicted (n,): the classes' names.
+
+    probabilities (n,): of the second class; None of a model that gives none.
+    """
 
     decisions: FloatArray
     predicted: NDArray[np.str_]
+    probabilities: FloatArray | None = None
 
     def lines(self) -> Iterator[str]:
         """As comma-separated text, rows counted from 1."""
-        yield "row,decision,predicted"
-        for number, (decision, name) in enumerate(
-            zip(self.decisions.tolist(), self.predicted.tolist(), strict=True), start=1
-        ):
+        chances = [""] * len(self.decisions)
+        if self.probabilities is not None:
+            chances = [f",{chance!r}" for chance in self.probabilities.tolist()]
+        yield f"row,decision,predicted{',probability' if self.probabilities is not None else ''}"
+        rows = zip(self.decisions.tolist(), self.predicted.tolist(), chances, strict=True)
+        for number, (decision, name, chance) in enumerate(rows, start=1):
             quoted = '"' + name.replace('"', '""') + '"' if set(name) & set(',"\r\n') else name
-            yield f"{number},{decision!r},{quoted}"
+            yield f"{number},{decision!r},{quoted}{chance}"
 
 
 def predict(folder: Path, source: str) -> Predictions:
@@ -65,7 +71,10 @@ def predict(folder: Path, source: str) -> Predictions:
     filled = {} if filling is None else dict(zip(columns, filling.tolist(), strict=False))
     rows = _Rows(source, table, _spare(result), filled).take(columns)
     decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
-    return Predictions(decisions, np.where(decisions >= 0, classes[1], classes[0]))
+    calibration = model.calibrated
+    threshold = 0.0 if calibration is None else calibration.threshold
+    predicted = np.where(decisions >= threshold, classes[1], classes[0])
+    return Predictions(decisions, predicted, None if calibration is None else calibration.probabilities(decisions))
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:

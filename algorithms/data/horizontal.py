@@ -40,7 +40,8 @@ class HorizontalSite(SiteProgram):
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
         numeric = partition.arrays["numeric"]
-        self.training = np.ones(len(numeric), dtype=bool)
+        self.apart = np.asarray(partition.arrays.get("apart", np.zeros(len(numeric))), dtype=bool)
+        self.training, self.calibrating = ~self.apart, self.apart
         self.encoded: FloatArray = numeric
         self.rows = self.encoded
         self.indicators = 0
@@ -49,6 +50,11 @@ class HorizontalSite(SiteProgram):
     def labels(self) -> FloatArray:
         """(K, n) labels of the training rows."""
         return np.asarray(self.partition.arrays["labels"][:, self.training])
+
+    @property
+    def labels_apart(self) -> FloatArray:
+        """(n,) labels of the rows that are not trained on, but calibrated by."""
+        return np.asarray(self.partition.arrays["labels"][0, self.calibrating])
 
     @property
     def weights(self) -> FloatArray | None:
@@ -79,9 +85,10 @@ class HorizontalSite(SiteProgram):
 
     @step
     def hold_out(self, fold: int | None) -> None:
-        """Train on all rows but those of `fold`; None holds out none."""
+        """Train on all rows but those of `fold` and those set apart; None holds out none."""
         folds = self.partition.arrays["folds"]
-        self.training = np.ones(len(folds), dtype=bool) if fold is None else folds != fold
+        others = np.ones(len(folds), dtype=bool) if fold is None else folds != fold
+        self.training, self.calibrating = others & ~self.apart, others & self.apart
 
     @step
     def known_values(self) -> FloatArray:
@@ -129,6 +136,7 @@ class HorizontalSite(SiteProgram):
     def rescale(self, offset: FloatArray, scale: FloatArray) -> None:
         """Put the training rows on the common scale."""
         self.rows = (self.encoded[self.training] - offset) / scale
+        self.rows_apart = (self.encoded[self.calibrating] - offset) / scale
 
 
 # What the sites agree on.
@@ -177,6 +185,8 @@ class HorizontalTask:
         Names of the negative and the positive class, for settings that name them.
     weighted : bool, default False
         Whether rows have weights.
+    calibrated : bool, default False
+        Whether rows are set apart, of which no model is, to calibrate one by.
 
     Attributes
     ----------
@@ -192,6 +202,7 @@ class HorizontalTask:
     indicated: bool = False
     classes: tuple[str, str] = ("-1", "1")
     weighted: bool = False
+    calibrated: bool = False
     columns: Columns = field(init=False)
     agreed: _Agreement = field(default_factory=_Agreement, repr=False)
 

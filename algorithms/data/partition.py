@@ -1,7 +1,8 @@
 """What a site is handed: the names of a partition's arrays and values, said in one place.
 
 numeric (n, p) and codes (n, q): the columns; codes count the values that `categories` lists for each categorical one.
-weights (n,): of rows, only where they have some.
+weights (n,): of rows, only where they have some. apart (n,): 1 of rows that are never trained on,
+but calibrate what was trained, only where there are such.
 labels (K, n): +1 and -1 for K binary problems, K = 0 where other sites hold them. folds (n,): the fold in which a row
 is held out, -1 for none. Values: `numeric` and `categorical`, the names of the columns; `categories`; `identifiers` of
 the rows, where positions do not tell which are the same.
@@ -31,6 +32,7 @@ def site_partition(
     folds: IntArray | None = None,
     identifiers: Sequence[str] | None = None,
     weights: FloatArray | None = None,
+    apart: NDArray[np.bool_] | None = None,
 ) -> Partition:
     """What one site holds.
 
@@ -43,6 +45,7 @@ def site_partition(
     folds : (n,) the fold in which a row is held out, -1 for none; None for none at all.
     identifiers : of the rows, where sites align them by these.
     weights : (n,) from 0, by which a row's loss is multiplied; None where none is.
+    apart : (n,) which rows are not trained on, but calibrated by; None where none is.
     """
     count = len(numeric)
     columns = [np.unique(column, return_inverse=True) for column in (categorical.T if categorical is not None else ())]
@@ -53,6 +56,8 @@ def site_partition(
         "labels": np.zeros((0, count)) if labels is None else np.ascontiguousarray(labels[None, :]),
         "folds": np.full(count, NO_FOLD) if folds is None else folds,
     }
+    if apart is not None:
+        arrays["apart"] = apart.astype(np.int64)
     if weights is not None:
         arrays["weights"] = np.ascontiguousarray(weights)
     values = {

@@ -105,9 +105,16 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         ndarray of shape (n,)
         """
         scores = self.decision_function(X)  # first, so that what is not fitted says so
-        return np.asarray(self.classes_[(scores >= 0).astype(int)])
+        calibration = self.model_.calibrated
+        threshold = 0.0 if calibration is None else calibration.threshold
+        return np.asarray(self.classes_[(scores >= threshold).astype(int)])
 
     # For `fit`.
+
+    @property
+    def _is_calibrated(self) -> bool:
+        """Whether rows are set apart to calibrate the model by."""
+        return False
 
     @property
     def _algorithm(self) -> Algorithm[Any, Any, Any]:
@@ -133,7 +140,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         """What the algorithm is told. Raises ValueError for a parameter that will not do."""
         algorithm = self._algorithm
         chosen = checked(algorithm.Settings, self)
-        for problem in algorithm.problems(chosen, Outline(public_rows, models=1)):
+        for problem in algorithm.problems(chosen, Outline(public_rows, models=1, calibrated=self._is_calibrated)):
             raise ValueError(f"{problem}.")
         return chosen
 
@@ -237,14 +244,9 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def rows_of(
-    rows: FloatArray, signs: FloatArray | None, names: list[str], weights: FloatArray | None = None
-) -> Partition:
-    """What a site holds: numeric columns (n, p) of its rows, and their labels (n,) of +1 and -1, if it has them.
-
-    weights (n,): of the rows, if they have some.
-    """
-    return site_partition(rows, signs, names=names, weights=weights)
+def rows_of(rows: FloatArray, signs: FloatArray | None, names: list[str]) -> Partition:
+    """What a site holds: numeric columns (n, p) of its rows, and their labels (n,) of +1 and -1, if it has them."""
+    return site_partition(rows, signs, names=names)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)

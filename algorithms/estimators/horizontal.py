@@ -5,16 +5,19 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight
 
 from algorithms.data.columns import Schema
 from algorithms.data.horizontal import HorizontalTask
-from algorithms.estimators.base import FederatedClassifier, estimator, rows_of
+from algorithms.data.partition import site_partition
+from algorithms.estimators.base import FederatedClassifier, estimator
 from algorithms.pan_svm import PanSettings
+from algorithms.settings import Portion, doc
 from federation.arrays import FloatArray, IntArray
 from federation.transport.keys import COORDINATOR
 
@@ -81,11 +84,18 @@ class HorizontalClassifier(RowsClassifier):
     """A classifier whose sites hold rows and agree on the scale of columns by secure sums."""
 
     def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
-        self._train_weighted(rows, signs, groups, seed, None)
+        self._train_on(rows, signs, groups, seed)
 
-    def _train_weighted(
-        self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int, weights: FloatArray | None
+    def _train_on(
+        self,
+        rows: FloatArray,
+        signs: FloatArray,
+        groups: Any,
+        seed: int,
+        weights: FloatArray | None = None,
+        apart: NDArray[np.bool_] | None = None,
     ) -> None:
+        """Train on checked rows. weights (n,): of their losses. apart (n,): those that calibrate the model."""
         chosen, names = self._settings(), self._column_names(rows.shape[1])
         negative, positive = (str(name) for name in self.classes_.tolist())
         for problem in self._algorithm.class_problems(chosen, (negative, positive)):
@@ -96,10 +106,17 @@ class HorizontalClassifier(RowsClassifier):
             seed,
             classes=(negative, positive),
             weighted=weights is not None,
+            calibrated=apart is not None,
         )
         held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
         partitions = {
-            site: rows_of(rows[mine], signs[mine], names, None if weights is None else weights[mine])
+            site: site_partition(
+                rows[mine],
+                signs[mine],
+                names=names,
+                weights=None if weights is None else weights[mine],
+                apart=None if apart is None else apart[mine],
+            )
             for site, mine in held.items()
         }
         with self._federation(partitions, seed) as federation:
@@ -125,6 +142,10 @@ def _site_name(name: str) -> str:
             f"start with a letter or digit, and not be the word {COORDINATOR}, got {name!r}."
         )
     return name
+
+
+def _is_to_be_calibrated(model: PanSVC) -> bool:
+    return model._is_calibrated
 
 
 @estimator
@@ -168,6 +189,10 @@ class PanSVC(HorizontalClassifier, PanSettings):
 
     algorithm = "pan-svm"
 
+    calibration: Annotated[
+        Portion, doc("Share of the rows that are not trained on, but fit probabilities and the threshold; 0 is none.")
+    ] = 0.0
+
     def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
         """Train on rows that sites hold.
 
@@ -198,8 +223,48 @@ class PanSVC(HorizontalClassifier, PanSettings):
             weights = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
             if not self._algorithm.takes_weights(self._settings()):
                 raise ValueError('sample_weight needs solver="interior-point"; cutting planes add up equal losses.')
-        self._train_weighted(rows, signs, groups, self._seed(), weights)
+        seed = self._seed()
+        apart = self._apart(signs, seed) if self._is_calibrated else None
+        self._train_on(rows, signs, groups, seed, weights, apart)
         return self
+
+    @available_if(_is_to_be_calibrated)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probabilities of the classes, by a sigmoid that was fitted on rows set apart; needs `calibration` above 0.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            In the order of `classes_`.
+        """
+        decisions = self.decision_function(X)
+        calibration = self.model_.calibrated
+        if calibration is None:
+            raise ValueError("This model was fitted with calibration=0; fit it again.")
+        positive = calibration.probabilities(decisions)
+        return np.column_stack([1 - positive, positive])
+
+    @property
+    def _is_calibrated(self) -> bool:
+        return bool(self._parameter("calibration") > 0)
+
+    def _apart(self, signs: FloatArray, seed: int) -> NDArray[np.bool_]:
+        """(n,) a share of the rows of each class. Raises ValueError where a class has too few."""
+        random, share = np.random.default_rng([seed, 8]), self._parameter("calibration")
+        apart = np.zeros(len(signs), dtype=np.bool_)
+        for sign in (-1.0, 1.0):
+            of_class = np.flatnonzero(signs == sign)
+            count = round(share * len(of_class))
+            if not 0 < count < len(of_class):
+                raise ValueError(
+                    f"calibration={share:g} of {len(of_class)} rows of a class is {count}; have more rows."
+                )
+            apart[random.permutation(of_class)[:count]] = True
+        return apart
 
     def _settings(self, public_rows: int = 0) -> PanSettings:
         chosen: PanSettings = super()._settings(public_rows)

@@ -55,10 +55,10 @@ class FederatedDataset:
 
     rows: all of them. names: of the sites. shards: of each site. folds: (n,) the fold that holds a row out, -1 for
     none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then positive.
-    weights (n,): of the rows; empty where all are 1. identifiers (n,): of the rows, where sites align them by these;
-    empty otherwise. public: indices of the rows that are nobody's secret, and at no site. identity: of the source.
-    candidates: records that whoever audits the run may think of, where declared or where the source has all that there
-    can be.
+    weights (n,): of the rows; empty where all are 1. apart (n,): those that calibrate models; empty where none do.
+    identifiers (n,): of the rows, where sites align them by these; empty otherwise. public: indices of the rows that
+    are nobody's secret, and at no site. identity: of the source. candidates: records that whoever audits the run may
+    think of, where declared or where the source has all that there can be.
     """
 
     rows: Rows
@@ -76,6 +76,7 @@ class FederatedDataset:
     identity: DataIdentity
     candidates: Rows | None = None
     weights: FloatArray = field(default_factory=lambda: np.zeros(0))
+    apart: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     @property
     def schema(self) -> Schema:
@@ -85,6 +86,7 @@ class FederatedDataset:
     def training(self, fold: int | None, names: Sequence[str]) -> IntArray:
         """Indices of the rows that these sites train on while `fold` is held out."""
         held = np.sort(np.concatenate([self.shards[self.names.index(name)].rows for name in names]))
+        held = held[~self.apart[held]] if len(self.apart) else held
         return held if fold is None else held[self.folds[held] != fold]
 
     def test(self, fold: int | None) -> IntArray:
@@ -110,6 +112,7 @@ class FederatedDataset:
             folds=self.folds[held.rows],
             identifiers=self.identifiers[held.rows].tolist() if len(self.identifiers) else None,
             weights=self.weights[held.rows] if len(self.weights) else None,
+            apart=self.apart[held.rows] if len(self.apart) else None,
         ).write(str(path))
 
 
@@ -164,6 +167,7 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         identity=DataIdentity.of(data.name, settings.label, [feature.name for feature in data.features]),
         candidates=_candidates(scenario, data, base_folder, classes),
         weights=data.weights,
+        apart=_apart(scenario, signs, private, tests) if settings.calibration else np.zeros(0, dtype=np.bool_),
     )
 
 
@@ -247,6 +251,25 @@ def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[Int
     if settings.partition == "vertical":
         folds[test] = 0
     return folds, (test,)
+
+
+def _apart(scenario: Scenario, signs: FloatArray, private: IntArray, tests: tuple[IntArray, ...]) -> NDArray[np.bool_]:
+    """(n,) which rows models are calibrated by: a share of each class of those that may be trained on."""
+    random = np.random.default_rng([scenario.seed, 8])
+    dealt = private if scenario.data.folds is not None else np.setdiff1d(private, tests[0])
+    apart = np.zeros(len(signs), dtype=np.bool_)
+    for sign in (-1.0, 1.0):
+        rows = dealt[signs[dealt] == sign]
+        count = round(scenario.data.calibration * len(rows))
+        if not 0 < count < len(rows):
+            raise ScenarioError(
+                [
+                    f"data.calibration: {scenario.data.calibration:g} of {len(rows)} rows of a class is {count}; each "
+                    "class needs some to train on, and some to calibrate by."
+                ]
+            )
+        apart[random.permutation(rows)[:count]] = True
+    return apart
 
 
 def _deal_rows(

@@ -14,7 +14,7 @@ from algorithms.data.columns import Columns, Labelled
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.public_rows import PublicTask, public_columns
 from algorithms.privacy.accountant import PrivacyAccountant, PrivacyReport
-from federation.arrays import IntArray
+from federation.arrays import FloatArray, IntArray
 from federation.federation import Federation
 from scenarios.data.dataset import FederatedDataset, Rows
 from scenarios.run import metrics
@@ -86,7 +86,9 @@ class HorizontalPipeline:
         if self.scenario.algorithm.implementation.scaling == "secure-sums":
             filled, indicated = data.missing == "mean", data.missing_indicators
             task = HorizontalTask(dataset.schema, data.scale, seed, filled=filled, indicated=indicated)
-            return replace(task, classes=dataset.classes, weighted=bool(len(dataset.weights))).of_fold
+            return replace(
+                task, classes=dataset.classes, weighted=bool(len(dataset.weights)), calibrated=data.calibration > 0
+            ).of_fold
         public = dataset.rows.take(dataset.public)
         columns = public_columns(dataset.schema, public.numeric, public.categorical, data.scale, data.ranges)
         rows = self._scaled(dataset.public, columns)
@@ -125,7 +127,7 @@ class HorizontalPipeline:
             fold=fold,
             training=trained(model),
             arrays={**model.to_arrays(), **columns.to_arrays()},
-            test=metrics.evaluate(decisions, labels) if len(self.dataset.test(fold)) else None,
+            test=_evaluated(whole, decisions, labels) if len(self.dataset.test(fold)) else None,
             pooled=metrics.compare(pooled, decisions, labels) if pooled is not None else None,
             baselines=baselines,
         )
@@ -147,3 +149,12 @@ class HorizontalPipeline:
         """Rows (n, p) on the common scale, and their labels (n,)."""
         rows = self.dataset.rows.take(indices)
         return Labelled(columns(rows.numeric, rows.categorical), rows.signs)
+
+
+def _evaluated(model: Model, decisions: FloatArray, labels: FloatArray) -> metrics.FoldMetrics:
+    """Metrics at the model's threshold, and of its probabilities, if it was calibrated."""
+    found = model.calibrated
+    if found is None:
+        return metrics.evaluate(decisions, labels)
+    probabilities = found.probabilities(decisions)
+    return metrics.evaluate(decisions, labels, threshold=found.threshold, probabilities=probabilities)

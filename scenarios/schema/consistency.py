@@ -89,7 +89,7 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
     elif algorithm.scaling == "public-rows" and data.public < 2:
         yield f"data.public: {table.name} takes columns, scale and features from public rows; set some apart."
     else:
-        outline = Outline(data.public, models=data.folds or 1)
+        outline = Outline(data.public, models=data.folds or 1, calibrated=data.calibration > 0)
         yield from (f"algorithm.{problem}." for problem in algorithm.problems(table.settings, outline))
     if data.split.startswith((LABEL_SKEW, BY_FEATURE)) and algorithm.is_private(table.settings):
         yield (
@@ -99,6 +99,8 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
         )
     if algorithm.scaling != "public-rows" and data.public:
         yield f"data.public: {table.name} has no use for public rows; leave it out."
+    if data.calibration and not algorithm.can_calibrate(table.settings):
+        yield f"data.calibration: {table.name} as it is set cannot be calibrated by sums over sites; leave it out."
     if data.weight is not None and not algorithm.takes_weights(table.settings):
         yield f"data.weight: {table.name} as it is set trains on rows of equal weight; leave it out."
     if algorithm.scaling != "secure-sums" and data.missing == "mean":

@@ -28,6 +28,7 @@ class DataSpec(Part):
     `decimal` or `encoding` say. `positive` is the label that is +1; `weight` the column of what a row's loss is
     multiplied by; `missing` = "mean" fills gaps with means over all sites, and `missing_indicators` adds columns of
     where they were.
+    `calibration` is the share of the rows that no model is of, but probabilities and thresholds.
     Of horizontal partitions, where sites hold different rows: `categories` declares the values of categorical columns;
     `public` rows are set apart before the others are dealt, and are nobody's secret; private training takes the scale
     of columns from them, or to [-1, 1] from the declared `ranges`.
@@ -52,6 +53,7 @@ class DataSpec(Part):
     missing_indicators: bool = False
     scale: ScaleName = "standard"
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    calibration: Annotated[float, Field(ge=0, lt=1)] = 0.0
     folds: Annotated[int, Field(ge=2, le=MAX_FOLDS)] | None = None
     split: str = RANDOM
     categories: dict[str, list[str]] = Field(default={})
@@ -135,6 +137,7 @@ class DataSpec(Part):
         "test_source",
         "site",
         "weight",
+        "calibration",
         "missing_indicators",
         "categories",
         "public",
