@@ -16,6 +16,7 @@ import numpy as np
 from algorithms.data import encoding
 from algorithms.data.columns import Columns, Filling, Schema
 from algorithms.data.encoding import Vocabulary
+from algorithms.data.partition import held_out
 from algorithms.data.scaling import Scale, ScaleName
 from federation.arrays import FloatArray
 from federation.federation import Federation
@@ -29,7 +30,7 @@ _AGREED_DIGITS = 12
 
 FOLDS_DISCLOSE = (
     "sums over all rows but those of a fold, which with those of the other folds give, by subtraction, the sums over "
-    "each fold: of few rows, the rows"
+    "each fold, and of repeats over the folds of each: of few rows, the rows"
 )
 MINMAX_DISCLOSES = "each site's smallest and largest value of every column, unlinked from the site and from each other"
 
@@ -87,7 +88,7 @@ class HorizontalSite(SiteProgram):
     def hold_out(self, fold: int | None) -> None:
         """Train on all rows but those of `fold` and those set apart; None holds out none."""
         folds = self.partition.arrays["folds"]
-        others = np.ones(len(folds), dtype=bool) if fold is None else folds != fold
+        others = np.ones(len(folds), dtype=bool) if fold is None else ~held_out(folds, fold)
         self.training, self.calibrating = others & ~self.apart, others & self.apart
 
     @step

@@ -16,13 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.data.columns import Schema
-from algorithms.data.partition import NO_FOLD, site_partition
+from algorithms.data.partition import NO_FOLD, held_out, site_partition
 from algorithms.privacy.ledger import DataIdentity
 from federation.arrays import FloatArray, IntArray
 from scenarios.data import categories, joining, sources, splits
 from scenarios.data.sources import Dataset
 from scenarios.schema.base import resolve
-from scenarios.schema.data import ALL
+from scenarios.schema.data import ALL, DataSpec
 from scenarios.schema.errors import ScenarioError, nearest
 from scenarios.schema.spec import Scenario
 
@@ -53,12 +53,12 @@ class SiteShard:
 class FederatedDataset:
     """Everything about the data that a run needs.
 
-    rows: all of them. names: of the sites. shards: of each site. folds: (n,) the fold that holds a row out, -1 for
-    none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then positive.
-    weights (n,): of the rows; empty where all are 1. apart (n,): those that calibrate models; empty where none do.
-    identifiers (n,): of the rows, where sites align them by these; empty otherwise. public: indices of the rows that
-    are nobody's secret, and at no site. identity: of the source. candidates: records that whoever audits the run may
-    think of, where declared or where the source has all that there can be.
+    rows: all of them. names: of the sites. shards: of each site. folds: (n,), or (n, repeats), the fold that holds a
+    row out, -1 for none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then
+    positive. weights (n,): of the rows; empty where all are 1. apart (n,): those that calibrate models; empty where
+    none do. identifiers (n,): of the rows, where sites align them by these; empty otherwise. public: indices of the
+    rows that are nobody's secret, and at no site. identity: of the source. candidates: records that whoever audits the
+    run may think of, where declared or where the source has all that there can be.
     """
 
     rows: Rows
@@ -87,7 +87,7 @@ class FederatedDataset:
         """Indices of the rows that these sites train on while `fold` is held out."""
         held = np.sort(np.concatenate([self.shards[self.names.index(name)].rows for name in names]))
         held = held[~self.apart[held]] if len(self.apart) else held
-        return held if fold is None else held[self.folds[held] != fold]
+        return held if fold is None else held[~held_out(self.folds[held], fold)]
 
     def test(self, fold: int | None) -> IntArray:
         """Indices of the rows that are tested on while `fold` is held out; without folds, of those set apart."""
@@ -231,7 +231,7 @@ def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
 
 
 def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[IntArray, tuple[IntArray, ...]]:
-    """(n,) the fold that holds a row out, -1 for none, and the test rows of each, all of them private.
+    """(n,), or (n, repeats), the fold that holds a row out, -1 for none, and the test rows of each, all private.
 
     Without folds, test rows are dealt to nobody; where their columns are what sites hold, they are held out as fold 0.
     """
@@ -240,9 +240,16 @@ def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[Int
     if len(data.tested):
         return folds, (np.flatnonzero(data.tested),)
     if (count := settings.folds) is not None:
-        dealt = splits.blind_folds(len(private), count, scenario.seed) if blind else None
-        folds[private] = splits.folds(labels, count, scenario.seed) if dealt is None else dealt
-        return folds, tuple(np.flatnonzero(folds == fold) for fold in range(count))
+        _require_untold(settings, len(private))
+        dealt = [
+            repeat * count
+            + (splits.blind_folds(len(private), count, seed) if blind else splits.folds(labels, count, seed))
+            for repeat, seed in enumerate(_fold_seeds(scenario))
+        ]
+        folds = np.full((data.rows, settings.repeats), NO_FOLD)
+        folds[private] = np.column_stack(dealt)
+        folds = folds[:, 0] if settings.repeats == 1 else folds
+        return folds, tuple(np.flatnonzero(held_out(folds, fold)) for fold in range(settings.models))
     if blind:
         _, chosen = splits.blind_test_split(len(private), settings.test_fraction, scenario.seed)
     else:
@@ -251,6 +258,24 @@ def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[Int
     if settings.partition == "vertical":
         folds[test] = 0
     return folds, (test,)
+
+
+def _fold_seeds(scenario: Scenario) -> list[int]:
+    """Of each repeat of cross-validation; of the first, the scenario's own."""
+    others = range(1, scenario.data.repeats)
+    return [scenario.seed, *(int(np.random.default_rng([scenario.seed, 9, r]).integers(2**31)) for r in others)]
+
+
+def _require_untold(settings: DataSpec, rows: int) -> None:
+    """Raise ScenarioError for as many sums over folds as there are rows, from which each row's part follows."""
+    told = settings.repeats * ((settings.folds or 1) - 1) + 1
+    if settings.partition == "horizontal" and settings.repeats > 1 and told >= rows:
+        raise ScenarioError(
+            [
+                f"data.repeats: sums over {settings.models} folds are {told} independent ones over {rows} rows, and "
+                "tell what each of them adds; use fewer repeats or folds."
+            ]
+        )
 
 
 def _apart(scenario: Scenario, signs: FloatArray, private: IntArray, tests: tuple[IntArray, ...]) -> NDArray[np.bool_]:

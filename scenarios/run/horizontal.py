@@ -69,7 +69,7 @@ class HorizontalPipeline:
     def _not_covered(self) -> Iterator[str]:
         compare, data = self.scenario.compare, self.scenario.data
         tested = [
-            *(["metrics"] if data.folds is not None or data.test_fraction else []),
+            *(["metrics"] if data.folds is not None or data.test_fraction or data.test_source else []),
             *(["centralised"] if compare.centralised else []),
             *(["baselines"] if compare.baselines else []),
         ]

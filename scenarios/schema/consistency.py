@@ -89,7 +89,7 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
     elif algorithm.scaling == "public-rows" and data.public < 2:
         yield f"data.public: {table.name} takes columns, scale and features from public rows; set some apart."
     else:
-        outline = Outline(data.public, models=data.folds or 1, calibrated=data.calibration > 0)
+        outline = Outline(data.public, models=data.models, calibrated=data.calibration > 0)
         yield from (f"algorithm.{problem}." for problem in algorithm.problems(table.settings, outline))
     if data.split.startswith((LABEL_SKEW, BY_FEATURE)) and algorithm.is_private(table.settings):
         yield (

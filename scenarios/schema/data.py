@@ -29,6 +29,7 @@ class DataSpec(Part):
     multiplied by; `missing` = "mean" fills gaps with means over all sites, and `missing_indicators` adds columns of
     where they were.
     `calibration` is the share of the rows that no model is of, but probabilities and thresholds.
+    `repeats` of the cross-validation deal rows to other folds each time.
     Of horizontal partitions, where sites hold different rows: `categories` declares the values of categorical columns;
     `public` rows are set apart before the others are dealt, and are nobody's secret; private training takes the scale
     of columns from them, or to [-1, 1] from the declared `ranges`.
@@ -55,6 +56,7 @@ class DataSpec(Part):
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
     calibration: Annotated[float, Field(ge=0, lt=1)] = 0.0
     folds: Annotated[int, Field(ge=2, le=MAX_FOLDS)] | None = None
+    repeats: Annotated[int, Field(ge=1, le=MAX_FOLDS)] = 1
     split: str = RANDOM
     categories: dict[str, list[str]] = Field(default={})
     public: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
@@ -156,6 +158,11 @@ class DataSpec(Part):
             raise ValueError(f'is of {needed} partitions; leave it out, or set data.partition = "{needed}"')
         return value
 
+    @property
+    def models(self) -> int:
+        """How many are trained."""
+        return (self.folds or 1) * self.repeats
+
     @model_validator(mode="after")
     def _check_together(self) -> Self:
         if self.decimal == "," and self.separator == ",":
@@ -166,6 +173,10 @@ class DataSpec(Part):
             raise ValueError(
                 "split deals rows that are nobody's yet; leave it out, since site or sources say whose they are"
             )
+        if self.repeats > 1 and self.folds is None:
+            raise ValueError("repeats are of cross-validation; set folds too")
+        if self.models > MAX_FOLDS:
+            raise ValueError(f"folds times repeats must be {MAX_FOLDS} or less, got {self.models}")
         if self.missing == "mean" and self.partition != "horizontal":
             raise ValueError('missing = "mean" is of horizontal partitions; set it to "refuse" or "drop"')
         if self.missing_indicators and self.missing != "mean":
