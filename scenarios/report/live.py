@@ -87,7 +87,7 @@ class LiveView:
     def __init__(self, console: Console, scenario: Scenario) -> None:
         self._name = scenario.name
         self._began = time.monotonic()
-        self._ahead = EtaEstimator(scenario.data.folds or 1, getattr(scenario.algorithm.settings, "tolerance", None))
+        self._ahead = EtaEstimator(scenario.data.models, getattr(scenario.algorithm.settings, "tolerance", None))
         self._shown = {"phase": "launch"}
         self._live = Live(
             console=console, refresh_per_second=_REFRESH_PER_SECOND, transient=True, get_renderable=self._panel

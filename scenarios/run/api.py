@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from scenarios.data import dataset
+from scenarios.data.located import located
 from scenarios.run import runner
 from scenarios.run.result import RunResult
 from scenarios.schema import spec
@@ -57,6 +58,7 @@ def run(
     'completed'
     """
     chosen, base = spec.read(scenario, changes=changes or {}, sites=sites)
+    chosen = located(chosen, base)
     prepared = dataset.prepare(chosen, base)
     folder = runner.make_folder(chosen, Path(out) if out is not None else None)
     return runner.run(chosen, prepared, folder, lambda federation, faults: None, audit=audit).result

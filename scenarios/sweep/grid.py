@@ -20,6 +20,7 @@ from typing import Any
 
 from scenarios.console import visible
 from scenarios.report.plotting import new_figure, plain_text
+from scenarios.run.metrics import MEASURES
 from scenarios.run.result import RunResult, read_result
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
@@ -30,8 +31,7 @@ MAX_POINTS = 10_000
 _BASE = "scenario.toml"
 _SEPARATOR = re.compile(r""",(?=(?:[^"']|"[^"]*"|'[^']*')*$)(?![^\[]*\])""")
 _MEASURES: Mapping[str, str] = {
-    "accuracy": "metrics.accuracy",
-    "auc": "metrics.auc",
+    **{name: f"metrics.{name}" for name in MEASURES},
     "pooled_accuracy": "centralised.accuracy",
     "pooled_auc": "centralised.auc",
     "objective": "model.objective",
