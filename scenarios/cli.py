@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterable
@@ -29,6 +30,7 @@ from scenarios.schema.errors import ScenarioError
 
 if TYPE_CHECKING:
     from protocols.analysis.survey import Cell
+    from protocols.sums.contract import SecureSum
     from scenarios.run.result import RunResult
 
 WRONG, FAILED, INTERRUPTED = 2, 3, 130
@@ -141,7 +143,8 @@ def _run(
     target = _make_folder(chosen, folder)
     try:
         with _view(chosen, silent=silent) as view:
-            finished = runner.run(chosen, rows, target, view.update, audit=audit)
+            command = shlex.join(["fedsvm", *sys.argv[1:]])
+            finished = runner.run(chosen, rows, target, view.update, audit=audit, command=command)
             unwritten = _unreported(target)
         unwritten = unwritten or _unprinted(lambda: show(finished.result, target))
     except KeyboardInterrupt:
@@ -173,13 +176,13 @@ def write_reports(
     target: Annotated[Path | None, typer.Option("--out", help="File to write, of several runs.")] = None,
 ) -> None:
     """Write the HTML report of a run anew, or compare several side by side."""
-    from scenarios.report import page
+    from scenarios.report import comparison, page
 
     if len(run_folders) == 1 and target is None:
         print(page.write_report(run_folders[0]))
         return
     path = target or Path("comparison.html")
-    _write_new(path, page.render(run_folders))
+    _write_new(path, page.render(run_folders[0]) if len(run_folders) == 1 else comparison.render(run_folders))
     print(path)
 
 
@@ -203,7 +206,7 @@ def sweep(
     named, _ = spec.read(scenario, overrides=changes or [])
     chosen = grid.Sweep(scenario, tuple(changes or []), axes, folder or Path("sweeps") / named.name)
     chosen.check()
-    drawn = [grid.Plot.read(each, axes, chosen.measures) for each in plots or []] or grid.default_plots(axes)
+    drawn = [grid.read_plot(each, axes, chosen.measures) for each in plots or []] or grid.default_plots(axes)
     chosen.prepare()
     try:
         chosen.run(jobs, lambda point: errors.print(f"{point.name} done"))
@@ -211,8 +214,8 @@ def sweep(
         complain(f"Interrupted; the same command does what is missing in {chosen.folder}.")
         raise typer.Exit(INTERRUPTED) from None
     rows = chosen.write()
-    for plot in drawn:
-        chosen.draw(plot, rows)
+    charts = [chart for plot in drawn if (chart := chosen.draw(plot, rows)) is not None]
+    chosen.write_page(charts)
     _print_sweep(rows, [axis.key for axis in axes])
     print(chosen.folder)
     if chosen.missing():
@@ -350,16 +353,17 @@ def _audit_sums(sites: int, folder: Path | None, *, as_json: bool) -> None:
     from protocols.analysis.survey import standard_sums, survey
     from scenarios.report import heat_map
 
-    cells = list(survey(standard_sums(sites), sites))
+    sums = standard_sums(sites)
+    cells = list(survey(sums, sites))
     if folder is not None:
-        _write_audit(folder, cells)
+        _write_audit(folder, cells, sums)
     if as_json:
         print(json.dumps([asdict(cell) for cell in cells], indent=1))
     else:
         out.print(heat_map.table(cells))
 
 
-def _write_audit(folder: Path, cells: list[Cell]) -> None:
+def _write_audit(folder: Path, cells: list[Cell], sums: list[SecureSum]) -> None:
     from scenarios.report import heat_map
 
     try:
@@ -367,7 +371,7 @@ def _write_audit(folder: Path, cells: list[Cell]) -> None:
     except OSError as error:
         raise ScenarioError([f"--out: no folder {folder} can be made: {error.strerror}; name another."]) from error
     (folder / "audit.json").write_text(json.dumps([asdict(cell) for cell in cells], indent=1) + "\n")
-    (folder / "audit.html").write_text(heat_map.page(cells), encoding="utf-8")
+    (folder / "audit.html").write_text(heat_map.page(cells, sums), encoding="utf-8")
 
 
 @app.command("check-sum")

@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -70,14 +71,29 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class DataResult:
+    """The table that a run was about: its rows and columns, and how many of the rows are tested on or public."""
+
+    rows: int
+    columns: int
+    test_rows: int
+    public_rows: int
+
+
+@dataclass(frozen=True)
 class Environment:
-    """What the figures were measured on."""
+    """What the figures were measured on, when, and by which command; "" where that is not known.
+
+    date: when the run ended, in ISO 8601, with the offset from UTC.
+    """
 
     fedsvm: str
     python: str
     system: str
     cpus: int | None
     packages: Mapping[str, str]
+    date: str = ""
+    command: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +108,7 @@ class RunResult:
     warnings : tuple of str
     scenario : mapping
         The scenario with every default spelt out.
+    data : DataResult, optional
     alignment : Alignment, optional
         Of a vertical partition.
     model : ModelResult, optional
@@ -128,6 +145,7 @@ class RunResult:
     error: str | None
     warnings: tuple[str, ...]
     scenario: Mapping[str, Any]
+    data: DataResult | None = None
     alignment: Alignment | None = None
     model: ModelResult | None = None
     metrics: Metrics | None = None
@@ -220,14 +238,16 @@ def write_ledger(path: Path, accounts: Accounts) -> None:
     write_whole(path, lambda file: pq.write_table(pa.Table.from_pylist(accounts.rows()), file))
 
 
-def environment() -> Environment:
-    """What the figures are measured on."""
+def environment(command: str = "") -> Environment:
+    """What the figures are measured on, now."""
     return Environment(
         fedsvm=importlib.metadata.version("fedsvm"),
         python=platform.python_version(),
         system=f"{platform.system()} {platform.release()}",
         cpus=os.cpu_count(),
         packages={name: importlib.metadata.version(name) for name in _PACKAGES},
+        date=datetime.now().astimezone().isoformat(timespec="seconds"),
+        command=command,
     )
 
 

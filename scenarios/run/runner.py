@@ -29,6 +29,7 @@ from scenarios.run.injector import Injector
 from scenarios.run.interrupts import Interrupts
 from scenarios.run.outcome import Fold, Outcome
 from scenarios.run.result import (
+    DataResult,
     ModelResult,
     RunResult,
     SiteResult,
@@ -84,6 +85,7 @@ class _Run:
     dataset: FederatedDataset
     folder: Path
     everybody: bool
+    command: str
     outcome: Outcome = field(default_factory=Outcome)
     shown: list[ShownRound] = field(default_factory=list)
     federation: Federation | None = None
@@ -91,15 +93,22 @@ class _Run:
 
 
 def run(
-    scenario: Scenario, dataset: FederatedDataset, folder: Path, on_progress: OnProgress, *, audit: bool = False
+    scenario: Scenario,
+    dataset: FederatedDataset,
+    folder: Path,
+    on_progress: OnProgress,
+    *,
+    audit: bool = False,
+    command: str = "",
 ) -> Finished:
     """Carry out a scenario whose data are prepared, in an empty folder.
 
     audit: find out afterwards what the coordinator, each site, and the coordinator with each site made of the run.
+    command: what it was started by, for the record.
     Never raises for what goes wrong within the run, or where its folder cannot be written: the result says what it was.
     Raises KeyboardInterrupt for one that comes while results are written, when they are.
     """
-    this = _Run(scenario, dataset, folder, audit)
+    this = _Run(scenario, dataset, folder, audit, command)
     outcome = this.outcome
     with Interrupts() as interrupts:
         with outcome.timed("total_s"):
@@ -242,6 +251,7 @@ def _result(this: _Run) -> RunResult:
         error=outcome.error,
         warnings=(*this.dataset.warnings, *outcome.warnings),
         scenario=scenario.model_dump(mode="json", by_alias=True),
+        data=_data(this.dataset),
         alignment=outcome.alignment,
         model=_model(this, folds[-1]) if folds else None,
         metrics=metrics.mean_metrics([fold.test for fold in folds if fold.test is not None]),
@@ -252,7 +262,7 @@ def _result(this: _Run) -> RunResult:
         audit=outcome.audit,
         privacy=outcome.privacy,
         timing=Timing(**outcome.timing),
-        environment=environment(),
+        environment=environment(this.command),
     )
     if (federation := this.federation) is None:
         return known
@@ -271,6 +281,12 @@ def _result(this: _Run) -> RunResult:
 def _model(this: _Run, fold: Fold) -> ModelResult:
     name, classes = this.scenario.algorithm.name, this.dataset.classes
     return ModelResult(**vars(fold.training), algorithm=name, fold=fold.fold, classes=classes)
+
+
+def _data(dataset: FederatedDataset) -> DataResult:
+    columns = len(dataset.numeric_columns) + len(dataset.categorical_columns)
+    tested = sum(len(rows) for rows in dataset.tests)
+    return DataResult(len(dataset.rows.signs), columns, tested, len(dataset.public))
 
 
 def _sites(dataset: FederatedDataset, federation: Federation | None) -> tuple[SiteResult, ...]:

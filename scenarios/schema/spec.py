@@ -220,6 +220,15 @@ def resolved_toml(scenario: Scenario) -> str:
     return tomli_w.dumps(scenario.model_dump(mode="json", exclude_none=True, by_alias=True))
 
 
+def short_toml(scenario: Scenario) -> str:
+    """What a scenario says beside the defaults; reading it gives the same scenario."""
+    said = scenario.model_dump(mode="json", exclude_none=True, exclude_defaults=True, by_alias=True)
+    for table, key in (("algorithm", "name"), ("protocol", "sum"), ("federation", "sites")):
+        chosen = scenario.model_dump(mode="json", include={table: {key}}, by_alias=True)
+        said[table] = {**chosen[table], **said.get(table, {})}
+    return tomli_w.dumps(said)
+
+
 def catalogue() -> dict[str, str]:
     """Name and one line of every scenario in the catalogue."""
     return {
