@@ -21,7 +21,7 @@ import typer
 from algorithms.registry import ALGORITHMS
 from algorithms.settings import settings
 from federation.errors import FederationError
-from scenarios import sets
+from scenarios import runs, sets
 from scenarios.console import OutputLost, complain, errors, guard_streams, out, print_table, visible
 from scenarios.report.live import LiveView, PlainView, SilentView, View
 from scenarios.report.summary import print_summary
@@ -46,6 +46,7 @@ app.add_typer(scenarios_app, name="scenarios")
 data_app = typer.Typer(invoke_without_command=True, help="List data sets, or describe one.")
 app.add_typer(data_app, name="data")
 app.add_typer(sets.app, name="sets")
+app.add_typer(runs.app, name="runs")
 
 
 def _complete_scenario(incomplete: str) -> list[tuple[str, str]]:
@@ -99,6 +100,10 @@ def run(
     folder: Annotated[Path | None, typer.Option("--out", help="Folder for the results; must not exist.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print result.json and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
+    tracker: Annotated[
+        str | None,
+        typer.Option("--track", help="mlflow: also write the run to ./mlruns, or MLFLOW_TRACKING_URI."),
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of what failed.")] = False,
 ) -> None:
     """Run a scenario and write its results to a folder of their own."""
@@ -111,6 +116,7 @@ def run(
             functools.partial(_show, as_json=as_json, quiet=quiet),
             silent=as_json or quiet,
             debug=debug,
+            tracker=tracker,
         )
     except KeyboardInterrupt:
         complain("Interrupted before anything was started.")
@@ -133,20 +139,25 @@ def _run(
     silent: bool,
     debug: bool = False,
     audit: bool = False,
+    tracker: str | None = None,
 ) -> None:
     """Run a scenario, and show its result, given with its folder; whatever goes wrong is a sentence and a status."""
     _end_on_sigterm()
     from scenarios.data import dataset  # half a second that only a run needs
     from scenarios.run import runner  # half a second that only a run needs
 
+    if tracker is not None:
+        _check_tracker(tracker)
     rows = dataset.prepare(chosen, base)
     target = _make_folder(chosen, folder)
     try:
         with _view(chosen, silent=silent) as view:
             command = shlex.join(["fedsvm", *sys.argv[1:]])
             finished = runner.run(chosen, rows, target, view.update, audit=audit, command=command)
-            unwritten = _unreported(target)
-        unwritten = unwritten or _unprinted(lambda: show(finished.result, target))
+        unprinted = _unprinted(lambda: show(finished.result, target))
+        unwritten = _unreported(target) or unprinted  # when the summary is on the screen
+        if tracker is not None:
+            unwritten = _untracked(target, finished.result) or unwritten
     except KeyboardInterrupt:
         complain(f"Interrupted; what is known of the run is in {target}.")
         raise typer.Exit(INTERRUPTED) from None
@@ -488,6 +499,23 @@ def _unreported(folder: Path) -> str:
         page.write_report(folder)
     except (OSError, MemoryError, ImportError, ScenarioError) as error:  # libraries that find no memory do not load
         return f"The report cannot be written ({error}); fedsvm report {folder} writes it when that has changed."
+    return ""
+
+
+def _check_tracker(tracker: str) -> None:
+    from scenarios import track
+
+    track.check(tracker)
+
+
+def _untracked(folder: Path, result: RunResult) -> str:
+    """Write a run that is over to the tracker; why that cannot be done, if it cannot."""
+    from scenarios import track
+
+    try:
+        track.track(folder, result)
+    except Exception as error:  # noqa: BLE001 - whatever a store may raise, the run is over and written
+        return f"The run cannot be written to the tracker ({error}); all of it is in {folder}."
     return ""
 
 

@@ -19,6 +19,7 @@ from scenarios.report.run_plots import gap_curves, human_seconds, plots
 from scenarios.report.summary import lines, release_remarks
 from scenarios.run.audit import Finding
 from scenarios.run.earlier import event_from_schema_1
+from scenarios.run.log import NAME as LOG
 from scenarios.run.result import RunResult, SiteResult, read_result, write_whole
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
@@ -85,7 +86,7 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
 
 def read_log(folder: Path) -> list[Event]:
     """What happened in a run, line by line; a last line that is not whole is left out."""
-    text = _text(folder / "log.jsonl")
+    text = _text(folder / LOG)
     whole = text[: text.rfind("\n") + 1]
     return [event_from_schema_1(json.loads(line)) for line in whole.splitlines()]
 
@@ -106,7 +107,7 @@ def _facts(result: RunResult) -> Iterator[tuple[str, str]]:
         yield "positive class", result.model.classes[1]
     yield "algorithm", f"{result.scenario['algorithm']['name']}, {result.scenario['protocol']['sum']} sums"
     if on.date:
-        yield "date", on.date.replace("T", " ")
+        yield "date", on.date[:19].replace("T", " ")
     yield "took", human_seconds(result.timing.total_s)
     processors = f", {on.cpus} processors" if on.cpus else ""
     yield "on", f"fedsvm {on.fedsvm}, Python {on.python}, {on.system}{processors}"

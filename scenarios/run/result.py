@@ -1,18 +1,19 @@
-"""What a run leaves behind: `RunResult`, of which result.json is the serialised form, the log, the ledger."""
+"""What a run leaves behind: `RunResult`, of which result.json is the serialised form, and the ledger."""
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
 import os
 import platform
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from algorithms.contract import TrainingReport
 from algorithms.privacy.accountant import PrivacyReport
@@ -24,6 +25,9 @@ from scenarios.run.metrics import BaselineMetrics, Metrics, PooledMetrics
 from scenarios.run.outcome import Alignment
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.threats import NetworkSpec
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 SCHEMA = 2
 RESULT = "result.json"
@@ -182,11 +186,17 @@ class RunResult:
 
         Raises ValueError for anything else.
         """
-        from pydantic import TypeAdapter
-
         from scenarios.run.earlier import from_schema_1
 
-        return TypeAdapter(cls).validate_python(from_schema_1(values) if values.get("schema") == 1 else values)
+        found: RunResult = _reader().validate_python(from_schema_1(values) if values.get("schema") == 1 else values)
+        return found
+
+
+@functools.cache
+def _reader() -> TypeAdapter[RunResult]:
+    from pydantic import TypeAdapter  # slow to import, and to make
+
+    return TypeAdapter(RunResult)
 
 
 def read_result(folder: Path) -> RunResult:
@@ -225,11 +235,6 @@ def write_result(folder: Path, result: RunResult) -> None:
     write_whole(folder / RESULT, lambda file: file.write(result.to_json().encode()))
 
 
-def write_log(path: Path, log: Iterable[dict[str, Any]]) -> None:
-    """Write what happened as one line of JSON each. Raises OSError."""
-    write_whole(path, lambda file: file.writelines(f"{json.dumps(event)}\n".encode() for event in log))
-
-
 def write_ledger(path: Path, accounts: Accounts) -> None:
     """Write the ledger as parquet, one row per round and link. Raises OSError."""
     import pyarrow as pa  # slow to import, needed once
@@ -246,7 +251,7 @@ def environment(command: str = "") -> Environment:
         system=f"{platform.system()} {platform.release()}",
         cpus=os.cpu_count(),
         packages={name: importlib.metadata.version(name) for name in _PACKAGES},
-        date=datetime.now().astimezone().isoformat(timespec="seconds"),
+        date=datetime.now().astimezone().isoformat(timespec="milliseconds"),
         command=command,
     )
 
