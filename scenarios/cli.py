@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
@@ -143,30 +143,38 @@ def _run(
 ) -> None:
     """Run a scenario, and show its result, given with its folder; whatever goes wrong is a sentence and a status."""
     _end_on_sigterm()
-    from scenarios.data import dataset  # half a second that only a run needs
-    from scenarios.run import runner  # half a second that only a run needs
-
     if tracker is not None:
         _check_tracker(tracker)
-    rows = dataset.prepare(chosen, base)
-    target = _make_folder(chosen, folder)
-    try:
-        with _view(chosen, silent=silent) as view:
+    with _view(chosen, silent=silent) as view:
+        from scenarios.data import dataset  # half a second that only a run needs, and a terminal shows meanwhile
+        from scenarios.run import runner  # half a second that only a run needs
+
+        rows = dataset.prepare(chosen, base)
+        target = _make_folder(chosen, folder)
+        try:
+            view.launching({name: len(held.rows) for name, held in zip(rows.names, rows.shards, strict=True)})
             command = shlex.join(["fedsvm", *sys.argv[1:]])
             finished = runner.run(chosen, rows, target, view.update, audit=audit, command=command)
+        except KeyboardInterrupt:
+            _end_interrupted(target)
+    try:
         unprinted = _unprinted(lambda: show(finished.result, target))
         unwritten = _unreported(target) or unprinted  # when the summary is on the screen
         if tracker is not None:
             unwritten = _untracked(target, finished.result) or unwritten
     except KeyboardInterrupt:
-        complain(f"Interrupted; what is known of the run is in {target}.")
-        raise typer.Exit(INTERRUPTED) from None
+        _end_interrupted(target)
     if finished.result.status != "completed":
         _report_failure(finished.result, finished.traceback if debug else "", target)
     if unwritten:
         complain(unwritten)
         _point_to(target)
         raise typer.Exit(FAILED)
+
+
+def _end_interrupted(folder: Path) -> NoReturn:
+    complain(f"Interrupted; what is known of the run is in {folder}.")
+    raise typer.Exit(INTERRUPTED) from None
 
 
 def _unprinted(show: Callable[[], None]) -> str:
