@@ -260,11 +260,14 @@ def predict(
         typer.Argument(metavar="DATA", help="A file, or the name of a data set.", autocompletion=_complete_data),
     ],
     target: Annotated[Path | None, typer.Option("--out", help="File to write; standard output without it.")] = None,
+    identifier: Annotated[
+        str | None, typer.Option("--id", metavar="COLUMN", help="Column that rows are called by, in place of numbers.")
+    ] = None,
 ) -> None:
     """Predict new rows with the model of a run: row, decision value and class, as comma-separated text."""
     from scenarios import predict
 
-    text = "\n".join(predict.predict(run_folder, rows).lines()) + "\n"
+    text = "\n".join(predict.predict(run_folder, rows, identifier).lines()) + "\n"
     if target is None:
         print(text, end="")
     else:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,29 +17,36 @@ from federation.arrays import FloatArray
 from scenarios.data import sources
 from scenarios.run.outcome import SITE_MODELS
 from scenarios.run.result import RunResult, read_result
-from scenarios.schema.errors import ScenarioError
+from scenarios.schema.errors import ScenarioError, nearest
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """decisions (n,): positive for the second class. predicted (n,): the classes' names."""
+    """decisions (n,): positive for the second class. predicted (n,): the classes' names.
+
+    called: what rows are told apart by, and by that of each of them (n,).
+    """
 
     decisions: FloatArray
     predicted: NDArray[np.str_]
+    called: tuple[str, Sequence[str]]
 
     def lines(self) -> Iterator[str]:
-        """As comma-separated text, rows counted from 1."""
-        yield "row,decision,predicted"
-        for number, (decision, name) in enumerate(
-            zip(self.decisions.tolist(), self.predicted.tolist(), strict=True), start=1
-        ):
-            quoted = '"' + name.replace('"', '""') + '"' if set(name) & set(',"\r\n') else name
-            yield f"{number},{decision!r},{quoted}"
+        """As comma-separated text."""
+        head, names = self.called
+        yield f"{_quoted(head)},decision,predicted"
+        for name, decision, predicted in zip(names, self.decisions.tolist(), self.predicted.tolist(), strict=True):
+            yield f"{_quoted(name)},{decision!r},{_quoted(predicted)}"
 
 
-def predict(folder: Path, source: str) -> Predictions:
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
+
+
+def predict(folder: Path, source: str, identifier: str | None = None) -> Predictions:
     """What the model in a run's folder says of the rows of `source`, a path or the name of a data set.
 
+    identifier: the column that rows are told apart by; without it they are numbered from 1.
     Raises ScenarioError for a folder without a model, and for rows that do not have the model's columns.
     """
     result = read_result(folder)
@@ -59,9 +66,21 @@ def predict(folder: Path, source: str) -> Predictions:
         model = ALGORITHMS[name].Model.from_arrays(arrays, parts)
     except KeyError:
         raise ScenarioError([earlier]) from None
-    rows = _Rows(source, sources.read_columns(source, Path()), _spare(result)).take(columns)
+    table = sources.read_columns(source, Path())
+    rows = _Rows(source, table, _spare(result) | {identifier or ""}).take(columns)
     decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
-    return Predictions(decisions, np.where(decisions >= 0, classes[1], classes[0]))
+    called = ("row", [str(number) for number in range(1, len(decisions) + 1)])
+    if identifier is not None:
+        called = (identifier, _identifiers(source, table, identifier))
+    return Predictions(decisions, np.where(decisions >= 0, classes[1], classes[0]), called)
+
+
+def _identifiers(source: str, table: Mapping[str, NDArray[Any]], column: str) -> list[str]:
+    """What stands in a column, as text. Raises ScenarioError if there is no such."""
+    if column not in table:
+        raise ScenarioError([f"--id: {source} has no column {column!r}.{nearest(column, table)}"])
+    values = table[column]
+    return [f"{value:.15g}" for value in values.tolist()] if values.dtype.kind == "f" else values.tolist()
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
