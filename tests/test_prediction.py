@@ -183,7 +183,7 @@ def test_rows_are_called_by_the_column_that_is_named(tmp_path: Path) -> None:
     assert [line["row"] for line in numbered[:2]] == ["1", "2"]
     assert [line["decision"] for line in lines] == [line["decision"] for line in numbered]
     assert [line["age"] for line in _called_by(tmp_path / "run", table, "age")[:2]] == ["20", "21"]
-    with pytest.raises(ScenarioError, match="has no column 'patiemt'. Did you mean 'patient'?"):
+    with pytest.raises(ScenarioError, match=r"has no column 'patiemt'\. Did you mean 'patient'\?"):
         predict.predict(tmp_path / "run", str(table), "patiemt")
 
 

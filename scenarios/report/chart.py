@@ -9,6 +9,7 @@ by a renderer: letters are taken to be as wide as they are on average.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -41,6 +42,9 @@ _NAMED = {
 }
 _LETTER = 6.6
 """Width of a letter of 12 units, on average."""
+
+_FOR_SCRIPTS = re.compile(r' data-[a-z]+="[^"]*"')
+"""Attributes that only a page's script looks at."""
 
 _HEAD = 22
 _HEIGHT = 250
@@ -168,7 +172,7 @@ class Chart:
         )
         for name, value in [*((f"c{place}", each) for place, each in enumerate(COLOURS)), *_NAMED.items()]:
             whole_picture = whole_picture.replace(f"var(--{name})", value)
-        return whole_picture + "\n"
+        return _FOR_SCRIPTS.sub("", whole_picture) + "\n"
 
 
 def element(tag: str, content: str = "", /, **attributes: str | float | None) -> str:

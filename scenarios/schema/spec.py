@@ -40,14 +40,18 @@ class CompareSpec(Part):
     """
 
     centralised: bool = True
+    """Also train on all rows in one place, and report the difference."""
     baselines: bool = False
+    """Other methods on the same rows, of algorithms that have such."""
 
 
 class Scenario(Part):
     """One experiment."""
 
     name: str
+    """What the run is called, and its folder begins with; without it as the file is."""
     seed: Annotated[int, Field(ge=0, le=MAX_WHOLE_NUMBER)] = 0
+    """Of splits, clusterings and groups of the experiment; never of masks, keys or noise."""
     federation: FederationSpec = FederationSpec()
     data: DataSpec
     algorithm: AlgorithmTable = AlgorithmTable()
@@ -200,6 +204,7 @@ def json_schema() -> dict[str, Any]:
     ]
     schema["properties"]["algorithm"] = {"anyOf": tables, "description": AlgorithmTable.__doc__}
     schema["$defs"].pop("AlgorithmTable", None)
+    schema["required"].remove("name")  # a file without it is called as the file is
     finite: dict[str, Any] = _without_infinities(schema)
     return finite
 
