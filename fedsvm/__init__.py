@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from protocols.analysis.conformance import check_sum
     from protocols.sums.contract import Cost, SecureSum
     from protocols.sums.registry import SUMS
-    from scenarios.run.api import run
+    from scenarios.api import RunProgress, run
     from scenarios.schema.errors import ScenarioError
 
     __version__: str
@@ -40,6 +40,7 @@ else:
 __all__ = [  # noqa: RUF022 - in the order of the floors, from the top
     # what a user runs
     "run",
+    "RunProgress",
     "ScenarioError",
     # what is learnt
     "DppSVC",
@@ -69,7 +70,8 @@ __all__ = [  # noqa: RUF022 - in the order of the floors, from the top
 ]
 
 _HOMES = {
-    "run": "scenarios.run.api",
+    "run": "scenarios.api",
+    "RunProgress": "scenarios.api",
     "ScenarioError": "scenarios.schema.errors",
     "DppSVC": "algorithms.estimators",
     "HybridSVC": "algorithms.estimators",

@@ -7,6 +7,9 @@ report    the live view, the summary, the page
 sweep     grids of runs, their table and plots
 predict   predictions of a run's model for new rows
 sets      set operations over columns of files, each at a site process
+runs      finding runs: a table of those in a folder
+track     runs for an experiment tracker
+api       `fedsvm.run`
 cli       the command line
 catalogue scenarios that come along
 """

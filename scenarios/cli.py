@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import functools
 import json
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from algorithms.registry import ALGORITHMS
 from algorithms.settings import settings
 from federation.errors import FederationError
-from scenarios import sets
+from scenarios import runs, sets
 from scenarios.console import OutputLost, complain, errors, guard_streams, out, print_table, visible
 from scenarios.report.live import LiveView, PlainView, SilentView, View
 from scenarios.report.summary import print_summary
@@ -29,6 +30,7 @@ from scenarios.schema.errors import ScenarioError
 
 if TYPE_CHECKING:
     from protocols.analysis.survey import Cell
+    from protocols.sums.contract import SecureSum
     from scenarios.run.result import RunResult
 
 WRONG, FAILED, INTERRUPTED = 2, 3, 130
@@ -44,6 +46,7 @@ app.add_typer(scenarios_app, name="scenarios")
 data_app = typer.Typer(invoke_without_command=True, help="List data sets, or describe one.")
 app.add_typer(data_app, name="data")
 app.add_typer(sets.app, name="sets")
+app.add_typer(runs.app, name="runs")
 
 
 def _complete_scenario(incomplete: str) -> list[tuple[str, str]]:
@@ -97,6 +100,10 @@ def run(
     folder: Annotated[Path | None, typer.Option("--out", help="Folder for the results; must not exist.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print result.json and nothing else.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Print errors only.")] = False,
+    tracker: Annotated[
+        str | None,
+        typer.Option("--track", help="mlflow: also write the run to ./mlruns, or MLFLOW_TRACKING_URI."),
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of what failed.")] = False,
 ) -> None:
     """Run a scenario and write its results to a folder of their own."""
@@ -109,6 +116,7 @@ def run(
             functools.partial(_show, as_json=as_json, quiet=quiet),
             silent=as_json or quiet,
             debug=debug,
+            tracker=tracker,
         )
     except KeyboardInterrupt:
         complain("Interrupted before anything was started.")
@@ -131,30 +139,44 @@ def _run(
     silent: bool,
     debug: bool = False,
     audit: bool = False,
+    tracker: str | None = None,
 ) -> None:
     """Run a scenario, and show its result, given with its folder; whatever goes wrong is a sentence and a status."""
     _end_on_sigterm()
-    from scenarios.data import dataset  # half a second that only a run needs
-    from scenarios.data.located import located
-    from scenarios.run import runner  # half a second that only a run needs
+    if tracker is not None:
+        _check_tracker(tracker)
+    with _view(chosen, silent=silent) as view:
+        from scenarios.data import dataset  # half a second that only a run needs, and a terminal shows meanwhile
+        from scenarios.data.located import located
+        from scenarios.run import runner  # half a second that only a run needs
 
-    chosen = located(chosen, base)
-    rows = dataset.prepare(chosen, base)
-    target = _make_folder(chosen, folder)
+        chosen = located(chosen, base)
+        rows = dataset.prepare(chosen, base)
+        target = _make_folder(chosen, folder)
+        try:
+            view.launching({name: len(held.rows) for name, held in zip(rows.names, rows.shards, strict=True)})
+            command = shlex.join(["fedsvm", *sys.argv[1:]])
+            finished = runner.run(chosen, rows, target, view.update, audit=audit, command=command)
+        except KeyboardInterrupt:
+            _end_interrupted(target)
     try:
-        with _view(chosen, silent=silent) as view:
-            finished = runner.run(chosen, rows, target, view.update, audit=audit)
-            unwritten = _unreported(target)
-        unwritten = unwritten or _unprinted(lambda: show(finished.result, target))
+        unprinted = _unprinted(lambda: show(finished.result, target))
+        unwritten = _unreported(target) or unprinted  # when the summary is on the screen
+        if tracker is not None:
+            unwritten = _untracked(target, finished.result) or unwritten
     except KeyboardInterrupt:
-        complain(f"Interrupted; what is known of the run is in {target}.")
-        raise typer.Exit(INTERRUPTED) from None
+        _end_interrupted(target)
     if finished.result.status != "completed":
         _report_failure(finished.result, finished.traceback if debug else "", target)
     if unwritten:
         complain(unwritten)
         _point_to(target)
         raise typer.Exit(FAILED)
+
+
+def _end_interrupted(folder: Path) -> NoReturn:
+    complain(f"Interrupted; what is known of the run is in {folder}.")
+    raise typer.Exit(INTERRUPTED) from None
 
 
 def _unprinted(show: Callable[[], None]) -> str:
@@ -175,13 +197,13 @@ def write_reports(
     target: Annotated[Path | None, typer.Option("--out", help="File to write, of several runs.")] = None,
 ) -> None:
     """Write the HTML report of a run anew, or compare several side by side."""
-    from scenarios.report import page
+    from scenarios.report import comparison, page
 
     if len(run_folders) == 1 and target is None:
         print(page.write_report(run_folders[0]))
         return
     path = target or Path("comparison.html")
-    _write_new(path, page.render(run_folders))
+    _write_new(path, page.render(run_folders[0]) if len(run_folders) == 1 else comparison.render(run_folders))
     print(path)
 
 
@@ -205,7 +227,7 @@ def sweep(
     named, _ = spec.read(scenario, overrides=changes or [])
     chosen = grid.Sweep(scenario, tuple(changes or []), axes, folder or Path("sweeps") / named.name)
     chosen.check()
-    drawn = [grid.Plot.read(each, axes, chosen.measures) for each in plots or []] or grid.default_plots(axes)
+    drawn = [grid.read_plot(each, axes, chosen.measures) for each in plots or []] or grid.default_plots(axes)
     chosen.prepare()
     try:
         chosen.run(jobs, lambda point: errors.print(f"{point.name} done"))
@@ -213,8 +235,8 @@ def sweep(
         complain(f"Interrupted; the same command does what is missing in {chosen.folder}.")
         raise typer.Exit(INTERRUPTED) from None
     rows = chosen.write()
-    for plot in drawn:
-        chosen.draw(plot, rows)
+    charts = [chart for plot in drawn if (chart := chosen.draw(plot, rows)) is not None]
+    chosen.write_page(charts)
     _print_sweep(rows, [axis.key for axis in axes])
     print(chosen.folder)
     if chosen.missing():
@@ -240,11 +262,14 @@ def predict(
         typer.Argument(metavar="DATA", help="A file, or the name of a data set.", autocompletion=_complete_data),
     ],
     target: Annotated[Path | None, typer.Option("--out", help="File to write; standard output without it.")] = None,
+    identifier: Annotated[
+        str | None, typer.Option("--id", metavar="COLUMN", help="Column that rows are called by, in place of numbers.")
+    ] = None,
 ) -> None:
     """Predict new rows with the model of a run: row, decision value and class, as comma-separated text."""
     from scenarios import predict
 
-    text = "\n".join(predict.predict(run_folder, rows).lines()) + "\n"
+    text = "\n".join(predict.predict(run_folder, rows, identifier).lines()) + "\n"
     if target is None:
         print(text, end="")
     else:
@@ -352,16 +377,17 @@ def _audit_sums(sites: int, folder: Path | None, *, as_json: bool) -> None:
     from protocols.analysis.survey import standard_sums, survey
     from scenarios.report import heat_map
 
-    cells = list(survey(standard_sums(sites), sites))
+    sums = standard_sums(sites)
+    cells = list(survey(sums, sites))
     if folder is not None:
-        _write_audit(folder, cells)
+        _write_audit(folder, cells, sums)
     if as_json:
         print(json.dumps([asdict(cell) for cell in cells], indent=1))
     else:
         out.print(heat_map.table(cells))
 
 
-def _write_audit(folder: Path, cells: list[Cell]) -> None:
+def _write_audit(folder: Path, cells: list[Cell], sums: list[SecureSum]) -> None:
     from scenarios.report import heat_map
 
     try:
@@ -369,7 +395,7 @@ def _write_audit(folder: Path, cells: list[Cell]) -> None:
     except OSError as error:
         raise ScenarioError([f"--out: no folder {folder} can be made: {error.strerror}; name another."]) from error
     (folder / "audit.json").write_text(json.dumps([asdict(cell) for cell in cells], indent=1) + "\n")
-    (folder / "audit.html").write_text(heat_map.page(cells), encoding="utf-8")
+    (folder / "audit.html").write_text(heat_map.page(cells, sums), encoding="utf-8")
 
 
 @app.command("check-sum")
@@ -509,6 +535,23 @@ def _unreported(folder: Path) -> str:
         page.write_report(folder)
     except (OSError, MemoryError, ImportError, ScenarioError) as error:  # libraries that find no memory do not load
         return f"The report cannot be written ({error}); fedsvm report {folder} writes it when that has changed."
+    return ""
+
+
+def _check_tracker(tracker: str) -> None:
+    from scenarios import track
+
+    track.check(tracker)
+
+
+def _untracked(folder: Path, result: RunResult) -> str:
+    """Write a run that is over to the tracker; why that cannot be done, if it cannot."""
+    from scenarios import track
+
+    try:
+        track.track(folder, result)
+    except Exception as error:  # noqa: BLE001 - whatever a store may raise, the run is over and written
+        return f"The run cannot be written to the tracker ({error}); all of it is in {folder}."
     return ""
 
 

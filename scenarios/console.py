@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import io
+import itertools
 import os
 import sys
 from collections.abc import Sequence
@@ -102,8 +103,15 @@ def complain(sentence: str) -> None:
 
 
 def print_table(rows: Sequence[tuple[str, ...]]) -> None:
-    """Print rows of text in columns."""
+    """Print rows of text in columns: as wide as a terminal is, and elsewhere as wide as they are."""
+    shown = [[visible(cell) for cell in row] for row in rows]
+    widths = [max(map(len, column)) for column in itertools.zip_longest(*shown, fillvalue="")]
+    if not out.is_terminal:
+        for row in shown:
+            print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=False)).rstrip())
+        return
     table = Table(show_header=False, box=None, pad_edge=False)
-    for row in rows:
-        table.add_row(*(Text(visible(cell)) for cell in row))
+    table.add_column(min_width=min(widths[0], out.width // 2))  # names can be copied
+    for cells in shown:
+        table.add_row(*map(Text, cells))
     out.print(table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from scenarios.data import sources
 from scenarios.data.text_form import TextForm
 from scenarios.run.outcome import SITE_MODELS
 from scenarios.run.result import RunResult, read_result
-from scenarios.schema.errors import ScenarioError
+from scenarios.schema.errors import ScenarioError, nearest
 
 
 @dataclass(frozen=True)
@@ -27,27 +27,34 @@ class Predictions:
     """decisions (n,): positive for the second class. predicted (n,): the classes' names.
 
     probabilities (n,): of the second class; None of a model that gives none.
+    called: what rows are told apart by, and by that of each of them (n,).
     """
 
     decisions: FloatArray
     predicted: NDArray[np.str_]
+    called: tuple[str, Sequence[str]]
     probabilities: FloatArray | None = None
 
     def lines(self) -> Iterator[str]:
-        """As comma-separated text, rows counted from 1."""
+        """As comma-separated text."""
+        head, names = self.called
         chances = [""] * len(self.decisions)
         if self.probabilities is not None:
             chances = [f",{chance!r}" for chance in self.probabilities.tolist()]
-        yield f"row,decision,predicted{',probability' if self.probabilities is not None else ''}"
-        rows = zip(self.decisions.tolist(), self.predicted.tolist(), chances, strict=True)
-        for number, (decision, name, chance) in enumerate(rows, start=1):
-            quoted = '"' + name.replace('"', '""') + '"' if set(name) & set(',"\r\n') else name
-            yield f"{number},{decision!r},{quoted}{chance}"
+        yield f"{_quoted(head)},decision,predicted{',probability' if self.probabilities is not None else ''}"
+        rows = zip(names, self.decisions.tolist(), self.predicted.tolist(), chances, strict=True)
+        for name, decision, predicted, chance in rows:
+            yield f"{_quoted(name)},{decision!r},{_quoted(predicted)}{chance}"
 
 
-def predict(folder: Path, source: str) -> Predictions:
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
+
+
+def predict(folder: Path, source: str, identifier: str | None = None) -> Predictions:
     """What the model in a run's folder says of the rows of `source`, a path or the name of a data set.
 
+    identifier: the column that rows are told apart by; without it they are numbered from 1.
     Raises ScenarioError for a folder without a model, and for rows that do not have the model's columns.
     """
     result = read_result(folder)
@@ -69,12 +76,24 @@ def predict(folder: Path, source: str) -> Predictions:
         raise ScenarioError([earlier]) from None
     table, filling = sources.read_columns(source, Path(), form=_form(result)), arrays.get("filling")
     filled = {} if filling is None else dict(zip(columns, filling.tolist(), strict=False))
-    rows = _Rows(source, table, _spare(result), filled).take(columns)
+    rows = _Rows(source, table, _spare(result) | {identifier or ""}, filled).take(columns)
     decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
     calibration = model.calibrated
     threshold = 0.0 if calibration is None else calibration.threshold
     predicted = np.where(decisions >= threshold, classes[1], classes[0])
-    return Predictions(decisions, predicted, None if calibration is None else calibration.probabilities(decisions))
+    probabilities = None if calibration is None else calibration.probabilities(decisions)
+    called = ("row", [str(number) for number in range(1, len(decisions) + 1)])
+    if identifier is not None:
+        called = (identifier, _identifiers(source, table, identifier))
+    return Predictions(decisions, predicted, called, probabilities)
+
+
+def _identifiers(source: str, table: Mapping[str, NDArray[Any]], column: str) -> list[str]:
+    """What stands in a column, as text. Raises ScenarioError if there is no such."""
+    if column not in table:
+        raise ScenarioError([f"--id: {source} has no column {column!r}.{nearest(column, table)}"])
+    values = table[column]
+    return [f"{value:.15g}" for value in values.tolist()] if values.dtype.kind == "f" else values.tolist()
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:

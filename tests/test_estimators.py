@@ -343,3 +343,17 @@ def test_nothing_is_left_when_a_fit_is_interrupted(temporary_folder: Path) -> No
     program.send_signal(signal.SIGINT)
     assert program.wait(20) == 7
     wait_until(lambda: not site_processes(temporary_folder))
+
+
+def test_a_verbose_fit_says_how_far_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    X, y = load_breast_cancer(return_X_y=True)
+    model = PanSVC(landmarks=20, verbose=1).fit(X, y)
+    lines = capsys.readouterr().out.splitlines()
+    assert all(line.startswith("[PanSVC] ") for line in lines)
+    assert sum(", iteration " in line and ", gap " in line for line in lines) == model.n_iter_
+    begun = [line.split()[1] for line in lines if line.endswith("of payload")]
+    assert begun == ["setup", "landmarks", "train"]
+    PanSVC(landmarks=20).fit(X, y)
+    assert capsys.readouterr().out == ""
+    with pytest.raises(ValueError, match="verbose must be true, false or a whole number"):
+        PanSVC(verbose="loud").fit(X, y)  # type: ignore[arg-type]

@@ -19,6 +19,7 @@ from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 
 import fedsvm
+from scenarios.schema import spec
 from tests.conftest import ROOT, site_processes, wait_until
 from tests.guides import Reader, agrees, blocks
 
@@ -90,6 +91,32 @@ def test_the_notebook_and_the_changelog_are_pages(site: Path) -> None:
     assert "PanSVC" in page
     assert "data:image/png;base64," in page
     assert "Unreleased" in _text(site / "changelog" / "index.html")
+
+
+@pytest.mark.long
+def test_the_search_finds_every_key_of_a_scenario_and_the_gallery_has_pictures(site: Path) -> None:
+    found = (site / "search.json").read_text()
+    for key in ("bandwidth_mbit", "on_dropout", "test_fraction", "known_records", "step_noise", "clip_norm"):
+        assert key in found
+    text = _text(site / "scenario" / "index.html")
+    assert "Seconds of silence after which a site is dropped." in text
+    assert "One-way milliseconds; at most 600" in text
+    page = (site / "gallery" / "index.html").read_text()
+    for name in spec.catalogue():
+        assert f"fedsvm run {name}" in _text(site / "gallery" / "index.html")
+        assert (site / "gallery" / f"{name}.svg").is_file(), "python -m tools.gallery draws it"
+        assert f"{name}.svg" in page
+
+
+def test_every_table_but_that_of_data_says_what_each_key_means() -> None:
+    tables = spec.json_schema()["$defs"]
+    silent = [
+        f"{name}.{key}"
+        for name, table in tables.items()
+        for key, said in table["properties"].items()
+        if not said.get("description") and name != "DataSpec"
+    ]
+    assert not silent
 
 
 @pytest.mark.long

@@ -53,10 +53,11 @@ WORDS = [
         (signal.SIGTERM, "open .partition", "interrupted", "The run was interrupted."),
         (signal.SIGINT, "shutil.rmtree fedsvm-", "interrupted", "The run was interrupted."),
         (signal.SIGINT, "open result.json.partial", "completed", "Interrupted; what is known of the run is in "),
-        (signal.SIGTERM, "open log.jsonl", "completed", "Interrupted; what is known of the run is in "),
+        (signal.SIGTERM, "open log.jsonl", "interrupted", "The run was interrupted."),
+        (signal.SIGTERM, "open ledger.parquet", "completed", "Interrupted; what is known of the run is in "),
         (signal.SIGINT, "open report.html.partial", "completed", "Interrupted; what is known of the run is in "),
     ],
-    ids=["start", "launch", "shutdown", "result", "log", "report"],
+    ids=["start", "launch", "shutdown", "result", "log", "ledger", "report"],
 )
 def test_many_interrupts_at_any_moment_end_a_run_as_one_does(
     how: signal.Signals, moment: str, status: str, says: str, tmp_path: Path, temporary_folder: Path

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.report.live import EtaEstimator
+from scenarios.report.live import EtaEstimator, sparkline
 from tests.test_runs import FEDSVM
 
 
@@ -62,7 +62,7 @@ def test_a_terminal_shows_a_panel_that_fits_and_then_the_summary(columns: int, t
         "--fault",
         "kill:site=3,phase=train,round=2",
     ]
-    environment = os.environ | {"COLUMNS": str(columns), "LINES": "30", "TERM": "xterm"}
+    environment = os.environ | {"COLUMNS": str(columns), "LINES": "36", "TERM": "xterm"}
     with subprocess.Popen(words, stdout=theirs, stderr=theirs, stdin=subprocess.DEVNULL, env=environment) as run:
         os.close(theirs)
         shown = b""
@@ -77,9 +77,12 @@ def test_a_terminal_shows_a_panel_that_fits_and_then_the_summary(columns: int, t
         "last fault",
         "certified gap",
         "time left",
+        "progress",
+        "reading data",
         "5 in 5 processes",
     ):
         assert seen in text
+    assert ("last round ended" in text) == (columns == 200)
     lines = [_without_controls(line) for line in text.replace("\r", "\n").splitlines()]
     assert max(map(len, lines)) <= columns
 
@@ -103,3 +106,27 @@ def _without_controls(line: str) -> str:
         else:
             found += letter
     return found
+
+
+def test_the_share_that_is_done_counts_models_and_decades() -> None:
+    ahead = EtaEstimator(folds=2, tolerance=1e-4)
+    assert ahead.share() is None
+    ahead.note(0.0, "train", 1.0)
+    ahead.note(1.0, "train", 1e-2)
+    assert ahead.share() == pytest.approx(0.25)
+    ahead.note(2.0, "evaluate", 1e-5)
+    ahead.note(3.0, "train", 1.0)
+    assert ahead.share() == pytest.approx(0.5)
+    ahead.note(4.0, "train", 1e-9)
+    assert ahead.share() == 1.0
+    ahead.note(5.0, "setup", None)
+    ahead.note(6.0, "train", None)
+    assert ahead.share() is None  # a model is trained again
+
+
+def test_a_sparkline_shows_decades() -> None:
+    assert sparkline([1.0, 1e-7]) == "█▁"
+    assert sparkline([10.0**-power for power in range(8)]) == "█▇▆▅▄▃▂▁"
+    assert sparkline([0.5]) == ""
+    assert sparkline([0.5, 0.5]) == "▁▁"
+    assert len(sparkline([1.0 / (1 + n) for n in range(100)])) == 24

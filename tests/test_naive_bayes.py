@@ -53,7 +53,7 @@ def test_a_scenario_runs_predicts_reports_and_sweeps(tmp_path: Path) -> None:
     assert result["cost"]["by_phase"]["train"]["rounds"] == 2
     assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"]
     assert ("model", "naive-bayes, 2 classes, 30 columns") in lines(read_result(tmp_path / "run"))
-    assert "naive-bayes, 2 classes, 30 columns" in render([tmp_path / "run"])
+    assert "naive-bayes, 2 classes, 30 columns" in render(tmp_path / "run")
     predicted = fedsvm("predict", tmp_path / "run", "wdbc", folder=tmp_path)
     assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 570)
     words = ["--vary", "federation.sites=3,4", "--plot", "smallest_class:federation.sites", "--out", "sweep"]

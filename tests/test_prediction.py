@@ -162,3 +162,31 @@ def test_importing_scenarios_costs_site_processes_nothing() -> None:
     code = "import sys, scenarios; print(*{name.partition('.')[0] for name in sys.modules})"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert not set(printed.split()) & {"numpy", "pydantic", "sklearn"}
+
+
+def test_rows_are_called_by_the_column_that_is_named(tmp_path: Path) -> None:
+    table = tmp_path / "patients.csv"
+    table.write_text(PATIENTS)
+    changes = {
+        **SMALL,
+        "data.source": str(table),
+        "data.positive": "ill",
+        "data.ignore": ["patient"],
+        "algorithm.landmarks": 10,
+    }
+    assert run("quickstart", changes=changes, out=tmp_path / "run").status == "completed"
+    done = fedsvm("predict", tmp_path / "run", table, "--id", "patient", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = list(csv.DictReader(io.StringIO(done.stdout)))
+    assert [line["patient"] for line in lines] == [f"p{number}" for number in range(90)]
+    numbered = list(csv.DictReader(io.StringIO(fedsvm("predict", tmp_path / "run", table, folder=tmp_path).stdout)))
+    assert [line["row"] for line in numbered[:2]] == ["1", "2"]
+    assert [line["decision"] for line in lines] == [line["decision"] for line in numbered]
+    assert [line["age"] for line in _called_by(tmp_path / "run", table, "age")[:2]] == ["20", "21"]
+    with pytest.raises(ScenarioError, match=r"has no column 'patiemt'\. Did you mean 'patient'\?"):
+        predict.predict(tmp_path / "run", str(table), "patiemt")
+
+
+def _called_by(folder: Path, table: Path, column: str) -> list[dict[str, str]]:
+    text = "\n".join(predict.predict(folder, str(table), column).lines())
+    return list(csv.DictReader(io.StringIO(text)))

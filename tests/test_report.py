@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import tomllib
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -14,10 +15,12 @@ import pytest
 
 from fedsvm import run
 from scenarios import predict
+from scenarios.report import comparison
 from scenarios.report.live import human_bytes
 from scenarios.report.page import write_report
 from scenarios.report.summary import lines
 from scenarios.run.result import RunResult
+from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 from tests.conftest import ROOT
 from tests.test_runs import fedsvm
@@ -30,15 +33,20 @@ class Page(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self.cells: dict[str, list[str]] = {"dt": [], "dd": [], "td": [], "th": [], "pre": [], "h2": []}
+        self.cells: dict[str, list[str]] = {tag: [] for tag in ("dt", "dd", "td", "th", "pre", "h2", "h3", "title")}
+        self.cards: dict[str, str] = {}
+        self.scripts = 0
         self.fetched: list[str] = []
         self._open: list[str] = []
+        self._card: str | None = None
         self.feed(text)
 
     def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
         self.fetched += [value or "" for name, value in attributes if name in ("src", "href", "xlink:href", "data")]
-        if tag in ("script", "link", "iframe", "object", "embed"):
+        if tag in ("link", "iframe", "object", "embed", "img"):
             self.fetched.append(tag)
+        self.scripts += tag == "script"
+        self._card = dict(attributes).get("data-card")
         if tag in self.cells:
             self._open.append(tag)
             self.cells[tag].append("")
@@ -48,6 +56,8 @@ class Page(HTMLParser):
             self._open.pop()
 
     def handle_data(self, data: str) -> None:
+        if self._card:
+            self.cards[self._card], self._card = data, None
         if self._open:
             self.cells[self._open[-1]][-1] += data
 
@@ -73,28 +83,45 @@ def test_a_report_says_what_the_result_says_and_fetches_nothing(name: str, shown
     assert list(zip(page.cells["dt"], page.cells["dd"], strict=True)) == lines(RunResult.from_dict(result))
     assert all(address.startswith("#") for address in page.fetched)
     assert "@import" not in text
-    assert "url(http" not in text
-    assert shown in page.cells["h2"]
+    assert "url(" not in text
+    assert page.scripts == 1
+    assert "default-src 'none'" in text
+    assert shown in [*page.cells["h2"], *page.cells["h3"]]
+    assert text.count("<svg viewBox") - text.count('aria-hidden="true"') == text.count('role="img"')
+    assert text.count('role="img" data-plot=""><title>') == text.count('role="img"')
     for link in result["cost"]["by_link"]:
         assert human_bytes(link["predicted_wire_bytes"]) in page.cells["td"]
     for site in result["sites"]:
         assert site["name"] in page.cells["td"]
-    assert {"Bytes", "ROC curve"} <= set(page.cells["h2"])
-    assert page.cells["pre"] == [(tmp_path / "run" / "scenario.toml").read_text()]
+    assert {"Bytes", "Time", "Rounds", "ROC curve", "Who spoke with whom"} <= set(page.cells["h3"])
+    short, whole = page.cells["pre"]
+    assert whole == (tmp_path / "run" / "scenario.toml").read_text()
+    assert spec.validate(tomllib.loads(short)) == spec.validate(tomllib.loads(whole))
+    assert len(short) < len(whole) / 2
 
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 
 
+needs_browser = pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
+
+
+def loaded(path: Path, folder: Path) -> Page:
+    """A page as Chromium has it after loading it and running its script; nothing may be on the console."""
+    words = [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder / 'profile'}"]
+    words += ["--enable-logging=stderr", "--dump-dom", f"file://{path}"]
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
+    assert "CONSOLE" not in done.stderr
+    return Page(done.stdout)
+
+
 @pytest.mark.long
-@pytest.mark.skipif(BROWSER is None, reason="no browser is installed")
+@needs_browser
 def test_a_browser_shows_the_numbers_of_the_result(tmp_path: Path) -> None:
-    """As Chromium has the page after loading it, against result.json and not against our own formatting of it."""
+    """Against result.json and not against our own formatting of it."""
     run("quickstart", changes=FAST, out=tmp_path / "run")
     _, result, _ = page_of(tmp_path / "run")
-    words = [str(BROWSER), "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path / 'profile'}"]
-    words += ["--dump-dom", f"file://{tmp_path / 'run' / 'report.html'}"]
-    page = Page(subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout)
+    page = loaded(tmp_path / "run" / "report.html", tmp_path)
     summary = dict(zip(page.cells["dt"], page.cells["dd"], strict=True))
     cost, metrics = result["cost"], result["metrics"]
     assert summary["rounds"] == f"{cost['rounds']} ({cost['hops']} hops)"
@@ -103,6 +130,40 @@ def test_a_browser_shows_the_numbers_of_the_result(tmp_path: Path) -> None:
     assert float(summary["objective"].split(",")[0]) == pytest.approx(result["model"]["objective"], rel=1e-5)
     assert float(summary["payload"].split(" MB")[0]) == pytest.approx(cost["payload_bytes"] / 1e6, rel=5e-3)
     assert float(summary["wire"].split(" MB")[0]) == pytest.approx(cost["wire_bytes"] / 1e6, rel=5e-3)
+    assert float(page.cards["accuracy"].split(" %")[0]) == pytest.approx(100 * metrics["accuracy"], abs=0.005)
+    assert float(page.cards["AUC"]) == pytest.approx(metrics["auc"], abs=5e-5)
+    assert float(page.cards["certified gap"]) == pytest.approx(result["model"]["gap"], rel=0.05)
+    assert int(page.cards["rounds"]) == cost["rounds"]
+    assert float(page.cards["on the wire"].split(" MB")[0]) == pytest.approx(cost["wire_bytes"] / 1e6, rel=5e-3)
+    assert page.cells["title"] == ["quickstart"]  # the script took those of the plots for their labels
+
+
+@pytest.mark.long
+@needs_browser
+def test_a_browser_shows_ten_folds_and_a_comparison(tmp_path: Path) -> None:
+    run("wdbc-10-fold", changes={"compare.centralised": False, "algorithm.landmarks": 30}, out=tmp_path / "ten")
+    _, result, _ = page_of(tmp_path / "ten")
+    page = loaded(tmp_path / "ten" / "report.html", tmp_path)
+    folds = [page.cells["td"][place : place + 5] for place in _places(page.cells["td"], "1", "mean")]
+    assert [float(cells[1].split(" %")[0]) for cells in folds] == pytest.approx(
+        [100 * fold["accuracy"] for fold in result["metrics"]["folds"]], abs=0.005
+    )
+    assert all(float(cells[4]) <= result["scenario"]["algorithm"]["tolerance"] for cells in folds)
+    run("wdbc-10-fold", changes={"algorithm.landmarks": 20, "data.folds": 2}, out=tmp_path / "two")
+    (tmp_path / "both.html").write_text(comparison.render([tmp_path / "ten", tmp_path / "two"]))
+    page = loaded(tmp_path / "both.html", tmp_path)
+    assert page.cells["h2"] == ["What differs", "What came of it", "Plots"]
+    assert {"algorithm.landmarks", "data.folds"} <= set(page.cells["th"])
+    cells = page.cells["td"]
+    assert f"{100 * result['metrics']['accuracy']:.2f} %" in cells
+    assert str(result["cost"]["rounds"]) in cells
+
+
+def _places(cells: list[str], first: str, end: str) -> range:
+    """Where the lines of the table of folds begin: five cells each, from that of the first to that of the mean."""
+    last = cells.index(end)
+    begin = max(place for place in range(0, last) if cells[place] == first and (last - place) % 5 == 0)
+    return range(begin, last, 5)
 
 
 def test_the_command_writes_it_and_compares_several(tmp_path: Path) -> None:
@@ -114,8 +175,8 @@ def test_the_command_writes_it_and_compares_several(tmp_path: Path) -> None:
     done = fedsvm("report", tmp_path / "a", tmp_path / "b", "--out", tmp_path / "both.html", folder=tmp_path)
     assert done.returncode == 0
     page = Page((tmp_path / "both.html").read_text())
-    assert {"a", "b"} <= set(page.cells["th"])
-    assert "Side by side" in page.cells["h2"]
+    assert {"a", "b"} <= set(page.cells["td"])
+    assert page.cells["h2"] == ["What came of it", "Plots"]  # and nothing that differs
     assert fedsvm("report", tmp_path / "a", folder=tmp_path).stdout.strip() == str(tmp_path / "a" / "report.html")
 
 
@@ -135,7 +196,7 @@ def test_names_of_any_length_leave_room_for_plots(tmp_path: Path) -> None:
         out=tmp_path / "run",
     )
     page, _, text = page_of(tmp_path / "run")
-    assert "Sites and faults" in page.cells["h2"]
+    assert "Sites and faults" in page.cells["h3"]
     assert "x" * 19 + "…" in text
 
 
@@ -145,7 +206,10 @@ def test_a_run_that_failed_has_a_report(tmp_path: Path) -> None:
     page, result, text = page_of(tmp_path / "run")
     assert result["status"] == "failed"
     assert page.cells["dt"] == []
+    assert "The run failed in round" in text
     assert "site-2 dropped" in text
+    assert "have the others go on without a site that drops" in text
+    assert "again with --debug" in text
 
 
 def test_what_a_scenario_says_cannot_break_the_page(tmp_path: Path) -> None:

@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from scenarios.schema.errors import ScenarioError
-from scenarios.sweep.grid import Axis, Plot, Point, Sweep, draw
+from scenarios.sweep.charts import Plot, draw, draw_curves
+from scenarios.sweep.grid import Axis, Point, Sweep, default_plots, read_plot
 from tests.conftest import site_processes, wait_until
 from tests.test_runs import FEDSVM, fedsvm
 
@@ -130,19 +131,58 @@ def test_a_folder_is_of_one_scenario_and_a_grid_has_no_point_twice(tmp_path: Pat
 
 def test_a_plot_of_what_is_not_there_is_refused(tmp_path: Path) -> None:
     axes, measures = (Axis.read("seed=1,2"),), grid(tmp_path, "seed=1,2").measures
-    assert Plot.read("landmarks:seed", axes, measures) == Plot("landmarks", "seed", None)
-    assert Plot.read("gap:seed", axes, measures) == Plot("gap", "seed", None)
-    assert Plot.read("gap:round:seed", axes, measures) == Plot("gap", "round", "seed")
+    assert read_plot("landmarks:seed", axes, measures) == Plot("landmarks", "seed", None)
+    assert read_plot("gap:seed", axes, measures) == Plot("gap", "seed", None)
+    assert read_plot("gap:round:seed", axes, measures) == Plot("gap", "round", "seed")
     for text in ("speed:seed", "gap:C", "gap:seed:C", "gap", "rounds:round"):
         with pytest.raises(ScenarioError, match="write it as measure:axis"):
-            Plot.read(text, axes, measures)
+            read_plot(text, axes, measures)
 
 
-def test_bars_stand_for_words_and_lines_for_numbers(tmp_path: Path) -> None:
+def test_words_stand_apart_and_numbers_on_a_line() -> None:
     rows = [
-        {"a": a, "b": b, "status": "completed", "gap": float(i)} for i, (a, b) in enumerate([("x", "1"), ("y", "2")])
+        {"a": a, "b": b, "seed": "1", "status": "completed", "gap": float(i + 1)}
+        for i, (a, b) in enumerate([("x", "1"), ("y", "2")])
     ]
-    for axis in ("a", "b"):
-        draw(Plot("gap", axis, None), rows, tmp_path / f"{axis}.svg")
+    words, numbers = draw(Plot("gap", "a", None), rows), draw(Plot("gap", "b", None), rows)
+    assert words is not None
+    assert numbers is not None
+    assert "polyline" in numbers.file()
+    assert "polyline" not in words.file()
     assert Point({"a.b": "x/y", "c": "1"}).name == "b=x_y,c=1"
-    assert (tmp_path / "a.svg").read_text() != (tmp_path / "b.svg").read_text()
+
+
+def test_a_plot_says_what_it_is_of_in_words_with_units_and_spread() -> None:
+    rows = [
+        {"protocol.sum": s, "sites": n, "seed": seed, "status": "completed", "payload_bytes": 10**6 * int(n + seed)}
+        for s in ("plain", "ring")
+        for n in ("3", "5")
+        for seed in ("1", "2")
+    ]
+    chart = draw(Plot("payload_bytes", "sites", "protocol.sum"), rows)
+    assert chart is not None
+    assert chart.title == "Payload against sites, by protocol.sum"
+    assert [key.name for key in chart.keys] == ["plain", "ring"]
+    assert len({(key.colour, key.dash) for key in chart.keys}) == 2
+    assert "30 MB" in chart.file()
+    assert "strokes reach from the least to the largest" in chart.caption
+    assert draw(Plot("payload_bytes", "sites", None), []) is None
+
+
+def test_curves_of_runs_that_differ_can_be_told_apart() -> None:
+    runs = [
+        {"protocol.sum": s, "landmarks": n, "seed": seed, "curve": [(1, 1.0), (2, 0.1)]}
+        for s in ("plain", "ring")
+        for n in ("40", "80")
+        for seed in ("1", "2")
+    ]
+    chart = draw_curves(Plot("gap", "round", "protocol.sum"), runs)
+    assert chart is not None
+    assert [key.name for key in chart.keys] == ["plain, 40", "plain, 80", "ring, 40", "ring, 80"]
+    assert len({key.colour for key in chart.keys}) == 4
+
+
+def test_by_default_numbers_go_across_and_seeds_are_spread() -> None:
+    axes = [Axis.read(text) for text in ("protocol.sum=plain,ring", "seed=1,2", "federation.sites=3,5")]
+    assert {(plot.axis, plot.group) for plot in default_plots(axes)} == {("federation.sites", "protocol.sum")}
+    assert {(plot.axis, plot.group) for plot in default_plots(axes[1:2])} == {("seed", None)}

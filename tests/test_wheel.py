@@ -66,7 +66,8 @@ def test_a_wheel_has_every_file_of_the_packages_and_no_other(wheel: Path) -> Non
     files = (path for floor in FLOORS for path in (ROOT / floor).rglob("*") if path.is_file())
     assert held == {str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts}
     assert {f"{floor}/py.typed" for floor in FLOORS} <= held
-    assert {"scenarios/catalogue/quickstart.toml", "scenarios/report/report.html.j2"} <= held
+    assert {"scenarios/catalogue/quickstart.toml", "scenarios/report/run.html.j2"} <= held
+    assert {"scenarios/report/page.css", "scenarios/report/page.js"} <= held
 
 
 def test_an_index_would_take_its_metadata(wheel: Path) -> None:

@@ -1,4 +1,7 @@
-"""What pages of the site are made of besides Markdown: `notebook(name)` in a page with `render_macros: true`."""
+"""What pages of the site are made of besides Markdown, in a page with `render_macros: true`.
+
+`notebook(name)` is a notebook, `scenario_reference()` every key of a scenario, and `gallery()` the catalogue.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tools.gallery import gallery
+from tools.reference import scenario_reference
+
 
 def define_env(env: Any) -> None:
     """Called by the site's generator."""
-    env.macro(notebook)
+    for macro in (notebook, scenario_reference, gallery):
+        env.macro(macro)
 
 
 def notebook(name: str) -> str:

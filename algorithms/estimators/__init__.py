@@ -4,6 +4,7 @@ base        what all have in common; a class is the settings of its algorithm an
 horizontal  sites hold rows and agree by secure sums: PanSVC
 public_rows sites hold private rows, and public ones choose scale and features: HybridSVC, PrivateErmClassifier
 vertical    sites hold columns: DppSVC
+narration   what one of them prints with `verbose`
 
 Every algorithm has an estimator, of this project or of another package: `classifier("pan-svm")`, or by the name of its
 class. They are imported when they are asked for, since scikit-learn is nothing that a site process should carry.

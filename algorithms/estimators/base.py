@@ -28,13 +28,16 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from algorithms.contract import Algorithm, Model, Outline
 from algorithms.data.partition import site_partition
 from algorithms.data.scaling import Scale, ScaleName
+from algorithms.estimators.narration import Narrator
 from algorithms.privacy.accountant import PrivacyReport
 from algorithms.registry import ALGORITHMS
-from algorithms.settings import Count, Seconds, Setting, checked, doc, settings
+from algorithms.settings import Count, Natural, Seconds, Setting, checked, doc, settings
 from federation import report
 from federation.arrays import FloatArray
-from federation.assemble import local_federation
+from federation.assemble import Deployment, SiteSetup, started
 from federation.federation import Federation
+from federation.membership import DropoutPolicy
+from federation.processes.launcher import LocalLauncher
 from federation.site.partition import Partition
 from protocols.sums.contract import SecureSum
 from protocols.sums.registry import SUMS
@@ -65,6 +68,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         doc("`segments` of k-secure, `rings` of changing-neighbours, `threshold` of masked."),
     ] = None
     round_timeout_s: Annotated[Seconds, doc("Seconds of silence after which a site is taken for dropped.")] = 30.0
+    verbose: Annotated[bool | Natural, doc("Whether `fit` prints a line for each phase and each iteration.")] = False
     random_state: Annotated[
         int | np.random.RandomState | None,
         doc("Of the deal and the experiment's own generators; never of masks, keys or noise."),
@@ -186,18 +190,18 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
 
     @contextmanager
     def _federation(self, partitions: Mapping[str, Partition], seed: int) -> Iterator[Federation]:
-        """Sites that hold these partitions, for as long as training takes."""
+        """Sites that hold these partitions, for as long as training takes; one that drops ends it."""
         made, patience_s = self._secure_sum(len(partitions)), self._parameter("round_timeout_s")
         shown = self._algorithm.shown(checked(self._algorithm.Settings, self))
-        with local_federation(
-            SITE_MODULE,
-            self.algorithm,
-            partitions,
-            made,
-            settings={"seed": seed},
-            shown=shown,
-            round_timeout_s=patience_s,
-        ) as federation:
+
+        def setup(site: str) -> SiteSetup:
+            return SiteSetup(lambda path: partitions[site].write(str(path)), {"seed": seed})
+
+        policy = DropoutPolicy(len(partitions), "abort")
+        deployment = Deployment(tuple(partitions), self.algorithm, made, setup, patience_s, policy, shown)
+        tell = Narrator(type(self).__name__) if self._parameter("verbose") else lambda federation: None
+        with LocalLauncher(SITE_MODULE) as launcher, started(launcher, deployment, on_progress=tell) as federation:
+            federation.assemble()
             yield federation
 
     def _keep(

@@ -3,31 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from html import escape
 
 from rich.table import Table
 from rich.text import Text
 
 from protocols.analysis.survey import Cell
+from protocols.sums.contract import SecureSum
+from scenarios.report import template
+from scenarios.report.live import human_bytes
 
 _TITLE = "Share of (coalition, victim) pairs in which the coalition learns the victim's input"
 _BY = "by the number of colluding sites"
-_PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Coalitions against secure sums</title>
-<style>
-body {{ font: 15px/1.4 system-ui, sans-serif; margin: 2rem; color: #222; }}
-table {{ border-collapse: collapse; }}
-th, td {{ padding: .35rem .7rem; text-align: right; }}
-th:first-child, td:first-child {{ text-align: left; }}
-tbody td {{ border: 1px solid #fff; }}
-</style>
-<h1>Coalitions against secure sums, {sites} sites</h1>
-<p>{title}, {by}, with and without the coordinator. With all but one of the sites the sum itself gives the last input
-away.</p>
-<table><thead><tr><th>sum</th><th>coordinator</th>{sizes}</tr></thead><tbody>
-{rows}
-</tbody></table></html>
-"""
+COSTED_NUMBERS = 1000
+"""A sum of so many numbers, each from -1 to 1, is what costs are shown of."""
 
 
 def table(cells: Sequence[Cell]) -> Table:
@@ -44,14 +32,22 @@ def table(cells: Sequence[Cell]) -> Table:
     return found
 
 
-def page(cells: Sequence[Cell]) -> str:
-    """A page that needs nothing else."""
-    sizes = "".join(f"<th>{size}</th>" for size in _sizes(cells))
-    rows = "\n".join(
-        f"<tr><td>{escape(name)}</td><td>{coordinator}</td>{''.join(_data_cell(share) for share in shares)}</tr>"
-        for name, coordinator, shares in _rows(cells)
+def page(cells: Sequence[Cell], sums: Sequence[SecureSum]) -> str:
+    """A page that needs nothing else. sums: those that the cells are of, for what they cost."""
+    sites = cells[0].sites
+    cost = {each.described: each.cost(sites, (COSTED_NUMBERS,), 1.0) for each in sums}
+    return template.render(
+        "audit.html.j2",
+        f"Coalitions against secure sums, {sites} sites",
+        about=f"{_TITLE}, {_BY}, with and without the coordinator.",
+        sizes=_sizes(cells),
+        tables=[
+            (who, [(name, [_cell(share) for share in shares]) for name, which, shares in _rows(cells) if which == when])
+            for who, when in (("Sites alone", "without"), ("Sites and the coordinator", "with"))
+        ],
+        numbers=COSTED_NUMBERS,
+        costs=[(name, each.messages, each.hops, human_bytes(each.payload_bytes)) for name, each in cost.items()],
     )
-    return _PAGE.format(title=_TITLE, by=_BY, sites=cells[0].sites, sizes=sizes, rows=rows)
 
 
 def _rows(cells: Sequence[Cell]) -> Iterator[tuple[str, str, list[float]]]:
@@ -74,7 +70,6 @@ def _style(share: float) -> str:
     return "green" if share == 0 else "yellow" if share < 0.5 else "red" if share < 1 else "bold red"
 
 
-def _data_cell(share: float) -> str:
-    lightness = 95 - 50 * share
-    background = f"hsl(8 80% {lightness:.0f}%)" if share else "hsl(130 40% 92%)"
-    return f'<td style="background: {background}; color: {"#fff" if share > 0.6 else "#222"}">{_percent(share)}</td>'
+def _cell(share: float) -> dict[str, str]:
+    """A share with its shade, in the page's own colour for what is bad."""
+    return {"text": _percent(share), "shade": f"{75 * share:.0f}%"}

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol
 
-from rich.console import Console
+from rich.columns import Columns
+from rich.console import Console, Group
 from rich.live import Live
+from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
@@ -20,6 +24,13 @@ from scenarios.console import visible
 from scenarios.schema.spec import Scenario
 
 _REFRESH_PER_SECOND = 8
+_WIDE = 100
+"""Columns of a terminal that has room for a line for each site."""
+
+_BESIDE = 4
+"""Lines of a terminal that stay free beside the panel."""
+
+_BAR = 30
 _TELLING_GAPS = 6
 """Of fewer, the certified gap's decay says nothing of how long it goes on."""
 
@@ -33,12 +44,18 @@ class View(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
+    def launching(self, rows: Mapping[str, int]) -> None:
+        """Called when the data are read; rows: how many each site holds, by its name."""
+
     def update(self, federation: Federation, faults: Sequence[str]) -> None:
         """Called after every round, and when the algorithm has new figures; faults: those that struck so far."""
 
 
 class SilentView:
     """Shows nothing."""
+
+    def launching(self, rows: Mapping[str, int]) -> None:
+        """Show nothing."""
 
     def __enter__(self) -> SilentView:
         return self
@@ -82,19 +99,25 @@ class PlainView(SilentView):
 
 
 class LiveView:
-    """A panel that is redrawn in place, and gone when the run ends."""
+    """A panel that is redrawn in place, and gone when the run ends.
+
+    Where a terminal is wide and high enough, it has a line for each site.
+    """
 
     def __init__(self, console: Console, scenario: Scenario) -> None:
         self._name = scenario.name
         self._began = time.monotonic()
         self._ahead = EtaEstimator(scenario.data.models, getattr(scenario.algorithm.settings, "tolerance", None))
-        self._shown = {"phase": "launch"}
+        self._shown = {"phase": "reading data"}
+        self._share: float | None = None
+        self._sites = SiteLines()
+        self._console = console
         self._live = Live(
             console=console, refresh_per_second=_REFRESH_PER_SECOND, transient=True, get_renderable=self._panel
         )
 
     def __enter__(self) -> LiveView:
-        self._live.start()
+        self._live.start(refresh=True)
         return self
 
     def __exit__(
@@ -102,12 +125,18 @@ class LiveView:
     ) -> None:
         self._live.stop()
 
+    def launching(self, rows: Mapping[str, int]) -> None:
+        """Show that the data are read and sites are started."""
+        self._sites.rows = rows
+        self._shown = {"phase": "launch", "sites": str(len(rows))}
+
     def update(self, federation: Federation, faults: Sequence[str]) -> None:
         """Take in what is shown when the panel is drawn anew, which happens meanwhile too: time goes on."""
         progress, figures = federation.progress, federation.progress.figures
         now = time.monotonic()
         seconds = max(now - self._began, 1e-3)
         self._ahead.note(now, progress.phase, figures.get("gap"))
+        self._sites.note(now, federation)
         payload = federation.accounts.payload_bytes
         shown = {
             "phase": progress.phase,
@@ -123,19 +152,75 @@ class LiveView:
         if "iteration" in figures:
             shown["iteration"] = f"{figures['iteration']:.0f}"
         if "gap" in figures:
-            shown["certified gap"] = f"{figures['gap']:.1e}"
+            shown["certified gap"] = f"{figures['gap']:.1e}  {sparkline(self._ahead.gaps)}".rstrip()
         if (left := self._ahead.seconds_left(now)) is not None:
             shown["time left"] = f"about {left:.0f} s"
-        self._shown = shown
+        self._shown, self._share = shown, self._ahead.share()
 
-    def _panel(self) -> Table:
+    def _panel(self) -> Group:
         panel = Table(title=self._name, title_justify="left", show_header=False, box=None, pad_edge=False)
         panel.add_column(style="dim")
         panel.add_column()
         for name, value in self._shown.items():
             panel.add_row(name, Text(visible(value)))
         panel.add_row("elapsed", f"{time.monotonic() - self._began:.1f} s")
-        return panel
+        if self._share is not None:
+            bar = Columns([ProgressBar(1.0, self._share, width=_BAR), Text(f"{100 * self._share:.0f} %")])
+            panel.add_row("progress", bar)
+        width, height = self._console.size
+        lines = self._sites.table(time.monotonic())
+        if width < _WIDE or lines.row_count == 0 or height < panel.row_count + lines.row_count + _BESIDE:
+            return Group(panel)
+        return Group(panel, Text(), lines)
+
+
+@dataclass
+class SiteLines:
+    """What is known of each site while a run goes on. rows: how many it holds, by its name."""
+
+    rows: Mapping[str, int] = field(default_factory=dict)
+    _lines: dict[str, tuple[str, int]] = field(default_factory=dict)
+    _heard: dict[str, float] = field(default_factory=dict)
+    _sent: Counter[str] = field(default_factory=Counter)
+    _counted: int = 0
+
+    def note(self, now: float, federation: Federation) -> None:
+        """Take in who takes part at `now`, in seconds, and what the links carried since the last time."""
+        entries = federation.accounts.entries
+        for link, entry in itertools.islice(entries.items(), self._counted, None):
+            self._sent[link.sender] += entry.agreed.predicted_wire_bytes
+        self._counted = len(entries)
+        there = set(federation.sites)
+        self._heard |= dict.fromkeys(there, now)
+        self._lines = {
+            site: ("takes part" if site in there else "out", self._sent[site])
+            for site in federation.membership.all_sites
+        }
+
+    def table(self, now: float) -> Table:
+        """A line for each site at `now`; none before the first round."""
+        table = Table(box=None, pad_edge=False, header_style="dim")
+        for name in ("site", "state", "rows", "sent", "last round ended"):
+            table.add_column(name, justify="left" if name in ("site", "state") else "right")
+        for site, (state, sent) in self._lines.items():
+            ago = f"{now - self._heard[site]:.1f} s ago" if site in self._heard else ""
+            told = (visible(site), state, str(self.rows.get(site, "")), human_bytes(sent), ago)
+            table.add_row(*map(Text, told), style="red" if state == "out" else "")
+        return table
+
+
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_MAX_BLOCKS = 24
+
+
+def sparkline(gaps: Sequence[float]) -> str:
+    """The last of some positive numbers as blocks, each as high as its logarithm; nothing of fewer than two."""
+    known = [math.log(gap) for gap in gaps[-_MAX_BLOCKS:] if gap > 0]
+    if len(known) < 2:
+        return ""
+    low, high = min(known), max(known)
+    step = (high - low) / (len(_BLOCKS) - 1) or 1.0
+    return "".join(_BLOCKS[round((value - low) / step)] for value in known)
 
 
 @dataclass
@@ -159,6 +244,24 @@ class EtaEstimator:
         self._phase = phase
         if gap and phase == "train" and (not self._gaps or gap != self._gaps[-1][1]):
             self._gaps.append((now, gap))
+
+    @property
+    def gaps(self) -> list[float]:
+        """Those of the model in training, as they came."""
+        return [gap for _, gap in self._gaps]
+
+    def share(self) -> float | None:
+        """How much of training is done, from 0 to 1, by models and decades of the gap; None where nothing tells."""
+        done = len(self._starts) - 1
+        if done < 0 or done >= self.folds:
+            return None
+        within = 0.0
+        if self.tolerance and len(self._gaps) > 1:
+            first, last = self._gaps[0][1], min(gap for _, gap in self._gaps)
+            within = min(1.0, math.log(first / last) / max(math.log(first / self.tolerance), 1e-9))
+        elif self.folds == 1:
+            return None
+        return (done + within) / self.folds
 
     def seconds_left(self, now: float) -> float | None:
         """From `now` until the last model is trained; None where nothing tells."""

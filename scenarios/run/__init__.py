@@ -7,8 +7,8 @@ horizontal  any algorithm over sites that hold rows
 vertical    any algorithm over sites that hold columns
 metrics     how good decision values are
 audit       what colluding parties reconstruct
-result      `RunResult`, of which result.json is the serialised form; the log, the ledger
+result      `RunResult`, of which result.json is the serialised form; the ledger
+log         log.jsonl, while the run goes on
 earlier     results of the version before this one
 runner      puts it together
-api         `fedsvm.run`
 """

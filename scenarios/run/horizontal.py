@@ -19,7 +19,7 @@ from federation.federation import Federation
 from scenarios.data.dataset import FederatedDataset, Rows
 from scenarios.run import metrics
 from scenarios.run.audit import GroundTruth
-from scenarios.run.outcome import SITE_MODELS, Fold, Outcome, trained
+from scenarios.run.outcome import SITE_MODELS, Fold, Outcome, log_fold, trained
 from scenarios.schema.spec import Scenario
 
 
@@ -46,6 +46,7 @@ class HorizontalPipeline:
             finally:  # what was spent is spent, whatever came of it
                 outcome.privacy = self._reported(accountant)
             self._columns = task.columns
+            log_fold(federation, fold, trained(model))
             with outcome.timed("evaluate_s"), federation.phase("evaluate"):
                 rows = self._rows(fold, trained(model).sites, task.columns)
                 outcome.warnings += algorithm.warnings(model, settings, rows, fold or 0)

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from algorithms.contract import Algorithm, Model, TrainingReport
 from algorithms.privacy.accountant import PrivacyReport
 from federation.errors import FederationError
+from federation.federation import Federation
 from scenarios.run.audit import CollusionReport, PartyAudit
 from scenarios.run.metrics import BaselineMetrics, FoldMetrics, PooledFold
 
@@ -86,3 +87,13 @@ def trained(model: Model) -> TrainingReport:
     if model.training is None:
         raise FederationError(f"{type(model).__name__} must come from `fit` with a TrainingReport, got none.")
     return model.training
+
+
+def log_fold(federation: Federation, fold: int | None, training: TrainingReport) -> None:
+    """Have the log say how far training came in the end, which its last iteration may not, and of which fold it was."""
+    last = {"iteration": training.iterations, "objective": training.objective, "gap": training.gap}
+    known = {name: float(value) for name, value in last.items() if value is not None}
+    if fold is not None:
+        known["fold"] = fold
+    if known:
+        federation.log_metrics(**known)

@@ -1,17 +1,19 @@
-"""What a run leaves behind: `RunResult`, of which result.json is the serialised form, the log, the ledger."""
+"""What a run leaves behind: `RunResult`, of which result.json is the serialised form, and the ledger."""
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import json
 import os
 import platform
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, TYPE_CHECKING, Any, Literal
 
 from algorithms.contract import TrainingReport
 from algorithms.privacy.accountant import PrivacyReport
@@ -23,6 +25,9 @@ from scenarios.run.metrics import BaselineMetrics, Metrics, PooledMetrics
 from scenarios.run.outcome import Alignment
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.threats import NetworkSpec
+
+if TYPE_CHECKING:
+    from pydantic import TypeAdapter
 
 SCHEMA = 2
 RESULT = "result.json"
@@ -70,14 +75,29 @@ class Timing:
 
 
 @dataclass(frozen=True)
+class DataResult:
+    """The table that a run was about: its rows and columns, and how many of the rows are tested on or public."""
+
+    rows: int
+    columns: int
+    test_rows: int
+    public_rows: int
+
+
+@dataclass(frozen=True)
 class Environment:
-    """What the figures were measured on."""
+    """What the figures were measured on, when, and by which command; "" where that is not known.
+
+    date: when the run ended, in ISO 8601, with the offset from UTC.
+    """
 
     fedsvm: str
     python: str
     system: str
     cpus: int | None
     packages: Mapping[str, str]
+    date: str = ""
+    command: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +112,7 @@ class RunResult:
     warnings : tuple of str
     scenario : mapping
         The scenario with every default spelt out.
+    data : DataResult, optional
     alignment : Alignment, optional
         Of a vertical partition.
     model : ModelResult, optional
@@ -128,6 +149,7 @@ class RunResult:
     error: str | None
     warnings: tuple[str, ...]
     scenario: Mapping[str, Any]
+    data: DataResult | None = None
     alignment: Alignment | None = None
     model: ModelResult | None = None
     metrics: Metrics | None = None
@@ -164,11 +186,17 @@ class RunResult:
 
         Raises ValueError for anything else.
         """
-        from pydantic import TypeAdapter
-
         from scenarios.run.earlier import from_schema_1
 
-        return TypeAdapter(cls).validate_python(from_schema_1(values) if values.get("schema") == 1 else values)
+        found: RunResult = _reader().validate_python(from_schema_1(values) if values.get("schema") == 1 else values)
+        return found
+
+
+@functools.cache
+def _reader() -> TypeAdapter[RunResult]:
+    from pydantic import TypeAdapter  # slow to import, and to make
+
+    return TypeAdapter(RunResult)
 
 
 def read_result(folder: Path) -> RunResult:
@@ -207,11 +235,6 @@ def write_result(folder: Path, result: RunResult) -> None:
     write_whole(folder / RESULT, lambda file: file.write(result.to_json().encode()))
 
 
-def write_log(path: Path, log: Iterable[dict[str, Any]]) -> None:
-    """Write what happened as one line of JSON each. Raises OSError."""
-    write_whole(path, lambda file: file.writelines(f"{json.dumps(event)}\n".encode() for event in log))
-
-
 def write_ledger(path: Path, accounts: Accounts) -> None:
     """Write the ledger as parquet, one row per round and link. Raises OSError."""
     import pyarrow as pa  # slow to import, needed once
@@ -220,14 +243,16 @@ def write_ledger(path: Path, accounts: Accounts) -> None:
     write_whole(path, lambda file: pq.write_table(pa.Table.from_pylist(accounts.rows()), file))
 
 
-def environment() -> Environment:
-    """What the figures are measured on."""
+def environment(command: str = "") -> Environment:
+    """What the figures are measured on, now."""
     return Environment(
         fedsvm=importlib.metadata.version("fedsvm"),
         python=platform.python_version(),
         system=f"{platform.system()} {platform.release()}",
         cpus=os.cpu_count(),
         packages={name: importlib.metadata.version(name) for name in _PACKAGES},
+        date=datetime.now().astimezone().isoformat(timespec="milliseconds"),
+        command=command,
     )
 
 

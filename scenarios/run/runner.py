@@ -27,9 +27,12 @@ from scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody
 from scenarios.run.horizontal import HorizontalPipeline
 from scenarios.run.injector import Injector
 from scenarios.run.interrupts import Interrupts
+from scenarios.run.log import NAME as LOG
+from scenarios.run.log import RunLog
 from scenarios.run.metrics import BaselineMetrics, Metrics
 from scenarios.run.outcome import Fold, Outcome
 from scenarios.run.result import (
+    DataResult,
     ModelResult,
     RunResult,
     SiteResult,
@@ -37,7 +40,6 @@ from scenarios.run.result import (
     environment,
     network_report,
     write_ledger,
-    write_log,
     write_result,
     write_whole,
 )
@@ -86,6 +88,8 @@ class _Run:
     dataset: FederatedDataset
     folder: Path
     everybody: bool
+    command: str
+    log: RunLog
     outcome: Outcome = field(default_factory=Outcome)
     shown: list[ShownRound] = field(default_factory=list)
     federation: Federation | None = None
@@ -93,15 +97,22 @@ class _Run:
 
 
 def run(
-    scenario: Scenario, dataset: FederatedDataset, folder: Path, on_progress: OnProgress, *, audit: bool = False
+    scenario: Scenario,
+    dataset: FederatedDataset,
+    folder: Path,
+    on_progress: OnProgress,
+    *,
+    audit: bool = False,
+    command: str = "",
 ) -> Finished:
     """Carry out a scenario whose data are prepared, in an empty folder.
 
     audit: find out afterwards what the coordinator, each site, and the coordinator with each site made of the run.
+    command: what it was started by, for the record.
     Never raises for what goes wrong within the run, or where its folder cannot be written: the result says what it was.
     Raises KeyboardInterrupt for one that comes while results are written, when they are.
     """
-    this = _Run(scenario, dataset, folder, audit)
+    this = _Run(scenario, dataset, folder, audit, command, RunLog(folder / LOG))
     outcome = this.outcome
     with Interrupts() as interrupts:
         with outcome.timed("total_s"):
@@ -145,12 +156,17 @@ def _carry_out(this: _Run, on_progress: OnProgress) -> None:
 def _started(this: _Run, starter: Starter, on_progress: OnProgress) -> Iterator[Federation]:
     """The sites of a scenario, and when they are gone what the relays have to say."""
     injector, began = starter.injector, time.monotonic()
+
+    def tell(federation: Federation) -> None:
+        this.log.follow(federation.log)
+        on_progress(federation, injector.struck())
+
     try:
         with started(
             starter.launcher,
             starter.deployment(),
             on_listening=injector.reach,
-            on_progress=lambda federation: on_progress(federation, injector.struck()),
+            on_progress=tell,
             on_round=injector.strike,
             on_shown=this.shown.append if this.everybody or this.scenario.collusion is not None else lambda shown: None,
             views=injector.view,
@@ -224,7 +240,7 @@ def _write_files(this: _Run) -> None:
         classes, name = np.array(this.dataset.classes), np.array(scenario.algorithm.name)
         write_whole(folder / "model.npz", lambda file: np.savez(file, **arrays, classes=classes, algorithm=name))
     if this.federation is not None:
-        write_log(folder / "log.jsonl", this.federation.log)
+        this.log.close(this.federation.log)
         write_ledger(folder / "ledger.parquet", this.federation.accounts)
 
 
@@ -245,6 +261,7 @@ def _result(this: _Run) -> RunResult:
         error=outcome.error,
         warnings=(*this.dataset.warnings, *outcome.warnings),
         scenario=scenario.model_dump(mode="json", by_alias=True),
+        data=_data(this.dataset),
         alignment=outcome.alignment,
         model=_model(this, folds[-1]) if folds else None,
         metrics=_metrics(this, baselines),
@@ -255,7 +272,7 @@ def _result(this: _Run) -> RunResult:
         audit=outcome.audit,
         privacy=outcome.privacy,
         timing=Timing(**outcome.timing),
-        environment=environment(),
+        environment=environment(this.command),
     )
     if (federation := this.federation) is None:
         return known
@@ -284,6 +301,12 @@ def _model(this: _Run, fold: Fold) -> ModelResult:
     return ModelResult(**vars(fold.training), algorithm=name, fold=fold.fold, classes=classes)
 
 
+def _data(dataset: FederatedDataset) -> DataResult:
+    columns = len(dataset.numeric_columns) + len(dataset.categorical_columns)
+    tested = sum(len(rows) for rows in dataset.tests)
+    return DataResult(len(dataset.rows.signs), columns, tested, len(dataset.public))
+
+
 def _sites(dataset: FederatedDataset, federation: Federation | None) -> tuple[SiteResult, ...]:
     """Each site with what it holds, and what became of it."""
     known = {site.name: site for site in report.sites(federation)} if federation else {}
@@ -293,8 +316,23 @@ def _sites(dataset: FederatedDataset, federation: Federation | None) -> tuple[Si
     )
 
 
+RUNS = Path("runs")
+"""Where runs go that are not told where to."""
+
+LATEST = "latest"
+"""The link there that leads to the last of them."""
+
+
 def make_folder(scenario: Scenario, out: Path | None) -> Path:
-    """An empty folder for a run: `out`, or runs/NAME-TIMESTAMP. Raises OSError."""
-    folder = out or Path("runs") / f"{scenario.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
+    """An empty folder for a run: `out`, or runs/NAME-TIME-PID, which runs/latest leads to then. Raises OSError."""
+    if out is not None:
+        out.mkdir(parents=True)
+        return out
+    folder = RUNS / f"{scenario.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
     folder.mkdir(parents=True)
+    link = RUNS / f"{LATEST}.{os.getpid()}"
+    with suppress(OSError):  # on a disk without links, or where "latest" is somebody's folder
+        link.unlink(missing_ok=True)
+        link.symlink_to(folder.name)
+        link.replace(RUNS / LATEST)
     return folder

@@ -19,7 +19,7 @@ from federation.federation import Federation
 from scenarios.data.dataset import FederatedDataset
 from scenarios.run import metrics
 from scenarios.run.audit import GroundTruth
-from scenarios.run.outcome import SITE_MODELS, Alignment, Fold, Outcome, trained
+from scenarios.run.outcome import SITE_MODELS, Alignment, Fold, Outcome, log_fold, trained
 from scenarios.schema.spec import Scenario
 
 
@@ -70,6 +70,7 @@ class VerticalPipeline:
         task = VerticalTask(self.scenario.data.scale, self.scenario.seed, fold)
         with outcome.timed("train_s"):
             model = algorithm.fit(federation, task, settings)
+        log_fold(federation, fold if self.scenario.data.folds is not None else None, trained(model))
         with outcome.timed("evaluate_s"), federation.phase("evaluate"):
             test, held_out = None, task.records.held_out
             scores: FloatArray = model.fitted

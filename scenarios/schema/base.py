@@ -32,7 +32,9 @@ SiteRef = Annotated[int | str, BeforeValidator(_require_site)]
 class Part(BaseModel):
     """A table: unknown keys are refused, values are not converted, and nothing changes afterwards."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, populate_by_name=True, use_attribute_docstrings=True
+    )
 
 
 def resolve(reference: SiteRef, names: list[str]) -> str | None:

@@ -39,13 +39,21 @@ class FederationSpec(Part):
     """
 
     sites: Annotated[int, Field(ge=1, le=MAX_SITES)] = 5
+    """How many take part; they are called site-1, site-2, … unless `names` lists them."""
     names: Annotated[list[str], Field(min_length=1, max_length=MAX_SITES)] | None = None
+    """What the sites are called; it says how many there are, too."""
     transport: Literal["tcp", "ipc"] = "tcp"
+    """Sockets over TCP, or of this machine alone (ipc), which wire bytes are not measured of."""
     encryption: bool = True
+    """CURVE on tcp, with keys of this run: only who is in its roster is let in."""
     port: Annotated[int, Field(ge=0, le=MAX_PORT)] = 0
+    """The coordinator listens on it, and site i on port + i; 0 lets the system choose."""
     round_timeout_s: Seconds = 30.0
+    """Seconds of silence after which a site is dropped."""
     min_sites: Count = 1
+    """With fewer the run fails; a sum may need more of its own."""
     on_dropout: Literal["continue", "abort"] = "continue"
+    """Whether the others go on when a site drops."""
 
     @model_validator(mode="before")
     @classmethod

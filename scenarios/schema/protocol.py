@@ -33,9 +33,13 @@ class ProtocolSpec(Part):
     """
 
     sum: str = "ring"
+    """The secure sum: plain, ring, k-secure, changing-neighbours, masked, or one of an installed package."""
     segments: Annotated[int, Field(ge=2, le=MAX_SITES)] = DEFAULT_SEGMENTS
+    """Of k-secure: into how many segments a site cuts its vector."""
     rings: Annotated[int, Field(ge=1, le=MAX_SITES)] = DEFAULT_RINGS
+    """Of changing-neighbours: r rings that share no edge, for 2 r + 1 sites or more."""
     threshold: Annotated[float, Field(gt=0.5, le=1)] = DEFAULT_THRESHOLD
+    """Of masked: the share of sites that must remain."""
 
     @field_validator("sum")
     @classmethod

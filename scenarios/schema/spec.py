@@ -40,14 +40,18 @@ class CompareSpec(Part):
     """
 
     centralised: bool = True
+    """Also train on all rows in one place, and report the difference."""
     baselines: bool = False
+    """Other methods on the same rows, of algorithms that have such."""
 
 
 class Scenario(Part):
     """One experiment."""
 
     name: str
+    """What the run is called, and its folder begins with; without it as the file is."""
     seed: Annotated[int, Field(ge=0, le=MAX_WHOLE_NUMBER)] = 0
+    """Of splits, clusterings and groups of the experiment; never of masks, keys or noise."""
     federation: FederationSpec = FederationSpec()
     data: DataSpec
     algorithm: AlgorithmTable = AlgorithmTable()
@@ -217,6 +221,7 @@ def json_schema() -> dict[str, Any]:
     ]
     schema["properties"]["algorithm"] = {"anyOf": tables, "description": AlgorithmTable.__doc__}
     schema["$defs"].pop("AlgorithmTable", None)
+    schema["required"].remove("name")  # a file without it is called as the file is
     finite: dict[str, Any] = _without_infinities(schema)
     return finite
 
@@ -235,6 +240,15 @@ def _without_infinities(value: Any) -> Any:
 def resolved_toml(scenario: Scenario) -> str:
     """The scenario with every default spelt out; reading it gives the same scenario."""
     return tomli_w.dumps(scenario.model_dump(mode="json", exclude_none=True, by_alias=True))
+
+
+def short_toml(scenario: Scenario) -> str:
+    """What a scenario says beside the defaults; reading it gives the same scenario."""
+    said = scenario.model_dump(mode="json", exclude_none=True, exclude_defaults=True, by_alias=True)
+    for table, key in (("algorithm", "name"), ("protocol", "sum"), ("federation", "sites")):
+        chosen = scenario.model_dump(mode="json", include={table: {key}}, by_alias=True)
+        said[table] = {**chosen[table], **said.get(table, {})}
+    return tomli_w.dumps(said)
 
 
 def catalogue() -> dict[str, str]:

@@ -47,16 +47,27 @@ class FaultSpec(Part):
     """
 
     kind: Literal["kill", "stall", "disconnect", "partition", "delay", "corrupt"]
+    """What happens: see above."""
     phase: str
+    """In which phase; `fedsvm` says which there are when one is not."""
     round: Count
+    """In which round of that phase, from 1."""
     site: SiteRef | None = None
+    """Which site it strikes, by its number or its name."""
     message: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    """Of kill and stall: before the site's message of this number; 0 is as the order arrives."""
     for_s: Seconds | None = None
+    """Seconds after which it is over; without it never."""
     rejoin: bool = False
+    """Of kill: whether the site is started again."""
     direction: Literal["both", "in", "out"] = "both"
+    """Which of the site's links, of disconnect, delay and corrupt."""
     groups: Groups | None = None
+    """Of partition: "split-one", "bisect", or lists of sites."""
     delay_ms: Annotated[Delay, Field(gt=0)] | None = None
+    """Of delay: milliseconds that bytes come later."""
     bytes: Annotated[int, Field(ge=1, le=MAX_FRAME_BYTES)] = 1
+    """Of corrupt: how many bytes of a frame are changed."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -153,22 +164,31 @@ Latency = Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)]
 
 
 class LinkSpec(Part):
-    """Conditions of one direction between two parties, in place of the network's."""
+    """Conditions of one direction between two parties."""
 
     sender: SiteRef = Field(alias="from")
+    """A site, or the coordinator."""
     receiver: SiteRef = Field(alias="to")
+    """A site, or the coordinator."""
     latency_ms: Latency | None = None
+    """One-way milliseconds, in place of the network's."""
     jitter_ms: Delay | None = None
+    """Milliseconds around them, in place of the network's."""
     bandwidth_mbit: Rate | None = None
+    """Megabits a second, in place of the network's."""
 
 
 class NetworkSpec(Part):
     """Conditions of every direction of every link: one-way latency, jitter around it, bandwidth."""
 
     latency_ms: Latency = 0.0
+    """One-way milliseconds; at most 600, for a handshake must be over within five seconds."""
     jitter_ms: Delay = 0.0
+    """Milliseconds by which the latency varies, either way."""
     bandwidth_mbit: Rate | None = None
+    """Megabits a second; without it as fast as the machine is."""
     links: list[LinkSpec] = Field(default=[])
+    """Single directions between two parties that have conditions of their own."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -194,9 +214,13 @@ class CollusionSpec(Part):
     """
 
     sites: list[SiteRef] = Field(default=[])
+    """Those that pool what they send, receive and draw, by number or name."""
     coordinator: bool = False
+    """Whether it is one of them."""
     known_records: Count | None = None
+    """Of vertical partitions: of how many records they know a victim's columns; without it of one more than it has."""
     candidates: str | None = None
+    """Of horizontal partitions: records they can think of, "source" for all rows of it, or a file of such."""
 
     @field_validator("sites")
     @classmethod

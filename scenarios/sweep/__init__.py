@@ -1,1 +1,1 @@
-"""Grids of runs: `grid` has axes, points, their table and plots; `scenarios.sweep_point` is one run of it."""
+"""Grids of runs: `grid` has axes, points, table and page, `charts` the plots; `scenarios.sweep_point` is one run."""

@@ -16,46 +16,26 @@ from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
 
-from scenarios.console import visible
-from scenarios.report.plotting import new_figure, plain_text
-from scenarios.run.metrics import MEASURES
+from scenarios.report import comparison
+from scenarios.report.chart import Chart
+from scenarios.report.comparison import MEASURES, figure
 from scenarios.run.result import RunResult, read_result
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.federation import MAX_NAME
+from scenarios.sweep.charts import SEED, Plot, Row, draw, draw_curves, numeric
 
 POINTS = "points"
 MAX_POINTS = 10_000
 _BASE = "scenario.toml"
 _SEPARATOR = re.compile(r""",(?=(?:[^"']|"[^"]*"|'[^']*')*$)(?![^\[]*\])""")
-_MEASURES: Mapping[str, str] = {
-    **{name: f"metrics.{name}" for name in MEASURES},
-    "pooled_accuracy": "centralised.accuracy",
-    "pooled_auc": "centralised.auc",
-    "objective": "model.objective",
-    "gap": "model.gap",
-    "iterations": "model.iterations",
-    "rounds": "cost.rounds",
-    "hops": "cost.hops",
-    "messages": "cost.messages",
-    "payload_bytes": "cost.payload_bytes",
-    "wire_bytes": "cost.wire_bytes",
-    "control_bytes": "cost.control.wire_bytes",
-    "epsilon": "privacy.epsilon",
-    "train_s": "timing.train_s",
-    "total_s": "timing.total_s",
-}
-"""What a row has besides the varied keys, whatever is trained, and can be plotted: attributes of a `RunResult`."""
-
+PAGE = "index.html"
 ROUND = "round"
 """The axis along which a run itself goes."""
 
 CURVES = ("gap", "objective")
 """What is known of a run in each of its rounds, where its algorithm logs it."""
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -195,15 +175,15 @@ class Sweep:
         """What a row has besides the varied keys, and can be plotted: common measures, then the algorithms' figures."""
         read = [spec.read(self.scenario, overrides=[*self.changes, *point.changes])[0] for point in self.points]
         figures = [name for scenario in read for name in scenario.algorithm.implementation.figures]
-        return tuple(dict.fromkeys([*_MEASURES, *figures]))
+        return tuple(dict.fromkeys([*MEASURES, *figures]))
 
     def rows(self) -> list[Row]:
         """One row for each point that has a result: its values, its measures, and how it ended."""
-        found, own_measures = [], self.measures[len(_MEASURES) :]
+        found, own_measures = [], self.measures[len(MEASURES) :]
         for point in self.points:
             result = self._result(point)
             if result is not None:
-                measures = {name: _at(result, place) for name, place in _MEASURES.items()}
+                measures = {name: figure(result, each) for name, each in MEASURES.items()}
                 figures = result.model.figures if result.model else {}
                 own = {name: figures.get(name) for name in own_measures}
                 found.append({**point.values, "status": result.status, **measures, **own, "error": result.error})
@@ -219,14 +199,27 @@ class Sweep:
                 found.append({**point.values, "curve": [(event["round"], event[measure]) for event in events]})
         return found
 
-    def draw(self, plot: Plot, rows: Sequence[Row]) -> None:
-        """Draw a plot into the sweep's folder."""
-        path = self.folder / plot.name
-        with plain_text():
-            if plot.axis == ROUND:
-                draw_curves(plot, self.curves(plot.measure), path)
-            else:
-                draw(plot, rows, path)
+    def draw(self, plot: Plot, rows: Sequence[Row]) -> Chart | None:
+        """Draw a plot into the sweep's folder; None where no run has what it shows."""
+        chart = draw_curves(plot, self.curves(plot.measure)) if plot.axis == ROUND else draw(plot, rows)
+        if chart is not None:
+            (self.folder / plot.name).write_text(chart.file(), encoding="utf-8")
+        return chart
+
+    def write_page(self, charts: Sequence[Chart]) -> Path:
+        """Write index.html: what differs between the runs that have a result, what came of them, and the plots."""
+        groups = [axis.key for axis in self.axes if axis.key != SEED] or [SEED]
+        runs, values = [], []
+        for point in self.points:
+            if (result := self._result(point)) is not None:
+                group = ", ".join(point.values[key] for key in groups)
+                runs.append(comparison.Run(point.name, self.folder / POINTS / point.name, result, group))
+                values.append(point.values)
+        changed = {axis.key: [value[axis.key] for value in values] for axis in self.axes}
+        path = self.folder / PAGE
+        title = f"{self.folder.name}: {len(runs)} runs"
+        path.write_text(comparison.page(title, runs, changed, charts), encoding="utf-8")
+        return path
 
     def write(self) -> list[Row]:
         """Write the rows as sweep.csv and sweep.parquet, and return them."""
@@ -235,111 +228,34 @@ class Sweep:
 
         rows = self.rows()
         if rows:
-            table = pa.Table.from_pylist([{name: _numeric(value) for name, value in row.items()} for row in rows])
+            table = pa.Table.from_pylist([{name: numeric(value) for name, value in row.items()} for row in rows])
             parquet.write_table(table, self.folder / "sweep.parquet")
             csv.write_csv(table, self.folder / "sweep.csv")
         return rows
 
 
-def _at(result: RunResult, place: str) -> Any:
-    """An attribute of a part of a result; None where the part does not apply."""
-    found: Any = result
-    for name in place.split("."):
-        found = getattr(found, name) if found is not None else None
-    return found
-
-
-def _numeric(value: Any) -> Any:
-    """A number where a text is one, so that columns of numbers are numbers."""
-    if not isinstance(value, str):
-        return value
-    try:
-        return float(value) if "." in value or "e" in value.lower() else int(value)
-    except ValueError:
-        return value
-
-
-@dataclass(frozen=True)
-class Plot:
-    """A measure against a varied key, or the round, a line or a set of bars for each value of another key."""
-
-    measure: str
-    axis: str
-    group: str | None
-
-    @property
-    def name(self) -> str:
-        grouped = f"-by-{self.group}" if self.group else ""
-        return f"{self.measure}-against-{self.axis}{grouped}.svg"
-
-    @classmethod
-    def read(cls, text: str, axes: Sequence[Axis], measures: Sequence[str]) -> Plot:
-        """From "measure:axis" or "measure:axis:group". Raises ScenarioError."""
-        measure, _, rest = text.partition(":")
-        axis, _, group = rest.partition(":")
-        keys = [each.key for each in axes]
-        curve = axis == ROUND and measure in CURVES
-        if measure not in measures or not (axis in keys or curve) or (group and group not in keys):
-            raise ScenarioError(
-                [
-                    f"--plot {text}: write it as measure:axis or measure:axis:group; measures are "
-                    f"{', '.join(measures)}, and axes {', '.join(keys)}, and {ROUND} for {' and '.join(CURVES)}."
-                ]
-            )
-        return cls(measure, axis, group or None)
+def read_plot(text: str, axes: Sequence[Axis], measures: Sequence[str]) -> Plot:
+    """From "measure:axis" or "measure:axis:group". Raises ScenarioError."""
+    measure, _, rest = text.partition(":")
+    axis, _, group = rest.partition(":")
+    keys = [each.key for each in axes]
+    curve = axis == ROUND and measure in CURVES
+    if measure not in measures or not (axis in keys or curve) or (group and group not in keys):
+        raise ScenarioError(
+            [
+                f"--plot {text}: write it as measure:axis or measure:axis:group; measures are "
+                f"{', '.join(measures)}, and axes {', '.join(keys)}, and {ROUND} for {' and '.join(CURVES)}."
+            ]
+        )
+    return Plot(measure, axis, group or None)
 
 
 def default_plots(axes: Sequence[Axis]) -> list[Plot]:
-    """Bytes and seconds against the first axis, grouped by the second."""
-    group = axes[1].key if len(axes) > 1 else None
-    return [Plot(measure, axes[0].key, group) for measure in ("payload_bytes", "total_s")]
-
-
-def draw(plot: Plot, rows: Sequence[Row], path: Path) -> None:
-    """Draw a plot of completed runs as SVG; of runs that differ in other keys too, the mean."""
-    known = [row for row in rows if row["status"] == "completed" and row[plot.measure] is not None]
-    values = list(dict.fromkeys(row[plot.axis] for row in known))
-    numeric = all(not isinstance(_numeric(value), str) for value in values)
-    figure = new_figure(7, 4)
-    axes = figure.subplots()
-    groups = list(dict.fromkeys(row[plot.group] for row in known)) if plot.group else [None]
-    for number, group in enumerate(groups):
-        of_group = [row for row in known if plot.group is None or row[plot.group] == group]
-        means = _means(of_group, plot, values)
-        label = None if group is None else visible(str(group))
-        if numeric:
-            axes.plot([_numeric(value) for value in means], list(means.values()), marker="o", label=label)
-        else:
-            places = [values.index(value) + (number + 0.5) / len(groups) - 0.5 for value in means]
-            axes.bar(places, list(means.values()), width=0.9 / len(groups), label=label)
-    if not numeric:
-        axes.set_xticks(range(len(values)), list(map(visible, values)))
-    axes.set(xlabel=plot.axis, ylabel=plot.measure)
-    axes.set_ylim(bottom=0)
-    axes.grid(axis="y", alpha=0.3)
-    if plot.group:
-        axes.legend(title=plot.group)
-    figure.savefig(path)
-
-
-def draw_curves(plot: Plot, runs: Sequence[Row], path: Path) -> None:
-    """Draw how a measure went, a line for each run, in one colour for each value of the group."""
-    figure = new_figure(7, 4)
-    axes = figure.subplots()
-    groups = list(dict.fromkeys(run[plot.group] for run in runs)) if plot.group else [None]
-    for number, group in enumerate(groups):
-        label = None if group is None else visible(str(group))
-        for run in runs:
-            if (plot.group is None or run[plot.group] == group) and run["curve"]:
-                axes.semilogy(*zip(*run["curve"], strict=True), color=f"C{number}", label=label)
-                label = None  # once in the legend
-    axes.set(xlabel=ROUND, ylabel=plot.measure)
-    axes.grid(alpha=0.3)
-    if plot.group:
-        axes.legend(title=plot.group)
-    figure.savefig(path)
-
-
-def _means(rows: Sequence[Row], plot: Plot, values: Sequence[str]) -> dict[str, float]:
-    of_value = {value: [row[plot.measure] for row in rows if row[plot.axis] == value] for value in values}
-    return {value: sum(found) / len(found) for value, found in of_value.items() if found}
+    """Accuracy, bytes and seconds against an axis of numbers if there is one, by the next axis; spread over seeds."""
+    keys = [axis.key for axis in axes if axis.key != SEED] or [axes[0].key]
+    numbers = [
+        axis.key for axis in axes if axis.key in keys and not any(isinstance(numeric(v), str) for v in axis.values)
+    ]
+    across = (numbers or keys)[0]
+    group = next((key for key in keys if key != across), None)
+    return [Plot(measure, across, group) for measure in ("accuracy", "payload_bytes", "total_s")]

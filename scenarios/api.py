@@ -1,0 +1,122 @@
+"""A scenario run from Python: `fedsvm.run`."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from federation.federation import Federation
+from scenarios.data import dataset
+from scenarios.data.located import located
+from scenarios.report import page
+from scenarios.run import runner
+from scenarios.run.result import RunResult
+from scenarios.schema import spec
+
+
+@dataclass(frozen=True)
+class RunProgress:
+    """How far a run is.
+
+    Parameters
+    ----------
+    phase : str
+        Such as "setup", "train".
+    round : int
+        The last one that ended, from 1.
+    sites : tuple of str
+        Those that take part.
+    payload_bytes : int
+        What protocols carried so far.
+    figures : mapping of str to float
+        What the algorithm last said of itself, such as its `iteration`, `objective` and certified `gap`.
+    faults : tuple of str
+        Those that struck so far, in sentences.
+    seconds : float
+        Since the run began.
+    """
+
+    phase: str
+    round: int
+    sites: tuple[str, ...]
+    payload_bytes: int
+    figures: Mapping[str, float]
+    faults: tuple[str, ...]
+    seconds: float
+
+    @classmethod
+    def of(cls, federation: Federation, faults: Sequence[str], seconds: float) -> RunProgress:
+        """How far a federation is."""
+        now = federation.progress
+        payload = federation.accounts.payload_bytes
+        return cls(now.phase, now.round, federation.sites, payload, dict(now.figures), tuple(faults), seconds)
+
+
+def run(
+    scenario: str | Path,
+    *,
+    sites: int | None = None,
+    changes: Mapping[str, Any] | None = None,
+    out: str | Path | None = None,
+    audit: bool = False,
+    progress: Callable[[RunProgress], object] | None = None,
+) -> RunResult:
+    """Run a scenario file, or one of the catalogue, write its report, and return its result.
+
+    A run that fails is a result too, with `status` and `error`.
+
+    Parameters
+    ----------
+    scenario : str or Path
+        A TOML file, or the name of a scenario in the catalogue.
+    sites : int, optional
+        Number of sites, in place of the scenario's.
+    changes : mapping of str to Any, optional
+        Values by key path, such as ``{"algorithm.C": 10.0}``.
+    out : str or Path, optional
+        A folder for the results that does not exist; ``runs/NAME-TIME-PID`` without it.
+    audit : bool, default False
+        Whether to attack the run afterwards, as ``fedsvm audit SCENARIO`` does: `audit` of the result.
+    progress : callable, optional
+        Called with a `RunProgress` after every round, and whenever the algorithm has new figures. What it raises ends
+        the run, and is the error of the result.
+
+    Returns
+    -------
+    RunResult
+        What `result.json` in the folder holds; `to_dict()` gives that as plain values.
+
+    Raises
+    ------
+    ScenarioError
+        Where the scenario or its data are wrong; nothing was started.
+    OSError
+        Where the folder cannot be made.
+
+    Examples
+    --------
+    >>> from fedsvm import run
+    >>> result = run("quickstart", sites=8, changes={"protocol.sum": "plain"})
+    >>> result.status
+    'completed'
+    """
+    chosen, base = spec.read(scenario, changes=changes or {}, sites=sites)
+    chosen = located(chosen, base)
+    prepared = dataset.prepare(chosen, base)
+    folder = runner.make_folder(chosen, Path(out) if out is not None else None)
+    began = time.monotonic()
+
+    def tell(federation: Federation, faults: Sequence[str]) -> None:
+        if progress is not None:
+            progress(RunProgress.of(federation, faults, time.monotonic() - began))
+
+    result = runner.run(chosen, prepared, folder, tell, audit=audit).result
+    try:
+        page.write_report(folder)
+    except OSError as error:
+        warnings.warn(f"The report of the run in {folder} cannot be written: {error}.", stacklevel=2)
+    return result

@@ -1,0 +1,510 @@
+"""Plots as vector graphics, in the colours of whoever shows them: lines, columns, bars, and spans of time.
+
+A `Chart` is a picture with its title, a caption and the keys of its series. In a page (`svg`) colours are variables of
+the page's style sheet, and every mark says what it stands for in `data-tip`, which the page's script shows beside the
+pointer. As a file of its own (`file`) it has its keys below it, and colours that any viewer knows. Nothing is measured
+by a renderer: letters are taken to be as wide as they are on average.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from html import escape
+from typing import Literal
+
+from scenarios.console import visible
+
+WIDTH = 440
+"""Of a plot, in the units of its view box: shown at this size, or half as large again, letters are 12 to 18 pixels."""
+
+COLOURS = ("#1f77b4", "#d9730d", "#2a9d5c", "#8e5bb5", "#b08900", "#17889c", "#c2528b", "#7f8c3b", "#5b6fd6", "#8c6d5a")
+"""Of series, on a light ground; a page has its own for a dark one."""
+
+DASHES = ("", "6 3", "2 3")
+Shape = Literal["circle", "square", "diamond", "triangle"]
+SHAPES: tuple[Shape, ...] = ("circle", "square", "diamond", "triangle")
+MODEL, SITES, EXCHANGE, HUB = "var(--k1)", "var(--k0)", "var(--k1)", "var(--k2)"
+"""The model, where there is one; sites by themselves, sites with each other, and the coordinator."""
+
+PAPER = "var(--paper)"
+_NAMED = {
+    "paper": "#fff",
+    "ink": "#1d2329",
+    "soft": "#d5dbe0",
+    "grey": "#8a949c",
+    "bad": "#c0392b",
+    "k0": "#a9bdd1",
+    "k1": "#44688f",
+    "k2": "#20303f",
+}
+_LETTER = 6.6
+"""Width of a letter of 12 units, on average."""
+
+_FOR_SCRIPTS = re.compile(r' data-[a-z]+="[^"]*"')
+"""Attributes that only a page's script looks at."""
+
+_HEAD = 22
+_HEIGHT = 250
+_TOP, _RIGHT, _BOTTOM = 12, 14, 42
+_LEAST_SHARE = 0.003
+"""Of the longest bar: what is nowhere as much could not be seen, and has no key."""
+
+_MAX_MARKS = 300
+"""Of a series: of more points, one in so many is drawn."""
+
+Number = Callable[[float], str]
+
+
+def colour(index: int) -> str:
+    """The colour of the nth series."""
+    return f"var(--c{index % len(COLOURS)})"
+
+
+@dataclass(frozen=True)
+class Style:
+    """How a series is drawn."""
+
+    colour: str
+    dash: str = ""
+    shape: Shape = "circle"
+
+
+def style(number: int) -> Style:
+    """Of the nth of many series: no two of the first thirty look alike."""
+    return Style(colour(number), DASHES[number // len(COLOURS) % len(DASHES)], SHAPES[number % len(SHAPES)])
+
+
+def shortened(name: str, letters: int) -> str:
+    """The name without what a page cannot show, cut where it would leave no room."""
+    shown = visible(name)
+    return shown if len(shown) <= letters else f"{shown[: letters - 1]}…"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """What is measured along an axis, and how a figure of it is written."""
+
+    label: str
+    is_log: bool = False
+    from_zero: bool = False
+    number: Number = field(default=lambda value: f"{value:.6g}")
+
+
+@dataclass(frozen=True)
+class Series:
+    """Points (x, y) under one name; series of the same name have one key.
+
+    line: whether they are joined. spread: of each point the least and the largest of what it is the mean of. tips: what
+    is said of each point; its figures without them. shift: of the whole series to the right, so that what coincides
+    with another is seen.
+    """
+
+    name: str
+    points: Sequence[tuple[float, float]]
+    style: Style
+    line: bool = True
+    spread: Sequence[tuple[float, float]] = ()
+    tips: Sequence[str] = ()
+    shift: float = 0.0
+
+
+@dataclass(frozen=True)
+class Level:
+    """A line across the plot that says what should be reached."""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Key:
+    """A series in the legend."""
+
+    name: str
+    colour: str
+    dash: str = ""
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A drawn picture."""
+
+    title: str
+    caption: str
+    height: float
+    body: str
+    keys: tuple[Key, ...] = ()
+    width: float = WIDTH
+
+    @property
+    def svg(self) -> str:
+        """For a page that has the colours as variables."""
+        told = element("title", escape(visible(self.title))) + element("desc", escape(visible(self.caption)))
+        box = f"0 0 {self.width:g} {self.height:g}"
+        return element("svg", told + self.body, viewBox=box, role="img", data_plot="")
+
+    def file(self) -> str:
+        """A file of its own: black on white, with the title above and the keys below."""
+        below, row = [], -1
+        for key, x, row in _set_in_rows(self.keys, self.width):
+            y = self.height + 16 + 18 * row
+            line = {"d": f"M{x} {y - 4}h18", "stroke": key.colour, "stroke_dasharray": key.dash or None}
+            below += [element("path", **line, stroke_width=3), text(x + 23, y, key.name)]
+        height = self.height + _HEAD + 18 * (row + 1) + 8
+        head = [
+            element("title", escape(visible(self.title))),
+            element("desc", escape(visible(self.caption))),
+            element("rect", y=-_HEAD, width=self.width, height=height, fill="#fff"),
+            text(8, -7, self.title, font_weight="bold"),
+        ]
+        whole_picture = element(
+            "svg",
+            "".join([*head, self.body, *below]),
+            xmlns="http://www.w3.org/2000/svg",
+            viewBox=f"0 {-_HEAD} {self.width:g} {height:g}",
+            width=1.5 * self.width,
+            height=1.5 * height,
+            font_family="sans-serif",
+            font_size=12,
+        )
+        for name, value in [*((f"c{place}", each) for place, each in enumerate(COLOURS)), *_NAMED.items()]:
+            whole_picture = whole_picture.replace(f"var(--{name})", value)
+        return _FOR_SCRIPTS.sub("", whole_picture) + "\n"
+
+
+def element(tag: str, content: str = "", /, **attributes: str | float | None) -> str:
+    """An element of a picture, around what it contains, which must be escaped already.
+
+    attributes: by their names with underscores; None is left out. All are escaped.
+    """
+    said = "".join(
+        f' {name if name == "viewBox" else name.replace("_", "-")}="{_attribute(value)}"'
+        for name, value in attributes.items()
+        if value is not None
+    )
+    return f"<{tag}{said}>{content}</{tag}>" if content else f"<{tag}{said}/>"
+
+
+def _attribute(value: str | float) -> str:
+    return escape(visible(value)) if isinstance(value, str) else f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def text(x: float, y: float, words: str, *, halo: bool = False, **attributes: str | float | None) -> str:
+    """Words at a place. halo: with the ground around them, over lines that run through."""
+    around: dict[str, str | float] = {}
+    if halo:
+        around = {"paint_order": "stroke", "stroke": PAPER, "stroke_width": 4, "stroke_linejoin": "round"}
+    return element("text", escape(visible(words)), x=x, y=y, **{"fill": "currentColor", **around, **attributes})
+
+
+def lines(
+    title: str,
+    caption: str,
+    x: Axis,
+    y: Axis,
+    series: Sequence[Series],
+    *,
+    levels: Sequence[Level] = (),
+    has_diagonal: bool = False,
+    names: Sequence[str] = (),
+) -> Chart:
+    """Lines, or points, over an axis of numbers; over one of `names`, x is the place of a name among them."""
+    drawn = [_thinned(each) for each in series if each.points]
+    if names:
+        across = _Scale(-0.5, len(names) - 0.5, 0, 1, False)
+    else:
+        across = _Scale.over([px for each in drawn for px, _ in each.points], x)
+    heights = [
+        value
+        for each in drawn
+        for value in [*(py for _, py in each.points), *(v for pair in each.spread for v in pair)]
+    ]
+    up = _Scale.over([*heights, *(level.value for level in levels)], y)
+    left = _beside([_tick(y, tick) for tick in up.ticks()])
+    across, up = across.between(left, WIDTH - _RIGHT), up.between(_HEIGHT - _BOTTOM, _TOP)
+    marks = [(place, shortened(name, max(4, 60 // len(names)))) for place, name in enumerate(names)]
+    body = [_frame(x, y, across, up, marks if names else None)]
+    if has_diagonal:
+        ends = {"x1": across(0), "y1": up(0), "x2": across(1), "y2": up(1)}
+        body.append(element("line", **ends, stroke="var(--grey)", stroke_dasharray="3 3"))
+    for level in levels:
+        at = up(level.value)
+        ends = {"x1": across.start, "x2": across.end, "y1": at, "y2": at}
+        body.append(element("line", **ends, stroke="var(--bad)", stroke_dasharray="5 3"))
+        body.append(text(across.start + 4, at - 4, level.name, fill="var(--bad)", halo=True))
+    keys = {each.name: Key(each.name, each.style.colour, each.style.dash) for each in drawn}
+    body += [_series(list(keys).index(each.name), each, across, up, x, y, names) for each in drawn]
+    return Chart(title, caption, _HEIGHT, "".join(body), tuple(keys.values()) if len(keys) > 1 else ())
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column that stands on the horizontal axis."""
+
+    x: float
+    y: float
+    series: str
+    colour: str
+    tip: str
+
+
+def columns(title: str, caption: str, x: Axis, y: Axis, drawn: Sequence[Column]) -> Chart:
+    """Columns beside each other; of very many, the highest of neighbours."""
+    step = max(1, math.ceil(len(drawn) / _MAX_MARKS))
+    shown = [max(drawn[first : first + step], key=lambda each: each.y) for first in range(0, len(drawn), step)]
+    low, high = min(each.x for each in shown), max(each.x for each in shown)
+    up = _Scale.over([each.y for each in shown], y)
+    left = _beside([_tick(y, tick) for tick in up.ticks()])
+    across, up = (
+        _Scale(low - step / 2, high + step / 2, left, WIDTH - _RIGHT, False),
+        up.between(_HEIGHT - _BOTTOM, _TOP),
+    )
+    body, keys = [_frame(x, y, across, up)], {each.series: Key(each.series, each.colour) for each in shown}
+    places = {name: number for number, name in enumerate(keys)}
+    width = max(0.8, 0.86 * step * (across.end - across.start) / (across.high - across.low))
+    for each in shown:
+        top = up(each.y)
+        body.append(
+            element(
+                "rect",
+                data_series=places[each.series],
+                x=across(each.x) - width / 2,
+                y=top,
+                width=width,
+                height=max(0.5, up.start - top),
+                fill=each.colour,
+                data_tip=each.tip,
+            )
+        )
+    return Chart(title, caption, _HEIGHT, "".join(body), tuple(keys.values()))
+
+
+def bars(
+    title: str, caption: str, number: Number, rows: Mapping[str, Mapping[str, float]], colours: Mapping[str, str]
+) -> Chart:
+    """A bar for each row, made of parts, its name above it and its total beside it."""
+    largest = max((sum(parts.values()) for parts in rows.values()), default=0) or 1
+    ends = [number(sum(parts.values())) for parts in rows.values()]
+    room = WIDTH - 14 - _LETTER * max(map(len, ends), default=0)
+    seen = {name for parts in rows.values() for name, count in parts.items() if count > _LEAST_SHARE * largest}
+    present = [name for name in colours if name in seen]
+    body, y = [], 4.0
+    for (name, parts), end in zip(rows.items(), ends, strict=True):
+        body.append(text(0, y + 11, shortened(name, 60)))
+        x = 0.0
+        for place, part in enumerate(present):
+            if count := parts.get(part, 0):
+                width, tip = room * count / largest, f"{name}, {part}: {number(count)}"
+                size = {"x": x, "y": y + 17, "width": max(width, 0.7), "height": 14}
+                body.append(element("rect", data_series=place, **size, fill=colours[part], data_tip=tip))
+                x += width
+        body.append(text(x + 6, y + 28, end, opacity=0.8))
+        y += 40
+    return Chart(title, caption, y, "".join(body), tuple(Key(name, colours[name]) for name in present))
+
+
+@dataclass(frozen=True)
+class Span:
+    """From when until when; is_out: nothing happened there."""
+
+    start: float
+    end: float
+    tip: str
+    is_out: bool = False
+
+
+@dataclass(frozen=True)
+class Strike:
+    """Something that happened to a row at a time."""
+
+    row: str
+    at: float
+    name: str
+
+
+def spans(
+    title: str, caption: str, x: Axis, rows: Mapping[str, Sequence[Span]], strikes: Sequence[Strike] = ()
+) -> Chart:
+    """A strip of time for each row, and what struck it."""
+    names = {name: shortened(name, 20) for name in rows}
+    left = _beside(list(names.values()), label=False)
+    end = max((span.end for each in rows.values() for span in each), default=1.0)
+    height = 26.0 * len(rows) + _BOTTOM + 8
+    across = _Scale(0, end or 1.0, left, WIDTH - _RIGHT, False)
+    body = [_across(x, across, height - _BOTTOM)]
+    places = {name: 8.0 + 26 * number for number, name in enumerate(rows)}
+    for name, own in rows.items():
+        y = places[name]
+        body.append(text(left - 6, y + 12, names[name], text_anchor="end"))
+        for span in own:
+            size = {
+                "x": across(span.start),
+                "width": max(0.5, across(span.end) - across(span.start)),
+                "y": y,
+                "height": 16,
+            }
+            body.append(element("rect", **size, fill="var(--soft)" if span.is_out else SITES, data_tip=span.tip))
+    for strike in strikes:
+        at, y = across(strike.at), places[strike.row] + 8
+        cross = f"M{at - 5:.1f} {y - 5}l10 10m0 -10l-10 10"
+        tip = f"{strike.name} {strike.row} after {x.number(strike.at)}"
+        body.append(element("path", d=cross, stroke=PAPER, stroke_width=5))
+        body.append(element("path", d=cross, stroke="var(--bad)", stroke_width=2.5, data_tip=tip))
+        place, anchor = (at + 9, "start") if at < WIDTH - 90 else (at - 9, "end")
+        body.append(text(place, y + 4, strike.name, text_anchor=anchor, fill="var(--bad)", halo=True))
+    return Chart(title, caption, height, "".join(body))
+
+
+# How numbers become places.
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """From a range of numbers to a range of units of the picture."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+    is_log: bool
+
+    @classmethod
+    def over(cls, values: Sequence[float], axis: Axis) -> _Scale:
+        """A range that holds all the values, and ends at ticks where that costs little."""
+        known = [value for value in values if not axis.is_log or value > 0] or [1.0]
+        low, high = min(known), max(known)
+        if axis.is_log:
+            low, high = low / 1.3, high * 1.3
+            if math.log10(high / low) < 1:
+                low, high = 10 ** math.floor(math.log10(low)), 10 ** math.ceil(math.log10(high))
+            return cls(low, high, 0, 1, True)
+        low = min(0.0, low) if axis.from_zero else low
+        if high <= low:
+            low, high = low - abs(low or 1) * 0.05, high + abs(high or 1) * 0.05
+        margin = 0.05 * (high - low)
+        return cls(low if axis.from_zero and low == 0 else low - margin, high + margin, 0, 1, False)
+
+    def between(self, start: float, end: float) -> _Scale:
+        return _Scale(self.low, self.high, start, end, self.is_log)
+
+    def __call__(self, value: float) -> float:
+        low, high = (math.log(self.low), math.log(self.high)) if self.is_log else (self.low, self.high)
+        at = math.log(max(value, 1e-300)) if self.is_log else value
+        return self.start + (self.end - self.start) * (at - low) / (high - low)
+
+    def ticks(self) -> list[float]:
+        """Round numbers within the range, five or so."""
+        if self.is_log:
+            first, last = math.ceil(math.log10(self.low) - 1e-9), math.floor(math.log10(self.high) + 1e-9)
+            every = max(1, math.ceil((last - first + 1) / 7))
+            return [10.0**power for power in range(first, last + 1, every)]
+        rough = (self.high - self.low) / 5
+        unit = 10 ** math.floor(math.log10(rough))
+        step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= rough * 0.999)
+        first = math.ceil(self.low / step - 1e-9)
+        return [number * step for number in range(first, math.floor(self.high / step + 1e-9) + 1)]
+
+
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def _tick(axis: Axis, value: float) -> str:
+    if axis.is_log and not 0.01 <= value <= 10_000:
+        return f"10{str(round(math.log10(value))).translate(_SUPERSCRIPTS)}"
+    return axis.number(value)
+
+
+def _beside(labels: Sequence[str], *, label: bool = True) -> float:
+    """Room to the left: for the ticks' labels, and the axis' own, which stands on its side."""
+    return (20 if label else 0) + 9 + _LETTER * max(map(len, labels), default=0)
+
+
+# What is drawn.
+
+
+def _frame(x: Axis, y: Axis, across: _Scale, up: _Scale, marks: Sequence[tuple[float, str]] | None = None) -> str:
+    body = [_across(x, across, up.start, marks)]
+    for tick in up.ticks():
+        at = up(tick)
+        body.append(element("line", x1=across.start, x2=across.end, y1=at, y2=at, stroke="var(--soft)"))
+        body.append(text(across.start - 6, at + 4, _tick(y, tick), text_anchor="end", opacity=0.8))
+    turned = f"translate(11 {(up.start + up.end) / 2:.1f}) rotate(-90)"
+    body.append(text(0, 0, shortened(y.label, 36), transform=turned, text_anchor="middle"))
+    return "".join(body)
+
+
+def _across(x: Axis, across: _Scale, bottom: float, marks: Sequence[tuple[float, str]] | None = None) -> str:
+    """The horizontal axis, with ticks, or with marks at names."""
+    body = [element("line", x1=across.start, x2=across.end, y1=bottom, y2=bottom, stroke="var(--grey)")]
+    for tick, label in marks if marks is not None else [(tick, _tick(x, tick)) for tick in _whole(across.ticks(), x)]:
+        at = across(tick)
+        body.append(element("line", x1=at, x2=at, y1=bottom, y2=bottom + 4, stroke="var(--grey)"))
+        body.append(text(at, bottom + 17, label, text_anchor="middle", opacity=0.8))
+    body.append(text((across.start + across.end) / 2, bottom + 35, shortened(x.label, 60), text_anchor="middle"))
+    return "".join(body)
+
+
+def _whole(ticks: Sequence[float], axis: Axis) -> list[float]:
+    """Of an axis that counts, no tick between two numbers."""
+    return [tick for tick in ticks if axis.number(tick)]
+
+
+def whole(value: float) -> str:
+    """A count; nothing of what is none."""
+    return f"{value:.0f}" if abs(value - round(value)) < 1e-6 else ""
+
+
+def _series(number: int, of: Series, across: _Scale, up: _Scale, x: Axis, y: Axis, names: Sequence[str]) -> str:
+    places = [(across(px) + of.shift, up(py)) for px, py in of.points]
+    body = []
+    if of.line and len(places) > 1:
+        joined = " ".join(f"{px:.1f},{py:.1f}" for px, py in places)
+        line = {"points": joined, "stroke": of.style.colour, "stroke_dasharray": of.style.dash or None}
+        body.append(element("polyline", **line, fill="none", stroke_width=2))
+    for (px, _), (low, high) in zip(places, of.spread, strict=False):
+        body.append(element("path", d=f"M{px:.1f} {up(low):.1f}V{up(high):.1f}", stroke=of.style.colour, opacity=0.6))
+    size = 2.4 if of.line and len(places) > 40 else 3.2 if of.line else 4.2
+    for place, ((px, py), (vx, vy)) in enumerate(zip(places, of.points, strict=True)):
+        at = names[round(vx)] if names else f"{x.label} {x.number(vx)}"
+        tip = of.tips[place] if of.tips else f"{of.name + ': ' if of.name else ''}{at}, {y.label} {y.number(vy)}"
+        body.append(
+            element("path", d=_outline(of.style.shape, px, py, size), fill=of.style.colour, data_mark="", data_tip=tip)
+        )
+    return element("g", "".join(body), data_series=number)
+
+
+def _outline(shape: Shape, x: float, y: float, size: float) -> str:
+    """The path around a mark."""
+    if shape == "square":
+        return f"M{x - size:.1f} {y - size:.1f}h{2 * size:.1f}v{2 * size:.1f}h{-2 * size:.1f}z"
+    if shape == "diamond":
+        far = 1.4 * size
+        return f"M{x:.1f} {y - far:.1f}l{far:.1f} {far:.1f}l{-far:.1f} {far:.1f}l{-far:.1f} {-far:.1f}z"
+    if shape == "triangle":
+        far = 1.3 * size
+        return f"M{x:.1f} {y - far:.1f}l{far:.1f} {2 * far:.1f}h{-2 * far:.1f}z"
+    return f"M{x - size:.1f} {y:.1f}a{size} {size} 0 1 0 {2 * size:.1f} 0a{size} {size} 0 1 0 {-2 * size:.1f} 0z"
+
+
+def _thinned(of: Series) -> Series:
+    """At most so many points, the first and the last among them."""
+    if len(of.points) <= _MAX_MARKS:
+        return of
+    last = len(of.points) - 1
+    kept = sorted({round(place * last / (_MAX_MARKS - 1)) for place in range(_MAX_MARKS)})
+    tips = [of.tips[place] for place in kept] if of.tips else ()
+    return replace(of, points=[of.points[place] for place in kept], spread=(), tips=tips)
+
+
+def _set_in_rows(keys: Sequence[Key], width: float) -> Iterator[tuple[Key, float, int]]:
+    """Keys one after the other, each with where it stands: how far to the right, and in which row."""
+    x, row = 8.0, 0
+    for key in keys:
+        wide = 36 + _LETTER * len(key.name)
+        if x > 8 and x + wide > width:
+            x, row = 8.0, row + 1
+        yield key, x, row
+        x += wide

@@ -1,0 +1,259 @@
+"""Several runs on one page: what differs between them, their figures side by side, their curves over each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scenarios.report import template
+from scenarios.report.chart import Axis, Chart, Level, Series, Style, lines, style, whole
+from scenarios.report.live import human_bytes
+from scenarios.report.page import read_log
+from scenarios.report.run_plots import SMALLEST_TOLERANCE, gap_curves, human_seconds
+from scenarios.run.result import RunResult, read_result
+
+_MAX_LINES = 30
+"""Of more runs, curves over each other are a blot."""
+
+_WIDE = 20.0
+"""An axis whose ends differ by this factor is logarithmic."""
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A figure of a run: what it is called with its unit, where it is, how it is written, and what of it is better."""
+
+    name: str
+    place: str
+    written: Callable[[float], str]
+    better: int = 0
+
+
+def _plain(value: float) -> str:
+    return f"{value:.6g}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def _area(value: float) -> str:
+    return f"{value:.4f}"
+
+
+def _tiny(value: float) -> str:
+    return f"{value:.1e}"
+
+
+MEASURES: Mapping[str, Measure] = {
+    "accuracy": Measure("accuracy", "metrics.accuracy", _percent, 1),
+    "auc": Measure("AUC", "metrics.auc", _area, 1),
+    "sensitivity": Measure("sensitivity", "metrics.sensitivity", _percent, 1),
+    "specificity": Measure("specificity", "metrics.specificity", _percent, 1),
+    "ppv": Measure("positive predictive value", "metrics.ppv", _percent, 1),
+    "npv": Measure("negative predictive value", "metrics.npv", _percent, 1),
+    "balanced_accuracy": Measure("balanced accuracy", "metrics.balanced_accuracy", _percent, 1),
+    "f1": Measure("F1", "metrics.f1", _area, 1),
+    "mcc": Measure("Matthews' coefficient", "metrics.mcc", _area, 1),
+    "average_precision": Measure("average precision", "metrics.average_precision", _area, 1),
+    "majority_accuracy": Measure("accuracy of the majority class", "metrics.majority_accuracy", _percent),
+    "brier": Measure("Brier score", "metrics.brier", _area, -1),
+    "threshold": Measure("threshold", "metrics.threshold", _plain),
+    "pooled_accuracy": Measure("accuracy of pooled rows", "centralised.accuracy", _percent),
+    "pooled_auc": Measure("AUC of pooled rows", "centralised.auc", _area),
+    "objective": Measure("objective", "model.objective", _plain),
+    "gap": Measure("certified gap", "model.gap", _tiny, -1),
+    "iterations": Measure("iterations", "model.iterations", whole, -1),
+    "rounds": Measure("rounds", "cost.rounds", whole, -1),
+    "hops": Measure("hops", "cost.hops", whole, -1),
+    "messages": Measure("messages", "cost.messages", whole, -1),
+    "payload_bytes": Measure("payload", "cost.payload_bytes", human_bytes, -1),
+    "wire_bytes": Measure("on the wire", "cost.wire_bytes", human_bytes, -1),
+    "control_bytes": Measure("orders and answers", "cost.control.wire_bytes", human_bytes, -1),
+    "epsilon": Measure("epsilon", "privacy.epsilon", _plain),
+    "train_s": Measure("training time", "timing.train_s", human_seconds, -1),
+    "total_s": Measure("time in all", "timing.total_s", human_seconds, -1),
+}
+"""What is known of a run whatever it trains, by the names that a sweep has them by."""
+
+
+def measure(name: str) -> Measure:
+    """A measure by its name; a figure of an algorithm is one too."""
+    return MEASURES.get(name) or Measure(name.replace("_", " "), "", _plain)
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run to compare: its name among the others, its folder, its result, and the group that it is drawn with."""
+
+    name: str
+    folder: Path
+    result: RunResult
+    group: str
+
+    def value(self, measured: Measure) -> Any:
+        """A figure of the run; None where it does not apply."""
+        return figure(self.result, measured)
+
+
+def figure(result: RunResult, measured: Measure) -> Any:
+    """A figure of a result; None where it does not apply."""
+    found: Any = result
+    for name in measured.place.split("."):
+        found = getattr(found, name) if found is not None else None
+    return found
+
+
+def render(folders: Sequence[Path]) -> str:
+    """A page that compares runs. Raises ScenarioError for a folder without a run."""
+    runs = [Run(folder.name, folder, read_result(folder), folder.name) for folder in folders]
+    return page(f"{len(runs)} runs", runs, changed_keys([run.result.scenario for run in runs]), [])
+
+
+def page(title: str, runs: Sequence[Run], changed: Mapping[str, Sequence[Any]], charts: Sequence[Chart]) -> str:
+    """The comparison of runs as a page that needs nothing else.
+
+    changed: keys of the scenario that are not the same in all runs, each with its value in every run. charts: what is
+    drawn beside convergence, and bytes against accuracy.
+    """
+    known = [each for each in MEASURES.values() if any(run.value(each) is not None for run in runs)]
+    drawn = [*charts, *(chart for chart in (_convergence(runs), _bytes_against_accuracy(runs)) if chart)]
+    failed = [(run.name, str(run.result.error)) for run in runs if run.result.status != "completed"]
+    return template.render(
+        "comparison.html.j2",
+        title,
+        changed=list(changed),
+        measures=[each.name for each in known],
+        rows=_rows(runs, changed, known),
+        charts=drawn,
+        failed=failed,
+        spread=_spread(runs, known),
+    )
+
+
+def changed_keys(scenarios: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
+    """Keys that differ between scenarios, each with its value in all of them; None where one has it not.
+
+    The name of a scenario is no difference where something else is.
+    """
+    flat = [_flat(scenario) for scenario in scenarios]
+    keys = dict.fromkeys(key for each in flat for key in each)
+    differing = {key: [each.get(key) for each in flat] for key in keys}
+    differing = {key: values for key, values in differing.items() if any(value != values[0] for value in values)}
+    return {key: values for key, values in differing.items() if key != "name" or len(differing) == 1}
+
+
+def _flat(table: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in table.items():
+        found |= _flat(value, f"{before}{key}.") if isinstance(value, Mapping) else {f"{before}{key}": value}
+    return found
+
+
+def _rows(runs: Sequence[Run], changed: Mapping[str, Sequence[Any]], known: Sequence[Measure]) -> list[dict[str, Any]]:
+    """A line of the table for each run: what is different about it, and its figures, the best of them marked."""
+    best = {each.name: _best(runs, each) for each in known}
+    return [
+        {
+            "name": run.name,
+            "status": run.result.status,
+            "changed": [_told(values[place]) for values in changed.values()],
+            "figures": [_figure(run, each, best[each.name]) for each in known],
+        }
+        for place, run in enumerate(runs)
+    ]
+
+
+def _told(value: Any) -> str:
+    """A value of a scenario as a table has room for it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return ", ".join(
+            f"{each['kind']} {each['site']}" if isinstance(each, dict) and "kind" in each else str(each)
+            for each in value
+        )
+    return "" if value is None else str(value)
+
+
+def _best(runs: Sequence[Run], each: Measure) -> float | None:
+    """The best that a completed run came to; None where nothing is better, or all are alike."""
+    values = [run.value(each) for run in runs if run.result.status == "completed" and run.value(each) is not None]
+    if not each.better or len(set(values)) < 2:
+        return None
+    return float(max(values) if each.better > 0 else min(values))
+
+
+def _figure(run: Run, each: Measure, best: float | None) -> dict[str, Any]:
+    value = run.value(each)
+    if value is None:
+        return {"text": "", "value": "", "is_best": False}
+    is_best = best is not None and run.result.status == "completed" and value == best
+    return {"text": each.written(value), "value": repr(float(value)), "is_best": is_best}
+
+
+def _spread(runs: Sequence[Run], known: Sequence[Measure]) -> list[list[str]]:
+    """Least and largest of each figure, over the runs that completed."""
+    values = [[run.value(each) for run in runs if run.result.status == "completed"] for each in known]
+    there = [[value for value in each if value is not None] for each in values]
+    if len(runs) < 3:
+        return []
+    return [
+        [name, *(each.written(of(value)) if value else "" for each, value in zip(known, there, strict=True))]
+        for name, of in (("least", min), ("largest", max))
+    ]
+
+
+def _styles(runs: Sequence[Run]) -> dict[str, Style]:
+    """How each group of runs is drawn."""
+    return {group: style(number) for number, group in enumerate(dict.fromkeys(run.group for run in runs))}
+
+
+def _convergence(runs: Sequence[Run]) -> Chart | None:
+    """The gap of each run by iteration; of one with folds, of the first."""
+    series, styles = [], _styles(runs)
+    for run in runs[:_MAX_LINES]:
+        curves = gap_curves(read_log(run.folder), run.result.model.gap if run.result.model else None)
+        if curves:
+            points = next(iter(curves.values()))
+            tips = [f"{run.name}, iteration {x:.0f}: gap {gap:.2e}" for x, gap in points]
+            series.append(Series(run.group, points, styles[run.group], tips=tips))
+    if not series:
+        return None
+    tolerances = {run.result.scenario["algorithm"].get("tolerance") or 0.0 for run in runs}
+    only = f" The first {_MAX_LINES} of {len(runs)} runs." if len(runs) > _MAX_LINES else ""
+    return lines(
+        "Convergence",
+        f"How far each model is above the optimum at most, by its certificate; with folds, of the first.{only}",
+        Axis("iteration", number=whole),
+        Axis("certified relative gap", is_log=True),
+        series,
+        levels=[Level("tolerance", each) for each in tolerances if each > SMALLEST_TOLERANCE and len(tolerances) == 1],
+    )
+
+
+def _bytes_against_accuracy(runs: Sequence[Run]) -> Chart | None:
+    accuracy, carried, styles = MEASURES["accuracy"], MEASURES["payload_bytes"], _styles(runs)
+    known = [run for run in runs if run.value(accuracy) is not None and run.value(carried)]
+    if len(known) < 2:
+        return None
+    series = [
+        Series(
+            run.group,
+            [(run.value(carried), run.value(accuracy))],
+            styles[run.group],
+            line=False,
+            tips=[f"{run.name}: {_percent(run.value(accuracy))} for {human_bytes(run.value(carried))}"],
+        )
+        for run in known
+    ]
+    sent = [run.value(carried) for run in known]
+    return lines(
+        "Bytes against accuracy",
+        "What each run sent, and how well its model does: best is at the top left.",
+        Axis("payload", is_log=max(sent) > _WIDE * min(sent), number=human_bytes),
+        Axis("accuracy on test rows", number=lambda share: f"{100 * share:.4g} %"),
+        series,
+    )

@@ -1,0 +1,286 @@
+"""What is drawn of one run: convergence, bytes, time, rounds, faults, the ROC curve."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from federation.ledger import CONTROL
+from scenarios.report import exchange
+from scenarios.report.chart import (
+    EXCHANGE,
+    HUB,
+    MODEL,
+    SITES,
+    Axis,
+    Chart,
+    Column,
+    Level,
+    Series,
+    Span,
+    Strike,
+    Style,
+    bars,
+    colour,
+    columns,
+    lines,
+    spans,
+    style,
+    whole,
+)
+from scenarios.report.live import human_bytes
+from scenarios.run.result import RunResult
+
+Event = Mapping[str, Any]
+
+_MAX_LEGEND = 12
+"""Of more folds, lines have no keys: they are alike."""
+
+SMALLEST_TOLERANCE = 1e-9
+"""One below it is as good as none, and would make a plot of the gap mostly empty."""
+
+
+def human_seconds(seconds: float) -> str:
+    """3 significant digits and a unit: 12 ms, 3.21 s, 5 min 12 s."""
+    if seconds < 1:
+        return f"{1000 * seconds:.3g} ms"
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s"
+
+
+def plots(result: RunResult, log: Sequence[Event], ledger: Sequence[exchange.LedgerRow]) -> list[Chart]:
+    """All that can be drawn of a run, as much of it as there was."""
+    colours = palette(result, ledger)
+    drawn = [
+        _convergence(result, log),
+        _roc(result),
+        _bytes(result, ledger, colours),
+        _time(result, log),
+        _rounds(result, log, colours),
+        _presence(result, log),
+        _baselines(result),
+    ]
+    return [chart for chart in drawn if chart is not None]
+
+
+def palette(result: RunResult, ledger: Sequence[exchange.LedgerRow]) -> dict[str, str]:
+    """One colour for each phase and each protocol, the same in all plots."""
+    phases = list(result.cost.by_phase) if result.cost else []
+    protocols = [name for name in dict.fromkeys(row["protocol"] for row in ledger) if name not in (*phases, CONTROL)]
+    named = {name: colour(number) for number, name in enumerate([*phases, *protocols])}
+    return {**named, CONTROL: "var(--grey)"}
+
+
+# Convergence.
+
+
+def gap_curves(log: Sequence[Event], last: float | None) -> dict[str, list[tuple[float, float]]]:
+    """The certified gap after each iteration, a curve for each model, by the name of its fold.
+
+    A model's last gap is in the line that names its fold; where there is none, that of the only model is `last`.
+    Training that began anew, as when sites left, is a curve of its own.
+    """
+    curves: dict[str, list[tuple[float, float]]] = {}
+    points: list[tuple[float, float]] = []
+    for event in log:
+        if event["event"] != "figures" or not event.get("gap", 0) > 0:
+            continue
+        iteration = event.get("iteration", len(points) + 1)
+        if points and iteration < points[-1][0]:
+            curves[f"begun anew {len(curves) + 1}"], points = points, []
+        if not (points and points[-1] == (iteration, event["gap"])):
+            points.append((iteration, event["gap"]))
+        if "fold" in event:
+            curves[f"fold {event['fold'] + 1:.0f}"] = points
+            points = []
+    if points:
+        if last and not curves and points[-1][1] != last:
+            points.append((points[-1][0] + 1, last))
+        curves["" if not curves else "unfinished"] = points
+    return curves
+
+
+def _convergence(result: RunResult, log: Sequence[Event]) -> Chart | None:
+    curves = gap_curves(log, result.model.gap if result.model else None)
+    if not curves:
+        return None
+    has_keys = len(curves) <= _MAX_LEGEND
+    series = [
+        Series(
+            name if has_keys else "",
+            points,
+            style(number) if len(curves) > 1 else Style(MODEL),
+            tips=[f"{name or 'iteration'} {'after ' if name else ''}{x:.0f}: gap {gap:.2e}" for x, gap in points],
+        )
+        for number, (name, points) in enumerate(curves.items())
+    ]
+    tolerance = result.scenario["algorithm"].get("tolerance")
+    of = f", a line for each of {len(curves)} folds" if len(curves) > 1 else ""
+    return lines(
+        "Convergence",
+        f"How far the model is above the optimum at most, as certified{of}. Training stops below the dashed line.",
+        Axis("iteration", number=whole),
+        Axis("certified relative gap", is_log=True),
+        series,
+        levels=[Level("tolerance", tolerance)] if tolerance and tolerance > SMALLEST_TOLERANCE else [],
+    )
+
+
+# What it cost.
+
+
+def _bytes(result: RunResult, ledger: Sequence[exchange.LedgerRow], colours: Mapping[str, str]) -> Chart | None:
+    spent: dict[str, dict[str, float]] = (
+        {phase: defaultdict(float) for phase in result.cost.by_phase} if result.cost else {}
+    )
+    for row in ledger:
+        if row["phase"] in spent:
+            spent[row["phase"]][row["protocol"]] += row["predicted_wire_bytes"]
+    spent = {phase: parts for phase, parts in spent.items() if sum(parts.values())}
+    if not spent:
+        return None
+    return bars(
+        "Bytes",
+        "What each protocol carried on the wire in each phase, as predicted from the sizes of messages. Control is "
+        "orders, answers and the parameters in them.",
+        human_bytes,
+        spent,
+        colours,
+    )
+
+
+_LOCAL, _EXCHANGE, _OWN = "sites compute", "sites compute and send", "coordinator computes"
+_TIME_COLOURS = {_LOCAL: SITES, _EXCHANGE: EXCHANGE, _OWN: HUB}
+
+
+def _time(result: RunResult, log: Sequence[Event]) -> Chart | None:
+    """Seconds of each phase: of rounds without a message, of rounds with messages, and between rounds."""
+    if result.cost is None:
+        return None
+    spent: dict[str, dict[str, float]] = {phase: defaultdict(float) for phase in result.cost.by_phase}
+    for event in log:
+        if event["event"] == "round" and event["phase"] in spent:
+            spent[event["phase"]][_EXCHANGE if event["hops"] else _LOCAL] += event["seconds"]
+    for phase, parts in spent.items():
+        parts[_OWN] = max(0.0, result.cost.by_phase[phase].seconds - sum(parts.values()))
+    rows = {"launch": {_OWN: result.timing.launch_s}, **spent}
+    if not any(sum(parts.values()) for parts in rows.values()):
+        return None
+    return bars(
+        "Time",
+        "Seconds of each phase: of rounds in which sites only compute, of rounds in which they also send arrays to "
+        "each other and wait for them, and between rounds, when the coordinator computes. Launch is their start.",
+        human_seconds,
+        {phase: parts for phase, parts in rows.items() if sum(parts.values())},
+        _TIME_COLOURS,
+    )
+
+
+def _rounds(result: RunResult, log: Sequence[Event], colours: Mapping[str, str]) -> Chart | None:
+    rounds = [event for event in log if event["event"] == "round"]
+    if not rounds:
+        return None
+    drawn = [
+        Column(
+            event["round"],
+            event["seconds"],
+            "aborted" if event["aborted"] else event["phase"],
+            "var(--bad)" if event["aborted"] else colours.get(event["phase"], "var(--grey)"),
+            f"round {event['round']}, {event['phase']}: {event['step']}{' (aborted)' if event['aborted'] else ''}, "
+            f"{human_seconds(event['seconds'])}",
+        )
+        for event in rounds
+    ]
+    count = result.cost.aborted if result.cost else 0
+    aborted = f" {count} {'was' if count == 1 else 'were'} aborted." if count else ""
+    return columns(
+        "Rounds",
+        f"How long every round took, in the order they came.{aborted}",
+        Axis("round", number=whole),
+        Axis("time", from_zero=True, number=lambda seconds: human_seconds(seconds) if seconds else "0"),
+        drawn,
+    )
+
+
+def _presence(result: RunResult, log: Sequence[Event]) -> Chart | None:
+    """Who took part from when until when, of a run in which that changed or was to change."""
+    names = [site.name for site in result.sites]
+    if not log or (not result.faults and len(result.memberships) < 2):
+        return None
+    rows = {name: list(_spans(name, log, max(event["at_s"] for event in log))) for name in names}
+    strikes = [
+        Strike(name, fault.start_s, fault.kind)
+        for fault in result.faults
+        for name in fault.site.split(", ")
+        if name in rows and fault.start_s is not None
+    ]
+    return spans(
+        "Sites and faults",
+        "When each site took part, and when it did not (pale), and the faults that struck it.",
+        Axis("time", number=lambda seconds: human_seconds(seconds) if seconds else "0"),
+        rows,
+        strikes,
+    )
+
+
+def _spans(name: str, log: Sequence[Event], end: float) -> Iterator[Span]:
+    since, is_out = 0.0, False
+    for event in log:
+        changes = event["event"] == "membership" and name in (event["joined"] if is_out else event["left"])
+        if changes:
+            yield Span(since, event["at_s"], _told(name, since, event["at_s"], is_out), is_out)
+            since, is_out = event["at_s"], not is_out
+            if is_out and name in event["joined"]:  # started again before the next round
+                is_out = False
+    yield Span(since, end, _told(name, since, end, is_out), is_out)
+
+
+def _told(name: str, since: float, until: float, is_out: bool) -> str:
+    what = "was out" if is_out else "took part"
+    return f"{name} {what} from {human_seconds(since)} to {human_seconds(until)}"
+
+
+# How good it is.
+
+
+def _roc(result: RunResult) -> Chart | None:
+    metrics = result.metrics
+    curves = [(number, fold.roc) for number, fold in enumerate(metrics.folds, 1) if fold.roc] if metrics else []
+    if metrics is None or not curves or metrics.auc is None:
+        return None
+    several = len(curves) > 1
+    series = [
+        Series(
+            f"fold {number}" if several and len(curves) <= _MAX_LEGEND else "",
+            list(zip(curve.false_positive_rate, curve.true_positive_rate, strict=True)),
+            Style(colour(number - 1) if several else MODEL),
+        )
+        for number, curve in curves
+    ]
+    of = f"Of {len(curves)} folds; the mean area" if several else "Of the test rows; the area"
+    return lines(
+        "ROC curve",
+        f"{of} under it is {metrics.auc:.4f}.",
+        Axis("false positive rate", number=lambda share: f"{share:.3g}"),
+        Axis("true positive rate", number=lambda share: f"{share:.3g}"),
+        series,
+        has_diagonal=True,
+    )
+
+
+def _baselines(result: RunResult) -> Chart | None:
+    if not result.baselines or result.metrics is None or result.metrics.auc is None:
+        return None
+    known = {each.phrase: each.auc for each in result.baselines.values() if each.auc is not None}
+    rows = {"this model": {"model": result.metrics.auc}, **{name: {"baseline": auc} for name, auc in known.items()}}
+    return bars(
+        "Beside other methods",
+        "Area under the ROC curve of the model and of other methods, on the same test rows; 0.5 is a coin's.",
+        lambda area: f"{area:.4f}",
+        rows,
+        {"model": MODEL, "baseline": "var(--grey)"},
+    )

@@ -1,0 +1,35 @@
+"""Pages from their templates: one file each that fetches nothing and runs no script but its own."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from scenarios.console import visible
+
+_FOLDER = Path(__file__).parent
+
+
+def render(template: str, title: str, **parts: Any) -> str:
+    """A page, with every value escaped; what no page can show is shown as Python escapes it, and lines stay lines."""
+    import jinja2  # slow to import
+
+    loader = jinja2.FileSystemLoader(_FOLDER)
+    environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, finalize=_shown)
+    script = (_FOLDER / "page.js").read_text(encoding="utf-8")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return environment.get_template(template).render(
+        title=title,
+        style=(_FOLDER / "page.css").read_text(encoding="utf-8"),
+        script=script,
+        script_hash=f"sha256-{digest}",
+        version=version("fedsvm"),
+        **parts,
+    )
+
+
+def _shown(value: Any) -> Any:
+    return visible(value, keep="\n") if type(value) is str else value

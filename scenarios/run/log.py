@@ -1,0 +1,52 @@
+"""`log.jsonl` while a run goes on: every line is on its way to the file when what it tells of has happened."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from scenarios.run.result import write_whole
+
+NAME = "log.jsonl"
+
+
+class RunLog:
+    """Follows the log of a federation into a file, a line of JSON for each event.
+
+    A file that cannot be written ends no run before its time: that is said when the run is over.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._written = 0
+        self._is_whole = True
+        self._file: IO[bytes] | None = None
+
+    def follow(self, events: Sequence[dict[str, Any]]) -> None:
+        """Write those events that are new; events: all of them, in order."""
+        if not self._is_whole:
+            return
+        try:
+            self._file = self._file or self._path.open("xb", buffering=0)
+            while self._written < len(events):
+                self._file.write(_line(events[self._written]))
+                self._written += 1
+        except OSError:
+            self._is_whole = False
+
+    def close(self, events: Sequence[dict[str, Any]]) -> None:
+        """Have all events on the disk. Raises OSError."""
+        self.follow(events)
+        file, self._file = self._file, None
+        if file is not None:
+            with file:
+                os.fsync(file.fileno())
+        if not self._is_whole:
+            write_whole(self._path, lambda whole: whole.writelines(map(_line, events)))
+
+
+def _line(event: dict[str, Any]) -> bytes:
+    return f"{json.dumps(event)}\n".encode()

@@ -1,0 +1,170 @@
+"""Finding runs again: `fedsvm runs` lists those in a folder, sorted and filtered, and deletes some."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from scenarios.console import print_table
+from scenarios.report.live import human_bytes
+from scenarios.run.log import NAME as LOG
+from scenarios.run.result import RESULT, RunResult, read_result
+from scenarios.run.runner import LATEST, RUNS
+from scenarios.schema.errors import ScenarioError, nearest
+
+_UNFINISHED = "unfinished"
+
+app = typer.Typer(
+    invoke_without_command=True, help="List the runs in a folder, sorted and filtered; `runs delete` removes some."
+)
+_IN = typer.Option("--in", help="The folder that the runs are in.")
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run in a folder; result: None of one that goes on, or was killed."""
+
+    folder: Path
+    result: RunResult | None
+
+    @property
+    def status(self) -> str:
+        """completed, failed, interrupted or unfinished."""
+        return _UNFINISHED if self.result is None else self.result.status
+
+    def value(self, key: str) -> Any:
+        """What a filter looks at: the run's name, its status, or a key of its scenario by its path; None without it."""
+        if key in ("run", "status"):
+            return self.folder.name if key == "run" else self.status
+        found: Any = self.result.scenario if self.result is not None else {}
+        for part in key.split("."):
+            found = found.get(part) if isinstance(found, Mapping) else None
+        return found
+
+
+def _accuracy(result: RunResult) -> float | None:
+    return result.metrics.accuracy if result.metrics else None
+
+
+def _wire(result: RunResult) -> float | None:
+    return result.cost.predicted_wire_bytes if result.cost else None
+
+
+ORDERS: Mapping[str, Callable[[RunResult], Any]] = {
+    "date": lambda result: result.environment.date,
+    "accuracy": _accuracy,
+    "wire": _wire,
+    "time": lambda result: result.timing.total_s,
+    "rounds": lambda result: result.cost.rounds if result.cost else None,
+}
+"""What runs can be sorted by, beside their names."""
+
+
+def find(folder: Path) -> list[Found]:
+    """The runs in a folder, by name. Raises ScenarioError if it is none."""
+    if not folder.is_dir():
+        raise ScenarioError([f"There is no folder {folder}; name the one that your runs are in by --in."])
+    return [_found(path) for path in sorted(folder.iterdir()) if _is_run(path)]
+
+
+def _is_run(path: Path) -> bool:
+    return not path.is_symlink() and ((path / RESULT).is_file() or (path / LOG).is_file())
+
+
+def _found(path: Path) -> Found:
+    return Found(path, read_result(path) if (path / RESULT).is_file() else None)
+
+
+def filtered(runs: Sequence[Found], conditions: Sequence[str]) -> list[Found]:
+    """Those runs that keep every condition "key=value". Raises ScenarioError for what is no condition."""
+    for condition in conditions:
+        key, equals, wanted = (part.strip() for part in condition.partition("="))
+        if not equals or not key:
+            raise ScenarioError([f"--where {condition}: write it as key=value, such as protocol.sum=ring."])
+        runs = [run for run in runs if _told(run.value(key)) == wanted]
+    return list(runs)
+
+
+def _told(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def ordered(runs: Sequence[Found], by: str) -> list[Found]:
+    """Runs with the least first; those of which it is not known come last. Raises ScenarioError for another order."""
+    if by == "run":
+        return sorted(runs, key=lambda run: run.folder.name)
+    if by not in ORDERS:
+        raise ScenarioError([f"--sort {by}: must be one of run, {', '.join(ORDERS)}.{nearest(by, ORDERS)}"])
+    values = [(ORDERS[by](run.result) if run.result is not None else None, run) for run in runs]
+    known = sorted(((value, run) for value, run in values if value is not None), key=lambda pair: pair[0])
+    return [run for _, run in known] + [run for value, run in values if value is None]
+
+
+def delete(folder: Path, names: Sequence[str], *, unfinished: bool) -> None:
+    """Remove runs, all or none. Raises ScenarioError for names that are no run's, and OSError."""
+    there = {run.folder.name: run for run in find(folder)}
+    problems = []
+    for name in names:
+        if name not in there:
+            problems.append(f"{folder} has no run {name!r}.{nearest(name, there)}")
+        elif there[name].status == _UNFINISHED and not unfinished:
+            problems.append(f"{name} has no result: it goes on, or was killed; if it was, add --unfinished.")
+    if problems:
+        raise ScenarioError(problems)
+    for name in dict.fromkeys(names):
+        shutil.rmtree(there[name].folder)
+    latest = folder / LATEST
+    if latest.is_symlink() and not latest.exists():
+        latest.unlink()
+
+
+@app.callback()
+def list_runs(
+    context: typer.Context,
+    folder: Annotated[Path, _IN] = RUNS,
+    sort: Annotated[str, typer.Option(help="By run, date, accuracy, wire, time or rounds; the least first.")] = "date",
+    reverse: Annotated[bool, typer.Option("--reverse", help="The largest first.")] = False,
+    where: Annotated[
+        list[str] | None,
+        typer.Option("--where", help="key=value: status, run or a key of the scenario; may be repeated."),
+    ] = None,
+) -> None:
+    """List the runs in a folder."""
+    if context.invoked_subcommand is not None:
+        return
+    runs = ordered(filtered(find(folder), where or []), sort)
+    print_table([("run", "date", "status", "accuracy", "rounds", "wire", "seconds"), *_rows(runs, reverse)])
+
+
+def _rows(runs: Sequence[Found], reverse: bool) -> Iterator[tuple[str, ...]]:
+    for run in reversed(runs) if reverse else runs:
+        if (result := run.result) is None:
+            yield run.folder.name, "", run.status, "", "", "", ""
+            continue
+        accuracy, wire = _accuracy(result), _wire(result)
+        yield (
+            run.folder.name,
+            result.environment.date.replace("T", " ")[:16],
+            run.status,
+            "" if accuracy is None else f"{100 * accuracy:.2f} %",
+            str(result.cost.rounds) if result.cost else "",
+            "" if wire is None else human_bytes(wire),
+            f"{result.timing.total_s:.1f}",
+        )
+
+
+@app.command("delete")
+def delete_runs(
+    names: Annotated[list[str], typer.Argument(metavar="RUN…", help="Names of runs, as `fedsvm runs` lists them.")],
+    folder: Annotated[Path, _IN] = RUNS,
+    unfinished: Annotated[bool, typer.Option("--unfinished", help="Also those that have no result.")] = False,
+) -> None:
+    """Delete runs with all that is in their folders."""
+    delete(folder, names, unfinished=unfinished)
+    for name in dict.fromkeys(names):
+        print(f"{folder / name} deleted")

@@ -1,0 +1,76 @@
+"""Runs for an experiment tracker: the scenario as parameters, figures by round as metrics, files as artefacts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from scenarios.report.comparison import MEASURES, figure
+from scenarios.report.page import read_log
+from scenarios.run.result import RunResult
+from scenarios.schema.errors import ScenarioError
+
+TRACKERS = ("mlflow",)
+_STORE = "mlruns"
+_MAX_VALUE = 500
+"""Letters of a parameter that MLflow takes."""
+
+_ARTEFACTS = ("result.json", "scenario.toml", "report.html", "log.jsonl", "ledger.parquet", "model.npz")
+_STATUS = {"completed": "FINISHED", "failed": "FAILED", "interrupted": "KILLED"}
+
+
+def check(tracker: str) -> None:
+    """Raise ScenarioError for a tracker that is not known or not installed."""
+    if tracker not in TRACKERS:
+        raise ScenarioError([f"--track: must be {' or '.join(TRACKERS)}, got {tracker!r}."])
+    try:
+        _client()
+    except ImportError as error:
+        raise ScenarioError([f"--track {tracker}: needs a package ({error}); pip install 'fedsvm[mlflow]'."]) from None
+
+
+def _client() -> Any:
+    """Of the store that MLFLOW_TRACKING_URI names, or of files in ./mlruns."""
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # or it wants a data base from version 3.7 on
+    from mlflow.tracking import MlflowClient
+
+    return MlflowClient(tracking_uri=os.environ.get("MLFLOW_TRACKING_URI") or Path(_STORE).absolute().as_uri())
+
+
+def track(folder: Path, result: RunResult) -> str:
+    """Write a run that is over to MLflow, in an experiment named after its scenario; its key there.
+
+    Raises OSError, or what MLflow raises, where that cannot be done.
+    """
+    client = _client()
+    name = str(result.scenario["name"])
+    experiment = client.get_experiment_by_name(name)
+    identity = experiment.experiment_id if experiment is not None else client.create_experiment(name)
+    run = client.create_run(identity, run_name=folder.name, tags={"fedsvm.version": result.environment.fedsvm})
+    key = str(run.info.run_id)
+    for parameter, value in _parameters(result.scenario):
+        client.log_param(key, parameter, value[:_MAX_VALUE])
+    for event in read_log(folder):
+        if event["event"] == "figures":
+            for metric in event.keys() - {"event", "at_s", "round", "fold"}:
+                client.log_metric(key, metric, event[metric], step=event["round"])
+    for metric, measure in MEASURES.items():
+        if (value := figure(result, measure)) is not None:
+            client.log_metric(key, f"final.{metric}", float(value))
+    for file in _ARTEFACTS:
+        if (folder / file).is_file():
+            client.log_artifact(key, str(folder / file))
+    client.set_terminated(key, status=_STATUS[result.status])
+    return key
+
+
+def _parameters(table: Mapping[str, Any], before: str = "") -> Iterator[tuple[str, str]]:
+    """Keys of a scenario by their paths, with their values as text."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            yield from _parameters(value, f"{before}{key}.")
+        elif value is not None:
+            yield f"{before}{key}", value if isinstance(value, str) else json.dumps(value)

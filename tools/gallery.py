@@ -1,0 +1,63 @@
+"""The catalogue in pictures: `python -m tools.gallery` runs every scenario and draws what it is about.
+
+The pictures are in docs/gallery. Scenarios of data that FEDSVM_DATA does not have keep the picture they have.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from scenarios.api import run
+from scenarios.report.chart import Chart
+from scenarios.report.exchange import read_ledger
+from scenarios.report.page import read_log
+from scenarios.report.run_plots import plots
+from scenarios.schema import spec
+from scenarios.schema.errors import ScenarioError
+
+FOLDER = Path("docs") / "gallery"
+_TELLING = ("Sites and faults", "Beside other methods", "Convergence", "ROC curve", "Bytes")
+"""Titles of plots: of those that a run has, the first says most of what its scenario is about."""
+
+
+def gallery() -> str:
+    """Every scenario of the catalogue with its sentence, its command and its picture, as Markdown."""
+    return "\n\n".join(part for name, sentence in spec.catalogue().items() for part in _entry(name, sentence))
+
+
+def _entry(name: str, sentence: str) -> Iterator[str]:
+    yield f"## {name}"
+    yield sentence
+    yield f"```sh\nfedsvm run {name}\n```"
+    if (FOLDER / f"{name}.svg").is_file():
+        yield f"![{name}](gallery/{name}.svg){{ loading=lazy }}"
+
+
+def draw(names: Sequence[str]) -> None:
+    """Run scenarios of the catalogue and draw them; say of which that cannot be done."""
+    FOLDER.mkdir(exist_ok=True)
+    for name in names:
+        with tempfile.TemporaryDirectory() as place:
+            folder = Path(place) / name
+            try:
+                result = run(name, out=folder)
+            except ScenarioError as error:
+                print(f"{name}: {error}", file=sys.stderr)
+                continue
+            drawn = plots(result, read_log(folder), read_ledger(folder / "ledger.parquet"))
+            charts = {chart.title: chart for chart in drawn}
+            chart = _telling(charts)
+            if result.status == "completed" and chart is not None:
+                (FOLDER / f"{name}.svg").write_text(chart.file(), encoding="utf-8")
+                print(f"{name}: {chart.title}")
+
+
+def _telling(charts: dict[str, Chart]) -> Chart | None:
+    return next((charts[title] for title in _TELLING if title in charts), None)
+
+
+if __name__ == "__main__":
+    draw(sys.argv[1:] or list(spec.catalogue()))
