@@ -25,6 +25,7 @@ OWN_ALGORITHMS = {
     "dpp-svm": "algorithms.dpp_svm:DppSvm",
     "hybrid-svm": "algorithms.hybrid_svm:HybridSvm",
     "dp-erm": "algorithms.dp_erm:DpErm",
+    "svm-admm": "algorithms.svm_admm:SvmAdmm",
     "naive-bayes": "algorithms.naive_bayes:NaiveBayes",
 }
 

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from algorithms.data.columns import Labelled
+from algorithms.features.feature_map import FeatureMap
 from algorithms.features.kernels import Kernel
 from federation.arrays import FloatArray
 
@@ -37,6 +39,13 @@ def kernel(kernel: Kernel, rows: FloatArray, labels: FloatArray, C: float) -> SV
 
     fields = kernel.to_fields()
     return SVC(C=C, cache_size=CACHE_MB, kernel=fields.pop("name"), **fields).fit(rows, labels)
+
+
+def exact_scores(feature_map: FeatureMap, C: float, train: Labelled, test: FloatArray) -> FloatArray | None:
+    """(k,) decision values of test rows (k, p) by the kernel that a map approximates; None of one that is exact."""
+    if feature_map.exact:
+        return None
+    return np.asarray(kernel(feature_map.kernel, *train, C).decision_function(test))
 
 
 def dual(matrix: FloatArray, labels: FloatArray, C: float) -> SVC:
