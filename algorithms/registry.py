@@ -26,6 +26,7 @@ OWN_ALGORITHMS = {
     "hybrid-svm": "algorithms.hybrid_svm:HybridSvm",
     "dp-erm": "algorithms.dp_erm:DpErm",
     "svm-admm": "algorithms.svm_admm:SvmAdmm",
+    "voting-ensemble": "algorithms.voting_ensemble:VotingEnsemble",
     "least-squares": "algorithms.least_squares:LeastSquares",
     "naive-bayes": "algorithms.naive_bayes:NaiveBayes",
 }

@@ -31,7 +31,8 @@ class MappedSite(LandmarkSite, FeatureSite):
     @step
     def receive_map(self, **feature_map: Any) -> None:
         """Map this site's rows."""
-        self.features = read_map(feature_map)(self.rows)
+        self.map = read_map(feature_map)
+        self.features = self.map(self.rows)
 
 
 def map_rows(federation: Federation, settings: FeatureSettings, prepared: Prepared, seed: int) -> Features:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.contract import EvaluationRows, Model
+from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Model
 from algorithms.data.columns import Columns, Labelled
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.public_rows import PublicTask, public_columns
@@ -49,7 +49,7 @@ class HorizontalPipeline:
             with outcome.timed("evaluate_s"), federation.phase("evaluate"):
                 rows = self._rows(fold, trained(model).sites, task.columns)
                 outcome.warnings += algorithm.warnings(model, settings, rows, fold or 0)
-                outcome.keep(self._fold(fold, model, task.columns, rows), algorithm)
+                outcome.keep(self._fold(federation, fold, model, task.columns, rows), algorithm)
 
     def _whole(self, model: Model) -> Model:
         """The model with what the sites keep of it, which only a simulation can look at."""
@@ -109,10 +109,15 @@ class HorizontalPipeline:
         public = self._scaled(self.dataset.public, columns) if len(self.dataset.public) else None
         return EvaluationRows(train, test, public)
 
-    def _fold(self, fold: int | None, model: Any, columns: Columns, rows: EvaluationRows) -> Fold:
+    def _fold(
+        self, federation: Federation, fold: int | None, model: Any, columns: Columns, rows: EvaluationRows
+    ) -> Fold:
         algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings
-        whole = self._whole(model)
-        decisions, labels = whole.decision_function(rows.test.rows), rows.test.labels
+        asked = None
+        if isinstance(algorithm, HorizontalAlgorithm):
+            asked = algorithm.score(federation, model, rows.test.rows)
+        whole, labels = self._whole(model), rows.test.labels
+        decisions = whole.decision_function(rows.test.rows) if asked is None else asked
         pooled = algorithm.pooled(whole, settings, rows) if self.scenario.compare.centralised else None
         baselines = None
         if self.scenario.compare.baselines:
