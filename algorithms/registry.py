@@ -28,6 +28,7 @@ OWN_ALGORITHMS = {
     "svm-admm": "algorithms.svm_admm:SvmAdmm",
     "voting-ensemble": "algorithms.voting_ensemble:VotingEnsemble",
     "least-squares": "algorithms.least_squares:LeastSquares",
+    "decision-tree": "algorithms.decision_tree:DecisionTree",
     "naive-bayes": "algorithms.naive_bayes:NaiveBayes",
 }
 
