@@ -1,4 +1,4 @@
-"""Trees from summed cross-tables: that of pooled rows, scikit-learn's where nothing but ties may differ, and the holes."""
+"""Trees from summed cross-tables: that of pooled rows, scikit-learn's where only ties may differ, and the holes."""
 
 from __future__ import annotations
 

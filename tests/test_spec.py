@@ -187,7 +187,7 @@ def vertical(part: str, **keys: Any) -> dict[str, Any]:
         ),
         (
             vertical("algorithm", landmarks=9, min_cluster_size=3),
-            "algorithm.min_cluster_size: unknown key. It is a setting of pan-svm.",
+            "algorithm.min_cluster_size: unknown key. It is a setting of pan-svm, ",
         ),
         (
             vertical("algorithm", kernel="laplacian"),
@@ -233,7 +233,7 @@ DP = LEAST | {
         ({"data": DP["data"] | {"ranges": {"age": [9.0]}}}, "data.ranges.age: "),
         (
             {"algorithm": DP["algorithm"] | {"C": 5.0}},
-            "algorithm.C: unknown key. It is a setting of pan-svm, dpp-svm, hybrid-svm.",
+            "algorithm.C: unknown key. It is a setting of pan-svm, dpp-svm, hybrid-svm, ",
         ),
         (
             {"algorithm": DP["algorithm"] | {"features": 2000}},

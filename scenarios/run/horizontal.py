@@ -19,6 +19,7 @@ from federation.federation import Federation
 from scenarios.data.dataset import FederatedDataset, Rows
 from scenarios.run import metrics
 from scenarios.run.audit import GroundTruth
+from scenarios.run.baselines import baselines_of
 from scenarios.run.outcome import SITE_MODELS, Fold, Outcome, trained
 from scenarios.schema.spec import Scenario
 
@@ -119,17 +120,13 @@ class HorizontalPipeline:
         whole, labels = self._whole(model), rows.test.labels
         decisions = whole.decision_function(rows.test.rows) if asked is None else asked
         pooled = algorithm.pooled(whole, settings, rows) if self.scenario.compare.centralised else None
-        baselines = None
-        if self.scenario.compare.baselines:
-            others = algorithm.baselines(model, settings, rows, self.scenario.seed)
-            baselines = metrics.compare_baselines(others, labels)
         return Fold(
             fold=fold,
             training=trained(model),
             arrays={**model.to_arrays(), **columns.to_arrays()},
             test=metrics.evaluate(decisions, labels) if len(self.dataset.test(fold)) else None,
             pooled=metrics.compare(pooled, decisions, labels) if pooled is not None else None,
-            baselines=baselines,
+            baselines=baselines_of(self.scenario, model, rows, labels),
         )
 
     def truth(self) -> GroundTruth:

@@ -24,6 +24,7 @@ from protocols.analysis.views import Coalition, RecordedRun
 from scenarios.data.dataset import FederatedDataset
 from scenarios.run import metrics
 from scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody, findings
+from scenarios.run.baselines import mean_baselines
 from scenarios.run.horizontal import HorizontalPipeline
 from scenarios.run.injector import Injector
 from scenarios.run.interrupts import Interrupts
@@ -246,7 +247,7 @@ def _result(this: _Run) -> RunResult:
         model=_model(this, folds[-1]) if folds else None,
         metrics=metrics.mean_metrics([fold.test for fold in folds if fold.test is not None]),
         centralised=metrics.mean_pooled([fold.pooled for fold in folds if fold.pooled is not None]),
-        baselines=folds[-1].baselines if folds else None,
+        baselines=mean_baselines([fold.baselines for fold in folds]),
         sites=_sites(this.dataset, this.federation),
         collusion=outcome.collusion,
         audit=outcome.audit,

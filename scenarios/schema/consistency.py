@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from algorithms.baselines import POOLED_BASELINES
 from algorithms.contract import Algorithm, Outline
 from algorithms.registry import ALGORITHMS
 from protocols.sums.registry import OWN_SUMS
@@ -49,7 +50,8 @@ def impossible(tables: Tables) -> Iterator[str]:
     if algorithm and data:
         yield from _of_algorithm(algorithm, data)
     if algorithm and tables.wants_baselines and type(algorithm.implementation).baselines is Algorithm.baselines:
-        yield f"compare.baselines: {algorithm.name} has none; leave it out."
+        named = ", ".join(f'"{name}"' for name in POOLED_BASELINES)
+        yield f"compare.baselines: {algorithm.name} brings none along; name some, as [{named}], or leave it out."
     if tables.collusion and tables.collusion.known_records is not None and data and data.partition != "vertical":
         yield "collusion.known_records: is of vertical partitions, whose kernel matrices are attacked; leave it out."
     if tables.collusion and tables.collusion.candidates is not None and data and data.partition != "horizontal":
