@@ -14,7 +14,7 @@ from scenarios.schema.base import resolve
 from scenarios.schema.data import ALL, DataSpec
 from scenarios.schema.federation import FederationSpec
 from scenarios.schema.protocol import ProtocolSpec
-from scenarios.schema.split import BY_FEATURE, COLUMNS, LABEL_SKEW, SIZES, columns_of, sizes_of
+from scenarios.schema.split import BY_FEATURE, BY_VALUE, COLUMNS, DIRICHLET, LABEL_SKEW, SIZES, columns_of, sizes_of
 from scenarios.schema.threats import CollusionSpec, FaultSpec, NetworkSpec, contradictions
 
 MAX_RELAYED_SITES = 100  # every two parties have a relay, with a port of its own
@@ -91,7 +91,7 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
     else:
         outline = Outline(data.public, models=data.folds or 1)
         yield from (f"algorithm.{problem}." for problem in algorithm.problems(table.settings, outline))
-    if data.split.startswith((LABEL_SKEW, BY_FEATURE)) and algorithm.is_private(table.settings):
+    if data.split.startswith((LABEL_SKEW, BY_FEATURE, BY_VALUE, DIRICHLET)) and algorithm.is_private(table.settings):
         yield (
             f"data.split: {data.split} deals rows by what is in them, so that one that changes moves others, and "
             f'{table.name} promises privacy with noise for one; set data.split = "random" or sizes:[…], or train '
