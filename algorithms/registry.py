@@ -29,6 +29,7 @@ OWN_ALGORITHMS = {
     "voting-ensemble": "algorithms.voting_ensemble:VotingEnsemble",
     "least-squares": "algorithms.least_squares:LeastSquares",
     "decision-tree": "algorithms.decision_tree:DecisionTree",
+    "pp-svm": "algorithms.pp_svm:PpSvm",
     "naive-bayes": "algorithms.naive_bayes:NaiveBayes",
 }
 
