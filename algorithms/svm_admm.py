@@ -18,16 +18,19 @@ of the stopping rule follows, since sum u_i is known from one iteration to the n
     sum u_i = sum (x^_i + u_i) - N z             sum x_i = (sum (x^_i + u_i) - sum u_i - (1 - alpha) N z_before) / alpha
     r^2 = sum |x_i|^2 - 2 z.sum x_i + N |z|^2    |u|^2 = sum |x^_i + u_i|^2 - 2 z.sum (x^_i + u_i) + N |z|^2
 
-A last sum certifies what was reached, which ADMM by itself does not: the loss of z, evaluated, and of each class the
-sums of the dual variables C lambda of the sites' last problems and of their rows, which are a dual point of LIBSVM's
-problem once the classes are made to balance. So the gap is that of PAN-SVM's problem, whatever `bias` is.
+Two last sums certify what was reached, which ADMM by itself does not: the loss of z, evaluated, and of each class the
+sum of the dual variables lambda of the sites' last problems; then the sum of theta lambda y f, where theta makes the
+classes' sums alike. C theta lambda is a dual point of LIBSVM's problem, so that the gap is that of PAN-SVM's problem,
+whatever `bias` is.
 
 A site that drops takes its u_i along, and the coordinator does not know the sum of the others: they go on from z with
 u_i = 0.
 
 What is disclosed. Every site learns z in every iteration, so the path and the model, and the coordinator the sums above
-too. What sites add up is no sum over rows, but what solves a problem of each site's rows. Of two sites each has the
-other's part of every iteration, by its own.
+too. What sites add up in an iteration solves a problem of each site's rows: rho sum (x_i - z + u_i) is the sum of
+lambda y f~ over all rows, with a lambda in [0, 1] of each that only its site knows. The certificate is one more such
+sum. Rows beyond the margin have no part in it; where those at the margin are fewer than features, who has a list of
+possible records solves for them (`attacks.dual_points`). Of two sites each has the other's part of every iteration.
 
 References
 ----------
@@ -48,6 +51,7 @@ from annotated_types import Gt, Lt
 
 from algorithms.attacks.cluster_rounds import ClusterRounds
 from algorithms.attacks.contract import Attack
+from algorithms.attacks.dual_points import DualPoints
 from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.support_rows import SupportRows
 from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
@@ -71,8 +75,8 @@ _LOCAL = {"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-15, "gtol": 1e-9}
 """How closely a site solves its own problem: as closely as float64 allows, whatever the consensus stops at."""
 
 DUAL_POINT = (
-    "of each class the sum of the dual variables of all sites' last problems, and of their rows so weighted, from "
-    "which a bound on the optimum follows"
+    "the rows of all sites' last problems, weighted by their dual variables and added up, from which a bound on the "
+    "optimum follows: of possible records at the margin, if they are fewer than features, it says which are there"
 )
 
 
@@ -187,17 +191,17 @@ class AdmmSite(MappedSite):
         return self.value
 
     @step
-    def dual_point(self, w: FloatArray, b: FloatArray, scales: FloatArray) -> FloatArray:
-        """(K, 2 m + 3): the loss at w (K, m) and b (K,), and of each class the sums of lambda and of lambda y f.
+    def dual_sums(self, w: FloatArray, b: FloatArray, scales: FloatArray) -> FloatArray:
+        """(K, 3): the loss at w (K, m) and b (K,), and of each class the sum of lambda. scales (2,): of both, to 1."""
+        losses = np.maximum(0.0, 1.0 - self.labels * (w @ self.features.T + b[:, None])).sum(axis=1)
+        of_class = [(self.duals * (self.labels > 0)).sum(axis=1), (self.duals * (self.labels < 0)).sum(axis=1)]
+        return np.column_stack([losses / scales[0], *(sums / scales[1] for sums in of_class)])
 
-        scales (3,): what each of the three is divided by.
-        """
-        labels, duals = self.labels, self.duals
-        losses = np.maximum(0.0, 1.0 - labels * (w @ self.features.T + b[:, None])).sum(axis=1)
-        of_class = np.stack([duals * (labels > 0), duals * (labels < 0)], axis=1)
-        vectors = (of_class * labels[:, None, :]) @ self.features
-        sums = [losses[:, None] / scales[0], of_class.sum(axis=2) / scales[1], vectors.reshape(len(w), -1) / scales[2]]
-        return np.hstack(sums)
+    @step
+    def dual_vector(self, theta: FloatArray, scale: float) -> FloatArray:
+        """(K, m): the sum of theta lambda y f, for theta (K, 2) of each class."""
+        weights = np.where(self.labels > 0, theta[:, :1], theta[:, 1:])
+        return np.asarray((weights * self.duals * self.labels) @ self.features / scale)
 
 
 # The coordinator.
@@ -273,27 +277,33 @@ def _root(squares: FloatArray) -> FloatArray:
     return np.sqrt(np.maximum(squares, 0.0))
 
 
-def certified(total: FloatArray, w: FloatArray, C: float) -> tuple[float, float]:
-    """The objective at w (m,), and a bound that LIBSVM's problem cannot fall below.
+@dataclass(frozen=True)
+class DualPoint:
+    """A point of the dual of LIBSVM's problem, of each of K problems, and the loss at the primal one.
 
-    Parameters
-    ----------
-    total : (2 m + 3,)
-        The loss, and of each class the sums of lambda and of lambda y f; see `AdmmSite.dual_point`.
-    w : (m,)
-    C : float
-
-    Returns
-    -------
-    objective, lower_bound : float
-        1/2 |w|^2 + C loss. And, for alpha = C theta_c lambda, where theta makes the smaller class's sum that of both,
-        the largest s sum alpha - s^2/2 |sum alpha y f|^2 over s up to 1.
+    losses (K,). alphas (K, 2): of each class the sum of lambda. vectors (K, m): sum theta lambda y f, with the theta of
+    each class that makes the smaller sum that of both.
     """
-    loss, alphas, vectors = total[0], C * total[1:3], C * total[3:].reshape(2, -1)
-    theta = alphas.min() / np.maximum(alphas, np.finfo(float).tiny)
-    whole, square = float(theta @ alphas), float(((theta @ vectors) ** 2).sum())
-    share = min(1.0, whole / square) if square > 0 else 1.0
-    return float(0.5 * w @ w + C * loss), share * whole - share**2 / 2 * square
+
+    losses: FloatArray
+    alphas: FloatArray
+    vectors: FloatArray
+
+    @staticmethod
+    def theta(alphas: FloatArray) -> FloatArray:
+        """(K, 2), up to 1."""
+        return np.asarray(alphas.min(axis=1, keepdims=True) / np.maximum(alphas, np.finfo(float).tiny))
+
+    def certified(self, w: FloatArray, C: float) -> tuple[FloatArray, FloatArray]:
+        """(K,) objectives at w (K, m), and bounds that LIBSVM's problem cannot fall below.
+
+        1/2 |w|^2 + C loss; and, for alpha = C theta lambda, the largest s sum alpha - s^2/2 |sum alpha y f|^2 over s up
+        to 1.
+        """
+        whole = 2 * C * self.alphas.min(axis=1)
+        squares = C**2 * (self.vectors**2).sum(axis=1)
+        share = np.minimum(1.0, np.divide(whole, squares, out=np.ones_like(whole), where=squares > 0))
+        return 0.5 * (w**2).sum(axis=1) + C * self.losses, share * whole - share**2 / 2 * squares
 
 
 class SvmAdmm(HorizontalAlgorithm[AdmmSettings, PanModel]):
@@ -318,10 +328,10 @@ class SvmAdmm(HorizontalAlgorithm[AdmmSettings, PanModel]):
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
         run = _Run(federation, settings, np.zeros((1, features.map.dimensions + 1)))
         with federation.phase("train"):
-            residuals, total = federation.until_stable(run.stage)
-        federation.disclose("coordinator", "dual_point", DUAL_POINT, total.shape)
+            residuals, point = federation.until_stable(run.stage)
+        federation.disclose("coordinator", "dual_vector", DUAL_POINT, point.vectors.shape)
         w, b = run.z[0, :-1], float(run.z[0, -1])
-        objective, lower_bound = certified(total[0], w, settings.C)
+        objective, lower_bound = (float(each[0]) for each in point.certified(w[None], settings.C))
         return PanModel(
             features.map,
             w,
@@ -359,8 +369,8 @@ class SvmAdmm(HorizontalAlgorithm[AdmmSettings, PanModel]):
         )
 
     def attacks(self, settings: AdmmSettings) -> list[Attack]:
-        """On landmarks, and on what the trained point is made of."""
-        return [LandmarkCopies(), ClusterRounds(), SupportRows(settings.C)]
+        """On landmarks, on the certificate, and on what the trained point is made of."""
+        return [LandmarkCopies(), ClusterRounds(), DualPoints(), SupportRows(settings.C)]
 
     def remarks(self, settings: AdmmSettings, coalition: Coalition) -> list[str]:
         """What is known of landmarks."""
@@ -377,8 +387,8 @@ class _Run:
     iteration: int = 0
     starts: int = 0
 
-    def stage(self) -> tuple[Residuals, FloatArray]:
-        """Iterate until the residuals allow to stop, and certify: the residuals, and the sums of `dual_point`."""
+    def stage(self) -> tuple[Residuals, DualPoint]:
+        """Iterate until the residuals allow to stop, and have the dual point opened that certifies the last."""
         federation, settings = self.federation, self.settings
         squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
         rows = max(1.0, round(float(count)))
@@ -413,12 +423,13 @@ class _Run:
         self.federation.log_metrics(iteration=self.iteration, primal_residual=primal, dual_residual=dual)
         return residuals
 
-    def _dual_point(self, rows: float, lengths: float) -> FloatArray:
-        """(K, 2 m + 3): what `certified` makes a bound of."""
+    def _dual_point(self, rows: float, lengths: float) -> DualPoint:
+        """By two sums: the second opens one vector, which the classes' sums balance, and not one for each class."""
         w, b = self.z[:, :-1], self.z[:, -1]
         longest = float(np.linalg.norm(self.z, axis=1).max())
-        scales = np.array([rows + longest * lengths, rows, lengths]) * _ROOM
-        features = w.shape[1]
-        shape = (len(w), 2 * features + 3)
-        total = self.federation.sum("dual_point", shape=shape, bound=1.0, w=w, b=b, scales=scales)
-        return np.asarray(total * np.repeat(scales, [1, 2, 2 * features]))
+        scales = np.array([rows + longest * lengths, rows]) * _ROOM
+        sums = self.federation.sum("dual_sums", shape=(len(w), 3), bound=1.0, w=w, b=b, scales=scales)
+        losses, alphas = sums[:, 0] * scales[0], np.maximum(sums[:, 1:], 0.0) * scales[1]
+        theta = DualPoint.theta(alphas)
+        vectors = self.federation.sum("dual_vector", shape=w.shape, bound=1.0, theta=theta, scale=lengths)
+        return DualPoint(losses, alphas, vectors * lengths)
