@@ -5,7 +5,7 @@ contract      what an algorithm is to everything above
 registry      which algorithms there are, by the name a scenario calls them
 pan_svm, dpp_svm, hybrid_svm, dp_erm
               one method each: settings, site half, coordinator half, model, pooled reference
-svm_admm, voting_ensemble, least_squares, decision_tree, pp_svm, naive_bayes
+svm_admm, voting_ensemble, least_squares, logistic_regression, decision_tree, pp_svm, naive_bayes
               the same of methods to compare with
 baselines     methods on pooled rows that a scenario may name
 

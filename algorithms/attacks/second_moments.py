@@ -4,6 +4,9 @@ A sum of z z^T and of y z over rows is linear in how often each candidate occurs
 few hundred features are enough for ten thousands of equations, of which random quadratic forms are taken, as many as
 it needs. Counts are whole numbers though nothing asked for that, and the forms computed again from them are those that
 were seen. Where features are fewer, only those candidates are counted whose counts every solution agrees on.
+
+Logistic regression by Newton's method opens the same at its first point, v = 0, where the Hessian of every row's loss
+is z z^T / 4, and its gradient -y z / 2.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ from algorithms.attacks.epochs import epochs
 from algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, checked, combinations, distinct, least_squares
 from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from federation.arrays import FloatArray
-from protocols.analysis.views import RunView
+from protocols.analysis.views import RoundView, RunView
 
 _EQUATIONS = 1.5
 """Quadratic forms per candidate."""
@@ -36,11 +39,11 @@ class SecondMoments(Attack):
             candidates = prior.candidates or combinations(epoch)
             if (features := epoch.features) is None or candidates is None or len(candidates.rows) > MAX_CANDIDATES:
                 continue
-            for each in epoch.of("moments"):
-                rows = features(epoch.scale(candidates.rows))
-                if each.parameters["intercept"]:
-                    rows = np.column_stack([rows, np.ones(len(rows))])
-                for moments in each.sums.values():
+            for each in epoch.rounds:
+                for moments in _moments(each):
+                    rows = features(epoch.scale(candidates.rows))
+                    if each.parameters["intercept"]:
+                        rows = np.column_stack([rows, np.ones(len(rows))])
                     counts = counts or RowCounts(epoch.columns)
                     if (solved := solve(moments, rows, candidates.labels)) is not None:
                         places = np.repeat(np.arange(len(rows)), solved.counts)
@@ -49,6 +52,17 @@ class SecondMoments(Attack):
                         residual = max(residual, solved.residual)
         if counts is not None:
             yield Claim(*counts.repeated, residual)
+
+
+def _moments(each: RoundView) -> list[FloatArray]:
+    """What a round opens of them, as `solve` takes it."""
+    if each.step == "moments":
+        return list(each.sums.values())
+    if each.step == "newton_sums" and not each.parameters["points"].any():
+        (_, gradient, hessian), d = each.parameters["scales"], each.parameters["points"].shape[1]
+        totals = [total[0] for total in each.sums.values()]
+        return [np.append(4 * hessian * total[1 + d :], -2 * gradient * total[1 : 1 + d]) for total in totals]
+    return []
 
 
 def solve(moments: FloatArray, rows: FloatArray, labels: FloatArray) -> Counts | None:
