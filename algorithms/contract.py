@@ -278,6 +278,13 @@ class HorizontalAlgorithm(Algorithm[S, M, HorizontalTask]):
     scaling = "secure-sums"
     phases: ClassVar[tuple[str, ...]] = ("setup", "train")
 
+    def score(self, federation: Federation, model: M, rows: FloatArray) -> FloatArray | None:
+        """(n,) decision values of scaled rows (n, p) by asking the sites, where these keep the model to be asked.
+
+        None where `Model.decision_function` needs no site. The rounds are of phase "evaluate".
+        """
+        return None
+
 
 class PublicAlgorithm(Algorithm[S, M, PublicTask]):
     """An algorithm over sites that hold rows, of which only rows that are nobody's secret choose anything."""

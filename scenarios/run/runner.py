@@ -24,6 +24,7 @@ from protocols.analysis.views import Coalition, RecordedRun
 from scenarios.data.dataset import FederatedDataset
 from scenarios.run import metrics
 from scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody, findings
+from scenarios.run.baselines import mean_baselines
 from scenarios.run.horizontal import HorizontalPipeline
 from scenarios.run.injector import Injector
 from scenarios.run.interrupts import Interrupts
@@ -255,7 +256,7 @@ def _unwritten(folder: Path, error: OSError) -> str:
 
 def _result(this: _Run) -> RunResult:
     scenario, outcome, folds = this.scenario, this.outcome, this.outcome.folds
-    baselines = folds[-1].baselines if folds else None
+    baselines = mean_baselines([fold.baselines for fold in folds])
     known = RunResult(
         status=outcome.status,
         error=outcome.error,
