@@ -205,8 +205,8 @@ def _convergence(runs: Sequence[Run]) -> Chart | None:
     series, styles = [], _styles(runs)
     for run in runs[:_MAX_LINES]:
         curves = gap_curves(read_log(run.folder), run.result.model.gap if run.result.model else None)
-        if curves:
-            points = next(iter(curves.values()))
+        points = next(iter(curves.values()), [])
+        if len(points) > 1:
             tips = [f"{run.name}, iteration {x:.0f}: gap {gap:.2e}" for x, gap in points]
             series.append(Series(run.group, points, styles[run.group], tips=tips))
     if not series:

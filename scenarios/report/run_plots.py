@@ -106,7 +106,7 @@ def gap_curves(log: Sequence[Event], last: float | None) -> dict[str, list[tuple
 
 def _convergence(result: RunResult, log: Sequence[Event]) -> Chart | None:
     curves = gap_curves(log, result.model.gap if result.model else None)
-    if not curves:
+    if not any(len(points) > 1 for points in curves.values()):  # solved at once, or without a certificate
         return None
     has_keys = len(curves) <= _MAX_LEGEND
     series = [
