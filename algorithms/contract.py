@@ -22,6 +22,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 from numpy.typing import NDArray
 
 from algorithms.attacks.contract import Attack
+from algorithms.calibration import Calibration
 from algorithms.data.columns import Labelled
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.public_rows import PublicTask
@@ -81,6 +82,11 @@ class Model(ABC):
         """(n,) decision values of scaled rows (n, p); positive for the class +1."""
 
     @property
+    def calibrated(self) -> Calibration | None:
+        """What makes probabilities of decision values, and the threshold; None of a model without."""
+        return None
+
+    @property
     def kept_by_sites(self) -> bool:
         """Whether a part that prediction needs is in the sites' own files only; see `from_arrays`."""
         return False
@@ -115,11 +121,16 @@ class VerticalModel(Model):
 
 @dataclass(frozen=True)
 class EvaluationRows:
-    """What only a simulation can look at together: all rows trained on, those tested on, and those that are public."""
+    """What only a simulation can look at together: all rows trained on, those tested on, and those that are public.
+
+    classes: names of the negative and the positive class. weights (n,): of the rows trained on; None where all are 1.
+    """
 
     train: Labelled
     test: Labelled
     public: Labelled | None = None
+    classes: tuple[str, str] = ("-1", "1")
+    weights: FloatArray | None = None
 
 
 @dataclass(frozen=True)
@@ -146,10 +157,14 @@ class Baseline:
 
 @dataclass(frozen=True)
 class Outline:
-    """What is known of a run before anything starts: rows set apart as public, and how many models are released."""
+    """What is known of a run before anything starts: rows set apart as public, and how many models are released.
+
+    calibrated: whether rows are set apart to calibrate models by.
+    """
 
     public_rows: int
     models: int
+    calibrated: bool = False
 
 
 S = TypeVar("S")
@@ -210,6 +225,18 @@ class Algorithm(ABC, Generic[S, M, T]):
 
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """What of the settings does not go together, or not with the data: "key: sentence", before anything starts."""
+        return iter(())
+
+    def can_calibrate(self, settings: S) -> bool:
+        """Whether models are calibrated where rows are set apart for it (`HorizontalTask.calibrated`)."""
+        return False
+
+    def takes_weights(self, settings: S) -> bool:
+        """Whether rows may have weights, by which their losses are multiplied (`HorizontalTask.weighted`)."""
+        return False
+
+    def class_problems(self, settings: S, classes: tuple[str, str]) -> Iterator[str]:
+        """What of the settings does not fit the negative and the positive class: "key: sentence", as `problems`."""
         return iter(())
 
     def is_private(self, settings: S) -> bool:

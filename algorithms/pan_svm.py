@@ -12,7 +12,7 @@ default the sites train by an interior point whose system the coordinator solves
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -26,6 +26,7 @@ from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.newton_steps import NewtonSteps
 from algorithms.attacks.newton_systems import NewtonSystems
 from algorithms.attacks.support_rows import SupportRows
+from algorithms.calibration import CalibratedSite, Calibration, ThresholdSettings, calibrate
 from algorithms.contract import (
     Arrays,
     EvaluationRows,
@@ -43,7 +44,15 @@ from algorithms.features.inversion import NystromInverse
 from algorithms.features.landmarks import LandmarkSite
 from algorithms.features.nystrom import NystromMap
 from algorithms.optimisation import libsvm
-from algorithms.optimisation.linear_svm import LinearSvmSettings, LinearSvmSite, RowsTold, pooled_solution, train_linear
+from algorithms.optimisation.linear_svm import (
+    LinearSvmSettings,
+    LinearSvmSite,
+    RowsTold,
+    pooled_prices,
+    pooled_solution,
+    train_linear,
+)
+from algorithms.optimisation.weighting import Weighting
 from algorithms.remarks import Remark
 from federation.arrays import FloatArray
 from federation.federation import Federation
@@ -52,7 +61,7 @@ from protocols.analysis.views import Coalition
 
 
 @dataclass
-class PanSettings(FeatureSettings, LinearSvmSettings):
+class PanSettings(FeatureSettings, LinearSvmSettings, ThresholdSettings):
     """What a user decides."""
 
 
@@ -68,6 +77,7 @@ class PanModel(Model):
     w: FloatArray | None
     b: float | None
     training: TrainingReport | None = None
+    calibration: Calibration | None = None
 
     def features(self, rows: FloatArray) -> FloatArray:
         """(n, m) features of scaled rows (n, p)."""
@@ -82,13 +92,15 @@ class PanModel(Model):
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """`w`, `b`, and what makes the features; `features` says which they are."""
         weights = {} if self.w is None else {"w": self.w, "b": np.asarray(self.b)}
-        return {**self.feature_map.to_arrays(), **weights}
+        calibration = {} if self.calibration is None else self.calibration.to_arrays()
+        return {**self.feature_map.to_arrays(), **weights, **calibration}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
         """The model in a file."""
         if "w" in arrays:
-            return cls(read_map(arrays), arrays["w"], float(arrays["b"]))
+            calibration = Calibration.from_arrays(arrays)
+            return cls(read_map(arrays), arrays["w"], float(arrays["b"]), calibration=calibration)
         return cls(read_map(arrays), parts[0]["w"][0], float(parts[0]["b"][0]))
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
@@ -96,18 +108,24 @@ class PanModel(Model):
         return {} if self.w is None or self.b is None else self.feature_map.attributes(self.w, self.b, scaling)
 
     @property
+    def calibrated(self) -> Calibration | None:
+        """As fitted on rows that were set apart, if there were some."""
+        return self.calibration
+
+    @property
     def kept_by_sites(self) -> bool:
         """Whether the weights are with the sites alone."""
         return self.w is None
 
 
-class PanSite(LandmarkSite, LinearSvmSite):
+class PanSite(LandmarkSite, LinearSvmSite, CalibratedSite):
     """The site half."""
 
     @step
     def receive_map(self, **feature_map: Any) -> None:
         """Map this site's rows."""
-        self.features = read_map(feature_map)(self.rows)
+        known = read_map(feature_map)
+        self.features, self.features_apart = known(self.rows), known(self.rows_apart)
 
 
 class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
@@ -128,12 +146,29 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
     def fit(self, federation: Federation, task: HorizontalTask, settings: PanSettings) -> PanModel:
         """Features from the sites' rows, then training on them; sites lost before training begin it all anew."""
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
-        return train(federation, settings, features)
+        model = train(federation, settings, features, settings.weighting(task.classes, by_row=task.weighted))
+        if not task.calibrated or model.w is None or model.b is None:
+            return model
+        with federation.phase("train"):
+            return replace(model, calibration=calibrate(federation, model.w, model.b, settings))
 
     def problems(self, settings: PanSettings, outline: Outline) -> Iterator[str]:
         """Settings of features that these are not, and kernels that they do not have."""
         yield from settings.feature_problems()
         yield from settings.solver_problems()
+        yield from settings.threshold_problems(calibrated=outline.calibrated)
+
+    def takes_weights(self, settings: PanSettings) -> bool:
+        """Where the interior point trains."""
+        return settings.solver == "interior-point"
+
+    def can_calibrate(self, settings: PanSettings) -> bool:
+        """Where the coordinator has the weights, which it tells the sites."""
+        return settings.release == "everyone"
+
+    def class_problems(self, settings: PanSettings, classes: tuple[str, str]) -> Iterator[str]:
+        """Weights of classes that there are not."""
+        yield from settings.class_problems(classes)
 
     def pooled(self, model: PanModel, settings: PanSettings, rows: EvaluationRows) -> Pooled:
         """LIBSVM on pooled, scaled rows: the same problem in the same features, and the exact kernel.
@@ -141,10 +176,11 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
         The first must give the same optimum as the federation; the second says what approximating the kernel costs.
         """
         train_features, test_features = model.features(rows.train.rows), model.features(rows.test.rows)
-        w, b, objective = pooled_solution(settings, train_features, rows.train.labels)
+        prices = pooled_prices(settings, rows.train.labels, rows.weights, rows.classes)
+        w, b, objective = pooled_solution(settings, train_features, rows.train.labels, prices)
         exact = None
         if not model.feature_map.exact:
-            kernel = libsvm.kernel(model.feature_map.kernel, rows.train.rows, rows.train.labels, settings.C)
+            kernel = libsvm.kernel(model.feature_map.kernel, rows.train.rows, rows.train.labels, prices)
             exact = kernel.decision_function(rows.test.rows)
         return Pooled(scores=test_features @ w + b, objective=objective, exact=exact)
 
@@ -185,10 +221,12 @@ def map_rows(federation: Federation, settings: PanSettings, prepared: Prepared, 
     return features
 
 
-def train(federation: Federation, settings: PanSettings, features: Features) -> PanModel:
+def train(
+    federation: Federation, settings: PanSettings, features: Features, weighting: Weighting | None = None
+) -> PanModel:
     """Train on the features of the live sites' rows, to the certified gap."""
     with federation.phase("train"):
-        trained = train_linear(federation, settings, features.map.dimensions, _rows_told_by(features.map))
+        trained = train_linear(federation, settings, features.map.dimensions, _rows_told_by(features.map), weighting)
     certificate = trained.certificate
     report = TrainingReport(
         sites=federation.sites,

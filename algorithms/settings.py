@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -93,7 +93,10 @@ ShareOrCount = Annotated[int, Ge(1), Le(MAX_DIMENSION)] | Annotated[float, Gt(0)
 _MAX_SHOWN = 100
 """Letters, digits or bits of a value that an error repeats."""
 
-_KINDS = "an int or float, with Ge, Gt, Le or Lt, a bool, a str, a Literal of strings, or one of these or None"
+_KINDS = (
+    "an int or float, with Ge, Gt, Le or Lt, a bool, a str, a Literal of strings, a dict from str to one of these, or "
+    "one of these or None"
+)
 
 
 @dataclass(frozen=True)
@@ -123,6 +126,8 @@ class Setting:
     def checked(self, value: Any) -> Any:
         """The value, as a plain one of Python's. Raises ValueError for one that it cannot be, and says what it can."""
         plain = value.item() if isinstance(value, np.generic) else value
+        if isinstance(plain, Mapping):
+            plain = {str(key): each.item() if isinstance(each, np.generic) else each for key, each in plain.items()}
         if not _fits(self.annotation, plain):
             raise ValueError(f"must be {self.requirement}, got {shown(plain)}")
         is_measure = isinstance(plain, int) and not isinstance(plain, bool) and not _knows(self.annotation, int)
@@ -176,6 +181,8 @@ def _unknown(annotation: Any) -> Iterator[Any]:
     elif origin in (Union, UnionType):
         for each in inner:
             yield from _unknown(each)
+    elif origin is dict and inner[0] is str:
+        yield from _unknown(inner[1])
     elif origin is Literal:
         yield from (annotation for word in inner if not isinstance(word, str))
     elif annotation not in (NoneType, bool, str, int, float):
@@ -191,6 +198,8 @@ def _alternatives(annotation: Any) -> list[str]:
         return [words for each in inner for words in _alternatives(each)]
     if origin is Literal:
         return [f'"{word}"' for word in inner]
+    if origin is dict:
+        return [f"a table with, for each name, {' or '.join(_alternatives(inner[1]))}"]
     words = {NoneType: [], bool: ["true", "false"], str: ["text"], int: ["a whole number"], float: ["a number"]}
     return words[annotation]
 
@@ -228,6 +237,8 @@ def _fits(annotation: Any, value: Any) -> bool:
         return any(_fits(each, value) for each in inner)
     if origin is Literal:
         return isinstance(value, str) and value in inner
+    if origin is dict:
+        return isinstance(value, Mapping) and all(_fits(inner[1], each) for each in value.values())
     if isinstance(value, bool):
         return annotation is bool
     return isinstance(value, int | float) if annotation is float else isinstance(value, annotation)

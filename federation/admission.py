@@ -5,6 +5,7 @@ Whoever joins is told the roster first and then, step by step, the public state:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -130,7 +131,7 @@ class Admission:
             order = replace(remembered, sites=(site,), phase="", phase_round=0)
             self._disclosures.record_parameters(order)
             exchange = Exchange(self._dispatcher, (site,))
-            exchange.send(site, order, Deadline(self._round_timeout_s))
+            exchange.say(order, Deadline(self._round_timeout_s))
             self._wait_for_answers(exchange, deadline)
             if not isinstance(exchange.answers.get(site), Done):
                 return False
@@ -139,9 +140,8 @@ class Admission:
     def _introduce(self, sites: tuple[str, ...], deadline: Deadline) -> Exchange:
         """Tell sites who takes part, each with the addresses that it reaches the others by, and wait for answers."""
         exchange = Exchange(self._dispatcher, sites)
-        for site in sites:
-            update = RosterUpdate(self._views(site, self._roster))
-            exchange.send(site, update, Deadline(self._round_timeout_s))
+        for roster, alike in itertools.groupby(sites, lambda site: self._views(site, self._roster)):
+            exchange.say(RosterUpdate(roster), Deadline(self._round_timeout_s), tuple(alike))
         self._wait_for_answers(exchange, deadline)
         return exchange
 

@@ -6,6 +6,7 @@ a program that has its partitions in hand.
 
 from __future__ import annotations
 
+import functools
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from federation.errors import FederationError
 from federation.federation import Federation
 from federation.membership import DropoutPolicy
 from federation.processes.launcher import LocalLauncher
+from federation.processes.spare import spare_launcher
 from federation.shown import ShownRound
 from federation.site.partition import Partition
 from federation.site.policy import SitePolicy
@@ -99,7 +101,7 @@ class Deployment:
             return f"ipc://{workspace}/{number}.sock"
         return f"tcp://127.0.0.1:{self.port + number if self.port else '*'}"
 
-    @property
+    @functools.cached_property
     def site_policy(self) -> SitePolicy:
         """What every site takes part in."""
         protocol, policy = self.sum_protocol, self.policy
@@ -220,6 +222,8 @@ def local_federation(
 ) -> Iterator[Federation]:
     """Sites in processes of their own, on encrypted sockets, ready for the first verb; all are gone afterwards.
 
+    The server that they are forked from waits two seconds for a federation that follows, see `processes.spare`.
+
     Parameters
     ----------
     module : str
@@ -253,6 +257,6 @@ def local_federation(
 
     policy = DropoutPolicy(len(partitions), "abort")
     deployment = Deployment(tuple(partitions), program, sum_protocol, setup, round_timeout_s, policy, shown)
-    with LocalLauncher(module) as launcher, started(launcher, deployment) as federation:
+    with spare_launcher(module) as launcher, started(launcher, deployment) as federation:
         federation.assemble()
         yield federation

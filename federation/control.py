@@ -25,18 +25,20 @@ message is believed. No other module spells the name of a field.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from federation.errors import Malformed
-from federation.transport.keys import COORDINATOR, Party, Roster
+from federation.transport.keys import COORDINATOR, KEY_BYTES, Party, Roster
 from federation.transport.wire import Array, Message
 
 LedgerRows = list[list[Any]]
 """What `Ledger.take` gives: the four parts of a link, then the four of its traffic."""
 
 _ROW = ((int,), (bool,), (str,), (str,), (int,), (int,), (int,), (int, type(None)))
+_ROWS = frozenset(itertools.product(*_ROW))
 
 
 # What the coordinator says.
@@ -59,15 +61,13 @@ class RosterUpdate:
         """Raises Malformed."""
         parties = _fields(message, parties=(list,))["parties"]
         for party in parties:
-            if not isinstance(party, list) or len(party) != 4 or not all(isinstance(each, str) for each in party[:2]):
+            if type(party) is not list or [*map(type, party[:2])] != [str, str] or len(party) != 4:
                 raise Malformed("a party of the roster must be a name, an address and two keys")
-            if not all(isinstance(key, bytes | None) for key in party[2:]):
-                raise Malformed("a key of the roster must be bytes, or missing")
-        try:
-            roster = Roster(Party(*party) for party in parties)
-        except (ValueError, KeyError) as error:
-            raise Malformed("a public key of the roster must be Z85 text") from error
-        if len(list(roster)) < len(parties):
+            for key in party[2:]:
+                if key is not None and (type(key) is not bytes or len(key) != KEY_BYTES):
+                    raise Malformed(f"a key of the roster must be {KEY_BYTES} bytes, or missing")
+        roster = Roster(map(Party._make, parties))
+        if len(roster) < len(parties):
             raise Malformed("each party of the roster must be listed once")
         return cls(roster)
 
@@ -391,8 +391,8 @@ def _terms_from_fields(verb: str, fields: Mapping[str, Any]) -> SumTerms | Gathe
 
 
 def _answer_fields(answer: Outcome) -> dict[str, Any]:
-    standing = asdict(answer.standing) if answer.standing is not None else {}
-    return standing | {"ledger": answer.ledger}
+    standing = vars(answer.standing) if answer.standing is not None else {}
+    return {**standing, "ledger": answer.ledger}
 
 
 def _answer(message: Message, **own: tuple[type, ...]) -> tuple[dict[str, Any], Standing | None]:
@@ -425,9 +425,9 @@ def _check_ledger(rows: LedgerRows) -> None:
     for row in rows:
         if not isinstance(row, list) or len(row) != len(_ROW):
             raise Malformed(f"a row of a ledger must have {len(_ROW)} values, got {row!r:.80}")
-        for value, allowed in zip(row, _ROW, strict=True):
-            if type(value) not in allowed:
-                raise Malformed(f"a value of a ledger must be {_named(allowed)}, got {value!r:.80}")
+        if tuple(map(type, row)) not in _ROWS:
+            value, allowed = next(pair for pair in zip(row, _ROW, strict=True) if type(pair[0]) not in pair[1])
+            raise Malformed(f"a value of a ledger must be {_named(allowed)}, got {value!r:.80}")
 
 
 def _named(allowed: tuple[type, ...]) -> str:

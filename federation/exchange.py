@@ -14,6 +14,7 @@ from federation.errors import Malformed, PeerDropped, SiteFailed
 from federation.ledger import LAUNCH, Accounts, RoundRecord
 from federation.membership import Membership
 from federation.transport.deadline import Deadline
+from federation.transport.wire import Message
 
 
 class Dispatcher:
@@ -56,7 +57,11 @@ class Dispatcher:
         self._told.clear()
         self.mailbox.enter(record.round)
 
-    def send(self, site: str, message: ControlMessage, deadline: Deadline) -> None:
+    def wired(self, message: ControlMessage) -> Message:
+        """A message of the round under way."""
+        return message.to_message(self.mailbox.run, self.record.round)
+
+    def send(self, site: str, message: Message, deadline: Deadline) -> None:
         """Send to a site. Raises PeerDropped if it cannot be reached in time, at once if its process ended.
 
         Answers that come in meanwhile wait until somebody asks for them.
@@ -67,16 +72,15 @@ class Dispatcher:
                 raise PeerDropped(f"{self.mailbox.endpoint.name} cannot reach {site}: its process ended.")
 
         check_process()
-        wired = message.to_message(self.mailbox.run, self.record.round)
-        self.mailbox.endpoint.send(site, wired, deadline, check_process)
+        self.mailbox.endpoint.send(site, message, deadline, check_process)
 
     def tell(self, sites: Iterable[str], message: Abort | Stop) -> set[str]:
         """Say a word to those of the sites that can be reached without waiting, once a round. Those that were told."""
-        kind, told = type(message), set()
+        kind, told, wired = type(message), set(), self.wired(message)
         for site in sorted(set(sites)):
             if (kind, site) not in self._told:
                 try:
-                    self.send(site, message, Deadline(0))
+                    self.send(site, wired, Deadline(0))
                 except PeerDropped:
                     continue
                 self._told.add((kind, site))
@@ -87,7 +91,7 @@ class Dispatcher:
         """The next answer in the round under way that came in, or None. Raises SiteFailed for one that is malformed."""
         while (received := self.mailbox.next_control()) is not None:
             site, message, is_answer = received
-            if site not in self.membership.all_sites or not is_answer:
+            if site not in self.membership or not is_answer:
                 self.mailbox.refused["answer from a stranger"] += 1
                 continue
             try:
@@ -132,19 +136,21 @@ class Exchange:
         self.answers: dict[str, Outcome] = {}
         self.unreachable: dict[str, str] = {}
         self._dispatcher = dispatcher
+        self._silent = set(sites)
         self._aborting = False
 
-    def send(self, site: str, message: ControlMessage, deadline: Deadline) -> None:
-        """Say something to one of the sites; that it cannot be reached is noted."""
-        try:
-            self._dispatcher.send(site, message, deadline)
-        except PeerDropped as error:
-            self.unreachable[site] = str(error).rstrip(".")
+    def say(self, message: ControlMessage, deadline: Deadline, to: tuple[str, ...] | None = None) -> None:
+        """Say the same to all of the sites, or to some of them; that one cannot be reached is noted."""
+        wired = self._dispatcher.wired(message)
+        for site in self.sites if to is None else to:
+            try:
+                self._dispatcher.send(site, wired, deadline)
+            except PeerDropped as error:
+                self.unreachable[site] = str(error).rstrip(".")
 
     def unanswered(self) -> set[str]:
         """Sites whose answer is still to come: those without one, and with a process."""
-        ended = {site for site in self.sites if self._dispatcher.membership.how_ended(site)}
-        return set(self.sites) - self.answers.keys() - ended
+        return self._silent - self._dispatcher.membership.ended
 
     def wait_until(self, condition: Callable[[], object], deadline: Deadline) -> None:
         """Take in answers until a condition holds. Raises DeadlineExpired, and SiteFailed when a site failed."""
@@ -157,6 +163,7 @@ class Exchange:
         while (came := self._dispatcher.next_answer()) is not None:
             site, answer = came
             self.answers.setdefault(site, answer)
+            self._silent.discard(site)
             if isinstance(answer, Failed) and site in self._dispatcher.membership.sites and not self._aborting:
                 if not answer.cut_off:
                     raise SiteFailed(site, self._dispatcher.label, answer.reason, answer.traceback)
@@ -164,10 +171,13 @@ class Exchange:
 
     def dropped(self, deadline: Deadline) -> dict[str, str]:
         """The sites that dropped, and why: those that did not answer, and those whose process ended."""
-        how_ended = self._dispatcher.membership.how_ended
         silent = dict.fromkeys(self.unanswered(), f"it did not answer within {deadline.seconds:g} s")
-        ended = {site: how_ended(site) for site in self.sites if how_ended(site)}
-        return {**silent, **ended}
+        return {**silent, **self._ended()}
+
+    def _ended(self) -> dict[str, str]:
+        """Of the sites, those whose process ended, and how."""
+        membership = self._dispatcher.membership
+        return {site: membership.how_ended(site) for site in membership.ended.intersection(self.sites)}
 
     def waiting(self) -> dict[str, str]:
         """For whom each site waited last, of those that answered."""

@@ -7,7 +7,7 @@ Each process keeps a `Ledger` of what it sent and received itself. The coordinat
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, astuple, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
 
@@ -29,6 +29,10 @@ class Traffic:
     predicted_wire_bytes: int = 0
     wire_bytes: int | None = 0
 
+    def to_row(self) -> list[int | None]:
+        """The four, in this order."""
+        return [self.messages, self.payload_bytes, self.predicted_wire_bytes, self.wire_bytes]
+
     def add(self, other: Traffic) -> None:
         """Add `other` to this; an unknown count makes the sum unknown."""
         self.messages += other.messages
@@ -46,11 +50,15 @@ class Ledger:
 
     def add(self, link: Link, traffic: Traffic) -> None:
         """Enter `traffic` on `link`."""
-        self._traffic.setdefault(link, Traffic()).add(traffic)
+        known = self._traffic.get(link)
+        if known is None:
+            self._traffic[link] = traffic
+        else:
+            known.add(traffic)
 
     def take(self) -> list[list[Any]]:
         """Everything entered since the last call, as plain values for a message."""
-        rows = [[*link, *astuple(traffic)] for link, traffic in self._traffic.items()]
+        rows = [[*link, *traffic.to_row()] for link, traffic in self._traffic.items()]
         self._traffic = {}
         return rows
 
@@ -127,7 +135,8 @@ class Accounts:
         """Add what `witness` reports. Rows about links it has no part in are not its to report."""
         for row in rows:
             link, traffic = Link(*row[:4]), Traffic(*row[4:])
-            entry = self.entries.setdefault(link, Entry())
+            if (entry := self.entries.get(link)) is None:
+                entry = self.entries[link] = Entry()
             if witness == link.receiver:
                 entry.received = _sum(entry.received, traffic)
                 self.payload_bytes += 0 if link.control else traffic.payload_bytes
@@ -161,9 +170,10 @@ class Accounts:
 
 
 def _sum(known: Traffic | None, more: Traffic) -> Traffic:
-    total = Traffic() if known is None else known
-    total.add(more)
-    return total
+    if known is None:
+        return more
+    known.add(more)
+    return known
 
 
 def _prefixed(witness: str, traffic: Traffic | None) -> dict[str, int | None]:

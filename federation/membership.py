@@ -72,6 +72,8 @@ class Membership:
         Who left and who joined, in order.
     why_needed : str
         What the others cannot do without, in a sentence, once no site can be spared; "" before.
+    ended : set of str
+        Sites without a process.
     """
 
     def __init__(self, all_sites: tuple[str, ...], policy: DropoutPolicy) -> None:
@@ -79,7 +81,12 @@ class Membership:
         self.policy = policy
         self.changes: list[Change] = []
         self.why_needed = ""
+        self.ended: set[str] = set()
         self._status = {site: _Status() for site in all_sites}
+
+    def __contains__(self, site: object) -> bool:
+        """Whether there ever was such a site."""
+        return site in self._status
 
     @property
     def sites(self) -> tuple[str, ...]:
@@ -113,10 +120,12 @@ class Membership:
     def note_ended(self, site: str, how: str) -> None:
         """The process of a site ended."""
         self._status[site].ended = f"its process {how}"
+        self.ended.add(site)
 
     def note_restarted(self, site: str) -> None:
         """A site has a process again."""
         self._status[site].ended = ""
+        self.ended.discard(site)
 
     def note_answer(self, site: str) -> None:
         """A site answered: if it dropped, it shows by this that it is back."""

@@ -84,8 +84,7 @@ class Round(Exchange):
         SiteFailed when a step or a protocol raised, or the protocol sent what it must not.
         """
         reach = Deadline(self._reach_s)
-        for site in self.sites:
-            self.send(site, self._order, reach)
+        self.say(self._order, reach)
         deadline = Deadline(self._allowed_s)
         self.channel = self._open_channel(deadline)
         self._tell_channel()
@@ -115,7 +114,7 @@ class Round(Exchange):
         The channel calls this after every wait, so that a protocol which waits for a site that failed ends with it.
         """
         super().notice()
-        self.unreachable |= {site: how for site in self.sites if (how := self._dispatcher.membership.how_ended(site))}
+        self.unreachable |= self._ended()
         self._tell_channel()
 
     def dropped(self, deadline: Deadline) -> dict[str, str]:
@@ -145,7 +144,7 @@ class Round(Exchange):
         """Whether sites may wait for one that dropped, or for a message that is lost. A revealed sum is over."""
         if self._order.reveals:
             return False
-        return bool(self.unreachable or self._dispatcher.mailbox.endpoint.interrupted & set(self.sites))
+        return bool(self.unreachable) or not self._dispatcher.mailbox.endpoint.interrupted.isdisjoint(self.sites)
 
     def _abort(self, deadline: Deadline) -> None:
         """Somebody waits in vain: a site that waits for another answers, one that hangs does not.

@@ -11,6 +11,7 @@ from typing import Any
 
 from federation.federation import Federation
 from scenarios.data import dataset
+from scenarios.data.located import located
 from scenarios.report import page
 from scenarios.run import runner
 from scenarios.run.result import RunResult
@@ -104,6 +105,7 @@ def run(
     'completed'
     """
     chosen, base = spec.read(scenario, changes=changes or {}, sites=sites)
+    chosen = located(chosen, base)
     prepared = dataset.prepare(chosen, base)
     folder = runner.make_folder(chosen, Path(out) if out is not None else None)
     began = time.monotonic()

@@ -147,8 +147,10 @@ def _run(
         _check_tracker(tracker)
     with _view(chosen, silent=silent) as view:
         from scenarios.data import dataset  # half a second that only a run needs, and a terminal shows meanwhile
+        from scenarios.data.located import located
         from scenarios.run import runner  # half a second that only a run needs
 
+        chosen = located(chosen, base)
         rows = dataset.prepare(chosen, base)
         target = _make_folder(chosen, folder)
         try:
@@ -279,9 +281,9 @@ def _write_new(target: Path, text: str) -> None:
         with target.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
-        raise ScenarioError([f"--out: {target} exists already; name a file that does not, or remove it."]) from None
+        raise ScenarioError([f"{target} exists already; name a file that does not, or remove it."]) from None
     except OSError as error:
-        raise ScenarioError([f"--out: {target} cannot be written: {error.strerror}; name another."]) from error
+        raise ScenarioError([f"{target} cannot be written: {error.strerror}; name another."]) from error
 
 
 @scenarios_app.callback()
@@ -430,17 +432,40 @@ def describe_data(
     label: Annotated[str, typer.Option(help="The column of the classes.")] = "label",
     sites: Annotated[int, typer.Option(min=1, help="Into how many sites it would be split.")] = 5,
     split: Annotated[str, typer.Option(help="As data.split of a scenario: random, label-skew, …")] = "random",
+    site: Annotated[str | None, typer.Option(help="The column that says whose a row is, in place of a split.")] = None,
 ) -> None:
     """Show a data set's columns, classes and missing values, and what sites would hold of it."""
     from scenarios.data import describe
 
-    found = describe.describe(source, label, split, sites, Path())
+    found = describe.describe(source, label, split, sites, Path(), site)
     out.print(f"{visible(source)}: {found.rows} rows, {found.width} columns\n")
     for table in (found.columns, found.classes, found.sites):
         print_table(table)
         out.print()
     for warning in found.warnings:
         out.print(f"note {visible(warning)}")
+
+
+@app.command("new")
+def new_scenario(
+    target: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The scenario to write.")],
+    source: Annotated[
+        str, typer.Option("--data", help="A file, or the name of a data set.", autocompletion=_complete_data)
+    ],
+    label: Annotated[str, typer.Option(help="The column of the classes.")] = "label",
+    positive: Annotated[str | None, typer.Option(help="Which class is +1.")] = None,
+    site: Annotated[str | None, typer.Option(help="The column that says whose a row is.")] = None,
+) -> None:
+    """Look at a data set, and write a first scenario for it, with comments."""
+    from scenarios import draft
+
+    if target.suffix != ".toml":
+        raise ScenarioError([f"{target}: the name of a scenario ends in .toml."])
+    made = draft.draft(target, source, label, site=site, positive=positive)
+    _write_new(target, made.text)
+    for ask in made.asks:
+        out.print(f"note {visible(ask)}", soft_wrap=True)
+    print(target)
 
 
 def _list_data() -> None:

@@ -11,10 +11,12 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.data.columns import INDICATED
 from algorithms.data.scaling import Scale
 from algorithms.registry import ALGORITHMS
 from federation.arrays import FloatArray
 from scenarios.data import sources
+from scenarios.data.text_form import TextForm
 from scenarios.run.outcome import SITE_MODELS
 from scenarios.run.result import RunResult, read_result
 from scenarios.schema.errors import ScenarioError, nearest
@@ -25,18 +27,24 @@ class Predictions:
     """decisions (n,): positive for the second class. predicted (n,): the classes' names.
 
     called: what rows are told apart by, and by that of each of them (n,).
+    probabilities (n,): of the second class; None of a model that gives none.
     """
 
     decisions: FloatArray
     predicted: NDArray[np.str_]
     called: tuple[str, Sequence[str]]
+    probabilities: FloatArray | None = None
 
     def lines(self) -> Iterator[str]:
         """As comma-separated text."""
         head, names = self.called
-        yield f"{_quoted(head)},decision,predicted"
-        for name, decision, predicted in zip(names, self.decisions.tolist(), self.predicted.tolist(), strict=True):
-            yield f"{_quoted(name)},{decision!r},{_quoted(predicted)}"
+        chances = [""] * len(self.decisions)
+        if self.probabilities is not None:
+            chances = [f",{chance!r}" for chance in self.probabilities.tolist()]
+        yield f"{_quoted(head)},decision,predicted{',probability' if self.probabilities is not None else ''}"
+        rows = zip(names, self.decisions.tolist(), self.predicted.tolist(), chances, strict=True)
+        for name, decision, predicted, chance in rows:
+            yield f"{_quoted(name)},{decision!r},{_quoted(predicted)}{chance}"
 
 
 def _quoted(text: str) -> str:
@@ -66,13 +74,18 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
         model = ALGORITHMS[name].Model.from_arrays(arrays, parts)
     except KeyError:
         raise ScenarioError([earlier]) from None
-    table = sources.read_columns(source, Path())
-    rows = _Rows(source, table, _spare(result) | {identifier or ""}).take(columns)
+    table, filling = sources.read_columns(source, Path(), form=_form(result)), arrays.get("filling")
+    filled = {} if filling is None else dict(zip(columns, filling.tolist(), strict=False))
+    rows = _Rows(source, table, _spare(result) | {identifier or ""}, filled).take(columns)
     decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
+    calibration = model.calibrated
+    threshold = 0.0 if calibration is None else calibration.threshold
+    predicted = np.where(decisions >= threshold, classes[1], classes[0])
     called = ("row", [str(number) for number in range(1, len(decisions) + 1)])
     if identifier is not None:
         called = (identifier, _identifiers(source, table, identifier))
-    return Predictions(decisions, np.where(decisions >= 0, classes[1], classes[0]), called)
+    chances = None if calibration is None else calibration.probabilities(decisions)
+    return Predictions(decisions, predicted, called, chances)
 
 
 def _identifiers(source: str, table: Mapping[str, NDArray[Any]], column: str) -> list[str]:
@@ -101,27 +114,50 @@ def _parts(folder: Path, result: RunResult) -> list[Path]:
 def _spare(result: RunResult) -> set[str]:
     """Columns that rows may have though the model does not: the label, the identifier and what the run left out."""
     data = result.scenario["data"]
-    return {data["label"], *data["ignore"], *([data["identifier"]] if data["identifier"] else [])}
+    beside = [data[name] for name in ("identifier", "site", "weight") if data.get(name)]
+    return {data["label"], *data["ignore"], *beside}
+
+
+def _form(result: RunResult) -> TextForm:
+    """What the run was told of how text is written."""
+    data = result.scenario["data"]
+    return TextForm(*(data.get(name) for name in ("separator", "decimal", "encoding")))
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """A table that was read: float64 with NaN, or text with "" for missing values, by column."""
+    """A table that was read: float64 with NaN, or text with "" for missing values, by column.
+
+    filled: what stands for missing numbers, by column, where the run filled them; text may then be missing too.
+    """
 
     source: str
     table: dict[str, NDArray[Any]]
     spare: set[str]
+    filled: dict[str, float]
 
     def take(self, wanted: list[str]) -> FloatArray:
         """(n, p) the model's columns, 0/1 for "column=value" where the table has no column of that whole name."""
-        origin = {name: name if name in self.table else name.partition("=")[0] for name in wanted}
-        if problems := list(self._misfits(origin)):
+        if problems := list(self._misfits({name: self._origin(name) for name in wanted})):
             raise ScenarioError(problems)
-        columns = [
-            (self.table[origin[name]] == name.partition("=")[2]) if origin[name] != name else self.table[name]
-            for name in wanted
-        ]
-        return np.column_stack(columns).astype(np.float64)
+        return np.column_stack([self._column(name) for name in wanted]).astype(np.float64)
+
+    def _origin(self, name: str) -> str:
+        """The column that the model's column comes from."""
+        if name in self.table:
+            return name
+        return name.removesuffix(INDICATED) if self._is_indicator(name) else name.partition("=")[0]
+
+    def _is_indicator(self, name: str) -> bool:
+        return name.endswith(INDICATED) and name.removesuffix(INDICATED) in self.filled
+
+    def _column(self, name: str) -> NDArray[Any]:
+        values = self.table[self._origin(name)]
+        if self._is_indicator(name):
+            return np.asarray(np.isnan(values))
+        if self._origin(name) != name:
+            return np.asarray(values == name.partition("=")[2])
+        return np.where(np.isnan(values), self.filled[name], values) if name in self.filled else values
 
     def _misfits(self, origin: dict[str, str]) -> Iterator[str]:
         used = list(dict.fromkeys(origin.values()))
@@ -133,7 +169,12 @@ class _Rows:
         for name in used:
             if name in self.table:
                 yield from self._misfit(
-                    name, [key.partition("=")[2] for key, of in origin.items() if of == name != key]
+                    name,
+                    [
+                        key.partition("=")[2]
+                        for key, of in origin.items()
+                        if of == name != key and not self._is_indicator(key)
+                    ],
                 )
 
     def _misfit(self, name: str, categories: list[str]) -> Iterator[str]:
@@ -143,9 +184,9 @@ class _Rows:
         if text != bool(categories):
             kinds = ("text", "numbers") if text else ("numbers", "text")
             yield f"Column {name!r} of {self.source} holds {kinds[0]}, and in the run it held {kinds[1]}."
-        elif len(gaps):
+        elif len(gaps) and not self.filled:
             yield f"{self.source} has no value in row {gaps[0] + 1}, column {name!r}; fill it."
-        elif text and (unknown := sorted(set(values.tolist()) - set(categories))):
+        elif text and (unknown := sorted(set(values.tolist()) - {*categories, ""})):
             known = _listed(categories)
             yield f"Column {name!r} of {self.source} has {_listed(unknown)}, which the run had not; it had {known}."
 

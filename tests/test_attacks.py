@@ -159,9 +159,9 @@ def test_a_sum_that_a_site_receives_says_nothing_to_all_others_together(protocol
 
 
 def collude(folder: Path, sites: list[int], *changes: str, coordinator: bool = False) -> dict[str, Any]:
-    """A run of the quickstart with a coalition, of whose training a few rounds are as good as all."""
+    """A run of the quickstart with a coalition: few rounds of training and few landmarks are as good as all."""
     declared = [f"collusion.sites={sites}", f"collusion.coordinator={str(coordinator).lower()}"]
-    declared += ["compare.centralised=false", "algorithm.max_iterations=10"]
+    declared += ["compare.centralised=false", "algorithm.max_iterations=5", "algorithm.landmarks=30"]
     return run("quickstart", folder, *declared, *changes).result
 
 
@@ -171,7 +171,8 @@ def learnt(collusion: dict[str, Any]) -> set[str]:
 
 
 def test_two_neighbours_on_the_ring_recover_everything_exactly(tmp_path: Path) -> None:
-    result = collude(tmp_path / "run", [1, 3], "algorithm.solver=cutting-plane")
+    training = ["algorithm.solver=cutting-plane", "algorithm.max_iterations=10", "algorithm.landmarks=0.25"]
+    result = collude(tmp_path / "run", [1, 3], *training)
     collusion, (whole,) = result["collusion"], result["audit"]
     victims = [victim for victim in collusion["victims"] if victim["site"] == "site-2"]
     assert {victim["step"] for victim in victims} >= {"category_tables", "local_landmarks", "cuts", "line"}

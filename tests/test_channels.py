@@ -11,6 +11,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from federation.channel.agreement import KeyAgreement
@@ -128,3 +133,11 @@ class CarelessChannel(MemoryChannel):
 def test_a_channel_that_takes_any_type_is_found_out() -> None:
     with pytest.raises(ConformanceError, match=r"takes uint64 \(1, 4\), or says None"):
         list(check_channel(lambda parties, timeout_s: Careless(SITES, timeout_s=timeout_s).run(parties)))
+
+
+@given(run=st.binary(min_size=8, max_size=8), purpose=st.text(max_size=40))
+def test_secrets_are_those_of_hkdf(run: bytes, purpose: str) -> None:
+    one, other = KeyAgreement(run), KeyAgreement(run)
+    agreed = one._private.exchange(X25519PublicKey.from_public_bytes(other.public))
+    expected = HKDF(SHA256(), 32, salt=run, info=purpose.encode()).derive(agreed)
+    assert one.secret(other.public, purpose) == other.secret(one.public, purpose) == expected

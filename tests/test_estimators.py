@@ -46,15 +46,22 @@ WITHOUT_NOISE: dict[str, dict[str, Any]] = {
 }
 
 
+NOT_KEPT = {
+    "pan-svm": {
+        "check_sample_weight_equivalence_on_dense_data": "scale, landmarks and sites are of rows, not of weights"
+    }
+}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", OWN_ALGORITHMS)
 def test_scikit_learns_checks_pass(name: str, temporary_folder: Path) -> None:
     """Of models without noise and masks: some checks ask for the same model twice, to the last digits."""
     estimator = classifier(name)(**FEW_PUBLIC_ROWS.get(name, {}), **WITHOUT_NOISE.get(name, {}))
-    checks = check_estimator(estimator, on_fail=None, on_skip=None)
+    checks = check_estimator(estimator, expected_failed_checks=NOT_KEPT.get(name, {}), on_fail=None, on_skip=None)
     assert len(checks) > 50
     assert [check for check in checks if check["status"] == "failed"] == []
-    assert not site_processes(temporary_folder)
+    wait_until(lambda: not site_processes(temporary_folder))  # the server waits a moment for another fit
 
 
 TELLING = {
@@ -162,7 +169,7 @@ def test_it_works_within_searches_and_pipelines(temporary_folder: Path) -> None:
         estimator = PanSVC(landmarks=5).set_fit_request(groups=True)
         search = GridSearchCV(estimator, {"C": [0.1, 1.0]}, cv=2).fit(X, y, groups=WHERE)
     assert {site["name"] for site in search.best_estimator_.result_["sites"]} == set(WHERE)
-    assert not site_processes(temporary_folder)
+    wait_until(lambda: not site_processes(temporary_folder))  # the server waits a moment for another fit
 
 
 def test_a_private_model_says_what_it_promises_and_no_two_are_alike() -> None:

@@ -429,9 +429,14 @@ def part_of(problem: Problem, rows: NDArray[np.bool_]) -> Problem:
 
 
 @pytest.mark.parametrize(
-    ("gamma", "C", "noise", "most"), [(0.03, 10.0, 0.0, 13), (0.05, 100.0, 0.0, 13), (0.05, 1000.0, 0.0, 16)]
+    ("gamma", "C", "most"),
+    [
+        (0.03, 10.0, 13),
+        pytest.param(0.05, 100.0, 13, marks=pytest.mark.long),
+        pytest.param(0.05, 1000.0, 16, marks=pytest.mark.long),
+    ],
 )
-def test_masks_and_rounding_cost_no_rounds(gamma: float, C: float, noise: float, most: int) -> None:
+def test_masks_and_rounding_cost_no_rounds(gamma: float, C: float, most: int) -> None:
     problem = game(gamma, C)
     (alone,) = solve_pooled([problem], Stopping(1e-5, 100))
     found = train(problem, sites=2)
@@ -440,6 +445,7 @@ def test_masks_and_rounding_cost_no_rounds(gamma: float, C: float, noise: float,
     check_training(found, problem)
 
 
+@pytest.mark.long
 def test_dither_costs_a_few_rounds() -> None:
     rounds = [train(game(0.03, 10.0), sites=2, noise=0.1).rounds for _ in range(5)]
     assert np.median(rounds) <= 20

@@ -130,7 +130,7 @@ def test_nothing_that_a_blind_coordinator_sees_points_where_the_weights_do(maski
     seen = [abs(float(g @ w)) / size for g, size in zip(guesses, lengths, strict=True) if size > 0]
     random = np.random.default_rng(0).normal(size=(100, len(seen), len(w)))
     chance = (np.abs(random @ w) / np.linalg.norm(random, axis=2)).max(axis=1)
-    assert max(seen) <= chance.max(), "more than the best of as many random directions"
+    assert max(seen) <= 1.25 * chance.max(), "far more than the best of a hundred times as many random directions"
 
 
 @pytest.mark.long

@@ -43,7 +43,7 @@ def refused(says: str, sites: int = 4, protocol: str = "ring") -> Iterator[Feder
         before = protocol_messages(federation)
         with pytest.raises(SiteFailed, match=rf"^site-\d failed in round \d \(.*\): it refuses the order: {says}"):
             yield federation
-    assert len(federation.final_reports) == sites  # with them all messages are entered
+    assert set(federation.sites) <= federation.final_reports.keys()  # with them all messages are entered
     assert protocol_messages(federation) == before
 
 
@@ -107,11 +107,11 @@ def doctored(roster: Roster, change: Callable[[Party], Party | None]) -> Roster:
 
 
 def other_keys(party: Party) -> Party:
-    return replace(party, public_key=KeyPair.generate().public) if party.name == "site-3" else party
+    return party._replace(public_key=KeyPair.generate().public) if party.name == "site-3" else party
 
 
 def other_agreement_key(party: Party) -> Party:
-    return replace(party, agreement_key=bytes(31) + b"9") if party.name == "site-3" else party
+    return party._replace(agreement_key=bytes(31) + b"9") if party.name == "site-3" else party
 
 
 @pytest.mark.parametrize(
@@ -121,7 +121,7 @@ def other_agreement_key(party: Party) -> Party:
         (other_agreement_key, "the keys of site-3 must stay, since it is not to be started again$"),
         (lambda party: None if party.name == "site-3" else party, "its parties must be .*: site-3 is left out$"),
         (
-            lambda party: replace(party, name="mallory") if party.name == "site-3" else party,
+            lambda party: party._replace(name="mallory") if party.name == "site-3" else party,
             "its parties must be .*: mallory is none of them; site-3 is left out$",
         ),
     ],
@@ -235,15 +235,15 @@ def party(name: str) -> Party:
 
 @given(name=st.sampled_from([COORDINATOR, *SITES]), me=st.sampled_from(SITES), as_agreement=st.booleans())
 def test_only_the_keys_of_sites_that_may_be_restarted_change(name: str, me: str, as_agreement: bool) -> None:
-    changed = {"agreement_key": bytes(32)} if as_agreement else {"public_key": b"x" * 40}
+    changed = {"agreement_key": bytes(32)} if as_agreement else {"public_key": b"x" * 32}
     known = Roster(party(each) for each in (COORDINATOR, *SITES))
-    new = known.replaced(replace(known[name], address="elsewhere", **changed))  # type: ignore[arg-type]
+    new = known.replaced(known[name]._replace(address="elsewhere", **changed))  # type: ignore[arg-type]
     if name == "e" and me != "e":
         POLICY.check_roster(new, known, me)
     else:
         with pytest.raises(OrderRefused, match=f"the keys of {name} must stay"):
             POLICY.check_roster(new, known, me)
-    moved = known.replaced(replace(known[name], address="elsewhere"))
+    moved = known.replaced(known[name]._replace(address="elsewhere"))
     POLICY.check_roster(moved, known, me)
 
 
@@ -251,7 +251,7 @@ def test_two_parties_of_one_key_are_refused() -> None:
     """A coordinator that goes by the name of a site as well."""
     parties = [party(name) for name in (COORDINATOR, *SITES)]
     known = Roster([parties[0], parties[1]])
-    twice = Roster([*parties[:-1], replace(parties[-1], public_key=parties[0].public_key)])
+    twice = Roster([*parties[:-1], parties[-1]._replace(public_key=parties[0].public_key)])
     with pytest.raises(OrderRefused, match="a key of its own"):
         POLICY.check_roster(twice, known, "a")
 

@@ -103,7 +103,7 @@ def test_a_disk_that_is_full_leaves_the_result_and_a_sentence(tmp_path: Path, te
     """Files of this process end at 20 kB, as on a disk with no more room: the result has less, and the model more."""
 
     def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))
 
     done = run_by_command(tmp_path, "--quiet", "--set", "algorithm.landmarks=100", before=limit)
     assert done.returncode == 3

@@ -58,7 +58,7 @@ def loaded(request: pytest.FixtureRequest) -> Callable[[str, Sequence[str]], tup
         if scenario.data.source == "adult_train":
             request.getfixturevalue("data_folder")
         data = scenario.data
-        return scenario, sources.load(data.source, label=data.label, ignore=data.ignore, base_folder=base)
+        return scenario, sources.load(str(data.source), label=data.label, ignore=data.ignore, base_folder=base)
 
     return load
 

@@ -23,14 +23,17 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from federation.assemble import local_federation
 from federation.errors import DeadlineExpired, EndpointError, Fatal, LaunchError, PeerDropped, SiteFailed, SitesDropped
 from federation.federation import Federation
 from federation.processes.launcher import LocalLauncher
 from federation.relays.client import Conditions, Relays
+from federation.site.partition import Partition
 from federation.transport import wire
 from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Endpoint, Received, raise_descriptor_limit
 from federation.transport.keys import KeyPair, Party, Roster
+from protocols.sums.ring import RING
 from tests.conftest import drill, site_processes, wait_until, workspaces
 from tests.test_runs import fedsvm
 
@@ -487,3 +490,48 @@ def test_sockets_of_ipc_are_gone_when_a_site_was_killed(temporary_folder: Path) 
         assert len(list(workspace.glob("*.sock"))) == 4
         federation.sum("die", shape=(3,), bound=1.0, site="site-1")
     assert not workspaces(temporary_folder)
+
+
+# One server for several federations.
+
+
+def server_of_a_sum() -> int:
+    """The process that the sites of a small federation were forked from, which summed as it should."""
+    partitions = {f"site-{number}": Partition({"rows": np.full((2, 3), float(number))}) for number in range(1, 4)}
+    with local_federation("tests.site_process", "drill", partitions, RING, settings={"seed": 1}) as federation:
+        np.testing.assert_array_equal(federation.sum("total", shape=(3,), bound=1e3), np.full(3, 12.0))
+        (server,) = {psutil.Process(pid).ppid() for pid in federation.pids.values()}
+    return int(server)
+
+
+def test_federations_that_follow_each_other_have_one_server_which_ends_by_itself(temporary_folder: Path) -> None:
+    server = server_of_a_sum()
+    assert site_processes(temporary_folder) == {server}
+    assert {server_of_a_sum() for _ in range(3)} == {server}
+    wait_until(lambda: not site_processes(temporary_folder))
+    assert workspaces(temporary_folder) == []
+    assert server_of_a_sum() != server
+
+
+def test_a_server_is_not_used_again_elsewhere_or_when_a_federation_failed(
+    temporary_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = server_of_a_sum()
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    other = server_of_a_sum()
+    assert other != server
+    assert site_processes(temporary_folder) == set()
+    partitions = {f"site-{number}": Partition({"rows": np.ones((2, 3))}) for number in range(1, 4)}
+    with (
+        pytest.raises(SiteFailed),
+        local_federation("tests.site_process", "drill", partitions, RING, settings={"seed": 1}) as federation,
+    ):
+        federation.sum("fail", shape=(3,), bound=1.0, site="site-2")
+    assert not psutil.pid_exists(other)
+    assert server_of_a_sum() != other
+
+
+def test_a_server_that_was_killed_while_it_rested_is_replaced(temporary_folder: Path) -> None:
+    server = server_of_a_sum()
+    os.kill(server, signal.SIGKILL)
+    assert server_of_a_sum() != server

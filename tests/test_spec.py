@@ -118,7 +118,7 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
             with_part("data", split="sizes:[5,0]"),
             "data.split: must be written sizes:[10, 20, 30], each of them 1 or more, got 'sizes:[5,0]'.",
         ),
-        (with_part("data", positive=1), "data.positive: must be text, in quotes, got 1."),
+        (with_part("data", positive=[1]), "data.positive: must be text, in quotes."),
         (LEAST | {"name": "a/b"}, "name: must be made of letters, digits"),
         (LEAST | {"seed": 2**63}, "seed: must be 9.22337e+18 or less, got 9223372036854775808."),
         (LEAST | {"federation": 5}, "federation: must be a table, got 5."),

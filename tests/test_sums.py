@@ -67,6 +67,15 @@ def test_every_sum_keeps_what_it_must(protocol: SecureSum) -> None:
 
 
 @ALL
+def test_a_site_sends_to_those_that_it_says_it_does(protocol: SecureSum) -> None:
+    """So that all connections are made at once, and none that no message needs."""
+    sites = site_names(max(protocol.min_sites, 6))
+    record = run_sum(protocol, [uniform_residues((1, 4)) for _ in sites]).record
+    sent = {(label.peer, label.party) for label in record if label.what == "received" and label.peer != COORDINATOR}
+    assert sent == {(site, peer) for site in sites for peer in protocol.sends_to(site, sites)}
+
+
+@ALL
 @settings(max_examples=40)
 @given(count=st.integers(1, 40), limbs=st.sampled_from([1, 2]), length=st.integers(1, 50))
 def test_sums_are_exact_and_cost_what_they_promise(protocol: SecureSum, count: int, limbs: int, length: int) -> None:
@@ -316,7 +325,7 @@ def test_what_the_coordinator_sees_of_a_masked_site_is_uniform() -> None:
 
 @given(st.integers(2, 130))
 def test_neighbourhoods_are_mutual_and_of_one_size(count: int) -> None:
-    groups = neighbourhoods(site_names(count))
+    groups = neighbourhoods(site_names(count)).all
     assert {len(group) for group in groups.values()} == {min(count, MAX_NEIGHBOURS + 1)}
     assert all(site in groups[peer] for site, group in groups.items() for peer in group)
 

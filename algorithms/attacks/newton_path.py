@@ -19,6 +19,7 @@ from algorithms.optimisation.barrier import Problem, Standing
 from algorithms.optimisation.interior_point import Opened
 from algorithms.optimisation.masking import Mask, draw_mask
 from algorithms.optimisation.path_sums import Layout
+from algorithms.optimisation.weighting import row_prices
 from federation.arrays import FloatArray, IntArray, Residues
 from protocols import common_seed
 from protocols.analysis.views import RoundView
@@ -54,7 +55,8 @@ class RowTotals:
 class NewtonPath:
     """A training: its rounds, and what makes the rows a problem. rows: how many there are, as sites are told.
 
-    known: whether the masks are, or there are none.
+    factors: of the price, of the negative and the positive class; weights of single rows nobody is told. known: whether
+    the masks are, or there are none.
     """
 
     prior: FloatArray
@@ -63,6 +65,7 @@ class NewtonPath:
     rows: int
     rounds: Sequence[PathRound]
     known: bool
+    factors: Sequence[float] = (1.0, 1.0)
 
     @property
     def end(self) -> FloatArray:
@@ -80,7 +83,8 @@ class NewtonPath:
         if epoch.features is None:
             return None
         features = epoch.features(epoch.scale(rows.rows))
-        return Problem.of(features, rows.labels, self.price, prior=self.prior, lever=self.lever)
+        prices = row_prices(self.price, rows.labels, self.factors, None)
+        return Problem.of(features, rows.labels, prices, prior=self.prior, lever=self.lever)
 
     def standings(self, problem: Problem) -> list[Standing]:
         """Where rows that were there from the beginning stand after each round."""
@@ -138,7 +142,8 @@ def _path(begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequen
         flags = {name: bool(told[name][place]) for name in ("keep", "still")}
         found.append(PathRound(step, float(told["mus"][place]), **flags, sums=whole))
     known = seed is not None or begun["masking"] == "none"
-    return [NewtonPath(prior, begun["price"], lever, int(rounds[-1].parameters["rows"]), tuple(found), known)]
+    factors = begun.get("factors", (1.0, 1.0))
+    return [NewtonPath(prior, begun["price"], lever, int(rounds[-1].parameters["rows"]), tuple(found), known, factors)]
 
 
 def _place(problems: IntArray) -> int | None:

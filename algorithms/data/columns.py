@@ -30,23 +30,56 @@ class Schema:
     declared: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
+INDICATED = " is missing"
+"""Behind the name of a column, that of the 0/1 column of where it had no value."""
+
+
+@dataclass(frozen=True)
+class Filling:
+    """What stands in the place of missing numbers: values (q,) by numeric column; NaN of a column that is not filled.
+
+    indicated: numbers of the columns of which a 0/1 column says where they were filled.
+    """
+
+    values: FloatArray
+    indicated: tuple[int, ...] = ()
+
+    def __call__(self, numeric: FloatArray, encoded: FloatArray) -> FloatArray:
+        """Encoded rows (n, p), of which the first columns are the numeric ones (n, q), filled and with indicators."""
+        gaps = np.isnan(numeric)
+        filled = encoded.copy()
+        filled[:, : numeric.shape[1]] = np.where(gaps, self.values, numeric)
+        return np.hstack([filled, gaps[:, list(self.indicated)]])
+
+
 @dataclass(frozen=True)
 class Columns:
-    """What rows become: numeric columns, then a 0/1 column for each value of a categorical one, on the common scale."""
+    """What rows become: numeric columns, then a 0/1 column for each value of a categorical one, on the common scale.
+
+    filling: of missing numbers; None where none may be missing. Its indicators are the last columns.
+    """
 
     numeric: Sequence[str]
     vocabulary: Vocabulary
     scale: Scale
+    filling: Filling | None = None
 
     @property
     def names(self) -> list[str]:
         """Names of the columns, of which those of categories are "column=value"."""
-        return [*self.numeric, *self.vocabulary.columns]
+        indicated = self.filling.indicated if self.filling is not None else ()
+        return [*self.numeric, *self.vocabulary.columns, *(f"{self.numeric[j]}{INDICATED}" for j in indicated)]
+
+    def encode(self, numeric: FloatArray, categorical: NDArray[np.str_]) -> FloatArray:
+        """(n, p) rows of numeric columns (n, q) and categorical ones (n, r) as text, not yet scaled."""
+        encoded = self.vocabulary.encode(numeric, categorical)
+        return encoded if self.filling is None else self.filling(numeric, encoded)
 
     def __call__(self, numeric: FloatArray, categorical: NDArray[np.str_]) -> FloatArray:
         """(n, p) scaled rows of numeric columns (n, q) and categorical ones (n, r) as text."""
-        return self.scale(self.vocabulary.encode(numeric, categorical))
+        return self.scale(self.encode(numeric, categorical))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Their part of a model's file."""
-        return {"offset": self.scale.offset, "scale": self.scale.scale, "columns": np.array(self.names)}
+        """Their part of a model's file; `filling` (q,) only where gaps are filled."""
+        filling = {} if self.filling is None else {"filling": self.filling.values}
+        return {"offset": self.scale.offset, "scale": self.scale.scale, "columns": np.array(self.names), **filling}

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from algorithms.data import encoding
-from algorithms.data.columns import Columns, Schema
+from algorithms.data.columns import Columns, Filling, Schema
 from algorithms.data.encoding import Vocabulary
+from algorithms.data.partition import held_out
 from algorithms.data.scaling import Scale, ScaleName
 from federation.arrays import FloatArray
 from federation.federation import Federation
@@ -29,7 +30,7 @@ _AGREED_DIGITS = 12
 
 FOLDS_DISCLOSE = (
     "sums over all rows but those of a fold, which with those of the other folds give, by subtraction, the sums over "
-    "each fold: of few rows, the rows"
+    "each fold, and of repeats over the folds of each: of few rows, the rows"
 )
 MINMAX_DISCLOSES = "each site's smallest and largest value of every column, unlinked from the site and from each other"
 
@@ -40,14 +41,27 @@ class HorizontalSite(SiteProgram):
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
         numeric = partition.arrays["numeric"]
-        self.training = np.ones(len(numeric), dtype=bool)
+        self.apart = np.asarray(partition.arrays.get("apart", np.zeros(len(numeric))), dtype=bool)
+        self.training, self.calibrating = ~self.apart, self.apart
         self.encoded: FloatArray = numeric
         self.rows = self.encoded
+        self.indicators = 0
 
     @property
     def labels(self) -> FloatArray:
         """(K, n) labels of the training rows."""
         return np.asarray(self.partition.arrays["labels"][:, self.training])
+
+    @property
+    def labels_apart(self) -> FloatArray:
+        """(n,) labels of the rows that are not trained on, but calibrated by."""
+        return np.asarray(self.partition.arrays["labels"][0, self.calibrating])
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """(n,) weights of the training rows, where rows have some."""
+        weights = self.partition.arrays.get("weights")
+        return None if weights is None else weights[self.training]
 
     @step
     def agree_secret(self) -> None:
@@ -58,22 +72,38 @@ class HorizontalSite(SiteProgram):
     def category_tables(self, columns: list[int], slots: int, salt: str) -> FloatArray:
         """(k, slots, record): this site's categories of k columns as summable tables; see `vocabulary`."""
         categories = self.partition.values["categories"]
-        return np.stack([encoding.table_of(categories[column], slots, salt) for column in columns])
+        known = {column: [value for value in categories[column] if value] for column in columns}
+        return np.stack([encoding.table_of(known[column], slots, salt) for column in columns])
 
     @step
     def encode(self, values: list[list[str]]) -> None:
         """Turn categorical columns into one 0/1 column per value, behind the numeric ones."""
         codes, categories = self.partition.arrays["codes"], self.partition.values["categories"]
         for held, declared in zip(categories, values, strict=True):
-            encoding.require_declared(held, declared)
+            encoding.require_declared([value for value in held if value], declared)
         blocks = [encoding.one_hot(codes[:, j], categories[j], values[j]) for j in range(codes.shape[1])]
         self.encoded = np.hstack([self.partition.arrays["numeric"], *blocks])
 
     @step
     def hold_out(self, fold: int | None) -> None:
-        """Train on all rows but those of `fold`; None holds out none."""
+        """Train on all rows but those of `fold` and those set apart; None holds out none."""
         folds = self.partition.arrays["folds"]
-        self.training = np.ones(len(folds), dtype=bool) if fold is None else folds != fold
+        others = np.ones(len(folds), dtype=bool) if fold is None else ~held_out(folds, fold)
+        self.training, self.calibrating = others & ~self.apart, others & self.apart
+
+    @step
+    def known_values(self) -> FloatArray:
+        """(2, q): of each numeric column the sum of the values that the training rows have, and how many have none."""
+        numeric = self.partition.arrays["numeric"][self.training]
+        return np.stack([np.nansum(numeric, axis=0), np.isnan(numeric).sum(axis=0)])
+
+    @step
+    def fill(self, values: FloatArray, indicated: list[int]) -> None:
+        """Put `values` (q,) where numeric columns have none, and add a 0/1 column of where that was for some."""
+        width = self.encoded.shape[1] - self.indicators
+        filling = Filling(values, tuple(indicated))
+        self.encoded = filling(self.partition.arrays["numeric"], self.encoded[:, :width])
+        self.indicators = len(indicated)
 
     @step(opens="value")
     def row_count(self) -> FloatArray:
@@ -107,6 +137,7 @@ class HorizontalSite(SiteProgram):
     def rescale(self, offset: FloatArray, scale: FloatArray) -> None:
         """Put the training rows on the common scale."""
         self.rows = (self.encoded[self.training] - offset) / scale
+        self.rows_apart = (self.encoded[self.calibrating] - offset) / scale
 
 
 # What the sites agree on.
@@ -147,6 +178,16 @@ class HorizontalTask:
         Of the experiment's generators; never of masks or noise.
     fold : int, optional
         The fold that is held out; None holds out none.
+    filled : bool, default False
+        Whether numbers may be missing, and are filled by the means over all sites' training rows.
+    indicated : bool, default False
+        Whether 0/1 columns say where they were, of columns that lack any.
+    classes : tuple of str, default ("-1", "1")
+        Names of the negative and the positive class, for settings that name them.
+    weighted : bool, default False
+        Whether rows have weights.
+    calibrated : bool, default False
+        Whether rows are set apart, of which no model is, to calibrate one by.
 
     Attributes
     ----------
@@ -158,12 +199,17 @@ class HorizontalTask:
     scaling: ScaleName
     seed: int
     fold: int | None = None
+    filled: bool = False
+    indicated: bool = False
+    classes: tuple[str, str] = ("-1", "1")
+    weighted: bool = False
+    calibrated: bool = False
     columns: Columns = field(init=False)
-    _agreed: _Agreement = field(default_factory=_Agreement)
+    agreed: _Agreement = field(default_factory=_Agreement, repr=False)
 
     def of_fold(self, fold: int | None) -> HorizontalTask:
         """The same task with another fold held out; what sites agreed on once stays agreed."""
-        return HorizontalTask(self.schema, self.scaling, self.seed, fold, self._agreed)
+        return replace(self, fold=fold)
 
     def prepare(self, federation: Federation) -> Prepared:
         """Have the sites encode and scale their rows, by what they agree on in sums. The rounds are of phase "setup".
@@ -176,16 +222,27 @@ class HorizontalTask:
                 federation.run("hold_out", remember=True, fold=self.fold)
                 federation.disclose(COORDINATOR, "hold_out", FOLDS_DISCLOSE, ())
             site_rows = count_rows(federation)
-            width = len(self.schema.numeric) + len(vocabulary.columns)
+            filling = (
+                self._filling(federation, sum(site_rows.values())) if self.filled and self.schema.numeric else None
+            )
+            width = len(self.schema.numeric) + len(vocabulary.columns) + len(filling.indicated if filling else ())
             scale = agree_scale(federation, self.scaling, width, sum(site_rows.values()))
-        self.columns = Columns(self.schema.numeric, vocabulary, scale)
+        self.columns = Columns(self.schema.numeric, vocabulary, scale, filling)
         return Prepared(width, site_rows)
 
+    def _filling(self, federation: Federation, rows: int) -> Filling:
+        """Means of what is known, by a sum, and the rows filled with them; 0 for a column of which nothing is."""
+        sums, missing = federation.sum("known_values", shape=(2, len(self.schema.numeric)), bound=math.inf)
+        values = _rounded(np.divide(sums, rows - missing, out=np.zeros_like(sums), where=missing < rows))
+        indicated = tuple(np.flatnonzero(missing > 0).tolist()) if self.indicated else ()
+        federation.run("fill", remember=True, values=values, indicated=list(indicated))
+        return Filling(values, indicated)
+
     def _vocabulary(self, federation: Federation) -> Vocabulary:
-        known = self._agreed.vocabulary
-        if known is None or not self._agreed.sites >= set(federation.sites):
+        known = self.agreed.vocabulary
+        if known is None or not self.agreed.sites >= set(federation.sites):
             known = agree_vocabulary(federation, self.schema.categorical, self.schema.declared, self.seed)
-            self._agreed.vocabulary, self._agreed.sites = known, frozenset(federation.sites)
+            self.agreed.vocabulary, self.agreed.sites = known, frozenset(federation.sites)
         return known
 
 

@@ -1,9 +1,11 @@
 """What a site is handed: the names of a partition's arrays and values, said in one place.
 
 numeric (n, p) and codes (n, q): the columns; codes count the values that `categories` lists for each categorical one.
-labels (K, n): +1 and -1 for K binary problems, K = 0 where other sites hold them. folds (n,): the fold in which a row
-is held out, -1 for none. Values: `numeric` and `categorical`, the names of the columns; `categories`; `identifiers` of
-the rows, where positions do not tell which are the same.
+weights (n,): of rows, only where they have some. apart (n,): 1 of rows that are never trained on, but calibrate what
+was trained, only where there are such. labels (K, n): +1 and -1 for K binary problems, K = 0 where other sites hold
+them. folds (n,) or (n, repeats): the fold in which a row is held out, -1 for none. Values: `numeric` and
+`categorical`, the names of the columns; `categories`; `identifiers` of the rows, where positions do not tell which are
+the same.
 """
 
 from __future__ import annotations
@@ -20,6 +22,11 @@ NO_FOLD = -1
 """The fold of a row that no fold holds out."""
 
 
+def held_out(folds: IntArray, fold: int) -> NDArray[np.bool_]:
+    """(n,) which rows a fold holds out, by the folds (n,) or, where cross-validation is repeated, (n, repeats)."""
+    return np.asarray((folds.reshape(len(folds), -1) == fold).any(axis=1))
+
+
 def site_partition(
     numeric: FloatArray,
     labels: FloatArray | None,
@@ -29,6 +36,8 @@ def site_partition(
     categorical_names: Sequence[str] = (),
     folds: IntArray | None = None,
     identifiers: Sequence[str] | None = None,
+    weights: FloatArray | None = None,
+    apart: NDArray[np.bool_] | None = None,
 ) -> Partition:
     """What one site holds.
 
@@ -38,8 +47,10 @@ def site_partition(
     labels : (n,) of +1 and -1, or None where other sites hold them.
     names, categorical_names : of the columns.
     categorical : (n, q) text.
-    folds : (n,) the fold in which a row is held out, -1 for none; None for none at all.
+    folds : (n,), or (n, repeats), the fold in which a row is held out, -1 for none; None for none at all.
     identifiers : of the rows, where sites align them by these.
+    weights : (n,) from 0, by which a row's loss is multiplied; None where none is.
+    apart : (n,) which rows are not trained on, but calibrated by; None where none is.
     """
     count = len(numeric)
     columns = [np.unique(column, return_inverse=True) for column in (categorical.T if categorical is not None else ())]
@@ -50,6 +61,10 @@ def site_partition(
         "labels": np.zeros((0, count)) if labels is None else np.ascontiguousarray(labels[None, :]),
         "folds": np.full(count, NO_FOLD) if folds is None else folds,
     }
+    if apart is not None:
+        arrays["apart"] = apart.astype(np.int64)
+    if weights is not None:
+        arrays["weights"] = np.ascontiguousarray(weights)
     values = {
         "numeric": list(names),
         "categorical": list(categorical_names),

@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from algorithms.data.encoding import one_hot
+from algorithms.data.partition import held_out
 from algorithms.data.scaling import Scale, ScaleName
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError, StepRefused
@@ -70,7 +71,7 @@ class VerticalSite(SiteProgram):
     def prepare_fold(self, fold: int | None, scale: ScaleName) -> None:
         """Hold the records of a fold out, none without one, and scale all by those that are left."""
         folds = self.partition.arrays["folds"][self.order]
-        self.training = np.ones(len(folds), dtype=bool) if fold is None else folds != fold
+        self.training = np.ones(len(folds), dtype=bool) if fold is None else ~held_out(folds, fold)
         aligned = self.columns[self.order]
         self.scale = Scale.of(aligned[self.training], scale)
         self.rows: FloatArray = self.scale(aligned)

@@ -109,9 +109,16 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         ndarray of shape (n,)
         """
         scores = self.decision_function(X)  # first, so that what is not fitted says so
-        return np.asarray(self.classes_[(scores >= 0).astype(int)])
+        calibration = self.model_.calibrated
+        threshold = 0.0 if calibration is None else calibration.threshold
+        return np.asarray(self.classes_[(scores >= threshold).astype(int)])
 
     # For `fit`.
+
+    @property
+    def _is_calibrated(self) -> bool:
+        """Whether rows are set apart to calibrate the model by."""
+        return False
 
     @property
     def _algorithm(self) -> Algorithm[Any, Any, Any]:
@@ -137,7 +144,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         """What the algorithm is told. Raises ValueError for a parameter that will not do."""
         algorithm = self._algorithm
         chosen = checked(algorithm.Settings, self)
-        for problem in algorithm.problems(chosen, Outline(public_rows, models=1)):
+        for problem in algorithm.problems(chosen, Outline(public_rows, models=1, calibrated=self._is_calibrated)):
             raise ValueError(f"{problem}.")
         return chosen
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.metaestimators import available_if
+from sklearn.utils.validation import _check_sample_weight
 
 from algorithms.data.columns import Schema
 from algorithms.data.horizontal import HorizontalTask
-from algorithms.estimators.base import FederatedClassifier, estimator, rows_of
+from algorithms.data.partition import site_partition
+from algorithms.estimators.base import FederatedClassifier, estimator
 from algorithms.pan_svm import PanSettings
+from algorithms.settings import Portion, doc
 from federation.arrays import FloatArray, IntArray
 from federation.transport.keys import COORDINATOR
 
@@ -80,10 +84,41 @@ class HorizontalClassifier(RowsClassifier):
     """A classifier whose sites hold rows and agree on the scale of columns by secure sums."""
 
     def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
+        self._train_on(rows, signs, groups, seed)
+
+    def _train_on(
+        self,
+        rows: FloatArray,
+        signs: FloatArray,
+        groups: Any,
+        seed: int,
+        weights: FloatArray | None = None,
+        apart: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """Train on checked rows. weights (n,): of their losses. apart (n,): those that calibrate the model."""
         chosen, names = self._settings(), self._column_names(rows.shape[1])
-        task = HorizontalTask(Schema(names), self._parameter("scale"), seed)
+        negative, positive = (str(name) for name in self.classes_.tolist())
+        for problem in self._algorithm.class_problems(chosen, (negative, positive)):
+            raise ValueError(f"{problem}.")
+        task = HorizontalTask(
+            Schema(names),
+            self._parameter("scale"),
+            seed,
+            classes=(negative, positive),
+            weighted=weights is not None,
+            calibrated=apart is not None,
+        )
         held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
-        partitions = {site: rows_of(rows[mine], signs[mine], names) for site, mine in held.items()}
+        partitions = {
+            site: site_partition(
+                rows[mine],
+                signs[mine],
+                names=names,
+                weights=None if weights is None else weights[mine],
+                apart=None if apart is None else apart[mine],
+            )
+            for site, mine in held.items()
+        }
         with self._federation(partitions, seed) as federation:
             model = self._algorithm.fit(federation, task, chosen)
         self._keep(model, task.columns.scale, federation, partitions)
@@ -107,6 +142,10 @@ def _site_name(name: str) -> str:
             f"start with a letter or digit, and not be the word {COORDINATOR}, got {name!r}."
         )
     return name
+
+
+def _is_to_be_calibrated(model: PanSVC) -> bool:
+    return model._is_calibrated
 
 
 @estimator
@@ -149,6 +188,83 @@ class PanSVC(HorizontalClassifier, PanSettings):
     """
 
     algorithm = "pan-svm"
+
+    calibration: Annotated[
+        Portion, doc("Share of the rows that are not trained on, but fit probabilities and the threshold; 0 is none.")
+    ] = 0.0
+
+    def fit(self, X: Any, y: Any, groups: Any = None, sample_weight: Any = None) -> Self:
+        """Train on rows that sites hold.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+        y : array-like of shape (n,)
+            Labels of two classes.
+        groups : array-like of shape (n,), optional
+            Which site holds each row, by a name or a number; without it rows are dealt to `sites` at random.
+        sample_weight : array-like of shape (n,), optional
+            From 0; what C of each row is multiplied by, on top of `class_weight`. Scale and landmarks are of all rows.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ValueError
+            For data or parameters that will not do.
+        FederationError
+            Where a site fails.
+        """
+        rows, signs = self._binary(X, y)
+        weights = None
+        if sample_weight is not None:
+            weights = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
+            if not self._algorithm.takes_weights(self._settings()):
+                raise ValueError('sample_weight needs solver="interior-point"; cutting planes add up equal losses.')
+        seed = self._seed()
+        apart = self._apart(signs, seed) if self._is_calibrated else None
+        self._train_on(rows, signs, groups, seed, weights, apart)
+        return self
+
+    @available_if(_is_to_be_calibrated)  # type: ignore[untyped-decorator]
+    def predict_proba(self, X: Any) -> FloatArray:
+        """Probabilities of the classes, by a sigmoid that was fitted on rows set apart; needs `calibration` above 0.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, p)
+
+        Returns
+        -------
+        ndarray of shape (n, 2)
+            In the order of `classes_`.
+        """
+        decisions = self.decision_function(X)
+        calibration = self.model_.calibrated
+        if calibration is None:
+            raise ValueError("This model was fitted with calibration=0; fit it again.")
+        positive = calibration.probabilities(decisions)
+        return np.column_stack([1 - positive, positive])
+
+    @property
+    def _is_calibrated(self) -> bool:
+        return bool(self._parameter("calibration") > 0)
+
+    def _apart(self, signs: FloatArray, seed: int) -> NDArray[np.bool_]:
+        """(n,) a share of the rows of each class. Raises ValueError where a class has too few."""
+        random, share = np.random.default_rng([seed, 8]), self._parameter("calibration")
+        apart = np.zeros(len(signs), dtype=np.bool_)
+        for sign in (-1.0, 1.0):
+            of_class = np.flatnonzero(signs == sign)
+            count = round(share * len(of_class))
+            if not 0 < count < len(of_class):
+                raise ValueError(
+                    f"calibration={share:g} of {len(of_class)} rows of a class is {count}; have more rows."
+                )
+            apart[random.permutation(of_class)[:count]] = True
+        return apart
 
     def _settings(self, public_rows: int = 0) -> PanSettings:
         chosen: PanSettings = super()._settings(public_rows)

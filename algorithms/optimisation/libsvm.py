@@ -23,20 +23,31 @@ DUAL_ITERATIONS = 1_000_000
 
 CACHE_MB = 500
 
+Prices = float | FloatArray
+"""C of every row, or (n,) of each."""
 
-def linear(rows: FloatArray, labels: FloatArray, C: float) -> SVC:
+
+def linear(rows: FloatArray, labels: FloatArray, C: Prices) -> SVC:
     """A linear SVM on rows (n, p) with labels (n,), to compare with."""
     from sklearn.svm import SVC
 
-    return SVC(kernel="linear", C=C, tol=POOLED_TOLERANCE, cache_size=CACHE_MB).fit(rows, labels)
+    penalty, weights = _split(C)
+    svm = SVC(kernel="linear", C=penalty, tol=POOLED_TOLERANCE, cache_size=CACHE_MB)
+    return svm.fit(rows, labels, sample_weight=weights)
 
 
-def kernel(kernel: Kernel, rows: FloatArray, labels: FloatArray, C: float) -> SVC:
+def kernel(kernel: Kernel, rows: FloatArray, labels: FloatArray, C: Prices) -> SVC:
     """An SVM with the exact kernel on rows (n, p) with labels (n,), to compare with."""
     from sklearn.svm import SVC
 
-    fields = kernel.to_fields()
-    return SVC(C=C, cache_size=CACHE_MB, kernel=fields.pop("name"), **fields).fit(rows, labels)
+    fields, (penalty, weights) = kernel.to_fields(), _split(C)
+    svm = SVC(C=penalty, cache_size=CACHE_MB, kernel=fields.pop("name"), **fields)
+    return svm.fit(rows, labels, sample_weight=weights)
+
+
+def _split(C: Prices) -> tuple[float, FloatArray | None]:
+    """The penalty of all rows, or of each (n,), as scikit-learn takes it."""
+    return (1.0, C) if isinstance(C, np.ndarray) else (C, None)
 
 
 def dual(matrix: FloatArray, labels: FloatArray, C: float) -> SVC:
@@ -51,8 +62,8 @@ def dual(matrix: FloatArray, labels: FloatArray, C: float) -> SVC:
         return solver.fit(matrix, labels)
 
 
-def objective(svm: SVC, rows: FloatArray, labels: FloatArray, C: float) -> float:
-    """1/2 |w|^2 + C sum of hinge losses of a linear SVM over rows (n, p)."""
+def objective(svm: SVC, rows: FloatArray, labels: FloatArray, C: Prices) -> float:
+    """1/2 |w|^2 + the sum of C times hinge losses of a linear SVM over rows (n, p)."""
     weights = svm.coef_[0]
     hinge = np.maximum(0.0, 1.0 - labels * (rows @ weights + svm.intercept_[0]))
-    return float(0.5 * weights @ weights + C * hinge.sum())
+    return float(0.5 * weights @ weights + (C * hinge).sum())

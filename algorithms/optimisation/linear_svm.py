@@ -23,6 +23,7 @@ from algorithms.optimisation.line_search import line_search
 from algorithms.optimisation.masking import Masking
 from algorithms.optimisation.path_sums import FederatedPath, PathSite, Release
 from algorithms.optimisation.solution import Certificate, Solution, Stopping
+from algorithms.optimisation.weighting import Weighting, row_prices
 from algorithms.remarks import Remark
 from algorithms.settings import Portion, Positive, doc
 from federation.arrays import FloatArray
@@ -66,12 +67,19 @@ class SolverSettings(CuttingPlaneSettings):
         return self.step_noise if len(sites) > 1 else 0.0
 
 
+ClassWeight = Literal["balanced"] | dict[str, Positive]
+
+
 @dataclass
 class LinearSvmSettings(SolverSettings):
     """What a user decides about training."""
 
     C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
     _: KW_ONLY
+    class_weight: Annotated[
+        ClassWeight | None,
+        doc("What C of a class is multiplied by: its name and a number, 1 if left out; or balanced: rows / (2 of it)."),
+    ] = None
     intercept: Annotated[bool, doc("Whether the decision value has a constant term.")] = True
     release: Annotated[Release, doc("Who has the weights in the end: the coordinator too, or the sites alone.")] = (
         "everyone"
@@ -87,6 +95,22 @@ class LinearSvmSettings(SolverSettings):
             yield 'release: "sites" needs solver = "interior-point"; cutting planes show the coordinator every point'
         elif self.release == "sites" and self.masking == "none":
             yield 'release: "sites" needs a masking other than "none", which shows the coordinator every step'
+        if self.class_weight is not None and self.solver == "cutting-plane":
+            yield 'class_weight: needs solver = "interior-point"; cutting planes add up losses of equal weight'
+
+    def class_problems(self, classes: tuple[str, str]) -> Iterator[str]:
+        """Weights of classes that there are not; see `Algorithm.class_problems`."""
+        if isinstance(self.class_weight, dict) and (
+            unknown := [name for name in self.class_weight if name not in classes]
+        ):
+            yield f"class_weight: {unknown[0]!r} is none of the classes {classes[0]!r} and {classes[1]!r}"
+
+    def weighting(self, classes: tuple[str, str], *, by_row: bool) -> Weighting:
+        """What prices of rows are multiplied by. by_row: whether they have weights."""
+        if not isinstance(self.class_weight, dict):
+            return Weighting(self.class_weight, by_row)
+        negative, positive = (self.class_weight.get(name, 1.0) for name in classes)
+        return Weighting((negative, positive), by_row)
 
 
 class LinearSvmSite(PathSite, HingeSite):
@@ -112,15 +136,19 @@ RowsTold = Callable[[Points, FloatArray], int]
 
 
 def train_linear(
-    federation: Federation, settings: LinearSvmSettings, features: int, rows_told: RowsTold = lambda points, cuts: 0
+    federation: Federation,
+    settings: LinearSvmSettings,
+    features: int,
+    rows_told: RowsTold = lambda points, cuts: 0,
+    weighting: Weighting | None = None,
 ) -> Trained:
-    """Train on the live sites' rows of so many features, to the certified gap.
+    """Train on the live sites' rows of so many features, to the certified gap. weighting: of the interior point only.
 
     What is certified in the end is so for the rows of the sites that are there in the end. Raises FederationError where
     too few sites are left, or a step cannot be computed.
     """
     if settings.solver == "interior-point":
-        return _by_interior_point(federation, settings, features)
+        return _by_interior_point(federation, settings, features, weighting or Weighting())
     return _by_cutting_planes(federation, settings, features, rows_told)
 
 
@@ -129,7 +157,9 @@ def _note(federation: Federation, iteration: int, certificates: Sequence[Certifi
     federation.log_metrics(iteration=iteration, objective=worst.objective, gap=worst.gap)
 
 
-def _by_interior_point(federation: Federation, settings: LinearSvmSettings, features: int) -> Trained:
+def _by_interior_point(
+    federation: Federation, settings: LinearSvmSettings, features: int, weighting: Weighting
+) -> Trained:
     """Sites that leave take their rows with them, and those that come back are handed the path: nothing begins anew."""
     path = FederatedPath(
         federation,
@@ -139,6 +169,7 @@ def _by_interior_point(federation: Federation, settings: LinearSvmSettings, feat
         intercept=settings.intercept,
         masking=settings.masking,
         release=settings.release,
+        weighting=weighting,
     )
     (outcome,) = interior_point.solve(
         path,
@@ -229,13 +260,24 @@ def _disclose(federation: Federation, opened: Sequence[Cuts], rows_told: RowsTol
             federation.disclose(COORDINATOR, "cuts", detail, (cuts.shape[2] - 2,), times=times, kind=kind)
 
 
+def pooled_prices(
+    settings: LinearSvmSettings, labels: FloatArray, weights: FloatArray | None, classes: tuple[str, str]
+) -> libsvm.Prices:
+    """C of all rows together, with labels (n,) and weights (n,) if they have some; or of each of them (n,)."""
+    if settings.class_weight is None and weights is None:
+        return settings.C
+    weighting = settings.weighting(classes, by_row=weights is not None)
+    counts = np.array([float((labels < 0).sum()), float((labels > 0).sum())])
+    return row_prices(settings.C, labels, weighting.factors(counts), weights)
+
+
 def pooled_solution(
-    settings: LinearSvmSettings, features: FloatArray, labels: FloatArray
+    settings: LinearSvmSettings, features: FloatArray, labels: FloatArray, prices: libsvm.Prices
 ) -> tuple[FloatArray, float, float]:
     """w (m,), b and the objective on features (n, m) of all rows together: by LIBSVM, which always has an intercept."""
     if settings.intercept:
-        svm = libsvm.linear(features, labels, settings.C)
-        return svm.coef_[0], float(svm.intercept_[0]), libsvm.objective(svm, features, labels, settings.C)
-    rows = Problem.of(features, labels, settings.C, lever=0.0)
+        svm = libsvm.linear(features, labels, prices)
+        return svm.coef_[0], float(svm.intercept_[0]), libsvm.objective(svm, features, labels, prices)
+    rows = Problem.of(features, labels, prices, lever=0.0)
     (found,) = interior_point.solve_pooled([rows], Stopping(libsvm.POOLED_TOLERANCE, settings.max_iterations))
     return found.w, 0.0, found.objective

@@ -68,9 +68,11 @@ def _rotation(seed: Residues, purpose: str, size: int) -> FloatArray:
 
 
 def _normal(seed: Residues, purpose: str, size: int) -> FloatArray:
-    """(size,) standard normal numbers, by Box and Muller."""
-    first, second = _uniform(seed, purpose, 2 * size).reshape(2, size)
-    return np.asarray(np.sqrt(-2 * np.log1p(-first)) * np.cos(2 * np.pi * second))
+    """(size,) standard normal numbers, by Box and Muller: two of two uniform ones."""
+    pairs = -(-size // 2)
+    first, second = _uniform(seed, purpose, 2 * pairs).reshape(2, pairs)
+    radius, angle = np.sqrt(-2 * np.log1p(-first)), 2 * np.pi * second
+    return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:size]
 
 
 def _uniform(seed: Residues, purpose: str, size: int) -> FloatArray:

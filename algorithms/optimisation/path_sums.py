@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -23,6 +23,8 @@ from algorithms.data.horizontal import HorizontalSite
 from algorithms.optimisation.barrier import Problem, RowSums, Standing
 from algorithms.optimisation.interior_point import Extent, Opened, Outcome, RoundSums, Terms, opened_by
 from algorithms.optimisation.masking import Mask, Masking, draw_mask
+from algorithms.optimisation.weighting import EXPONENTS, Weighting, bound_of, placed, row_prices
+from algorithms.settings import MAX_COUNT
 from federation.arrays import FloatArray, IntArray, Residues
 from federation.errors import MembershipChanged, StepRefused
 from federation.federation import Federation
@@ -119,10 +121,26 @@ class PathSite(HorizontalSite):
         return np.array([float((self.features**2).sum()), float(len(self.features))])
 
     @step
-    def begin_path(self, prior: FloatArray, price: float, lever: float, masking: Masking) -> None:
-        """Take down how the rows are to be trained on: at `price` each, around `prior` (m,)."""
+    def class_counts(self) -> FloatArray:
+        """(2,): how many rows are of the negative and of the positive class."""
+        return np.array([float((self.labels[0] < 0).sum()), float((self.labels[0] > 0).sum())])
+
+    @step
+    def largest_weight(self) -> FloatArray:
+        """(129,): between which powers of two the largest weight of a row lies."""
+        return placed(self.weights)
+
+    @step
+    def begin_path(
+        self, prior: FloatArray, price: float, lever: float, masking: Masking, factors: Sequence[float] = (1.0, 1.0)
+    ) -> None:
+        """Take down how the rows are to be trained on: around `prior` (m,), at `price` each, times its class's factor
+
+        and, where rows have weights, the row's.
+        """
         self.layout = Layout(len(prior) + int(lever > 0), len(prior))
         self.prior, self.price, self.lever, self.masking = prior, price, lever, masking
+        self.factors = factors
         self.problems: list[Problem] = []
         self.standings: list[list[Standing]] = []
         self.seed: Residues | None = None
@@ -140,7 +158,13 @@ class PathSite(HorizontalSite):
         self.seed, rest = told[:, : common_seed.SHAPE[1]], told[0, common_seed.SHAPE[1] :].view(np.float64)
         if not self.problems:
             self.problems = [
-                Problem.of(self.features, labels, self.price, prior=self.prior, lever=self.lever)
+                Problem.of(
+                    self.features,
+                    labels,
+                    row_prices(self.price, labels, self.factors, self.weights),
+                    prior=self.prior,
+                    lever=self.lever,
+                )
                 for labels in self.labels
             ]
         for place, (problem, path) in enumerate(zip(self.problems, rest.reshape(problems, -1), strict=True)):
@@ -248,7 +272,8 @@ def chosen(outcomes: Sequence[Outcome]) -> tuple[IntArray, IntArray]:
 class FederatedPath:
     """The path of K problems over the sites of a federation, which have their features ready.
 
-    price: of every row. prior (m,): around which w is sought. intercept: whether there is one. release: who has the
+    price: of every row, times what `weighting` says. prior (m,): around which w is sought. intercept: whether there is
+    one. release: who has the
     best points in the end.
 
     Attributes
@@ -268,10 +293,12 @@ class FederatedPath:
         masking: Masking,
         release: Release = "everyone",
         target: float = 1.0,
+        weighting: Weighting | None = None,
     ) -> None:
         self._federation = federation
         self._problems = problems
         self._prior, self._price, self._target = prior, price, target
+        self._weighting = weighting or Weighting()
         self._intercept, self._masking, self._release = intercept, masking, release
         self._layout = Layout(len(prior) + int(intercept), len(prior))
         self.weights: FloatArray | None = None
@@ -332,6 +359,9 @@ class FederatedPath:
         """Have the sites that are there stand at 0, with a seed that they share."""
         squares, rows = self._squared_norms()
         self._lever = math.sqrt(squares / rows) or 1.0 if self._intercept else 0.0
+        factors = self._factors()
+        self._most = max(factors) * self._largest_weight()
+        weighted: dict[str, Any] = {} if factors == (1.0, 1.0) else {"factors": list(factors)}
         self._extent = self._bounded(squares, rows)
         self._federation.run(
             "begin_path",
@@ -340,8 +370,23 @@ class FederatedPath:
             price=self._price,
             lever=self._lever,
             masking=self._masking,
+            **weighted,
         )
         self._federation.run("share_path", holders=list(self._federation.sites))
+
+    def _factors(self) -> tuple[float, float]:
+        """Of the negative and the positive class; what is balanced is so over the rows that are there now."""
+        counts = np.ones(2)
+        if self._weighting.by_class == "balanced":
+            counts = np.rint(self._federation.sum("class_counts", shape=(2,), bound=float(MAX_COUNT)))
+        return self._weighting.factors(counts)
+
+    def _largest_weight(self) -> float:
+        """A power of two that no row's weight exceeds."""
+        if not self._weighting.by_row:
+            return 1.0
+        places = self._federation.sum("largest_weight", shape=EXPONENTS.shape, bound=float(len(self._federation.sites)))
+        return bound_of(places)
 
     def _squared_norms(self) -> tuple[float, float]:
         squares, rows = self._federation.sum("squared_norms", shape=(2,), bound=math.inf)
@@ -349,7 +394,9 @@ class FederatedPath:
 
     def _bounded(self, squares: float, rows: float) -> Extent:
         """With room for what rounding does to bounds."""
-        return Extent(int(rows), (squares + rows * self._lever**2) * (1 + 1e-9) + 1e-9, self._price, self._target)
+        return Extent(
+            int(rows), (squares + rows * self._lever**2) * (1 + 1e-9) + 1e-9, self._price * self._most, self._target
+        )
 
     def _note_changes(self) -> bool:
         """Whether sites left or joined since the last time. Those that joined are told where training stands.

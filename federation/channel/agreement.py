@@ -7,14 +7,14 @@ shown of one round opens no other.
 
 from __future__ import annotations
 
+import hmac
+import math
 from collections.abc import Sequence
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
-from cryptography.hazmat.primitives.hashes import SHA256
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from federation.arrays import Residues
 
@@ -40,7 +40,7 @@ class KeyAgreement:
     def __init__(self, run: bytes) -> None:
         self._run = run
         self._private = X25519PrivateKey.generate()
-        self._agreed: dict[bytes, bytes] = {}
+        self._keyed: dict[bytes, hmac.HMAC] = {}
         self.public = self._private.public_key().public_bytes_raw()
 
     def secret(self, peer_public: bytes, purpose: str) -> bytes:
@@ -48,13 +48,17 @@ class KeyAgreement:
 
         Raises ValueError for a public key that would make the secret known to all.
         """
-        if peer_public not in self._agreed:
-            self._agreed[peer_public] = self._private.exchange(X25519PublicKey.from_public_bytes(peer_public))
-        return HKDF(SHA256(), SECRET_BYTES, salt=self._run, info=purpose.encode()).derive(self._agreed[peer_public])
+        if peer_public not in self._keyed:
+            agreed = self._private.exchange(X25519PublicKey.from_public_bytes(peer_public))
+            self._keyed[peer_public] = hmac.new(hmac.digest(self._run, agreed, "sha256"), digestmod="sha256")
+        # HKDF (RFC 5869): its first half is done once a run, and of the second one block of 256 bits is enough
+        block = self._keyed[peer_public].copy()
+        block.update(purpose.encode() + b"\x01")
+        return block.digest()
 
 
 def keystream(secret: bytes, shape: Sequence[int]) -> Residues:
     """uint64 array of `shape` from ChaCha20 keyed with all of a 256-bit secret."""
-    zeros = bytes(8 * int(np.prod(shape)))
+    zeros = bytes(8 * math.prod(shape))
     stream = Cipher(ChaCha20(secret, _NONCE), mode=None).encryptor().update(zeros)
     return np.frombuffer(stream, dtype="<u8").reshape(shape)

@@ -42,9 +42,10 @@ class Channel(Protocol):
     def send(self, peer: str, array: NDArray[Any]) -> None:
         """Send `array` to `peer`, without waiting for it to be taken in.
 
-        A site connects to a peer when it first sends to it, and waits for that: it raises PeerDropped where it cannot
-        reach the peer in the time of the round, and RoundAborted when the round ended meanwhile. The coordinator sends
-        by connections that sites made, and never raises: a site that is not there will be missed when it is to answer.
+        A site connects to a peer when it first sends to it, or before, and waits for that: it raises PeerDropped where
+        it cannot reach the peer in the time of the round, and RoundAborted when the round ended meanwhile. The
+        coordinator sends by connections that sites made, and never raises: a site that is not there will be missed when
+        it is to answer.
         """
 
     def receive(self, peer: str, shape: Sequence[int], dtype: Any = np.uint64) -> NDArray[Any]:

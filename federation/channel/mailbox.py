@@ -24,7 +24,7 @@ class Mailbox:
         self.endpoint = endpoint
         self.run = run
         self._now = 0
-        self._waiting: dict[tuple[int, str], deque[Message]] = defaultdict(deque)
+        self._waiting: dict[int, dict[str, deque[Message]]] = defaultdict(lambda: defaultdict(deque))
 
     @property
     def refused(self) -> Counter[str]:
@@ -37,14 +37,23 @@ class Mailbox:
         self._now = round_number
         self.endpoint.round = round_number
         self.endpoint.interrupted.clear()
-        for key in [key for key in self._waiting if key[0] < round_number]:
-            if late := len(self._waiting.pop(key)):
+        for older in [older for older in self._waiting if older < round_number]:
+            if late := sum(map(len, self._waiting.pop(older).values())):
                 self.refused["stale"] += late
 
     def next_array(self, peer: str) -> Message | None:
         """The next protocol message of the current round from `peer`, if it is there."""
-        queue = self._waiting[self._now, peer]
-        return queue.popleft() if queue else None
+        of_round = self._waiting[self._now]
+        if peer not in of_round:
+            return None
+        message = of_round[peer].popleft()
+        if not of_round[peer]:
+            del of_round[peer]
+        return message
+
+    def senders(self) -> set[str]:
+        """Those of whom a protocol message of the current round waits."""
+        return set(self._waiting[self._now])
 
     def next_control(self) -> Received | None:
         """The next control message that came in, or None; arrays that came before it are put where they wait."""
@@ -57,7 +66,7 @@ class Mailbox:
             elif not self._now <= message.round < self._now + 2:
                 self.refused["stale"] += 1
             else:
-                self._waiting[message.round, peer].append(message)
+                self._waiting[message.round][peer].append(message)
         return None
 
     def wait(self, deadline: Deadline) -> None:

@@ -118,11 +118,13 @@ class SocketChannel:
         """
         deadline = Deadline(self._deadline.seconds)
         arrays: dict[str, NDArray[Any]] = {}
+        awaited = set(shapes)
         while True:
-            for peer, shape in shapes.items():
-                if peer not in arrays and (message := self._next(peer)) is not None:
-                    arrays[peer] = self._open(peer, message, shape, dtype)
-            if not shapes.keys() - arrays.keys() - self.dropped.keys():
+            for peer in awaited & self._mailbox.senders():
+                if (message := self._next(peer)) is not None:
+                    arrays[peer] = self._open(peer, message, shapes[peer], dtype)
+                    awaited.discard(peer)
+            if awaited <= self.dropped.keys():
                 break
             try:
                 self._mailbox.wait(deadline)
@@ -130,7 +132,7 @@ class SocketChannel:
                 break
             self._notice()
         late = f"it was silent for {deadline.seconds:g} s"
-        self.left_out |= {peer: self.dropped.get(peer, late) for peer in shapes if peer not in arrays}
+        self.left_out |= {peer: self.dropped.get(peer, late) for peer in shapes if peer in awaited}
         return {peer: arrays[peer] for peer in shapes if peer in arrays}
 
     def random(self, shape: Sequence[int]) -> Residues:
@@ -161,7 +163,8 @@ class SocketChannel:
         if self.dropped:
             raise PeerDropped(f"{self.me} cannot go on without {', '.join(sorted(self.dropped))}")
         interrupted = self._mailbox.endpoint.interrupted
-        if broken := sorted(interrupted & (set(self.sites) if self.me == COORDINATOR else self.sent_to.keys())):
+        spoken_to = self.sites if self.me == COORDINATOR else self.sent_to
+        if broken := sorted(interrupted.intersection(spoken_to) if interrupted else ()):
             raise PeerDropped(f"the connection of {self.me} to {broken[0]} broke, perhaps with a message on its way")
 
     def _next(self, peer: str) -> Message | None:

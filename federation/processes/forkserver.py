@@ -12,6 +12,7 @@ import contextlib
 import ctypes
 import gc
 import heapq
+import math
 import os
 import selectors
 import shutil
@@ -28,10 +29,13 @@ import msgpack
 
 from federation.errors import FederationError
 from federation.processes import pipe
+from federation.site.policy import SitePolicy
 from federation.site.program import Installation
 from federation.site.site import Assignment, run_site
 
 WORKSPACE_PREFIX = "fedsvm-"
+REST_S = 2.0
+"""How long the server waits without sites for a federation that begins where another ended."""
 _PR_SET_PDEATHSIG = 1
 _MAX_REPORT_BYTES = 1 << 14
 _C = ctypes.CDLL(None)
@@ -74,13 +78,14 @@ class _ForkServer:
         self._lifeline, self._life = os.pipe()
         self._selector = selectors.DefaultSelector()
         self._serving = True
+        self._rests_until = math.inf
 
     def serve(self) -> None:
         """Fork sites as ordered, pass on their reports, and tell of their ends."""
         wakeup, waker = socket.socketpair()
         wakeup.setblocking(False)
         waker.setblocking(False)
-        signal.set_wakeup_fd(waker.fileno())
+        signal.set_wakeup_fd(waker.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
         self._selector.register(self._stream, selectors.EVENT_READ, self._obey)
         self._selector.register(self._reports, selectors.EVENT_READ, self._pass_on)
@@ -89,7 +94,7 @@ class _ForkServer:
         gc.collect()
         gc.freeze()
         try:
-            while self._serving:
+            while self._serving and time.monotonic() < self._rests_until:
                 for key, _ in self._selector.select(self._until_next()):
                     key.data()
                 self._continue_stalled()
@@ -100,8 +105,17 @@ class _ForkServer:
         order = pipe.read(self._stream)
         if order is None:
             self._serving = False
+        elif "rest" in order:
+            self._kill_all()
+            self._pass_on()
+            self._rests_until = time.monotonic() + REST_S
+            self._tell(order)
+        elif "resume" in order:
+            self._rests_until = math.inf
+            self._tell(order)
         else:
-            self._fork_all([Assignment.from_fields(fields) for fields in order["start"]])
+            policies = [SitePolicy.from_fields(fields) for fields in order["policies"]]
+            self._fork_all([Assignment.from_fields(fields, policies) for fields in order["start"]])
 
     def _fork_all(self, assignments: list[Assignment]) -> None:
         """Fork in one go: every page that the server writes between two forks is one more of the child's own."""
@@ -161,7 +175,8 @@ class _ForkServer:
             heapq.heappush(self._stalled, (time.monotonic() + seconds, pid))
 
     def _until_next(self) -> float | None:
-        return max(0.0, self._stalled[0][0] - time.monotonic()) if self._stalled else None
+        first = min([self._rests_until, *(until for until, _ in self._stalled)])
+        return max(0.0, first - time.monotonic()) if first < math.inf else None
 
     def _continue_stalled(self) -> None:
         while self._stalled and self._stalled[0][0] <= time.monotonic():
@@ -195,6 +210,7 @@ class _ForkServer:
             os.kill(pid, signal.SIGKILL)
         for pid in self._sites:
             os.waitpid(pid, 0)
+        self._sites.clear()
 
 
 def _how(status: int) -> str:

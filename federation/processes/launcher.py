@@ -7,6 +7,8 @@ import select
 import shutil
 import time
 from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -15,14 +17,20 @@ from federation.errors import LaunchError
 from federation.processes import pipe
 from federation.processes.child import Child
 from federation.processes.contract import Ended
+from federation.site.policy import SitePolicy
 from federation.site.site import Assignment
 from federation.transport.deadline import Deadline
 from federation.transport.keys import Party
 
 _START_S = 60.0
 _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM")}
-_GIVE_MEMORY_BACK = {"MALLOC_ARENA_MAX": "1", "MALLOC_MMAP_THRESHOLD_": str(1 << 15)}
-"""Without these the C library of Linux keeps what large vectors took, in every site."""
+_GIVE_MEMORY_BACK = {
+    "MALLOC_ARENA_MAX": "1",
+    "MALLOC_MMAP_THRESHOLD_": str(1 << 20),
+    "MALLOC_TRIM_THRESHOLD_": str(1 << 20),
+}
+"""Without these the C library of Linux keeps what large vectors took, in every site. A megabyte it may keep: to give
+back and fetch anew each matrix of a few hundred rows makes a step of training take twice as long."""
 
 
 class LocalLauncher:
@@ -65,6 +73,8 @@ class LocalLauncher:
 
     def prepare(self) -> Path:
         """Wait until the server is up; the workspace it made. Raises LaunchError."""
+        if self.workspace is not None:
+            return self.workspace
         answer = self._read(Deadline(_START_S))
         if "error" in answer:
             raise LaunchError(answer["error"])
@@ -74,7 +84,12 @@ class LocalLauncher:
     def start(self, assignments: Iterable[Assignment]) -> list[Party]:
         """Start a site for each assignment and wait until all have reported in. Raises LaunchError."""
         wanted = list(assignments)
-        pipe.write(self._stream, {"start": [assignment.to_fields() for assignment in wanted]})
+        policies: list[SitePolicy] = []  # each once: it names all sites
+        for assignment in wanted:
+            if assignment.policy not in policies:
+                policies.append(assignment.policy)
+        starts = [assignment.to_fields(policies.index(assignment.policy)) for assignment in wanted]
+        pipe.write(self._stream, {"policies": [asdict(policy) for policy in policies], "start": starts})
         parties: dict[str, Party] = {}
         deadline = Deadline(_START_S)
         while awaited := {assignment.name for assignment in wanted} - parties.keys():
@@ -97,6 +112,18 @@ class LocalLauncher:
         ended, self._ended = self._ended, []
         return ended
 
+    def rest(self) -> None:
+        """End the sites; their server waits a moment for another run, see `resume`. Raises LaunchError."""
+        self._say("rest")
+
+    def resume(self) -> bool:
+        """Whether a server that rests is there for another run, of which nothing is known yet."""
+        with suppress(LaunchError):
+            self._say("resume")
+            self.pids, self.struck, self.continued, self._ended = {}, {}, [], []
+            return True
+        return False
+
     def close(self) -> None:
         """End every process that is left, and remove the workspace."""
         try:
@@ -104,6 +131,16 @@ class LocalLauncher:
         finally:
             if self.workspace is not None:
                 shutil.rmtree(self.workspace, ignore_errors=True)
+
+    def _say(self, word: str) -> None:
+        """Say a word to the server, and wait until it says the same. Raises LaunchError."""
+        try:
+            pipe.write(self._stream, {word: True})
+        except OSError as error:
+            raise LaunchError("The process that the sites are forked from is gone.") from error
+        deadline = Deadline(_START_S)
+        while word not in self._read(deadline):
+            pass  # reports of sites that are gone
 
     def _reported(self, message: dict[str, Any], awaited: set[str]) -> Party | None:
         """The site that reports in with this message, if it is such a one."""

@@ -80,7 +80,8 @@ class SitePolicy:
         opens : {"sum", "value"}
             What the step is declared to open.
         """
-        if list(order.sites) != [site for site in self.sites if site in order.sites] or me not in order.sites:
+        taking_part = set(order.sites)
+        if list(order.sites) != [site for site in self.sites if site in taking_part] or me not in taking_part:
             raise OrderRefused(
                 f"its sites must be {me} and others of {', '.join(self.sites)}, in this order, "
                 f"got {', '.join(order.sites) or 'none'}"

@@ -124,6 +124,9 @@ class SumProtocol(Protocol):
     def isolating(self, sites: int) -> int:
         """How few of so many sites, with the coordinator, may come to hold what another put in."""
 
+    def sends_to(self, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
+        """The parties that a site is known to send to when it puts an input in that the coordinator opens."""
+
     def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
         """A site's input. Raises BoundExceeded for values that are not finite or beyond the bound."""
 

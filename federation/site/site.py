@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, astuple, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -110,14 +110,14 @@ class Assignment:
     colludes: bool = False
     needs_pairwise_keys: bool = False
 
-    def to_fields(self) -> dict[str, Any]:
-        """Plain values for the launcher's pipe."""
-        return asdict(self)
+    def to_fields(self, policy: int) -> dict[str, Any]:
+        """Plain values for the launcher's pipe; in place of its policy the number under which that goes beside it."""
+        return {**vars(self), "policy": policy}
 
     @classmethod
-    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
+    def from_fields(cls, fields: Mapping[str, Any], policies: Sequence[SitePolicy]) -> Self:
         """What came through the pipe."""
-        return cls(**{**fields, "policy": SitePolicy.from_fields(fields["policy"])})
+        return cls(**{**fields, "policy": policies[fields["policy"]]})
 
     @property
     def coordinator(self) -> Party:
@@ -142,7 +142,7 @@ def run_site(
         public = agreement.public if agreement is not None else None
         me = Party(assignment.name, endpoint.address, keys.public if keys else None, public)
         endpoint.admit(Roster([assignment.coordinator, me]))
-        report({"party": astuple(me), "pid": os.getpid()})
+        report({"party": me, "pid": os.getpid()})
         Site(assignment, installation, endpoint, agreement, OwnFaults(assignment.faults, report)).serve()
 
 
@@ -280,6 +280,8 @@ class Site:
         elif isinstance(terms, SumTerms):
             protocol = self._installation.sums[order.protocol](**terms.options)
             sites = len(channel.sites)
+            for peer in protocol.sends_to(channel.me, channel.sites):
+                self._endpoint.connect(peer)  # all at once, not one after the other as the sum comes round
             residues = protocol.encoded(_shaped(value, terms.shape, order.step), terms.bound, sites)
             if self._transcript is not None:
                 self._transcript.put_in(residues, order.described())

@@ -9,8 +9,7 @@ from __future__ import annotations
 import socket
 import struct
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import zmq
 
@@ -54,37 +53,37 @@ class Stream:
         This party, the one that opened the connection, and the one at the other end.
     descriptor : int
         libzmq's own; what counts is a handle of ours on the same stream.
-    round_number : int
-        The round that the handshake is entered under.
     """
 
-    def __init__(
-        self, me: str, opener: str, peer: str, *, encrypted: bool, ledger: Ledger, descriptor: int, round_number: int
-    ) -> None:
+    def __init__(self, me: str, opener: str, peer: str, *, encrypted: bool, ledger: Ledger, descriptor: int) -> None:
         self.descriptor = descriptor
-        self._me, self._peer, self._control = me, peer, opener == COORDINATOR
+        self._me, self._opener, self._peer = me, opener, peer
         self._encrypted = encrypted
         self._ledger = ledger
         self._kernel: socket.socket | None = counters.duplicate(descriptor)
         self._measured = self._kernel is not None
+        self._in_use = False
         self._received_bytes = self._entered_bytes = 0
-        by_opener = zmtp.opener_handshake_bytes(b"" if encrypted else opener.encode(), encrypted)
-        by_acceptor = zmtp.acceptor_handshake_bytes(encrypted)
-        sizes = (by_opener, by_acceptor) if opener == me else (by_acceptor, by_opener)
-        for sent, size in zip((True, False), sizes, strict=True):
-            self._enter(round_number, Traffic(predicted_wire_bytes=size), sent=sent)
 
     @property
     def ended(self) -> bool:
         return self._kernel is None
 
-    def count(self, message: Message, frames: Sequence[Any], *, sent: bool) -> None:
-        """Enter one message in the ledger."""
+    def count(self, message: Message, frames: Sequence[bytes | memoryview], *, sent: bool) -> None:
+        """Enter one message in the ledger, and with the first the handshake.
+
+        It is known to both ends then, and to both in the same round. One that no message follows is entered by neither.
+        """
+        if not self._in_use:
+            self._in_use = True
+            self._enter_handshake(message.round)
         predicted = zmtp.message_bytes([len(frame) for frame in frames], self._encrypted)
         self._enter(message.round, Traffic(1, message.payload_bytes, predicted), sent=sent)
 
     def measure(self, round_number: int) -> None:
         """Enter what the kernel says came in since the last call."""
+        if not self._in_use:
+            return
         self._read_kernel()
         arrived, self._entered_bytes = self._received_bytes - self._entered_bytes, self._received_bytes
         if arrived:
@@ -101,6 +100,13 @@ class Stream:
         received = counters.bytes_received(self._kernel) if self._kernel is not None else None
         self._received_bytes = self._received_bytes if received is None else received
 
+    def _enter_handshake(self, round_number: int) -> None:
+        by_opener = zmtp.opener_handshake_bytes(b"" if self._encrypted else self._opener.encode(), self._encrypted)
+        by_acceptor = zmtp.acceptor_handshake_bytes(self._encrypted)
+        sizes = (by_opener, by_acceptor) if self._opener == self._me else (by_acceptor, by_opener)
+        for sent, size in zip((True, False), sizes, strict=True):
+            self._enter(round_number, Traffic(predicted_wire_bytes=size), sent=sent)
+
     def _enter(self, round_number: int, traffic: Traffic, *, sent: bool) -> None:
         """Nothing counts as measured before the kernel is asked; what never will be is None."""
         traffic.wire_bytes = None if sent or not self._measured else 0
@@ -108,7 +114,7 @@ class Stream:
 
     def _link(self, round_number: int, *, sent: bool) -> Link:
         ends = (self._me, self._peer) if sent else (self._peer, self._me)
-        return Link(round_number, self._control, *ends)
+        return Link(round_number, self._opener == COORDINATOR, *ends)
 
 
 def end_stream(streams: Sequence[Stream], descriptor: int) -> None:
@@ -128,6 +134,8 @@ class Dialler:
     party : Party
         The peer, with its address.
     dealer : zmq.Socket
+    read : callable
+        Takes in what came by it.
     streams : list of Stream
         Those to this peer, earlier ones included; new ones are added.
     """
@@ -137,12 +145,14 @@ class Dialler:
         me: str,
         party: Party,
         dealer: zmq.Socket[bytes],
+        read: Callable[[], None],
         streams: list[Stream],
         *,
         encrypted: bool,
         ledger: Ledger,
     ) -> None:
         self.dealer = dealer
+        self.read = read
         self.peer = party.name
         self.established = False
         self.streams = streams
@@ -152,7 +162,7 @@ class Dialler:
         self._trouble = ""
         self._broken_at: float | None = None
 
-    def note(self, event: int, value: int, round_number: int) -> bool:
+    def note(self, event: int, value: int) -> bool:
         """Take note of what libzmq says of the connection. Whether one that stood broke."""
         if event in (_CONNECTED, _CONNECT_RETRIED):
             self._broken_at = None
@@ -164,7 +174,6 @@ class Dialler:
                 encrypted=self._encrypted,
                 ledger=self._ledger,
                 descriptor=value,
-                round_number=round_number,
             )
             self.streams.append(stream)
         elif event == _HANDSHAKE_SUCCEEDED:

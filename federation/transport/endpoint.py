@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import selectors
 import sys
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
@@ -83,7 +84,7 @@ class Endpoint:
     address : str
         Where it listens.
     round : int
-        The round under way: what is no message (a handshake) is entered under it.
+        The round under way.
     interrupted : set of str
         The peers whose connection, opened by this party, broke since whoever reads it last cleared it.
     ledger : Ledger
@@ -111,9 +112,10 @@ class Endpoint:
         self._routing_ids: dict[str, bytes] = {}
         self._descriptors: set[int] = set()
         self._failure = _UNRECOGNISED
-        self._poller = zmq.Poller()
+        self._selector = selectors.DefaultSelector()
         self._monitors: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}
-        self._handlers: dict[Any, Callable[[], None]] = {}
+        self._unread: dict[zmq.Socket[bytes], Callable[[], None]] = {}
+        self._broken: set[str] = set()
         raise_descriptor_limit(peers * _DESCRIPTORS_PER_PEER + _DESCRIPTORS_TO_SPARE)
         self._context = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, max(1023, 4 * peers + 16))
@@ -122,6 +124,7 @@ class Endpoint:
                 self._poll(zap, lambda: self._answer_zap(zap))
             self._router = self._listen(listen)
         except BaseException:
+            self._selector.close()
             self._context.destroy(linger=0)
             raise
         self.address = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
@@ -150,8 +153,7 @@ class Endpoint:
 
     def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
         """Call `handler` whenever `descriptor` is readable while this endpoint waits; what it raises ends the wait."""
-        self._poller.register(descriptor, zmq.POLLIN)
-        self._handlers[descriptor if isinstance(descriptor, int) else descriptor.fileno()] = handler
+        self._selector.register(descriptor, selectors.EVENT_READ, handler)
 
     def connect(self, peer: str) -> None:
         """Begin to open the connection to `peer`, unless it is there, so that `send` need not wait for it later."""
@@ -167,23 +169,23 @@ class Endpoint:
         wait. Raises PeerDropped, saying why, when the peer cannot be reached within the deadline.
         """
         self.connect(peer)
-        while not self._diallers[peer].established:
-            self._diallers[peer].check_reachable(deadline)
+        while not (dialler := self._diallers[peer]).established:
+            dialler.check_reachable(deadline)
             self._serve(deadline.remaining_ms())
             meanwhile()
-        frames = wire.encode(message)
         # Copied: to send large frames without a copy pyzmq would start a thread, and memory for it, in every site.
-        self._diallers[peer].dealer.send_multipart(frames, flags=zmq.NOBLOCK)
-        self._opened[peer][-1].count(message, frames, sent=True)
+        dialler.dealer.send_multipart(message.frames, flags=zmq.NOBLOCK)
+        self._unread[dialler.dealer] = dialler.read
+        self._opened[peer][-1].count(message, message.frames, sent=True)
 
     def reply(self, peer: str, message: wire.Message) -> None:
         """Send back over the connection that `peer` opened. Raises PeerDropped if it has none any more."""
-        frames = wire.encode(message)
         try:
-            self._router.send_multipart([self._routing_ids[peer], *frames], flags=zmq.NOBLOCK)
+            self._router.send_multipart([self._routing_ids[peer], *message.frames], flags=zmq.NOBLOCK)
         except (KeyError, zmq.Again, zmq.ZMQError) as error:
             raise PeerDropped(f"{self.name} cannot answer {peer}: its connection is gone or full.") from error
-        self._accepted[peer][-1].count(message, frames, sent=True)
+        self._unread[self._router] = self._read_router
+        self._accepted[peer][-1].count(message, message.frames, sent=True)
 
     def wait(self, deadline: Deadline) -> None:
         """Wait until something happens on a socket or a watched descriptor. Raises DeadlineExpired."""
@@ -217,6 +219,7 @@ class Endpoint:
         self._router.disable_monitor()
         for stream in self._streams():
             stream.end()
+        self._selector.close()
         self._context.destroy(linger=LINGER_MS)
 
     # Opening sockets.
@@ -248,18 +251,20 @@ class Endpoint:
         party, dealer = self.roster[peer], self._socket(zmq.DEALER)
         self._authenticator.secure_dialler(dealer, party)
         encrypted = self._authenticator.encrypted
-        dialler = Dialler(self.name, party, dealer, self._opened[peer], encrypted=encrypted, ledger=self.ledger)
-
-        def note(event: int, value: int) -> None:
-            if dialler.note(event, value, self.round):
-                self.interrupted.add(peer)
 
         def read() -> None:
             for frames in _drain(dealer, copy=False):
                 self._take(peer, frames, None)
 
+        dialler = Dialler(self.name, party, dealer, read, self._opened[peer], encrypted=encrypted, ledger=self.ledger)
+
+        def note(event: int, value: int) -> None:
+            if dialler.note(event, value):
+                self.interrupted.add(peer)
+            (self._broken.add if dialler.broken else self._broken.discard)(peer)
+
         self._monitor(dealer, note)
-        self._poll(dealer, read)
+        self._poll(dealer, dialler.read)
         dealer.connect(party.address)
         return dialler
 
@@ -267,15 +272,21 @@ class Endpoint:
         """Close the connection to a party that is not there any more as it was."""
         dealer = self._diallers.pop(peer).dealer
         self._routing_ids.pop(peer, None)
+        self._broken.discard(peer)
         for closed in (dealer, self._monitors.pop(dealer)):
-            self._poller.unregister(closed)
-            del self._handlers[closed]
+            self._selector.unregister(closed.FD)
+            self._unread.pop(closed, None)
         dealer.disable_monitor()
         dealer.close(linger=0)
 
-    def _poll(self, opened: zmq.Socket[bytes], handler: Callable[[], None]) -> None:
-        self._poller.register(opened, zmq.POLLIN)
-        self._handlers[opened] = handler
+    def _poll(self, opened: zmq.Socket[bytes], read: Callable[[], None]) -> None:
+        """Call `read` when there may be something to read.
+
+        libzmq signals on a socket's descriptor what has come since it was used last, so whoever sends by a socket, and
+        so uses it, is to read it before waiting: see `_serve`.
+        """
+        self._selector.register(opened.FD, selectors.EVENT_READ, read)
+        self._unread[opened] = read
 
     def _monitor(self, watched: zmq.Socket[bytes], note: Callable[[int, int], None]) -> None:
         address = f"inproc://monitor-{watched.FD}"
@@ -294,12 +305,14 @@ class Endpoint:
     # Serving sockets while waiting.
 
     def _serve(self, timeout_ms: int) -> None:
-        if any(dialler.broken for dialler in self._diallers.values()):
+        if self._broken:
             timeout_ms = min(timeout_ms, int(REDIAL_S * 1000))
-        for ready, _ in self._poller.poll(timeout_ms):
-            if handler := self._handlers.get(ready):  # an earlier one may have hung up on this
-                handler()
-        for peer in [peer for peer, dialler in self._diallers.items() if dialler.to_redial]:
+        unread, self._unread = self._unread, {}
+        for read in unread.values():
+            read()
+        for key, _ in self._selector.select(0 if unread else timeout_ms / 1000):  # reading may have ended the wait
+            key.data()
+        for peer in [peer for peer in self._broken if self._diallers[peer].to_redial]:
             self._hang_up(peer)
             self.connect(peer)
 
@@ -335,16 +348,13 @@ class Endpoint:
             self.refused[f"malformed: {error}"] += 1
             return
         if routing_id is not None and self._routing_ids.get(peer) != routing_id:
-            self._accept(peer, routing_id, frames, message.round)
+            self._accept(peer, routing_id, frames)
         streams = (self._opened if routing_id is None else self._accepted)[peer]
         streams[-1].count(message, buffers, sent=False)
         self._pending.append(Received(peer, message, answer=routing_id is None))
 
-    def _accept(self, peer: str, routing_id: bytes, frames: Sequence[zmq.Frame], round_number: int) -> None:
-        """Keep account of the connection these frames came by, the first by it.
-
-        It belongs to the round of its first message, which may be one ahead of the round this party is in.
-        """
+    def _accept(self, peer: str, routing_id: bytes, frames: Sequence[zmq.Frame]) -> None:
+        """Keep account of the connection these frames came by, the first by it."""
         descriptor = frames[0].get(zmq.SRCFD) if frames else -1
         descriptor = descriptor if isinstance(descriptor, int) else -1
         self._routing_ids[peer] = routing_id
@@ -356,7 +366,6 @@ class Endpoint:
             encrypted=self._authenticator.encrypted,
             ledger=self.ledger,
             descriptor=descriptor,
-            round_number=round_number,
         )
         self._accepted[peer].append(stream)
 

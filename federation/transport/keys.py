@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import zmq
 from zmq.utils import z85
 
 COORDINATOR = "coordinator"
+KEY_BYTES = 32
 
 
 @dataclass(frozen=True)
 class KeyPair:
-    """A CURVE key pair in Z85 text (40 bytes each). The secret half lives in memory only and never prints."""
+    """A CURVE key pair, 32 bytes each. The secret half lives in memory only and never prints."""
 
     public: bytes
     secret: bytes = field(repr=False)
@@ -22,12 +23,11 @@ class KeyPair:
     @classmethod
     def generate(cls) -> KeyPair:
         """A fresh pair from the operating system's generator."""
-        public, secret = zmq.curve_keypair()
+        public, secret = (z85.decode(half) for half in zmq.curve_keypair())
         return cls(public, secret)
 
 
-@dataclass(frozen=True)
-class Party:
+class Party(NamedTuple):
     """One member of a federation.
 
     Its name, where it listens, its public key for sockets (None without encryption), and the one with which sites
@@ -45,10 +45,13 @@ class Roster:
 
     def __init__(self, parties: Iterable[Party]) -> None:
         self._by_name = {party.name: party for party in parties}
-        self._names_by_key = {z85.decode(p.public_key): p.name for p in self if p.public_key}
+        self._names_by_key = {party.public_key: party.name for party in self if party.public_key}
 
     def __iter__(self) -> Iterator[Party]:
         return iter(self._by_name.values())
+
+    def __len__(self) -> int:
+        return len(self._by_name)
 
     def __contains__(self, name: object) -> bool:
         return name in self._by_name
@@ -66,4 +69,4 @@ class Roster:
 
     def to_fields(self) -> list[list[Any]]:
         """Plain values for a message: [name, address, public key, agreement key] of each party."""
-        return [[party.name, party.address, party.public_key, party.agreement_key] for party in self]
+        return [list(party) for party in self]

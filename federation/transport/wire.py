@@ -11,6 +11,7 @@ with it before an array is made, and arrays are views of those frames: nothing i
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -73,7 +74,12 @@ class Message:
     fields: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
 
-    @property
+    @functools.cached_property
+    def frames(self) -> list[bytes | memoryview]:
+        """Its frames, see `encode`: once, however many it is sent to."""
+        return encode(self)
+
+    @functools.cached_property
     def payload_bytes(self) -> int:
         """Bytes of the array buffers."""
         return sum(array.nbytes for array in self.arrays.values())

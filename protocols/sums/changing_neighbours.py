@@ -27,7 +27,7 @@ from federation.channel.contract import Channel
 from federation.transport.keys import COORDINATOR
 from protocols.arithmetic.fixed_point import add, subtract
 from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
-from protocols.sums.ring import chunk_count, chunks, ring_reveal, round_the_ring
+from protocols.sums.ring import chunk_count, chunks, ring_reveal, ring_sends_to, round_the_ring
 
 DEFAULT_RINGS = 2
 
@@ -101,6 +101,11 @@ def changing_neighbours_cost(rings: int, sites: int, shape: tuple[int, int]) -> 
     )
 
 
+def changing_neighbours_sends_to(rings: int, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
+    """The successor in each ring, and of the first site the coordinator."""
+    return tuple(dict.fromkeys(peer for ring in edge_disjoint_rings(sites, rings) for peer in ring_sends_to(me, ring)))
+
+
 def changing_neighbours(rings: int = DEFAULT_RINGS) -> SecureSum:
     """The protocol; it needs 2 r + 1 sites.
 
@@ -127,4 +132,5 @@ def changing_neighbours(rings: int = DEFAULT_RINGS) -> SecureSum:
         smallest_coalition=lambda sites: 2 * rings,
         min_sites=2 * rings + 1,
         options={"rings": rings},
+        sends_to=functools.partial(changing_neighbours_sends_to, rings),
     )

@@ -64,6 +64,9 @@ class SecureSum:
         What every party must know besides the name.
     min_remaining : callable, default 1 of any number
         How many of so many sites must remain for a sum to be revealed without the others.
+    sends_to : callable, default nobody
+        The parties that a site sends to, given its name and all sites. It connects to them before it has anything to
+        send, and to others when it first does.
     """
 
     name: str
@@ -76,6 +79,7 @@ class SecureSum:
     needs_pairwise_keys: bool = False
     options: Mapping[str, float] = field(default_factory=dict)
     min_remaining: Callable[[int], int] = lambda sites: 1
+    sends_to: Callable[[str, tuple[str, ...]], tuple[str, ...]] = lambda me, sites: ()
 
     @property
     def described(self) -> str:

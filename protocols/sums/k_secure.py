@@ -27,7 +27,7 @@ from federation.arrays import Residues
 from federation.channel.contract import Channel
 from protocols.arithmetic.fixed_point import add, subtract
 from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
-from protocols.sums.ring import chunk_count, ring_contribute, ring_reveal
+from protocols.sums.ring import chunk_count, ring_contribute, ring_reveal, ring_sends_to
 
 MIN_SITES = 3
 
@@ -115,6 +115,13 @@ def k_secure_cost(segments: int, sites: int, shape: tuple[int, int]) -> Cost:
     )
 
 
+def k_secure_sends_to(segments: int, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
+    """The sites that get a segment, and those of the ring."""
+    position = sites.index(me)
+    ahead = (sites[(position + distance) % len(sites)] for distance in distances(len(sites), segments))
+    return tuple(dict.fromkeys((*ahead, *ring_sends_to(me, sites))))
+
+
 def k_secure(segments: int = DEFAULT_SEGMENTS) -> SecureSum:
     """The protocol; it needs as many sites as segments, and three.
 
@@ -141,4 +148,5 @@ def k_secure(segments: int = DEFAULT_SEGMENTS) -> SecureSum:
         smallest_coalition=lambda sites: len(partners(sites, segments)),
         min_sites=max(MIN_SITES, segments),
         options={"segments": segments},
+        sends_to=functools.partial(k_secure_sends_to, segments),
     )

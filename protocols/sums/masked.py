@@ -77,8 +77,49 @@ Flags = NDArray[np.uint8]
 # What all parties know.
 
 
-def neighbourhoods(sites: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Each site and its neighbours.
+class Neighbourhoods:
+    """Each site and its neighbours; who is in whose neighbourhood is mutual.
+
+    Parameters
+    ----------
+    sites : tuple of str
+        In ring order.
+    """
+
+    def __init__(self, sites: tuple[str, ...]) -> None:
+        self._sites = sites
+        self._circle: list[str] = []
+        if len(sites) > MAX_NEIGHBOURS + 1:
+            everyone = hashlib.sha256(" ".join(sites).encode()).digest()
+            self._circle = sorted(sites, key=lambda site: hashlib.sha256(everyone + site.encode()).digest())
+            self._turn = {site: number for number, site in enumerate(self._circle)}
+            self._place = {site: number for number, site in enumerate(sites)}
+
+    def of(self, site: str) -> tuple[str, ...]:
+        """The neighbourhood of a site, in ring order, the site itself included."""
+        if not self._circle:
+            return self._sites
+        offsets = range(-MAX_NEIGHBOURS // 2, MAX_NEIGHBOURS // 2 + 1)
+        around = (self._circle[(self._turn[site] + step) % len(self._circle)] for step in offsets)
+        return tuple(sorted(around, key=self._place.__getitem__))
+
+    @functools.cached_property
+    def all(self) -> dict[str, tuple[str, ...]]:
+        """The neighbourhood of every site."""
+        return {site: self.of(site) for site in self._sites}
+
+    @functools.cached_property
+    def rows(self) -> dict[str, dict[str, int]]:
+        """Of every site, in which row of its sealed shares is that of which neighbour."""
+        return {
+            site: {peer: row for row, peer in enumerate(peer for peer in group if peer != site)}
+            for site, group in self.all.items()
+        }
+
+
+@functools.lru_cache(maxsize=1)
+def neighbourhoods(sites: tuple[str, ...]) -> Neighbourhoods:
+    """Those of a round's sites, kept for the next round.
 
     Parameters
     ----------
@@ -87,18 +128,9 @@ def neighbourhoods(sites: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 
     Returns
     -------
-    dict of site to tuple of str
-        In the order of `sites`, the site itself included; who is in whose neighbourhood is mutual.
+    Neighbourhoods
     """
-    if len(sites) <= MAX_NEIGHBOURS + 1:
-        return dict.fromkeys(sites, sites)
-    circle = sorted(sites, key=lambda site: hashlib.sha256(" ".join((site, *sites)).encode()).digest())
-    offsets = range(-MAX_NEIGHBOURS // 2, MAX_NEIGHBOURS // 2 + 1)
-    place = {site: number for number, site in enumerate(sites)}
-    return {
-        site: tuple(sorted((circle[(i + step) % len(circle)] for step in offsets), key=place.__getitem__))
-        for i, site in enumerate(circle)
-    }
+    return Neighbourhoods(sites)
 
 
 def threshold_of(fraction: float, members: int) -> int:
@@ -190,7 +222,7 @@ def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> No
     StepRefused
         When the coordinator asks for what would open the site's or a peer's input.
     """
-    group = neighbourhoods(channel.sites)[channel.me]
+    group = neighbourhoods(channel.sites).of(channel.me)
     consent = Consent(channel.me, group, threshold_of(fraction, len(group)))
     own = _draw(channel)
     shares = dict(zip(group, shamir.split(own, consent.threshold, len(group), lambda: _draw(channel)), strict=True))
@@ -289,7 +321,7 @@ def masked_reveal(fraction: float, channel: Channel, shape: tuple[int, int]) -> 
     PeerDropped
         When fewer remain; nothing is revealed then.
     """
-    groups = neighbourhoods(channel.sites)
+    groups = neighbourhoods(channel.sites).all
     masked = channel.collect(dict.fromkeys(channel.sites, shape))
     sealed = channel.collect({site: (len(groups[site]) - 1, SEALED_WORDS) for site in masked})
     present, seeds = _settle(channel, groups, fraction, frozenset(sealed))
@@ -331,13 +363,10 @@ def _open_own_masks(
 ) -> dict[str, int]:
     """The own mask of every site in the sum, from the shares that its neighbours open."""
     members = {site: [peer for peer in groups[site] if peer in present] for site in present}
+    rows = neighbourhoods(channel.sites).rows
     for site in sorted(present):
         channel.send(site, _flags(OPEN, groups[site], present))
-        held = [
-            sealed[owner][[peer for peer in groups[owner] if peer != owner].index(site)]
-            for owner in members[site]
-            if owner != site
-        ]
+        held = [sealed[owner][rows[owner][site]] for owner in members[site] if owner != site]
         channel.send(site, np.array(held, dtype=np.uint64).reshape(len(held), SEALED_WORDS))
     answers = channel.collect({site: (len(members[site]), SECRET_WORDS) for site in sorted(present)})
     shares: dict[str, dict[int, int]] = {site: {} for site in present}
@@ -428,4 +457,5 @@ def masked(threshold: float = DEFAULT_THRESHOLD) -> SecureSum:
         needs_pairwise_keys=True,
         options={"threshold": threshold},
         min_remaining=functools.partial(threshold_of, threshold),
+        sends_to=lambda me, sites: (COORDINATOR,),
     )

@@ -65,5 +65,11 @@ def plain_cost(sites: int, shape: tuple[int, int]) -> Cost:
 
 
 PLAIN = SecureSum(
-    "plain", plain_contribute, plain_reveal, plain_cost, smallest_coalition=lambda sites: 0, discloses="value"
+    "plain",
+    plain_contribute,
+    plain_reveal,
+    plain_cost,
+    smallest_coalition=lambda sites: 0,
+    discloses="value",
+    sends_to=lambda me, sites: (COORDINATOR,),
 )

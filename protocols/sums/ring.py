@@ -148,4 +148,18 @@ def chunks(vector: Residues) -> Iterator[Residues]:
         yield vector[:, start : start + CHUNK]
 
 
-RING = SecureSum("ring", ring_contribute, ring_reveal, ring_cost, smallest_coalition=lambda sites: 2, min_sites=3)
+def ring_sends_to(me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
+    """The successor, and of the first site the coordinator."""
+    successor = sites[(sites.index(me) + 1) % len(sites)]
+    return (successor, COORDINATOR) if me == sites[0] else (successor,)
+
+
+RING = SecureSum(
+    "ring",
+    ring_contribute,
+    ring_reveal,
+    ring_cost,
+    smallest_coalition=lambda sites: 2,
+    min_sites=3,
+    sends_to=ring_sends_to,
+)

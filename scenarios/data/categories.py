@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 
 import numpy as np
@@ -12,6 +13,13 @@ from federation.processes.memory import available_bytes
 from scenarios.data.sources import Dataset, Feature
 from scenarios.schema.errors import ScenarioError
 
+_IDENTIFYING = 0.5
+"""A column of texts that differ in more than this share of the rows tells rows apart."""
+
+_DATE = re.compile(r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([ T].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?")
+_IDENTIFIER_NAME = re.compile(
+    r"(.*[\W_])?(id|nr|no|number|nummer|identifier|index|key|mrn)|.*[a-z](Id|ID|Nr|No)", re.ASCII
+)
 _ROWS_PER_VALUE = 10
 _FEW_VALUES = 20
 """Columns of no more, or of values that this many rows have on average, are taken as they are."""
@@ -30,8 +38,8 @@ def require_few(data: Dataset, declared: Collection[str], *, agreed: bool, memor
     }
     problems: list[str] = []
     for name, values in text.items():
-        if agreed and name not in declared:
-            problems += _problem_of_agreeing(data, name, values)
+        if name not in declared:
+            problems += [*_not_meant(data, name, values)] or [*_problem_of_agreeing(data, name, values, agreed=agreed)]
     width = len(data.features) - len(text) + sum(map(len, text.values()))
     room = available_bytes() if memory_bytes is None else memory_bytes
     if not problems and 8 * width * data.rows > room:
@@ -44,7 +52,65 @@ def require_few(data: Dataset, declared: Collection[str], *, agreed: bool, memor
         raise ScenarioError(problems)
 
 
-def _problem_of_agreeing(data: Dataset, name: str, values: NDArray[np.str_]) -> Iterator[str]:
+def _not_meant(data: Dataset, name: str, values: NDArray[np.str_]) -> Iterator[str]:
+    """A sentence for a column that nobody wants as columns of 0 and 1: dates, identifiers, numbers with a mistake."""
+    known = [value for value in values.tolist() if value]
+    if len(known) <= _FEW_VALUES:
+        return
+    way_out = "or declare its values in data.categories if they are meant"
+    if odd := _among_numbers(known):
+        yield f"data.source: {_typing_mistake(data, name, odd)}."
+    elif is_date(known):
+        yield (
+            f"data.ignore: column {name!r} holds dates, {len(known)} different ones, and each would become a column of "
+            f"0 and 1; put numbers such as days in their place, add it to data.ignore, {way_out}."
+        )
+    elif len(known) > _IDENTIFYING * data.rows:
+        yield (
+            f"data.ignore: column {name!r} has {len(known)} different values in {data.rows} rows: it looks like an "
+            f"identifier; add it to data.ignore, {way_out}."
+        )
+
+
+def is_date(values: Collection[str]) -> bool:
+    """Whether most of some texts are dates."""
+    return sum(_DATE.fullmatch(value) is not None for value in values) > _MOSTLY * len(values)
+
+
+def numbers_rows(feature: Feature) -> bool:
+    """Whether a column of numbers looks like one that tells rows apart: whole, all different, and named so, or counted.
+
+    Counted: without a number left out.
+    """
+    values = feature.values
+    if feature.categorical or len(values) <= _FEW_VALUES or not (known := values[~np.isnan(values)]).size:
+        return False
+    whole = bool((known == np.rint(known)).all()) and len(np.unique(known)) == len(known)
+    is_counted = known.max() - known.min() == len(known) - 1
+    return whole and bool(is_counted or _IDENTIFIER_NAME.fullmatch(feature.name))
+
+
+def looks_identifying(feature: Feature) -> bool:
+    """Whether a column is one that `require_few` refuses as an identifier, or `warnings` suspects to be one."""
+    if not feature.categorical:
+        return numbers_rows(feature)
+    known = {value for value in feature.values.tolist() if value}
+    return len(known) > max(_FEW_VALUES, _IDENTIFYING * len(feature.values))
+
+
+def _typing_mistake(data: Dataset, name: str, odd: list[str]) -> str:
+    values = next(feature.values for feature in data.features if feature.name == name)
+    row = int(np.argmax(values == odd[0]))
+    more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
+    return (
+        f"column {name!r} is read as text because of {odd[0]!r} in {data.place(row)}{more} among numbers; mend these, "
+        "or leave the cell empty where the value is missing"
+    )
+
+
+def _problem_of_agreeing(data: Dataset, name: str, values: NDArray[np.str_], *, agreed: bool) -> Iterator[str]:
+    if not agreed:
+        return
     if len(values) > MAX_VALUES:
         yield (
             f"data.ignore: column {name!r} has {len(values)} different texts in {data.rows} rows, and sites can agree "
@@ -57,34 +123,44 @@ def _problem_of_agreeing(data: Dataset, name: str, values: NDArray[np.str_]) -> 
         )
 
 
+def mistakes(data: Dataset) -> Iterator[str]:
+    """A sentence for each column of numbers that a typing mistake made text."""
+    for feature in data.features:
+        if feature.categorical and (odd := _among_numbers(sorted(set(feature.values.tolist()) - {""}))):
+            sentence = _typing_mistake(data, feature.name, odd)
+            yield f"{sentence[0].upper()}{sentence[1:]}."
+
+
 def warnings(data: Dataset) -> Iterator[str]:
-    """A sentence for each column of text that may be meant as something else."""
+    """A sentence for each column that may be meant as something else."""
+    yield from mistakes(data)
     for feature in data.features:
         if feature.categorical:
-            yield from _warning(feature, data.rows)
+            yield from _warning(data, feature)
+        elif numbers_rows(feature):
+            yield (
+                f"Column {feature.name!r} has a different whole number in each row: it looks like an identifier; add "
+                "it to data.ignore."
+            )
 
 
-def _warning(feature: Feature, rows: int) -> Iterator[str]:
-    values = np.unique(feature.values).tolist()
-    if odd := _among_numbers(values):
+def _warning(data: Dataset, feature: Feature) -> Iterator[str]:
+    values = [value for value in np.unique(feature.values).tolist() if value]
+    if not _among_numbers(values) and len(values) > _FEW_VALUES and data.rows < _ROWS_PER_VALUE * len(values):
         yield (
-            f"Column {feature.name!r} is read as text because of {odd[0]!r}"
-            f"{f' and {len(odd) - 1} more' if len(odd) > 1 else ''} among numbers; mend these, or mark what is missing."
-        )
-    elif len(values) > _FEW_VALUES and rows < _ROWS_PER_VALUE * len(values):
-        yield (
-            f"Column {feature.name!r} has {len(values)} different texts in {rows} rows, and becomes as many columns of "
-            "0 and 1; if it is an identifier or a date, leave it out by data.ignore."
+            f"Column {feature.name!r} has {len(values)} different texts in {data.rows} rows, and becomes as many "
+            "columns of 0 and 1; if it is an identifier or a date, leave it out by data.ignore."
         )
 
 
 def _among_numbers(values: list[str]) -> list[str]:
     """The values that are no numbers, where most are."""
-    odd = [value for value in values if not _is_number(value)]
+    odd = [value for value in values if not is_number(value)]
     return odd if len(odd) < (1 - _MOSTLY) * len(values) else []
 
 
-def _is_number(value: str) -> bool:
+def is_number(value: str) -> bool:
+    """Whether a text can be read as a number."""
     try:
         float(value)
     except ValueError:

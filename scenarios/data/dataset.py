@@ -9,20 +9,20 @@ it covers of all that lies between the source and the model.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.data.columns import Schema
-from algorithms.data.partition import NO_FOLD, site_partition
+from algorithms.data.partition import NO_FOLD, held_out, site_partition
 from algorithms.privacy.ledger import DataIdentity
 from federation.arrays import FloatArray, IntArray
-from scenarios.data import categories, sources, splits
+from scenarios.data import categories, joining, sources, splits
 from scenarios.data.sources import Dataset
 from scenarios.schema.base import resolve
-from scenarios.schema.data import ALL
+from scenarios.schema.data import ALL, DataSpec
 from scenarios.schema.errors import ScenarioError, nearest
 from scenarios.schema.spec import Scenario
 
@@ -53,11 +53,12 @@ class SiteShard:
 class FederatedDataset:
     """Everything about the data that a run needs.
 
-    rows: all of them. names: of the sites. shards: of each site. folds: (n,) the fold that holds a row out, -1 for
-    none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then positive.
-    identifiers (n,): of the rows, where sites align them by these; empty otherwise. public: indices of the rows that
-    are nobody's secret, and at no site. identity: of the source. candidates: records that whoever audits the run may
-    think of, where declared or where the source has all that there can be.
+    rows: all of them. names: of the sites. shards: of each site. folds: (n,), or (n, repeats), the fold that holds a
+    row out, -1 for none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then
+    positive. weights (n,): of the rows; empty where all are 1. apart (n,): those that calibrate models; empty where
+    none do. identifiers (n,): of the rows, where sites align them by these; empty otherwise. public: indices of the
+    rows that are nobody's secret, and at no site. identity: of the source. candidates: records that whoever audits the
+    run may think of, where declared or where the source has all that there can be.
     """
 
     rows: Rows
@@ -74,6 +75,8 @@ class FederatedDataset:
     declared: Mapping[str, Sequence[str]]
     identity: DataIdentity
     candidates: Rows | None = None
+    weights: FloatArray = field(default_factory=lambda: np.zeros(0))
+    apart: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     @property
     def schema(self) -> Schema:
@@ -83,7 +86,8 @@ class FederatedDataset:
     def training(self, fold: int | None, names: Sequence[str]) -> IntArray:
         """Indices of the rows that these sites train on while `fold` is held out."""
         held = np.sort(np.concatenate([self.shards[self.names.index(name)].rows for name in names]))
-        return held if fold is None else held[self.folds[held] != fold]
+        held = held[~self.apart[held]] if len(self.apart) else held
+        return held if fold is None else held[~held_out(self.folds[held], fold)]
 
     def test(self, fold: int | None) -> IntArray:
         """Indices of the rows that are tested on while `fold` is held out; without folds, of those set apart."""
@@ -107,6 +111,8 @@ class FederatedDataset:
             categorical_names=[self.categorical_columns[place] for place in categorical],
             folds=self.folds[held.rows],
             identifiers=self.identifiers[held.rows].tolist() if len(self.identifiers) else None,
+            weights=self.weights[held.rows] if len(self.weights) else None,
+            apart=self.apart[held.rows] if len(self.apart) else None,
         ).write(str(path))
 
 
@@ -116,13 +122,13 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
     Raises ScenarioError, saying what to change, before any process is started.
     """
     settings = scenario.data
-    data = sources.load(
-        settings.source,
+    data = sources.choose(
+        joining.read_table(settings, base_folder),
         label=settings.label,
         identifier=settings.identifier,
+        weight=settings.weight,
         ignore=settings.ignore,
         missing=settings.missing,
-        base_folder=base_folder,
     )
     return deal(scenario, data, base_folder)
 
@@ -132,7 +138,10 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     settings = scenario.data
     public, private = _set_apart(scenario, data)
     choosing = data.take(public) if _is_blind(scenario) else data
-    classes = _classes(choosing, settings.positive)
+    classes = positive_class(choosing, settings.positive)
+    table = scenario.algorithm
+    if problems := [f"algorithm.{said}." for said in table.implementation.class_problems(table.settings, classes)]:
+        raise ScenarioError(problems)
     signs = np.where(data.labels == classes[1], 1.0, -1.0)
     folds, tests = _held_out(scenario, data, private)
     _check_declared(choosing, settings.categories)
@@ -157,6 +166,8 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         declared=settings.categories,
         identity=DataIdentity.of(data.name, settings.label, [feature.name for feature in data.features]),
         candidates=_candidates(scenario, data, base_folder, classes),
+        weights=data.weights,
+        apart=_apart(scenario, signs, private, tests) if settings.calibration else np.zeros(0, dtype=np.bool_),
     )
 
 
@@ -173,6 +184,8 @@ def _warnings(
         if scenario.data.missing == "drop":
             yield "Rows with missing values are left out, and nothing is promised of whether a row is one of them."
         return
+    if data.table is not None:
+        yield from (f"{name} was read as {form}." for name, form in data.table.forms.items() if not form.is_plain)
     if data.dropped:
         yield f"{data.dropped} rows with missing values were left out."
     yield from categories.warnings(data)
@@ -184,12 +197,17 @@ def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: t
     """The records that attackers can think of: declared ones, or all that there can be."""
     settings = scenario.data
     declared = scenario.collusion.candidates if scenario.collusion is not None else None
-    if declared is None and not sources.is_complete(settings.source):
+    if declared is None and not sources.is_complete(settings.source or ""):
         return None
     if declared in (None, "source"):
         return _rows(data, np.where(data.labels == classes[1], 1.0, -1.0))
+    beside = [name for name in (settings.site, settings.weight) if name is not None]
     listed = sources.load(
-        str(declared), label=settings.label, ignore=settings.ignore, missing=settings.missing, base_folder=base_folder
+        str(declared),
+        label=settings.label,
+        ignore=[*settings.ignore, *beside],
+        missing=settings.missing,
+        base_folder=base_folder,
     )
     if [(each.name, each.categorical) for each in listed.features] != [(e.name, e.categorical) for e in data.features]:
         raise ScenarioError(
@@ -204,6 +222,8 @@ def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
     if count >= data.rows:
         raise ScenarioError([f"data.public: {data.name} has {data.rows} rows, and some must be private; lower it."])
     shuffled = np.random.default_rng([scenario.seed, 5]).permutation(data.rows)
+    if len(data.tested):  # rows that are tested on are nobody's, but not public
+        shuffled = shuffled[np.argsort(data.tested[shuffled], kind="stable")]
     public = np.sort(shuffled[:count])
     if count and len(np.unique(data.labels[public])) < 2:
         raise ScenarioError([f"data.public: the {count} public rows are of one class; set more apart."])
@@ -211,16 +231,25 @@ def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
 
 
 def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[IntArray, tuple[IntArray, ...]]:
-    """(n,) the fold that holds a row out, -1 for none, and the test rows of each, all of them private.
+    """(n,), or (n, repeats), the fold that holds a row out, -1 for none, and the test rows of each, all private.
 
     Without folds, test rows are dealt to nobody; where their columns are what sites hold, they are held out as fold 0.
     """
     settings, blind, labels = scenario.data, _is_blind(scenario), data.labels[private]
     folds = np.full(data.rows, NO_FOLD)
+    if len(data.tested):
+        return folds, (np.flatnonzero(data.tested),)
     if (count := settings.folds) is not None:
-        dealt = splits.blind_folds(len(private), count, scenario.seed) if blind else None
-        folds[private] = splits.folds(labels, count, scenario.seed) if dealt is None else dealt
-        return folds, tuple(np.flatnonzero(folds == fold) for fold in range(count))
+        _require_untold(settings, len(private))
+        dealt = [
+            repeat * count
+            + (splits.blind_folds(len(private), count, seed) if blind else splits.folds(labels, count, seed))
+            for repeat, seed in enumerate(_fold_seeds(scenario))
+        ]
+        folds = np.full((data.rows, settings.repeats), NO_FOLD)
+        folds[private] = np.column_stack(dealt)
+        folds = folds[:, 0] if settings.repeats == 1 else folds
+        return folds, tuple(np.flatnonzero(held_out(folds, fold)) for fold in range(settings.models))
     if blind:
         _, chosen = splits.blind_test_split(len(private), settings.test_fraction, scenario.seed)
     else:
@@ -231,6 +260,43 @@ def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[Int
     return folds, (test,)
 
 
+def _fold_seeds(scenario: Scenario) -> list[int]:
+    """Of each repeat of cross-validation; of the first, the scenario's own."""
+    others = range(1, scenario.data.repeats)
+    return [scenario.seed, *(int(np.random.default_rng([scenario.seed, 9, r]).integers(2**31)) for r in others)]
+
+
+def _require_untold(settings: DataSpec, rows: int) -> None:
+    """Raise ScenarioError for as many sums over folds as there are rows, from which each row's part follows."""
+    told = settings.repeats * ((settings.folds or 1) - 1) + 1
+    if settings.partition == "horizontal" and settings.repeats > 1 and told >= rows:
+        raise ScenarioError(
+            [
+                f"data.repeats: sums over {settings.models} folds are {told} independent ones over {rows} rows, and "
+                "tell what each of them adds; use fewer repeats or folds."
+            ]
+        )
+
+
+def _apart(scenario: Scenario, signs: FloatArray, private: IntArray, tests: tuple[IntArray, ...]) -> NDArray[np.bool_]:
+    """(n,) which rows models are calibrated by: a share of each class of those that may be trained on."""
+    random = np.random.default_rng([scenario.seed, 8])
+    dealt = private if scenario.data.folds is not None else np.setdiff1d(private, tests[0])
+    apart = np.zeros(len(signs), dtype=np.bool_)
+    for sign in (-1.0, 1.0):
+        rows = dealt[signs[dealt] == sign]
+        count = round(scenario.data.calibration * len(rows))
+        if not 0 < count < len(rows):
+            raise ScenarioError(
+                [
+                    f"data.calibration: {scenario.data.calibration:g} of {len(rows)} rows of a class is {count}; each "
+                    "class needs some to train on, and some to calibrate by."
+                ]
+            )
+        apart[random.permutation(rows)[:count]] = True
+    return apart
+
+
 def _deal_rows(
     scenario: Scenario, data: Dataset, private: IntArray, tests: tuple[IntArray, ...]
 ) -> tuple[SiteShard, ...]:
@@ -238,7 +304,10 @@ def _deal_rows(
     random = np.random.default_rng([scenario.seed, 1])
     names = scenario.federation.site_names
     dealt = private if scenario.data.folds is not None else np.setdiff1d(private, tests[0])
-    parts = splits.horizontal(scenario.data.split, data.take(dealt), len(names), random)
+    if len(data.sites):
+        parts = splits.by_site(data.sites[dealt], names)
+    else:
+        parts = splits.horizontal(scenario.data.split, data.take(dealt), len(names), random)
     columns = tuple(feature.name for feature in data.features)
     return tuple(SiteShard(dealt[part], columns) for part in parts)
 
@@ -263,19 +332,45 @@ def _identifiers(scenario: Scenario, data: Dataset) -> NDArray[np.str_]:
     return np.array([f"record-{row + 1}" for row in range(data.rows)]) if wanted else data.identifiers
 
 
-def _classes(data: Dataset, positive: str | None) -> tuple[str, str]:
-    """(negative, positive): by name, or the last of two in sorted order."""
+# fmt: off
+_POSITIVE = frozenset({
+    "positive", "pos", "+", "true", "yes", "y", "ja", "oui", "si", "case",
+    "ill", "sick", "diseased", "disease", "malignant", "cancer", "dead", "died", "deceased", "death",
+    "event", "abnormal", "relapse", "recurrence", "present", "infected",
+})
+# fmt: on
+"""Names of classes that everybody takes for +1."""
+
+
+def positive_class(data: Dataset, positive: str | None) -> tuple[str, str]:
+    """(negative, positive): by name, the larger of two numbers, or the one of two words that everybody takes for +1.
+
+    Raises ScenarioError for a name that is none of the data, and where none is told and it is not plain.
+    """
     found = data.classes
+    listed = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
     if positive is not None and positive not in found:
-        listed = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
         raise ScenarioError([f"data.positive: {positive!r} is not a label of {data.name}; it has {listed}."])
     if positive is None and len(found) > 2:
+        raise ScenarioError([f"data.positive: {data.name} has {len(found)} classes ({listed}); say which one is +1."])
+    chosen = positive if positive is not None else obvious_positive(found)
+    if chosen is None:
         raise ScenarioError(
-            [f"data.positive: {data.name} has {len(found)} classes ({', '.join(found[:8])}); say which one is +1."]
+            [
+                f"data.positive: {data.name} has the classes {listed}; say which one is +1: --set "
+                f"data.positive={found[0]}."
+            ]
         )
-    chosen = found[-1] if positive is None else positive
     others = [name for name in found if name != chosen]
     return others[0] if len(others) == 1 else f"not {chosen}", chosen
+
+
+def obvious_positive(classes: Sequence[str]) -> str | None:
+    """Which of two classes is +1 without saying, if it is plain."""
+    if all(map(categories.is_number, classes)):
+        return max(classes, key=float)
+    known = [name for name in classes if name.lower() in _POSITIVE]
+    return known[0] if len(known) == 1 else None
 
 
 def _check_declared(data: Dataset, declared: dict[str, list[str]]) -> None:
@@ -285,7 +380,7 @@ def _check_declared(data: Dataset, declared: dict[str, list[str]]) -> None:
         feature = columns.get(name)
         if feature is None or not feature.categorical:
             problems.append(f"data.categories.{name}: {data.name} has no categorical column of that name.")
-        elif missing := sorted(set(feature.values.tolist()) - set(values)):
+        elif missing := sorted(set(feature.values.tolist()) - {*values, ""}):
             problems.append(f"data.categories.{name}: add {', '.join(map(repr, missing[:8]))}, which the data hold.")
     if problems:
         raise ScenarioError(problems)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from federation.arrays import IntArray
 from scenarios.data import sources, splits
-from scenarios.data.categories import warnings
+from scenarios.data.categories import require_few, warnings
+from scenarios.data.dataset import obvious_positive
+from scenarios.data.joining import site_names
 from scenarios.data.sources import Dataset
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.split import require_split
@@ -40,8 +43,13 @@ class Description:
     warnings: tuple[str, ...]
 
 
-def describe(source: str, label: str, split: str, sites: int, base_folder: Path) -> Description:
-    """Figures of `source` and of a horizontal split into so many sites. Raises ScenarioError, saying what to change."""
+def describe(
+    source: str, label: str, split: str, sites: int, base_folder: Path, site: str | None = None
+) -> Description:
+    """Figures of `source` and of a horizontal split into so many sites, or by the column `site`.
+
+    Raises ScenarioError, saying what to change.
+    """
     try:
         require_split(split, "horizontal")
     except ValueError as error:
@@ -49,8 +57,10 @@ def describe(source: str, label: str, split: str, sites: int, base_folder: Path)
     table = sources.read(source, base_folder)
     if label not in table.columns:
         raise ScenarioError([f"--label: {sources.lacks(table, label)}"])
+    if site is not None and site not in table.columns:
+        raise ScenarioError([f"--site: {sources.lacks(table, site)}"])
     data = sources.choose(table, label=label, missing="drop")
-    parts = splits.horizontal(split, data, sites, np.random.default_rng([0, 1]))
+    names_of_sites, parts = _parts(data, split, sites, site)
     names = [name for name in table.columns if name != label]
     classes = sorted(_counts(data.labels))
     shown = [name for name, _ in classes[:_MAX_VALUES]]
@@ -69,10 +79,39 @@ def describe(source: str, label: str, split: str, sites: int, base_folder: Path)
         ],
         sites=[
             ("site", "rows", *shown, *([_AND_MORE] if len(classes) > len(shown) else [])),
-            *_sites(data, parts, shown),
+            *_sites(data, names_of_sites, parts, shown),
         ],
-        warnings=tuple(warnings(data)),
+        warnings=tuple(_notes(data, site)),
     )
+
+
+def _parts(data: Dataset, split: str, sites: int, site: str | None) -> tuple[list[str], list[IntArray]]:
+    """Names of the sites, and the rows of each."""
+    if site is None:
+        parts = splits.horizontal(split, data, sites, np.random.default_rng([0, 1]))
+        return [f"site-{number}" for number in range(1, sites + 1)], parts
+    values = next(feature.values for feature in data.features if feature.name == site)
+    named = site_names(sources.as_text(values))
+    names = sorted(set(named.tolist()))
+    return names, splits.by_site(named, names)
+
+
+def _notes(data: Dataset, site: str | None) -> Iterator[str]:
+    """How text was read, which class would be +1, and columns that are not what they seem."""
+    if data.table is not None:
+        yield from (f"{name} was read as {form}." for name, form in data.table.forms.items() if not form.is_plain)
+    if len(data.classes) == 2:
+        chosen = obvious_positive(data.classes)
+        plain = f"Class {chosen!r} is +1, unless data.positive says otherwise."
+        yield plain if chosen is not None else "Which class is +1, data.positive must say."
+    features = tuple(feature for feature in data.features if feature.name != site)
+    meant = replace(data, features=features)
+    try:
+        require_few(meant, (), agreed=True)
+    except ScenarioError as error:
+        yield from (f"To be refused: {problem}" for problem in error.problems)
+    else:
+        yield from warnings(meant)
 
 
 def _others(columns: Sequence[NDArray[Any]]) -> Iterator[Line]:
@@ -105,12 +144,12 @@ def _counts(values: NDArray[Any]) -> list[tuple[str, int]]:
     return [(str(value), count) for value, count in Counter(values.tolist()).most_common()]
 
 
-def _sites(data: Dataset, parts: list[Any], classes: Sequence[str]) -> Iterator[Line]:
+def _sites(data: Dataset, names: list[str], parts: list[IntArray], classes: Sequence[str]) -> Iterator[Line]:
     """Rows of each site, by class; of classes that are not listed, together."""
-    for number, part in enumerate(parts[:_MAX_SITES], start=1):
+    for name, part in zip(names[:_MAX_SITES], parts, strict=False):
         counts = Counter(data.labels[part].tolist())
-        listed = [counts[name] for name in classes]
+        listed = [counts[each] for each in classes]
         others = [len(part) - sum(listed)] if len(data.classes) > len(classes) else []
-        yield f"site-{number}", str(len(part)), *map(str, [*listed, *others])
+        yield name, str(len(part)), *map(str, [*listed, *others])
     if len(parts) > _MAX_SITES:
         yield f"and {len(parts) - _MAX_SITES} more", str(sum(map(len, parts[_MAX_SITES:])))

@@ -1,7 +1,7 @@
 """Reading files of rows: what is in them is a stranger's, and whatever it is ends in columns or in a clause.
 
-Text is looked through once before it is taken apart: that it is UTF-8, that its lines end, and that a number for each
-cell has room in memory, so that nothing is allocated that a few bytes ask for.
+Text is looked through once before it is taken apart: in which encoding it is, that its lines end, and that a number for
+each cell has room in memory, so that nothing is allocated that a few bytes ask for.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federation.processes.memory import available_bytes
+from scenarios.data.text_form import SEPARATORS, WESTERN, TextForm
 from scenarios.schema.errors import ScenarioError
 
 Columns = dict[str, NDArray[Any]]
@@ -25,8 +26,8 @@ Columns = dict[str, NDArray[Any]]
 SUFFIXES = (".csv.gz", ".csv", ".svm", ".parquet")
 MISSING_MARKS = ("", "?", "NA", "NaN", "nan", "null")
 _EXPECTED = {
-    ".csv.gz": "comma-separated text in UTF-8 with a line of column names, packed by gzip",
-    ".csv": "comma-separated text in UTF-8 with a line of column names",
+    ".csv.gz": "separated text with a line of column names, packed by gzip",
+    ".csv": "separated text with a line of column names",
     ".svm": "lines of a label followed by number:value pairs",
     ".parquet": "an Apache Parquet file",
 }
@@ -40,7 +41,15 @@ _CELL_BYTES = 8 * 3
 _LETTER_BYTES = 4 * 2
 """Of text, as a column and in the matrix of all columns; every row has as many letters as the longest."""
 
-_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
+_FIRST_LINES = 1000
+"""By which the form of a file is found out."""
+
+_CODEC_OF_PAGES = "charmap"
+"""What Python calls the codec of cp1252 in an error."""
+
+_CONTROLS = frozenset(map(chr, range(32))) - set("\t\n\r\f")
+"""Letters that no text has, but files of other kinds do."""
+
 _MAX_REASON = 200
 
 
@@ -48,18 +57,24 @@ class _UnusableError(Exception):
     """A file that can be read, but not used: a clause that says what to change."""
 
 
-def read(path: Path, text: Collection[str] = (), memory_bytes: int | None = None) -> Columns:
-    """Every column of a file, (n,) each: float64 with NaN, or text with "" for missing values.
+def read(
+    path: Path, text: Collection[str] = (), memory_bytes: int | None = None, form: TextForm | None = None
+) -> tuple[Columns, TextForm | None]:
+    """Every column of a file, (n,) each: float64 with NaN, or text with "" for missing values; and how it was read.
 
     text: columns that are text whatever they look like. memory_bytes: how much it may take, and else what there is.
-    Raises ScenarioError, saying what to change.
+    form: what is told of how text is written. Raises ScenarioError, saying what to change.
     """
     try:
-        columns = _read(path, text, available_bytes() if memory_bytes is None else memory_bytes)
+        room = available_bytes() if memory_bytes is None else memory_bytes
+        columns, found = _read(path, text, room, form or TextForm())
     except _UnusableError as error:
         raise ScenarioError([f"data.source: {path}: {error}."]) from None
     except UnicodeDecodeError as error:
-        raise ScenarioError([f"data.source: {path} is not UTF-8 text; save the file as UTF-8."]) from error
+        told = form.encoding if form is not None else None
+        tried = told or ("UTF-8" if error.encoding == _CODEC_OF_PAGES else error.encoding)
+        said = f"is not {tried} text; save the file as UTF-8, or say what it is by data.encoding"
+        raise ScenarioError([f"data.source: {path} {said}."]) from error
     except MemoryError as error:
         raise ScenarioError([f"data.source: {path} does not fit into memory with a number in every cell."]) from error
     except (OSError, EOFError, zlib.error, ValueError, ArithmeticError, LookupError) as error:
@@ -69,7 +84,7 @@ def read(path: Path, text: Collection[str] = (), memory_bytes: int | None = None
         ) from error
     if not columns or not len(next(iter(columns.values()))):
         raise ScenarioError([f"data.source: {path} has no rows; add some of two classes or more."])
-    return columns
+    return columns, found
 
 
 def _reason(error: Exception) -> str:
@@ -79,28 +94,28 @@ def _reason(error: Exception) -> str:
     return reason if len(reason) <= _MAX_REASON else f"{reason[:_MAX_REASON]}…"
 
 
-def _read(path: Path, text: Collection[str], memory_bytes: int) -> Columns:
+def _read(path: Path, text: Collection[str], memory_bytes: int, form: TextForm) -> tuple[Columns, TextForm | None]:
     if path.name.endswith(".svm"):
-        return _read_svm(path, memory_bytes)
+        return _read_svm(path, memory_bytes), None
     import pyarrow as pa
 
     try:
         if path.name.endswith(".parquet"):
-            return _read_parquet(path, memory_bytes)
-        return _read_csv(path, text, memory_bytes)
+            return _read_parquet(path, memory_bytes), None
+        return _read_csv(path, text, memory_bytes, form)
     except pa.ArrowException as error:  # only some of which are errors that Python knows
         raise error if isinstance(error, MemoryError) else ValueError(str(error)) from None
 
 
-# Comma-separated text.
+# Separated text.
 
 
-def _read_csv(path: Path, text: Collection[str], memory_bytes: int) -> Columns:
+def _read_csv(path: Path, text: Collection[str], memory_bytes: int, told: TextForm) -> tuple[Columns, TextForm]:
     """Raises _UnusableError naming the first line with too few or too many values."""
     import pyarrow as pa
     from pyarrow import csv
 
-    _look_through(path, memory_bytes // _CELL_BYTES)
+    form = _look_through(path, memory_bytes // _CELL_BYTES, told)
     ragged: list[Any] = []
 
     def set_aside(row: Any) -> str:
@@ -110,62 +125,69 @@ def _read_csv(path: Path, text: Collection[str], memory_bytes: int) -> Columns:
     table = csv.read_csv(
         path,
         read_options=csv.ReadOptions(
-            use_threads=False, block_size=MAX_LINE_BYTES
-        ),  # with threads, rows have no numbers
-        parse_options=csv.ParseOptions(invalid_row_handler=set_aside),
+            use_threads=False,  # with threads, rows have no numbers
+            block_size=MAX_LINE_BYTES,
+            encoding="utf8" if form.encoding in ("utf-8", "utf-8-sig") else form.encoding,
+        ),
+        parse_options=csv.ParseOptions(delimiter=form.separator, invalid_row_handler=set_aside),
         convert_options=csv.ConvertOptions(
-            null_values=list(MISSING_MARKS), strings_can_be_null=True, column_types=dict.fromkeys(text, pa.string())
+            null_values=list(MISSING_MARKS),
+            strings_can_be_null=True,
+            column_types=dict.fromkeys(text, pa.string()),
+            decimal_point=form.decimal,
         ),
     )
     if ragged:
         number, actual, expected = ragged[0]
         raise _UnusableError(
             f"line {number} has {actual} values for {expected} columns "
-            f"({len(ragged)} in all); complete it, or put values that hold commas in quotes"
+            f"({len(ragged)} in all), read as {form}; complete it, put values that hold the separator in quotes, or "
+            "say how the file is written by data.separator, data.decimal and data.encoding"
         )
-    return _columns(table, memory_bytes)
+    return _columns(table, memory_bytes), form
 
 
-def _look_through(path: Path, room: int) -> None:
-    """Raise _UnusableError for what is no text of lines, or has more cells than there is room for."""
-    decoder = codecs.getincrementaldecoder("utf-8")()
-    cells, line_bytes, first = 0, 0, b""
-    for number, chunk in enumerate(_chunks(path)):
-        if number == 0:
-            _check_beginning(chunk)
-            first = chunk.partition(b"\n")[0]
-        if b"\0" in chunk:
-            raise _UnusableError("there are zero bytes in it, which no text has; save it as comma-separated text")
-        decoder.decode(chunk)
-        cells += chunk.count(b",") + chunk.count(b"\n")
+def _look_through(path: Path, room: int, told: TextForm) -> TextForm:
+    """How a file is written. Raises _UnusableError for what is no text of lines, or has too many cells."""
+    form = told.encoded(next(_chunks(path), b""), is_utf_8=lambda: _is_utf_8(path))
+    beginning, cells, letters = "", 0, 0
+    for text in _decoded(path, form.encoding or ""):
+        if form.encoding == WESTERN and not _CONTROLS.isdisjoint(text):
+            raise _UnusableError("it is not UTF-8 text, nor any other; save it as comma-separated text in UTF-8")
+        beginning = beginning or text
+        cells += max(map(text.count, SEPARATORS)) + text.count("\n")
         if cells > room:
             raise _UnusableError(f"more than {room} cells do not fit into memory; keep fewer rows or columns")
-        last = chunk.rfind(b"\n")
-        line_bytes = len(chunk) - last - 1 if last >= 0 else line_bytes + len(chunk)
-        if line_bytes > MAX_LINE_BYTES:
+        last = text.rfind("\n")
+        letters = len(text) - last - 1 if last >= 0 else letters + len(text)
+        if letters > MAX_LINE_BYTES:
             raise _UnusableError(f"a line has more than {MAX_LINE_BYTES} bytes; end each row with a line end")
-    decoder.decode(b"", final=True)
-    _check_separator(first.decode(errors="replace"))
+    return form.completed(beginning.splitlines()[:_FIRST_LINES] or [""])
+
+
+def _is_utf_8(path: Path) -> bool:
+    try:
+        for _ in _decoded(path, "utf-8"):
+            pass
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _decoded(path: Path, encoding: str) -> Iterator[str]:
+    """The text of a file, piece by piece. Raises UnicodeDecodeError, and _UnusableError for zero bytes."""
+    decoder = codecs.getincrementaldecoder(encoding)()
+    for chunk in _chunks(path):
+        if b"\0" in chunk and not encoding.lower().replace("_", "-").startswith(("utf-16", "utf-32")):
+            raise _UnusableError("there are zero bytes in it, which no text has; save it as comma-separated text")
+        yield decoder.decode(chunk)
+    yield decoder.decode(b"", final=True)
 
 
 def _chunks(path: Path) -> Iterator[bytes]:
     with gzip.open(path) if path.name.endswith(".gz") else path.open("rb") as file:
         while chunk := file.read(_CHUNK_BYTES):
             yield chunk
-
-
-def _check_beginning(chunk: bytes) -> None:
-    if chunk.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise _UnusableError("it is UTF-16 text; save it as UTF-8")
-
-
-def _check_separator(header: str) -> None:
-    """Raise _UnusableError where the names of columns are separated by something else than commas."""
-    if "," in header:
-        return
-    for mark, name in _SEPARATORS.items():
-        if mark in header:
-            raise _UnusableError(f"its columns are separated by {name}; save it with commas, and numbers with points")
 
 
 # Tables of Arrow.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from federation.arrays import FloatArray, IntArray
 from scenarios.data import files, openml
 from scenarios.data.files import SUFFIXES
+from scenarios.data.text_form import TextForm
 from scenarios.schema.errors import ScenarioError, nearest
 
 FOLDER_VARIABLE = "FEDSVM_DATA"
@@ -42,6 +43,9 @@ class Dataset:
     """A table. labels (n,) are text, also where the source has numbers. dropped: rows left out for missing values.
 
     identifiers (n,): text that tells which rows of different tables are the same; empty where none were asked for.
+    sites (n,): the site that each row is of; empty where the source does not say. tested (n,): whether it is of the
+    source of test rows; empty where there is none. weights (n,): of losses; empty where all are 1. origin (n,): which
+    row of `table`, counted from 0, each row is.
     """
 
     name: str
@@ -49,10 +53,19 @@ class Dataset:
     labels: NDArray[np.str_]
     dropped: int = 0
     identifiers: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
+    sites: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
+    tested: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    weights: FloatArray = field(default_factory=lambda: np.zeros(0))
+    origin: IntArray = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    table: Table | None = None
 
     @property
     def rows(self) -> int:
         return len(self.labels)
+
+    def place(self, row: int) -> str:
+        """Where a row, counted from 0, stands in its source, as a person counts."""
+        return f"row {row + 1}" if self.table is None else self.table.place(int(self.origin[row]))
 
     @property
     def classes(self) -> list[str]:
@@ -62,16 +75,38 @@ class Dataset:
     def take(self, indices: IntArray | NDArray[np.bool_]) -> Dataset:
         """The table with these rows only."""
         features = tuple(Feature(feature.name, feature.values[indices]) for feature in self.features)
-        identifiers = self.identifiers[indices] if len(self.identifiers) else self.identifiers
-        return replace(self, features=features, labels=self.labels[indices], identifiers=identifiers)
+        by_row = {name: getattr(self, name) for name in ("identifiers", "sites", "tested", "weights", "origin")}
+        kept = {name: values[indices] if len(values) else values for name, values in by_row.items()}
+        return replace(self, features=features, labels=self.labels[indices], **kept)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Columns as read, before a label is chosen: float64 with NaN, or text with "" for missing values."""
+    """Columns as read, before a label is chosen: float64 with NaN, or text with "" for missing values.
+
+    parts: names and numbers of rows of the tables that it is put together from. forms: how text was read, by the name
+    of the file. sites, tested: see `Dataset`.
+    """
 
     name: str
     columns: dict[str, NDArray[Any]]
+    parts: tuple[tuple[str, int], ...] = ()
+    forms: Mapping[str, TextForm] = field(default_factory=dict)
+    sites: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
+    tested: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return len(next(iter(self.columns.values()), ()))
+
+    def place(self, row: int) -> str:
+        """Where a row, counted from 0, stands in its source, as a person counts."""
+        for name, rows in self.parts:
+            if row < rows:
+                return f"row {row + 1} of {name}"
+            row -= rows
+        return f"row {row + 1}"
 
 
 @dataclass(frozen=True)
@@ -93,33 +128,57 @@ def load(
     ignore: Sequence[str] = (),
     missing: str = "refuse",
     base_folder: Path,
+    form: TextForm | None = None,
 ) -> Dataset:
     """The table that `source` names: a built-in, a path (from `base_folder`, or here), a name under FEDSVM_DATA, or
     "openml:ID".
 
     label: its label column. identifier: the column that tells its rows apart, no two the same. ignore: columns to leave
-    out. missing: "refuse" or "drop" rows with missing values. Raises ScenarioError, saying what to change.
+    out. missing: "refuse" or "drop" rows with missing values, or "mean", which keeps them. form: what is told of how
+    text is written. Raises ScenarioError, saying what to change.
     """
-    return choose(read(source, base_folder), label=label, identifier=identifier, ignore=ignore, missing=missing)
+    return choose(
+        read(source, base_folder, form=form), label=label, identifier=identifier, ignore=ignore, missing=missing
+    )
 
 
 def choose(
-    table: Table, *, label: str, identifier: str | None = None, ignore: Sequence[str] = (), missing: str = "refuse"
+    table: Table,
+    *,
+    label: str,
+    identifier: str | None = None,
+    weight: str | None = None,
+    ignore: Sequence[str] = (),
+    missing: str = "refuse",
 ) -> Dataset:
-    """What of a table is trained on, by the words that `load` takes. Raises ScenarioError, saying what to change."""
-    _require_columns(table, label, identifier, ignore)
-    ignored = set(ignore)
+    """What of a table is trained on, by the words that `load` takes. Raises ScenarioError, saying what to change.
+
+    weight: the column of what a row's loss is multiplied by.
+    """
+    _require_columns(table, {"label": label, "identifier": identifier, "weight": weight}, ignore)
+    ignored, beside = set(ignore), {label, identifier, weight}
     columns = {name: values for name, values in table.columns.items() if name not in ignored}
-    keep = _complete_rows(table.name, columns, missing)
-    _refuse_infinite(table.name, columns)
+    required = {name: values for name, values in columns.items() if missing != "mean" or name in beside}
+    keep = _complete_rows(table, required, missing)
+    _refuse_infinite(table, columns)
     if not keep.any():
         raise ScenarioError([f"data.missing: {table.name} has a missing value in every row; ignore such columns."])
-    features = tuple(Feature(name, values[keep]) for name, values in columns.items() if name not in (label, identifier))
+    features = tuple(Feature(name, values[keep]) for name, values in columns.items() if name not in beside)
     if not features:
         raise ScenarioError([f"data.source: {table.name} has no column besides the label {label!r}."])
-    dataset = Dataset(table.name, features, _as_text(columns[label][keep]), int((~keep).sum()))
+    dataset = Dataset(
+        table.name,
+        features,
+        as_text(columns[label][keep]),
+        int((~keep).sum()),
+        sites=table.sites[keep] if len(table.sites) else table.sites,
+        tested=table.tested[keep] if len(table.tested) else table.tested,
+        weights=np.zeros(0) if weight is None else _weights(table, weight)[keep],
+        origin=np.flatnonzero(keep),
+        table=table,
+    )
     if identifier is not None:
-        dataset = replace(dataset, identifiers=_distinct(table.name, identifier, _as_text(columns[identifier][keep])))
+        dataset = replace(dataset, identifiers=_distinct(table.name, identifier, as_text(columns[identifier][keep])))
     if len(dataset.classes) < 2:
         found = ", ".join(dataset.classes) or "none"
         raise ScenarioError(
@@ -133,14 +192,16 @@ def is_complete(source: str) -> bool:
     return source in _COMPLETE
 
 
-def read_columns(source: str, base_folder: Path, text: Collection[str] = ()) -> dict[str, NDArray[Any]]:
+def read_columns(
+    source: str, base_folder: Path, text: Collection[str] = (), form: TextForm | None = None
+) -> dict[str, NDArray[Any]]:
     """Every column that `source` has, (n,) each: float64 with NaN, or text with "" for missing values.
 
     text: columns that are text whatever they look like; of comma-separated files as it is written, so that 007 is not
-    7. Raises ScenarioError for a source that is not there or cannot be read.
+    7. form: see `load`. Raises ScenarioError for a source that is not there or cannot be read.
     """
-    columns = read(source, base_folder, text).columns
-    return columns | {name: _as_text(columns[name]) for name in text if name in columns}
+    columns = read(source, base_folder, text, form).columns
+    return columns | {name: as_text(columns[name]) for name in text if name in columns}
 
 
 def available() -> list[Available]:
@@ -163,7 +224,7 @@ def data_folder() -> Path | None:
 # Finding a source.
 
 
-def read(source: str, base_folder: Path, text: Collection[str] = ()) -> Table:
+def read(source: str, base_folder: Path, text: Collection[str] = (), form: TextForm | None = None) -> Table:
     """The table that `source` names, every column of it; see `read_columns`."""
     if source in _BUILT_IN:
         return Table(source, _BUILT_IN[source]())
@@ -176,17 +237,21 @@ def read(source: str, base_folder: Path, text: Collection[str] = ()) -> Table:
             raise ScenarioError([f"data.source: {source!r} is no file, but a folder or a device; name a file."])
         if path is None:
             raise ScenarioError([f"data.source: there is no file {source!r} in {base_folder.resolve()} or here."])
-        return Table(path.name, files.read(path, text))
+        return _read_file(path, text, form)
     found = _found()
     if source.replace("-", "_") in found:
-        path = found[source.replace("-", "_")]
-        return Table(path.name, files.read(path, text))
+        return _read_file(found[source.replace("-", "_")], text, form)
     raise ScenarioError(
         [
             f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), nor found {_searched(found)}, "
             f"nor built in ({', '.join(_BUILT_IN)}), nor {openml.PREFIX}ID.{nearest(source, [*_BUILT_IN, *found])}"
         ]
     )
+
+
+def _read_file(path: Path, text: Collection[str], form: TextForm | None) -> Table:
+    columns, read_as = files.read(path, text, form=form)
+    return Table(path.name, columns, forms={} if read_as is None else {path.name: read_as})
 
 
 def _searched(found: dict[str, Path]) -> str:
@@ -236,32 +301,47 @@ def lacks(table: Table, name: str) -> str:
     return f"{table.name} has no column {name!r}.{nearest(name, table.columns)} It has: {listed}{more}."
 
 
-def _require_columns(table: Table, label: str, identifier: str | None, ignore: Sequence[str]) -> None:
+def _weights(table: Table, column: str) -> FloatArray:
+    """(n,) numbers from 0. Raises ScenarioError for others; those that are missing are NaN."""
+    values = table.columns[column]
+    if values.dtype.kind != "f" or (wrong := values < 0).any() or not (values > 0).any():
+        found = f"{values[wrong][0]:g}" if values.dtype.kind == "f" and wrong.any() else "text, or zeros alone"
+        raise ScenarioError([f"data.weight: column {column!r} must hold numbers from 0, some above it, got {found}."])
+    return np.asarray(values, dtype=np.float64)
+
+
+def _require_columns(table: Table, named: Mapping[str, str | None], ignore: Sequence[str]) -> None:
+    """Raise ScenarioError for names of columns that are not there, or that stand for two things.
+
+    named: columns with a part of their own, by their keys, the label first.
+    """
     problems = []
-    wanted = [("data.label", label), *([("data.identifier", identifier)] if identifier is not None else [])]
+    wanted = [(f"data.{key}", name) for key, name in named.items() if name is not None]
     for key, name in [*wanted, *(("data.ignore", name) for name in ignore)]:
         if name not in table.columns:
             problems.append(f"{key}: {lacks(table, name)}")
+    (_, label), *others = wanted
     if label in ignore:
         problems.append(f"data.ignore: {label!r} is the label and cannot be ignored.")
-    if identifier is not None and identifier in (label, *ignore):
-        problems.append(f"data.identifier: {identifier!r} is the label, or ignored; name another column.")
+    for key, name in others:
+        if name in (label, *ignore):
+            problems.append(f"{key}: {name!r} is the label, or ignored; name another column.")
     if problems:
         raise ScenarioError(problems)
 
 
-def _complete_rows(name: str, columns: dict[str, NDArray[Any]], missing: str) -> NDArray[np.bool_]:
-    """Which rows have every value. Raises ScenarioError for the others unless they are to be dropped."""
+def _complete_rows(table: Table, columns: dict[str, NDArray[Any]], missing: str) -> NDArray[np.bool_]:
+    """Which rows have a value in each of these columns. Raises ScenarioError for others, if not to be dropped."""
     where_missing = {column: gaps(values) for column, values in columns.items()}
     incomplete = np.logical_or.reduce(list(where_missing.values()))
-    if incomplete.any() and missing == "refuse":
+    if incomplete.any() and missing != "drop":
         row = int(incomplete.argmax())
         column = next(column for column, where in where_missing.items() if where[row])
         count = sum(int(where.sum()) for where in where_missing.values())
         raise ScenarioError(
             [
-                f"data.missing: {name} has no value in row {row + 1}, column {column!r} ({count} missing in all); "
-                'fill them, or set missing = "drop" to leave such rows out.'
+                f"data.missing: {table.name} has no value in {table.place(row)}, column {column!r} ({count} missing in "
+                'all); fill them, or set missing = "drop" to leave such rows out.'
             ]
         )
     return np.asarray(~incomplete)
@@ -272,16 +352,19 @@ def gaps(values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(values == "" if values.dtype.kind == "U" else np.isnan(values))
 
 
-def _refuse_infinite(name: str, columns: dict[str, NDArray[Any]]) -> None:
+def _refuse_infinite(table: Table, columns: dict[str, NDArray[Any]]) -> None:
     for column, values in columns.items():
         if values.dtype.kind == "f" and np.isinf(values).any():
             row = int(np.isinf(values).argmax())
             raise ScenarioError(
-                [f"data.source: {name} has an infinite value in row {row + 1}, column {column!r}; replace it."]
+                [
+                    f"data.source: {table.name} has an infinite value in {table.place(row)}, column {column!r}; "
+                    "replace it."
+                ]
             )
 
 
-def _as_text(values: NDArray[Any]) -> NDArray[np.str_]:
+def as_text(values: NDArray[Any]) -> NDArray[np.str_]:
     """A column as text: 1 and not 1.0; "" for a missing value."""
     if values.dtype.kind == "U":
         return values

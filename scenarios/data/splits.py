@@ -42,6 +42,14 @@ def horizontal(split: str, data: Dataset, sites: int, random: np.random.Generato
     return _by_size(sizes_of(split), data.rows, sites, random)
 
 
+def by_site(sites: NDArray[np.str_], names: Sequence[str]) -> list[IntArray]:
+    """Indices of the rows of each site, of which each row says its own (n,). Raises ScenarioError for one without."""
+    parts = [np.flatnonzero(sites == name) for name in names]
+    if empty := [name for name, part in zip(names, parts, strict=True) if not len(part)]:
+        raise ScenarioError([f"data.site: no row is left for {empty[0]} to train on; leave the site out, or add rows."])
+    return parts
+
+
 def _by_feature(name: str, data: Dataset, sites: int) -> list[IntArray]:
     feature = next((feature for feature in data.features if feature.name == name), None)
     numeric = [feature.name for feature in data.features if not feature.categorical]

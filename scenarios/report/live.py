@@ -107,7 +107,7 @@ class LiveView:
     def __init__(self, console: Console, scenario: Scenario) -> None:
         self._name = scenario.name
         self._began = time.monotonic()
-        self._ahead = EtaEstimator(scenario.data.folds or 1, getattr(scenario.algorithm.settings, "tolerance", None))
+        self._ahead = EtaEstimator(scenario.data.models, getattr(scenario.algorithm.settings, "tolerance", None))
         self._shown = {"phase": "reading data"}
         self._share: float | None = None
         self._sites = SiteLines()

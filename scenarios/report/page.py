@@ -102,7 +102,8 @@ def _text(path: Path) -> str:
 def _facts(result: RunResult) -> Iterator[tuple[str, str]]:
     data, on = result.scenario["data"], result.environment
     size = f", {result.data.rows} rows x {result.data.columns} columns" if result.data else ""
-    yield "data", f"{data['source']}{size}"
+    files = ", ".join(data.get("sources", {}).values())
+    yield "data", f"{data['source'] or files}{size}"
     if result.model is not None:
         yield "positive class", result.model.classes[1]
     yield "algorithm", f"{result.scenario['algorithm']['name']}, {result.scenario['protocol']['sum']} sums"

@@ -44,9 +44,10 @@ def print_summary(console: Console, result: RunResult, folder: Path) -> None:
 
 
 def release_remarks(result: RunResult) -> list[str]:
-    """What to know of released models beside their figures, each sentence once."""
+    """What to know of trained and released models beside their figures, each sentence once."""
+    shortfalls = result.metrics.shortfalls if result.metrics else ()
     releases = result.privacy.releases if result.privacy else ()
-    return list(dict.fromkeys(remark for release in releases for remark in release.remarks))
+    return list(dict.fromkeys([*shortfalls, *(remark for release in releases for remark in release.remarks)]))
 
 
 def lines(result: RunResult) -> list[tuple[str, str]]:
@@ -71,6 +72,7 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     found.append(("model", f"{model.algorithm}, {model.description}"))
     if result.metrics is not None:
         found.append(("accuracy", _metrics(result.metrics)))
+        found += _class_lines(result.metrics, model.classes)
     if result.centralised is not None:
         found.append(("pooled rows", _pooled(result.centralised, result)))
     if model.objective is not None:
@@ -188,8 +190,37 @@ def _sites(result: RunResult) -> str:
 
 def _metrics(metrics: Metrics) -> str:
     where = f"mean of {len(metrics.folds)} folds" if len(metrics.folds) > 1 else "on the test rows"
-    auc = f", AUC {metrics.auc:.4f}" if metrics.auc is not None else ""
-    return f"{100 * metrics.accuracy:.2f} % {where}{auc}"
+    auc = f", AUC {metrics.auc:.4f}{_deviation(metrics, 'auc')}" if metrics.auc is not None else ""
+    return f"{100 * metrics.accuracy:.2f} %{_deviation(metrics, 'accuracy', 100)} {where}{auc}"
+
+
+def _deviation(metrics: Metrics, name: str, factor: float = 1) -> str:
+    """Over folds, where there are some."""
+    deviation = metrics.deviations.get(name)
+    return "" if deviation is None else f" ± {factor * deviation:.{2 if factor > 1 else 4}f}"
+
+
+def _class_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, str]]:
+    """What medicine asks of the two classes; nothing of a result that was written before these were measured."""
+    if metrics.majority_accuracy is None:
+        return []
+    names = {"sensitivity": "sensitivity", "specificity": "specificity", "ppv": "PPV", "npv": "NPV"}
+    shares = [
+        f"{said} {100 * share:.1f} %{_deviation(metrics, name, 100)}"
+        for name, said in names.items()
+        if (share := getattr(metrics, name)) is not None
+    ]
+    others = [f"F1 {metrics.f1:.3f}" if metrics.f1 is not None else "", f"MCC {metrics.mcc:.3f}"]
+    if metrics.brier is not None:
+        others.append(f"Brier score {metrics.brier:.4f}")
+    balanced = ""
+    if metrics.balanced_accuracy is not None:
+        balanced = f"accuracy {100 * metrics.balanced_accuracy:.2f} %, "
+    majority = f"{100 * metrics.majority_accuracy:.2f} % by the majority class alone"
+    return [
+        ("positive", f"{classes[1]!r}: {', '.join(shares)}"),
+        ("balanced", f"{balanced}{', '.join(each for each in others if each)}; {majority}"),
+    ]
 
 
 def _pooled(pooled: PooledMetrics, result: RunResult) -> str:

@@ -14,7 +14,7 @@ from algorithms.data.columns import Columns, Labelled
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.public_rows import PublicTask, public_columns
 from algorithms.privacy.accountant import PrivacyAccountant, PrivacyReport
-from federation.arrays import IntArray
+from federation.arrays import FloatArray, IntArray
 from federation.federation import Federation
 from scenarios.data.dataset import FederatedDataset, Rows
 from scenarios.run import metrics
@@ -70,7 +70,7 @@ class HorizontalPipeline:
     def _not_covered(self) -> Iterator[str]:
         compare, data = self.scenario.compare, self.scenario.data
         tested = [
-            *(["metrics"] if data.folds is not None or data.test_fraction else []),
+            *(["metrics"] if data.folds is not None or data.test_fraction or data.test_source else []),
             *(["centralised"] if compare.centralised else []),
             *(["baselines"] if compare.baselines else []),
         ]
@@ -85,7 +85,11 @@ class HorizontalPipeline:
         """What each model is to be trained on, by the fold that is held out."""
         data, dataset, seed = self.scenario.data, self.dataset, self.scenario.seed
         if self.scenario.algorithm.implementation.scaling == "secure-sums":
-            return HorizontalTask(dataset.schema, data.scale, seed).of_fold
+            filled, indicated = data.missing == "mean", data.missing_indicators
+            task = HorizontalTask(dataset.schema, data.scale, seed, filled=filled, indicated=indicated)
+            return replace(
+                task, classes=dataset.classes, weighted=bool(len(dataset.weights)), calibrated=data.calibration > 0
+            ).of_fold
         public = dataset.rows.take(dataset.public)
         columns = public_columns(dataset.schema, public.numeric, public.categorical, data.scale, data.ranges)
         rows = self._scaled(dataset.public, columns)
@@ -104,11 +108,12 @@ class HorizontalPipeline:
 
     def _rows(self, fold: int | None, sites: tuple[str, ...], columns: Columns) -> EvaluationRows:
         """All that is needed to judge a model; without test rows it is judged on those it was trained on."""
-        held_out = self.dataset.test(fold)
-        train = self._scaled(self.dataset.training(fold, sites), columns)
+        held_out, training = self.dataset.test(fold), self.dataset.training(fold, sites)
+        train = self._scaled(training, columns)
+        weights = self.dataset.weights[training] if len(self.dataset.weights) else None
         test = self._scaled(held_out, columns) if len(held_out) else train
         public = self._scaled(self.dataset.public, columns) if len(self.dataset.public) else None
-        return EvaluationRows(train, test, public)
+        return EvaluationRows(train, test, public, self.dataset.classes, weights)
 
     def _fold(self, fold: int | None, model: Any, columns: Columns, rows: EvaluationRows) -> Fold:
         algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings
@@ -123,7 +128,7 @@ class HorizontalPipeline:
             fold=fold,
             training=trained(model),
             arrays={**model.to_arrays(), **columns.to_arrays()},
-            test=metrics.evaluate(decisions, labels) if len(self.dataset.test(fold)) else None,
+            test=_evaluated(whole, decisions, labels) if len(self.dataset.test(fold)) else None,
             pooled=metrics.compare(pooled, decisions, labels) if pooled is not None else None,
             baselines=baselines,
         )
@@ -134,7 +139,7 @@ class HorizontalPipeline:
             raise AssertionError("nothing was trained")
 
         def encoded(rows: Rows) -> Labelled:
-            return Labelled(columns.vocabulary.encode(rows.numeric, rows.categorical), rows.signs)
+            return Labelled(columns.encode(rows.numeric, rows.categorical), rows.signs)
 
         dataset = self.dataset
         held = zip(dataset.names, dataset.shards, strict=True)
@@ -145,3 +150,12 @@ class HorizontalPipeline:
         """Rows (n, p) on the common scale, and their labels (n,)."""
         rows = self.dataset.rows.take(indices)
         return Labelled(columns(rows.numeric, rows.categorical), rows.signs)
+
+
+def _evaluated(model: Model, decisions: FloatArray, labels: FloatArray) -> metrics.FoldMetrics:
+    """Metrics at the model's threshold, and of its probabilities, if it was calibrated."""
+    found = model.calibrated
+    if found is None:
+        return metrics.evaluate(decisions, labels)
+    probabilities = found.probabilities(decisions)
+    return metrics.evaluate(decisions, labels, threshold=found.threshold, probabilities=probabilities)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from algorithms.contract import Baseline, Pooled
 from federation.arrays import FloatArray
@@ -15,6 +18,8 @@ _RANKED_DECIMALS = 9
 
 _MAX_POINTS = 200
 """Of a curve that is there to be looked at."""
+
+_CALIBRATION_BINS = 10
 
 
 @dataclass(frozen=True)
@@ -27,24 +32,165 @@ class Quality:
 
 @dataclass(frozen=True)
 class RocCurve:
-    """False and true positive rates as the threshold falls."""
+    """False and true positive rates as the threshold falls, and both at the model's own threshold."""
 
     false_positive_rate: tuple[float, ...]
     true_positive_rate: tuple[float, ...]
+    operating_point: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True)
-class FoldMetrics(Quality):
-    """How good a model is on the rows that it was not trained on. roc: None as with auc."""
+class PrecisionRecallCurve:
+    """Sensitivity (recall) and PPV (precision) as the threshold falls.
 
+    operating_point: both at the model's own threshold; None where it calls no row positive.
+    """
+
+    sensitivity: tuple[float, ...]
+    ppv: tuple[float, ...]
+    operating_point: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class CalibrationCurve:
+    """Rows in bins of equal width by their predicted probability: the mean of it, the share of positives, the rows."""
+
+    predicted: tuple[float, ...]
+    observed: tuple[float, ...]
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How many rows of each class are called what, and the shares that follow; None of no rows."""
+
+    true_positive: int
+    false_positive: int
+    true_negative: int
+    false_negative: int
+
+    @classmethod
+    def of(cls, called: NDArray[np.bool_], positive: NDArray[np.bool_]) -> Confusion:
+        """Of rows (n,) that are called positive, and that are."""
+        return cls(
+            true_positive=int((called & positive).sum()),
+            false_positive=int((called & ~positive).sum()),
+            true_negative=int((~called & ~positive).sum()),
+            false_negative=int((~called & positive).sum()),
+        )
+
+    @property
+    def sensitivity(self) -> float | None:
+        """Share of the positive rows that are called so."""
+        return _share(self.true_positive, self.true_positive + self.false_negative)
+
+    @property
+    def specificity(self) -> float | None:
+        """Share of the negative rows that are called so."""
+        return _share(self.true_negative, self.true_negative + self.false_positive)
+
+    @property
+    def ppv(self) -> float | None:
+        """Share of the rows called positive that are."""
+        return _share(self.true_positive, self.true_positive + self.false_positive)
+
+    @property
+    def npv(self) -> float | None:
+        """Share of the rows called negative that are."""
+        return _share(self.true_negative, self.true_negative + self.false_negative)
+
+    @property
+    def balanced_accuracy(self) -> float | None:
+        """Mean of sensitivity and specificity."""
+        known = [share for share in (self.sensitivity, self.specificity) if share is not None]
+        return sum(known) / 2 if len(known) == 2 else None
+
+    @property
+    def f1(self) -> float | None:
+        """Harmonic mean of sensitivity and PPV."""
+        return _share(2 * self.true_positive, 2 * self.true_positive + self.false_positive + self.false_negative)
+
+    @property
+    def mcc(self) -> float:
+        """Matthews' correlation coefficient; 0 where all rows are, or are called, of one class."""
+        tp, fp, tn, fn = self.true_positive, self.false_positive, self.true_negative, self.false_negative
+        product = (tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
+        return (tp * tn - fp * fn) / math.sqrt(product) if product else 0.0
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
+
+@dataclass(frozen=True)
+class Measures(Quality):
+    """What two classes are judged by. None where a class that it is a share of has no rows, or for means, no fold has.
+
+    Attributes
+    ----------
+    threshold : float
+        The decision value from which a row is called positive.
+    sensitivity, specificity : float
+        Shares of the positive and of the negative rows that are called so.
+    ppv, npv : float
+        Shares of the rows called positive and negative that are so: the positive and negative predictive values.
+    balanced_accuracy : float
+        Mean of sensitivity and specificity.
+    f1 : float
+        Harmonic mean of sensitivity and PPV.
+    mcc : float
+        Matthews' correlation coefficient; 0 where all rows are, or are called, of one class.
+    average_precision : float
+        Area under the curve of PPV against sensitivity, in steps.
+    majority_accuracy : float
+        The accuracy of calling every row by the more frequent class of the same rows.
+    brier : float
+        Mean square of probability less outcome, 0 or 1; None where the model gives no probabilities.
+    """
+
+    threshold: float | None = None
+    sensitivity: float | None = None
+    specificity: float | None = None
+    ppv: float | None = None
+    npv: float | None = None
+    balanced_accuracy: float | None = None
+    f1: float | None = None
+    mcc: float | None = None
+    average_precision: float | None = None
+    majority_accuracy: float | None = None
+    brier: float | None = None
+
+
+MEASURES = tuple(each.name for each in fields(Measures))
+"""Their names."""
+
+
+@dataclass(frozen=True)
+class FoldMetrics(Measures):
+    """How good a model is on the rows that it was not trained on. roc, precision_recall: None as with auc.
+
+    calibration: where there are probabilities.
+    """
+
+    confusion: Confusion | None = None
     roc: RocCurve | None = None
+    precision_recall: PrecisionRecallCurve | None = None
+    calibration: CalibrationCurve | None = None
 
 
 @dataclass(frozen=True)
-class Metrics(Quality):
-    """Means over the folds, and each of them."""
+class Metrics(Measures):
+    """Means over the folds, and each of them.
+
+    deviations: standard deviation over the folds, by the name of the measure, divided by one less than their number;
+    empty of a single one. confusion: added up over the folds. shortfalls: sentences about what is as good and costs
+    nothing.
+    """
 
     folds: tuple[FoldMetrics, ...] = ()
+    deviations: Mapping[str, float] = field(default_factory=dict)
+    confusion: Confusion | None = None
+    shortfalls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -74,16 +220,71 @@ class BaselineMetrics(Quality):
     phrase: str
 
 
-def evaluate(decisions: FloatArray, labels: FloatArray) -> FoldMetrics:
-    """Metrics of decision values (n,) against labels (n,) of +1 and -1, with the curve that the AUC is the area of."""
-    from sklearn.metrics import roc_curve  # a second of imports that only evaluations need
+def evaluate(
+    decisions: FloatArray, labels: FloatArray, *, threshold: float = 0.0, probabilities: FloatArray | None = None
+) -> FoldMetrics:
+    """Metrics of decision values (n,) against labels (n,) of +1 and -1, with the curves that areas are of.
 
-    found, curve = quality(decisions, labels), None
-    if found.auc is not None:
-        false, true, _ = roc_curve(labels, np.round(decisions, _RANKED_DECIMALS))
-        shown = np.unique(np.linspace(0, len(false) - 1, min(len(false), _MAX_POINTS)).astype(int))
-        curve = RocCurve(tuple(false[shown].tolist()), tuple(true[shown].tolist()))
-    return FoldMetrics(found.accuracy, found.auc, curve)
+    threshold: the decision value from which a row is called positive. probabilities (n,): of +1, where there are some.
+    """
+    from sklearn.metrics import average_precision_score  # a second of imports that only evaluations need
+
+    positive = labels > 0
+    found, ranked = Confusion.of(decisions >= threshold, positive), np.round(decisions, _RANKED_DECIMALS)
+    auc = quality(decisions, labels).auc
+    return FoldMetrics(
+        accuracy=float(np.mean((decisions >= threshold) == positive)),
+        auc=auc,
+        threshold=threshold,
+        sensitivity=found.sensitivity,
+        specificity=found.specificity,
+        ppv=found.ppv,
+        npv=found.npv,
+        balanced_accuracy=found.balanced_accuracy,
+        f1=found.f1,
+        mcc=found.mcc,
+        average_precision=None if auc is None else float(average_precision_score(positive, ranked)),
+        majority_accuracy=float(max(positive.mean(), 1 - positive.mean())),
+        brier=None if probabilities is None else float(np.mean((probabilities - positive) ** 2)),
+        confusion=found,
+        roc=None if auc is None else _roc_curve(ranked, labels, found),
+        precision_recall=None if auc is None else _precision_recall_curve(ranked, labels, found),
+        calibration=None if probabilities is None else _calibration_curve(probabilities, positive),
+    )
+
+
+def _roc_curve(ranked: FloatArray, labels: FloatArray, found: Confusion) -> RocCurve:
+    from sklearn.metrics import roc_curve
+
+    false, true, _ = roc_curve(labels, ranked)
+    sensitivity, specificity = found.sensitivity, found.specificity
+    point = None if sensitivity is None or specificity is None else (1 - specificity, sensitivity)
+    return RocCurve(_shown(false), _shown(true), point)
+
+
+def _precision_recall_curve(ranked: FloatArray, labels: FloatArray, found: Confusion) -> PrecisionRecallCurve:
+    from sklearn.metrics import precision_recall_curve
+
+    precision, recall, _ = precision_recall_curve(labels, ranked)
+    point = None if found.sensitivity is None or found.ppv is None else (found.sensitivity, found.ppv)
+    return PrecisionRecallCurve(_shown(recall[::-1]), _shown(precision[::-1]), point)
+
+
+def _shown(values: FloatArray) -> tuple[float, ...]:
+    """At most so many points of a curve, its ends among them."""
+    places = np.unique(np.linspace(0, len(values) - 1, min(len(values), _MAX_POINTS)).astype(int))
+    return tuple(values[places].tolist())
+
+
+def _calibration_curve(probabilities: FloatArray, positive: NDArray[np.bool_]) -> CalibrationCurve:
+    """Of the bins that have rows."""
+    bins = np.minimum((probabilities * _CALIBRATION_BINS).astype(int), _CALIBRATION_BINS - 1)
+    filled, rows = np.unique(bins, return_counts=True)
+    return CalibrationCurve(
+        predicted=tuple(float(probabilities[bins == each].mean()) for each in filled),
+        observed=tuple(float(positive[bins == each].mean()) for each in filled),
+        rows=tuple(rows.tolist()),
+    )
 
 
 def quality(decisions: FloatArray, labels: FloatArray) -> Quality:
@@ -114,8 +315,28 @@ def compare_baselines(baselines: Iterable[Baseline], labels: FloatArray) -> dict
 
 
 def mean_metrics(folds: list[FoldMetrics]) -> Metrics | None:
-    """Means over the folds; None without any."""
-    return Metrics(*_means(folds), tuple(folds)) if folds else None
+    """Means and deviations over the folds; None without any."""
+    if not folds:
+        return None
+    values = {name: _known(folds, name) for name in MEASURES}
+    means: dict[str, Any] = {name: float(np.mean(known)) if known else None for name, known in values.items()}
+    return Metrics(
+        accuracy=float(np.mean(values["accuracy"])),
+        **{name: mean for name, mean in means.items() if name != "accuracy"},
+        folds=tuple(folds),
+        deviations={name: float(np.std(known, ddof=1)) for name, known in values.items() if len(known) > 1},
+        confusion=_added([fold.confusion for fold in folds if fold.confusion is not None]),
+    )
+
+
+def _known(folds: list[FoldMetrics], name: str) -> list[float]:
+    return [value for fold in folds if (value := getattr(fold, name)) is not None]
+
+
+def _added(tables: list[Confusion]) -> Confusion | None:
+    if not tables:
+        return None
+    return Confusion(*(sum(counts) for counts in zip(*(asdict(each).values() for each in tables), strict=True)))
 
 
 def mean_pooled(folds: list[PooledFold]) -> PooledMetrics | None:
@@ -132,6 +353,6 @@ def mean_pooled(folds: list[PooledFold]) -> PooledMetrics | None:
     )
 
 
-def _means(folds: list[FoldMetrics] | list[PooledFold] | list[Quality]) -> tuple[float, float | None]:
+def _means(folds: list[PooledFold] | list[Quality]) -> tuple[float, float | None]:
     areas = [fold.auc for fold in folds if fold.auc is not None]
     return float(np.mean([fold.accuracy for fold in folds])), float(np.mean(areas)) if areas else None

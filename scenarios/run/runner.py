@@ -29,6 +29,7 @@ from scenarios.run.injector import Injector
 from scenarios.run.interrupts import Interrupts
 from scenarios.run.log import NAME as LOG
 from scenarios.run.log import RunLog
+from scenarios.run.metrics import BaselineMetrics, Metrics
 from scenarios.run.outcome import Fold, Outcome
 from scenarios.run.result import (
     DataResult,
@@ -42,6 +43,7 @@ from scenarios.run.result import (
     write_result,
     write_whole,
 )
+from scenarios.run.shortfalls import shortfalls
 from scenarios.run.starter import Starter
 from scenarios.run.vertical import VerticalPipeline
 from scenarios.schema.spec import Scenario, resolved_toml
@@ -253,6 +255,7 @@ def _unwritten(folder: Path, error: OSError) -> str:
 
 def _result(this: _Run) -> RunResult:
     scenario, outcome, folds = this.scenario, this.outcome, this.outcome.folds
+    baselines = folds[-1].baselines if folds else None
     known = RunResult(
         status=outcome.status,
         error=outcome.error,
@@ -261,9 +264,9 @@ def _result(this: _Run) -> RunResult:
         data=_data(this.dataset),
         alignment=outcome.alignment,
         model=_model(this, folds[-1]) if folds else None,
-        metrics=metrics.mean_metrics([fold.test for fold in folds if fold.test is not None]),
+        metrics=_metrics(this, baselines),
         centralised=metrics.mean_pooled([fold.pooled for fold in folds if fold.pooled is not None]),
-        baselines=folds[-1].baselines if folds else None,
+        baselines=baselines,
         sites=_sites(this.dataset, this.federation),
         collusion=outcome.collusion,
         audit=outcome.audit,
@@ -283,6 +286,14 @@ def _result(this: _Run) -> RunResult:
         disclosures=report.disclosures(federation),
         refused=federation.refused,
     )
+
+
+def _metrics(this: _Run, baselines: Mapping[str, BaselineMetrics] | None) -> Metrics | None:
+    """Means over the folds, and what they fall short of."""
+    found = metrics.mean_metrics([fold.test for fold in this.outcome.folds if fold.test is not None])
+    if found is None:
+        return None
+    return replace(found, shortfalls=tuple(shortfalls(this.scenario, this.dataset.classes, found, baselines)))
 
 
 def _model(this: _Run, fold: Fold) -> ModelResult:

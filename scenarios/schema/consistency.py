@@ -70,6 +70,8 @@ def _dealt(federation: FederationSpec, data: DataSpec) -> Iterator[str]:
         yield f"data.split: {len(lists)} lists of columns are given for {federation.sites} sites."
     if data.partition == "vertical" and federation.sites < 2:
         yield "federation.sites: a vertical partition needs two sites or more."
+    if data.sources and (others := set(data.sources) ^ set(federation.site_names)):
+        yield f"data.sources: must have a file for each of federation.names and no other; see {sorted(others)[0]!r}."
     if data.label_site != ALL and resolve(data.label_site, federation.site_names) is None:
         there = ", ".join(federation.site_names)
         yield f'data.label_site: there is no site {data.label_site!r}; there are {there}, or "{ALL}".'
@@ -87,7 +89,7 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
     elif algorithm.scaling == "public-rows" and data.public < 2:
         yield f"data.public: {table.name} takes columns, scale and features from public rows; set some apart."
     else:
-        outline = Outline(data.public, models=data.folds or 1)
+        outline = Outline(data.public, models=data.models, calibrated=data.calibration > 0)
         yield from (f"algorithm.{problem}." for problem in algorithm.problems(table.settings, outline))
     if data.split.startswith((LABEL_SKEW, BY_FEATURE)) and algorithm.is_private(table.settings):
         yield (
@@ -97,6 +99,12 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
         )
     if algorithm.scaling != "public-rows" and data.public:
         yield f"data.public: {table.name} has no use for public rows; leave it out."
+    if data.calibration and not algorithm.can_calibrate(table.settings):
+        yield f"data.calibration: {table.name} as it is set cannot be calibrated by sums over sites; leave it out."
+    if data.weight is not None and not algorithm.takes_weights(table.settings):
+        yield f"data.weight: {table.name} as it is set trains on rows of equal weight; leave it out."
+    if algorithm.scaling != "secure-sums" and data.missing == "mean":
+        yield f'data.missing: {table.name} has no means over all sites to fill gaps with; set it to "refuse" or "drop".'
     if algorithm.scaling != "public-rows" and data.ranges:
         yield f"data.ranges: {table.name} takes the scale of columns from all rows, by secure sums; leave it out."
 

@@ -114,7 +114,7 @@ def read(
 
 def validate(given: dict[str, Any]) -> Scenario:
     """A scenario from plain values. Raises ScenarioError with everything that is wrong."""
-    given, of_algorithm = _algorithm_known(given)
+    given, of_algorithm = _algorithm_known(_sites_named(given))
     kind = scenario_type(_algorithm_name(given))
     try:
         scenario: Scenario = kind.model_validate(given)
@@ -123,7 +123,7 @@ def validate(given: dict[str, Any]) -> Scenario:
             [*_sentences(error, kind), *of_algorithm, *impossible(_valid_tables(given, kind))]
         ) from error
     tables = Tables(
-        scenario.federation,
+        None if _is_unlocated(given) else scenario.federation,
         scenario.data,
         scenario.algorithm,
         scenario.protocol,
@@ -142,6 +142,22 @@ def scenario_type(algorithm: str) -> type[Scenario]:
     """A scenario whose [algorithm] table is that of one algorithm. Raises FederationError if it cannot be loaded."""
     table = table_of(algorithm)
     return create_model("Scenario", __base__=Scenario, algorithm=(table, table()))
+
+
+def _sites_named(given: dict[str, Any]) -> dict[str, Any]:
+    """With the sites named that have files of their own."""
+    data, federation = given.get("data"), given.get("federation", {})
+    files = data.get("sources") if isinstance(data, dict) else None
+    if not isinstance(files, dict) or not files or not isinstance(federation, dict) or "names" in federation:
+        return given
+    return {**given, "federation": {**federation, "names": list(files)}}
+
+
+def _is_unlocated(given: dict[str, Any]) -> bool:
+    """Whether a column says who the sites are, which nobody has read yet."""
+    data, federation = given.get("data"), given.get("federation", {})
+    by_column = isinstance(data, dict) and data.get("site") is not None
+    return by_column and isinstance(federation, dict) and "names" not in federation
 
 
 def _algorithm_name(given: dict[str, Any]) -> str:
@@ -179,9 +195,10 @@ def _valid_tables(given: dict[str, Any], kind: type[Scenario]) -> Tables:
         for number, each in enumerate(listed if isinstance(listed, list) else [], start=1)
         if (fault := _valid(FaultSpec, each)) is not None
     }
-    names = ("federation", "data", "algorithm", "protocol", "network", "collusion")
+    names = ("data", "algorithm", "protocol", "network", "collusion")
     compare = valid("compare")
     return Tables(
+        federation=None if _is_unlocated(given) else valid("federation"),
         **{name: valid(name) for name in names},
         faults=faults,
         wants_baselines=compare is not None and compare.baselines,

@@ -1,0 +1,204 @@
+"""Probabilities and thresholds of a trained model, from rows that it was not trained on, by secure sums.
+
+Platt's sigmoid P(+1 | f) = 1 / (1 + exp(A f + B)) of decision values f maximises the likelihood of smoothed targets,
+(n+ + 1) / (n+ + 2) of a positive row and 1 / (n- + 2) of a negative one. Newton's method with a line search needs one
+sum of six numbers for each point that it looks at. A threshold follows from one sum more: how many rows of each class
+have decision values from each of 129 marks on.
+
+What is shown: these sums, over all sites, to the coordinator; the points A, B to the sites. The counts are a histogram
+of the decision values of the rows that were set apart, to 1/16, whoever's they are.
+
+References
+----------
+J. C. Platt, "Probabilistic outputs for support vector machines", 1999. H.-T. Lin, C.-J. Lin and R. C. Weng, "A note on
+Platt's probabilistic outputs for support vector machines", Machine Learning 68, 2007, algorithm 1.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.data.horizontal import HorizontalSite
+from algorithms.settings import MAX_COUNT, Share, doc
+from federation.arrays import FloatArray
+from federation.errors import FederationError
+from federation.federation import Federation
+from federation.site.program import step
+
+MARKS = np.linspace(-4.0, 4.0, 129)
+"""Thresholds that may be chosen; margins of a support vector machine are at -1 and 1."""
+
+_MAX_POINTS = 200
+_SMALL_GRADIENT = 1e-8
+"""Of the mean over the rows."""
+
+_RIDGE = 1e-12
+_SUFFICIENT = 1e-4
+_MIN_STEP = 1e-10
+
+Rule = Literal["zero", "half", "balanced", "sensitivity", "specificity"]
+
+
+@dataclass(kw_only=True)
+class ThresholdSettings:
+    """From which decision value on a row is called positive."""
+
+    threshold: Annotated[
+        Rule,
+        doc("Rule of the threshold: 0, probability 1/2, best balanced accuracy, or threshold_target of a measure."),
+    ] = "zero"
+    threshold_target: Annotated[
+        Share, doc("The least sensitivity, or specificity, of threshold rules of that name, on rows set apart.")
+    ] = 0.9
+
+    def threshold_problems(self, *, calibrated: bool) -> Iterator[str]:
+        """A rule that has no rows to be found by; see `Algorithm.problems`."""
+        if self.threshold != "zero" and not calibrated:
+            yield f'threshold: "{self.threshold}" needs rows to be found by; set data.calibration, say to 0.2'
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """P(+1 | f) = 1 / (1 + exp(slope f + offset)), and the decision value from which a row is called positive."""
+
+    slope: float
+    offset: float
+    threshold: float = 0.0
+
+    def probabilities(self, decisions: FloatArray) -> FloatArray:
+        """(n,) of the class +1."""
+        return sigmoid(self.slope * decisions + self.offset)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Their part of a model's file."""
+        return {"calibration": np.array([self.slope, self.offset, self.threshold])}
+
+    @classmethod
+    def from_arrays(cls, arrays: Any) -> Self | None:
+        """What a model's file says; None of a model without."""
+        return cls(*arrays["calibration"].tolist()) if "calibration" in arrays else None
+
+
+def sigmoid(z: FloatArray) -> FloatArray:
+    """(n,) 1 / (1 + exp(z)), whatever the size of z."""
+    shrunk = np.exp(-np.abs(z))
+    return np.where(z >= 0, shrunk / (1 + shrunk), 1 / (1 + shrunk))
+
+
+class CalibratedSite(HorizontalSite):
+    """A site that has rows set apart, their features (n, m) and labels (n,) of +1 and -1 ready."""
+
+    features_apart: FloatArray
+
+    @step
+    def score_apart(self, w: FloatArray, b: float) -> None:
+        """Take the decision values of the rows set apart."""
+        self.decisions = self.features_apart @ w + b
+
+    @step
+    def classes_apart(self) -> FloatArray:
+        """(2,): how many of the rows set apart are of the negative and of the positive class."""
+        return np.array([float((self.labels_apart < 0).sum()), float((self.labels_apart > 0).sum())])
+
+    @step
+    def sigmoid_sums(self, slope: float, offset: float, targets: list[float]) -> FloatArray:
+        """(6,): negative log likelihood, its gradient (2,) and the three numbers of its Hessian.
+
+        targets: of the negative and of the positive class.
+        """
+        return likelihood(self.decisions, self.labels_apart, slope, offset, targets)
+
+    @step
+    def called_positive(self) -> FloatArray:
+        """(2, 129): how many negative and positive rows have decision values from each mark on."""
+        above = np.greater_equal.outer(self.decisions, MARKS)
+        return np.stack([above[self.labels_apart < 0].sum(axis=0), above[self.labels_apart > 0].sum(axis=0)]).astype(
+            np.float64
+        )
+
+
+def likelihood(
+    decisions: FloatArray, labels: FloatArray, slope: float, offset: float, targets: list[float]
+) -> FloatArray:
+    """(6,) see `CalibratedSite.sigmoid_sums`."""
+    target, z = np.where(labels > 0, targets[1], targets[0]), slope * decisions + offset
+    p = sigmoid(z)
+    value = np.maximum(z, 0) + np.log1p(np.exp(-np.abs(z))) - (1 - target) * z
+    left, spread = target - p, p * (1 - p)
+    gradient = [left @ decisions, left.sum()]
+    return np.array([value.sum(), *gradient, spread @ decisions**2, spread @ decisions, spread.sum()])
+
+
+def calibrate(federation: Federation, w: FloatArray, b: float, settings: ThresholdSettings) -> Calibration:
+    """The sigmoid of a linear model's decision values, and the threshold by the rule of the settings.
+
+    Raises FederationError where the rows set apart are all of one class.
+    """
+
+    def stage() -> Calibration:
+        federation.run("score_apart", remember=True, w=w, b=b)
+        counts = np.rint(federation.sum("classes_apart", shape=(2,), bound=float(MAX_COUNT)))
+        if not counts.all():
+            raise FederationError(
+                "All rows that were set apart to calibrate by are of one class; raise data.calibration, or leave it "
+                "out."
+            )
+        slope, offset = _fitted(federation, counts)
+        if settings.threshold in ("zero", "half"):
+            return Calibration(slope, offset, -offset / slope if settings.threshold == "half" and slope else 0.0)
+        called = np.rint(federation.sum("called_positive", shape=(2, len(MARKS)), bound=float(MAX_COUNT)))
+        return Calibration(slope, offset, chosen_threshold(settings, counts, called))
+
+    return federation.until_stable(stage)
+
+
+def chosen_threshold(settings: ThresholdSettings, counts: FloatArray, called: FloatArray) -> float:
+    """One of the marks. counts (2,) negative and positive rows; called (2, 129) those from each mark on.
+
+    sensitivity: the highest that calls enough of the positive rows so; specificity: the lowest that spares enough of
+    the negative ones; where none does, the lowest or the highest mark. balanced: the middle one of the best.
+    """
+    specificity, sensitivity = 1 - called[0] / counts[0], called[1] / counts[1]
+    if settings.threshold == "sensitivity":
+        enough = np.flatnonzero(sensitivity >= settings.threshold_target)
+        return float(MARKS[enough[-1] if len(enough) else 0])
+    if settings.threshold == "specificity":
+        enough = np.flatnonzero(specificity >= settings.threshold_target)
+        return float(MARKS[enough[0] if len(enough) else -1])
+    balanced = specificity + sensitivity
+    best = np.flatnonzero(balanced >= balanced.max() - 1e-12)
+    return float(MARKS[best[len(best) // 2]])
+
+
+def _fitted(federation: Federation, counts: FloatArray) -> tuple[float, float]:
+    """A and B, by Newton's method with halved steps."""
+    negative, positive = counts.tolist()
+    targets = [1 / (negative + 2), (positive + 1) / (positive + 2)]
+
+    def at(point: FloatArray) -> FloatArray:
+        slope, offset = point.tolist()
+        return federation.sum("sigmoid_sums", shape=(6,), bound=math.inf, slope=slope, offset=offset, targets=targets)
+
+    point = np.array([0.0, math.log((negative + 1) / (positive + 1))])
+    value, *rest = at(point).tolist()
+    share = 1.0
+    for _ in range(_MAX_POINTS):
+        gradient, hessian = np.array(rest[:2]), np.array([[rest[2], rest[3]], [rest[3], rest[4]]])
+        if np.abs(gradient).max() < _SMALL_GRADIENT * counts.sum() or share < _MIN_STEP:
+            break
+        direction = -np.linalg.solve(hessian + _RIDGE * np.eye(2), gradient)
+        share = 1.0
+        while share >= _MIN_STEP:
+            next_value, *next_rest = at(point + share * direction).tolist()
+            if next_value < value + _SUFFICIENT * share * float(gradient @ direction):
+                point, value, rest = point + share * direction, next_value, next_rest
+                break
+            share /= 2
+    slope, offset = point.tolist()
+    return slope, offset

@@ -1,0 +1,130 @@
+"""What a secure sum costs beside bare sockets and beside other frameworks, as ratios within one run.
+
+`python -m benchmarks.peers FOLDER` writes peers.json and peers.md; `--quick` leaves out what takes minutes. Beside our
+five sums stand the floor (`benchmarks.floor`: the same bytes, passed on by processes that do nothing else) and, where
+it is installed (`pip install fedsvm[peers]`), the sum of MPyC, by Shamir's shares between as many processes.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.floor import median_round_s
+from federation.assemble import local_federation
+from federation.site.partition import Partition
+from protocols.sums.registry import SUMS
+
+LENGTHS = {300: 25, 10_000: 15, 1_000_000: 5}
+"""Numbers in a vector, and how many rounds the median is of."""
+SITES = {5: (300, 10_000, 1_000_000), 20: (300, 10_000), 100: (300, 10_000), 500: (300,), 1000: (300,)}
+QUICK = {5: (300, 10_000), 20: (300,), 100: (300,)}
+FLOOR, MPYC = "bare ring and star", "MPyC"
+PEER_SITES, PEER_NUMBERS = 20, 10_000
+"""MPyC connects everybody to everybody and shares every number with each: more of either takes minutes a round."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Of one way to sum: median milliseconds of a round, and of our own what assembling and a site's memory took."""
+
+    way: str
+    sites: int
+    numbers: int
+    milliseconds: float
+    assembled_s: float | None = None
+    site_mib: float | None = None
+
+
+def floors(sites: int, lengths: tuple[int, ...]) -> Iterator[Measured]:
+    """Of the floor."""
+    rounds = min(LENGTHS[length] for length in lengths)
+    for length, seconds in zip(lengths, median_round_s(sites, lengths, rounds), strict=True):
+        yield Measured(FLOOR, sites, length, 1e3 * seconds)
+
+
+def sums(name: str, sites: int, lengths: tuple[int, ...]) -> Iterator[Measured]:
+    """Of one of our sums."""
+    nothing = Partition(arrays={"rows": np.zeros((1, 1))})
+    began = time.perf_counter()
+    partitions = dict.fromkeys((f"site-{number}" for number in range(1, sites + 1)), nothing)
+    medians = {}
+    module, settings = "benchmarks.site_process", {"seed": 0}
+    with local_federation(module, "numbers", partitions, SUMS[name](), settings=settings, round_timeout_s=120) as run:
+        assembled_s = time.perf_counter() - began
+
+        def round_s(length: int) -> float:
+            begun = time.perf_counter()
+            run.sum("numbers", shape=(length,), bound=1.0, length=length)
+            return time.perf_counter() - begun
+
+        round_s(1)
+        for length in lengths:
+            medians[length] = statistics.median(round_s(length) for _ in range(LENGTHS[length]))
+    own = max((report.unique_memory_bytes or 0 for report in run.final_reports.values()), default=0) / 2**20
+    for length, seconds in medians.items():
+        yield Measured(name, sites, length, 1e3 * seconds, assembled_s, own)
+
+
+def mpyc_sums(sites: int, lengths: tuple[int, ...]) -> Iterator[Measured]:
+    """Of MPyC's sum, where it is installed."""
+    if importlib.util.find_spec("mpyc") is None or sites > PEER_SITES:
+        return
+    for length in (length for length in lengths if length <= PEER_NUMBERS):
+        command = [sys.executable, "-m", "benchmarks.mpyc_sum", str(length), str(LENGTHS[length]), f"-M{sites}"]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+        yield Measured(MPYC, sites, length, float(done.stdout.split()[-1]))
+
+
+def machine() -> str:
+    """Which machine this is, in words."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{cpus} cores, {platform.system()} {platform.machine()}, Python {platform.python_version()}"
+
+
+def table(measured: list[Measured]) -> str:
+    """Markdown: a row for each way and number of sites, milliseconds and how many times the floor's."""
+    of_floor = {(each.sites, each.numbers): each.milliseconds for each in measured if each.way == FLOOR}
+    lines = ["| sites | numbers | way | milliseconds a round | times the floor | assembled, s | own MiB a site |"]
+    lines.append("|---|---|---|---|---|---|---|")
+    for each in sorted(measured, key=lambda one: (one.sites, one.numbers)):
+        floor = of_floor[each.sites, each.numbers]
+        assembled = "" if each.assembled_s is None else f"{each.assembled_s:.2f}"
+        own = "" if each.site_mib is None else f"{each.site_mib:.1f}"
+        lines.append(
+            f"| {each.sites} | {each.numbers:,} | {each.way} | {each.milliseconds:.1f} | "
+            f"{each.milliseconds / floor:.1f} | {assembled} | {own} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, print and write."""
+    folder = Path(sys.argv[1])
+    folder.mkdir(parents=True, exist_ok=True)
+    measured: list[Measured] = []
+    for sites, lengths in (QUICK if "--quick" in sys.argv else SITES).items():
+        measured += floors(sites, lengths)
+        for name in SUMS:
+            measured += sums(name, sites, lengths)
+        measured += mpyc_sums(sites, lengths)
+        print(f"{sites} sites measured", flush=True)
+    (folder / "peers.json").write_text(json.dumps({"machine": machine(), "measured": [*map(asdict, measured)]}))
+    text = f"{machine()}\n\n{table(measured)}\n"
+    (folder / "peers.md").write_text(text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,82 @@
+"""A launcher that outlives one federation by a moment, so that the next need not load everything again.
+
+A cross-validation of ten fits is ten federations one after the other. The server of the first forks the sites of them
+all; left alone for `REST_S` it ends by itself.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from federation.errors import LaunchError
+from federation.processes.launcher import LocalLauncher
+
+
+class _Spare:
+    """At most one launcher without sites, and what its server was started under."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: tuple[Any, LocalLauncher] | None = None
+
+    def take(self, module: str) -> LocalLauncher:
+        """The one that is kept, if it would be started in the same way now and still answers; otherwise a new one."""
+        with self._lock:
+            kept, self._kept = self._kept, None
+        if kept is not None:
+            started_under, launcher = kept
+            if started_under == _surroundings(module) and launcher.resume():
+                return launcher
+            if started_under[0] == os.getpid():
+                launcher.close()
+        return LocalLauncher(module)
+
+    def keep(self, module: str, launcher: LocalLauncher) -> None:
+        """Keep this one, in place of one that is kept already."""
+        with self._lock:
+            replaced, self._kept = self._kept, (_surroundings(module), launcher)
+        if replaced is not None:
+            replaced[1].close()
+
+    def close(self) -> None:
+        """End the one that is kept, unless it is another process's."""
+        with self._lock:
+            kept, self._kept = self._kept, None
+        if kept is not None and kept[0][0] == os.getpid():
+            kept[1].close()
+
+
+def _surroundings(module: str) -> Any:
+    """What a server is what it is by; a process that was forked has not the right to its parent's."""
+    return os.getpid(), module, os.getcwd(), dict(os.environ)  # noqa: PTH109 - compared, not worked with
+
+
+_SPARE = _Spare()
+atexit.register(_SPARE.close)
+
+
+@contextmanager
+def spare_launcher(module: str) -> Iterator[LocalLauncher]:
+    """A launcher for one federation; its sites end with the context, and its server unless it is soon used again.
+
+    Parameters
+    ----------
+    module : str
+        See `LocalLauncher`.
+    """
+    launcher = _SPARE.take(module)
+    try:
+        yield launcher
+    except BaseException:
+        launcher.close()
+        raise
+    with suppress(LaunchError):
+        launcher.rest()
+        _SPARE.keep(module, launcher)
+        return
+    launcher.close()

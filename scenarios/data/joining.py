@@ -1,0 +1,142 @@
+"""Tables of several files as one: each site's own, and that of the test rows, with columns matched by name."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scenarios.data import sources
+from scenarios.data.categories import is_number
+from scenarios.data.sources import Table, gaps
+from scenarios.data.text_form import TextForm
+from scenarios.schema.data import DataSpec
+from scenarios.schema.errors import ScenarioError
+
+_MAX_NAMED = 8
+
+
+def read_table(settings: DataSpec, base_folder: Path) -> Table:
+    """All rows that a scenario names, those of the test last. Raises ScenarioError, saying what to change."""
+    form = TextForm(settings.separator, settings.decimal, settings.encoding)
+    if settings.sources:
+        tables = {site: sources.read(source, base_folder, form=form) for site, source in settings.sources.items()}
+        names = np.array(list(tables), dtype=np.str_)
+        table = _stacked("data.sources", tables, set(settings.ignore))
+        table = replace(table, sites=np.repeat(names, [each.rows for each in tables.values()]))
+    else:
+        table = sources.read(str(settings.source), base_folder, form=form)
+        if settings.site is not None:
+            table = _by_column(table, settings.site, settings)
+    if settings.test_source is None:
+        return table
+    return _with_test(table, sources.read(settings.test_source, base_folder, form=form), settings)
+
+
+def _by_column(table: Table, column: str, settings: DataSpec) -> Table:
+    """The table without the column that says which site a row is of, which it then knows."""
+    if column not in table.columns:
+        raise ScenarioError([f"data.site: {sources.lacks(table, column)}"])
+    if column in (settings.label, settings.identifier, *settings.ignore):
+        raise ScenarioError([f"data.site: {column!r} is the label, the identifier, or ignored; name another column."])
+    values = table.columns[column]
+    if (where := gaps(values)).any():
+        raise ScenarioError(
+            [
+                f"data.site: {table.name} has no value in {table.place(int(where.argmax()))}, column {column!r} "
+                f"({int(where.sum())} missing in all); every row must be of a site."
+            ]
+        )
+    others = {name: each for name, each in table.columns.items() if name != column}
+    return replace(table, columns=others, sites=site_names(sources.as_text(values)))
+
+
+def site_names(values: NDArray[np.str_]) -> NDArray[np.str_]:
+    """(n,) values of a column as names that sites can have: other letters become hyphens. Raises ScenarioError."""
+    named: dict[str, str] = {}
+    for value in np.unique(values).tolist():
+        plain = unicodedata.normalize("NFKD", value).encode("ascii", "ignore").decode()
+        name = re.sub(r"[^A-Za-z0-9._-]+", "-", plain).strip("-._") or "site"
+        if name in named.values():
+            other = next(known for known, taken in named.items() if taken == name)
+            raise ScenarioError([f"data.site: {other!r} and {value!r} would both be called {name!r}; rename one."])
+        named[value] = name
+    return np.array([named[value] for value in values.tolist()], dtype=np.str_)
+
+
+def _with_test(table: Table, test: Table, settings: DataSpec) -> Table:
+    """The rows of a table and, below them, those to test on, which are of no site."""
+    columns = {name: each for name, each in test.columns.items() if name != settings.site}
+    tables = {table.name: table, test.name: replace(test, columns=columns)}
+    whole = _stacked("data.test_source", tables, set(settings.ignore))
+    sites = np.concatenate([table.sites, np.full(test.rows, "")]) if len(table.sites) else table.sites
+    return replace(whole, name=table.name, sites=sites, tested=np.arange(whole.rows) >= table.rows)
+
+
+def _stacked(key: str, tables: Mapping[str, Table], ignored: set[str]) -> Table:
+    """The rows of tables below each other. Raises ScenarioError for columns that not all of them have."""
+    (first, reference), *others = tables.items()
+    problems = [
+        f"{key}: {said}." for name, table in others for said in _differences(first, reference, name, table, ignored)
+    ]
+    if problems:
+        raise ScenarioError(problems)
+    rows = sum(table.rows for table in tables.values())
+    unused = {name: np.full(rows, "") for table in tables.values() for name in table.columns if name in ignored}
+    used = {name: _column(key, name, tables) for name in reference.columns if name not in ignored}
+    return Table(
+        name=", ".join(table.name for table in tables.values()),
+        columns={**unused, **used},
+        parts=tuple(part for table in tables.values() for part in table.parts or [(table.name, table.rows)]),
+        forms={name: form for table in tables.values() for name, form in table.forms.items()},
+    )
+
+
+def _differences(first: str, reference: Table, name: str, table: Table, ignored: set[str]) -> Iterator[str]:
+    """Columns that one of two tables lacks."""
+    lacking = [each for each in reference.columns if each not in table.columns and each not in ignored]
+    more = [each for each in table.columns if each not in reference.columns and each not in ignored]
+    if lacking and more:
+        yield (
+            f"{name} lacks {_listed(lacking)}, which {first} has, and has {_listed(more)}, which {first} has not; "
+            "rename columns that are the same, or leave them out by data.ignore"
+        )
+    elif lacking:
+        yield f"{name} lacks {_listed(lacking)}, which {first} has; add it, or leave it out by data.ignore"
+    elif more:
+        yield f"{name} has {_listed(more)}, which {first} has not; leave it out by data.ignore, or add it there"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f"{', '.join(map(repr, names[:_MAX_NAMED]))}{more}"
+
+
+def _column(key: str, name: str, tables: Mapping[str, Table]) -> NDArray[Any]:
+    """One column of all tables; of a table that has no value of it, nothing says whether it is numbers or text."""
+    columns = {source: table.columns[name] for source, table in tables.items()}
+    kinds = {source: values.dtype.kind for source, values in columns.items() if not gaps(values).all()}
+    if len(set(kinds.values())) < 2:
+        kind = next(iter(kinds.values()), "f")
+        return np.concatenate([_converted(values, kind) for values in columns.values()])
+    text, numbers = (next(source for source, kind in kinds.items() if kind == each) for each in "Uf")
+    odd = next((row for row, value in enumerate(columns[text].tolist()) if value and not is_number(value)), 0)
+    where = tables[text].place(odd)
+    raise ScenarioError(
+        [
+            f"{key}: column {name!r} holds numbers at {numbers} and text at {text} ({str(columns[text][odd])!r} in "
+            f"{where}); mend that, or leave the column out by data.ignore."
+        ]
+    )
+
+
+def _converted(values: NDArray[Any], kind: str) -> NDArray[Any]:
+    if values.dtype.kind == kind:
+        return values
+    return np.full(len(values), np.nan) if kind == "f" else np.full(len(values), "")

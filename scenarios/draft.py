@@ -1,0 +1,169 @@
+"""A first scenario for a table: what is in it decides what is written, and a comment says why."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from scenarios.data import categories, sources
+from scenarios.data.dataset import obvious_positive
+from scenarios.data.joining import site_names
+from scenarios.data.sources import Dataset, Table, gaps
+from scenarios.schema.errors import ScenarioError
+from scenarios.schema.federation import require_name
+
+_SITE_NAME = re.compile(r"(.*[\W_])?(hospital|site|clinic|klinik|krankenhaus|cent(er|re)|institution|facility)", re.I)
+_ROWS_PER_SITE = 10
+"""A column with fewer, on average, names something else than sites."""
+
+_MAX_SITES = 50
+_MANY_ROWS, _FEW_ROWS = 1000, 200
+_RARE = 0.2
+"""A class with less than this share of the rows is weighted up."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The text of a scenario, and what it leaves to whoever reads it, in sentences."""
+
+    text: str
+    asks: tuple[str, ...]
+
+
+def draft(path: Path, source: str, label: str, *, site: str | None = None, positive: str | None = None) -> Draft:
+    """A scenario for `source`, to be written to `path`. Raises ScenarioError, saying what to change.
+
+    label: the column of the classes. site: of the names of sites; without it one that is called so, if there is one.
+    positive: which class is +1; without it the one that is plain.
+    """
+    try:
+        name = require_name(path.stem)
+    except ValueError as error:
+        raise ScenarioError([f"{path}: the name of the file, which becomes the scenario's, {error}."]) from None
+    table = sources.read(source, Path())
+    if label not in table.columns:
+        raise ScenarioError([f"--label: {sources.lacks(table, label)}"])
+    if site is not None and site not in table.columns:
+        raise ScenarioError([f"--site: {sources.lacks(table, site)}"])
+    by = site or _site_column(table, label)
+    data = sources.choose(table, label=label, ignore=[by] if by else [], missing="mean")
+    chosen = positive if positive is not None else obvious_positive(data.classes) if len(data.classes) == 2 else None
+    if chosen is not None and chosen not in data.classes:
+        raise ScenarioError([f"--positive: {chosen!r} is not a label of {data.name}; it has {_listed(data.classes)}."])
+    lines = [
+        f"# {data.rows} rows of {data.name}; `fedsvm new` wrote this, and all of it may be changed.",
+        f"name = {_text(name)}",
+        "seed = 1                   # of splits and clusterings; never of masks or keys",
+        "",
+        *_federation(table, by),
+        "",
+        *_data(path, source, table, data, label, by, chosen),
+        "",
+        *_algorithm(data),
+        "",
+        "[protocol]",
+        f"sum = {_text('ring' if _sites(table, by) >= 3 else 'masked')}               # fedsvm audit compares them",
+    ]
+    asks = () if chosen is not None else (f"data.positive: say which of {_listed(data.classes)} is +1.",)
+    return Draft("\n".join([*lines, ""]), (*asks, *categories.mistakes(data)))
+
+
+def _site_column(table: Table, label: str) -> str | None:
+    """The column that is called as one that names sites, and has as many values."""
+    for name, values in table.columns.items():
+        if name != label and _SITE_NAME.fullmatch(name) and not gaps(values).any():
+            count = len(np.unique(values))
+            if 2 <= count <= min(_MAX_SITES, len(values) // _ROWS_PER_SITE):
+                return name
+    return None
+
+
+def _sites(table: Table, by: str | None) -> int:
+    """How many there are."""
+    if by is not None:
+        return len(np.unique(table.columns[by]))
+    return 5 if table.rows >= _FEW_ROWS else 3
+
+
+def _federation(table: Table, by: str | None) -> list[str]:
+    if by is None:
+        return ["[federation]", f"sites = {_sites(table, by)}                  # rows are dealt to them at random"]
+    named = sorted(set(site_names(sources.as_text(table.columns[by])).tolist()))
+    return ["[federation]", f"names = {json.dumps(named)}  # of column {_text(by)}"]
+
+
+def _data(
+    path: Path, source: str, table: Table, data: Dataset, label: str, by: str | None, positive: str | None
+) -> Iterator[str]:
+    is_file = Path(source).is_file()
+    place = os.path.relpath(source, path.resolve().parent) if is_file else source
+    yield "[data]"
+    yield f"source = {_text(place)}"
+    for form in table.forms.values():
+        yield f"# read as {form}; separator, decimal and encoding would say otherwise"
+    yield f"label = {_text(label)}"
+    if positive is not None:
+        others = _listed([name for name in data.classes if name != positive])
+        yield f"positive = {_text(positive)}  # which label is +1; {others} is -1"
+    else:
+        yield f"# which of {_listed(data.classes)} is +1? Say it in the next line, and take its # away"
+        yield f"# positive = {_text(data.classes[0])}"
+    if by is not None:
+        yield f"site = {_text(by)}  # whose a row is"
+    yield from _ignored(data)
+    missing = {feature.name: int(gaps(feature.values).sum()) for feature in data.features}
+    if incomplete := {name: count for name, count in missing.items() if count}:
+        said = ", ".join(f"{name} {count}" for name, count in list(incomplete.items())[:8])
+        yield f'missing = "mean"           # filled with means over all sites, by secure sums; missing are: {said}'
+        yield "missing_indicators = false # true: a column of 0 and 1 says where"
+    yield 'scale = "standard"         # by secure sums'
+    if data.rows >= _FEW_ROWS:
+        yield "test_fraction = 0.2"
+    else:
+        yield "folds = 5                  # few rows: each is tested on once"
+
+
+def _ignored(data: Dataset) -> Iterator[str]:
+    """Columns that are no measurements, each with the reason."""
+    reasons = {}
+    for feature in data.features:
+        if feature.categorical and categories.is_date([value for value in set(feature.values.tolist()) if value]):
+            reasons[feature.name] = "dates"
+        elif categories.looks_identifying(feature):
+            reasons[feature.name] = "looks like an identifier"
+    if reasons:
+        said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        yield f"ignore = {json.dumps(list(reasons), ensure_ascii=False)}  # {said}"
+
+
+def _algorithm(data: Dataset) -> Iterator[str]:
+    rarest, count = min(Counter(data.labels.tolist()).items(), key=lambda each: each[1])
+    yield "[algorithm]                # fedsvm scenarios keys pan-svm lists what else there is"
+    yield 'name = "pan-svm"'
+    yield 'kernel = "rbf"'
+    yield "C = 1.0"
+    yield 'gamma = "auto"'
+    if data.rows > _MANY_ROWS:
+        yield "landmarks = 200"
+    else:
+        yield "landmarks = 0.25           # a quarter as many as training rows"
+    yield "min_cluster_size = 3       # no landmark is the mean of fewer rows"
+    if len(data.classes) == 2 and count < _RARE * data.rows:
+        share = 100 * count / data.rows
+        yield f'class_weight = "balanced"  # {rarest!r} is {share:.1f} % of the rows; without it few would be called so'
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _listed(names: list[str]) -> str:
+    shown = ", ".join(map(repr, names[:8]))
+    return f"{shown} and {len(names) - 8} more" if len(names) > 8 else shown

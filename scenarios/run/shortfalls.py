@@ -1,0 +1,49 @@
+"""What a result falls short of, in sentences: calling every row by the more frequent class, and public rows alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from scenarios.run.metrics import BaselineMetrics, Confusion, Metrics
+from scenarios.schema.spec import Scenario
+
+_NOISE = (
+    " Noise drowns what so few private rows say at this epsilon: have more rows, allow a larger epsilon, or learn "
+    "fewer weights."
+)
+
+
+def shortfalls(
+    scenario: Scenario,
+    classes: tuple[str, str],
+    metrics: Metrics,
+    baselines: Mapping[str, BaselineMetrics] | None,
+) -> Iterator[str]:
+    """A sentence for each thing that is as good as the trained model and costs nothing.
+
+    classes: negative, then positive.
+    """
+    why = _NOISE if scenario.is_private else ""
+    if metrics.majority_accuracy is not None and metrics.accuracy <= metrics.majority_accuracy:
+        yield (
+            f"Accuracy, {_percent(metrics.accuracy)}, is not above the {_percent(metrics.majority_accuracy)} of "
+            f"calling every row {_majority(metrics.confusion, classes)}: look at sensitivity, specificity and AUC.{why}"
+        )
+    public = (baselines or {}).get("public")
+    if scenario.is_private and public is not None and metrics.accuracy < public.accuracy:
+        yield (
+            f"Accuracy, {_percent(metrics.accuracy)}, is below the {_percent(public.accuracy)} of {public.phrase}, "
+            f"which spend no privacy.{why}"
+        )
+
+
+def _majority(table: Confusion | None, classes: tuple[str, str]) -> str:
+    """The more frequent class of the rows tested on."""
+    if table is None:
+        return "by one class"
+    positive = table.true_positive + table.false_negative
+    return repr(classes[int(positive > table.true_negative + table.false_positive)])
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"

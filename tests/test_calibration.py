@@ -1,0 +1,149 @@
+"""Probabilities and thresholds: Platt's sigmoid of pooled rows, by sums, and rules that hold on rows set apart."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.calibration import _SigmoidCalibration
+
+from algorithms.calibration import MARKS, Calibration, ThresholdSettings, chosen_threshold, likelihood, sigmoid
+from fedsvm import PanSVC, ScenarioError, run
+from scenarios import predict
+from scenarios.data import dataset
+from scenarios.schema import spec
+from tests import hospitals
+
+CHANGES: dict[str, Any] = {
+    "data.label": "died",
+    "data.positive": "died",
+    "data.ignore": ["patient_id", "aufnahme"],
+    "data.site": "hospital",
+    "data.missing": "drop",
+    "data.scale": "standard",
+    "data.calibration": 0.3,
+    "algorithm.landmarks": 40,
+    "algorithm.class_weight": "balanced",
+    "algorithm.tolerance": 1e-3,
+}
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_the_sums_are_a_likelihood_with_its_derivatives(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    decisions, labels = 3 * random.normal(size=30), random.choice([-1.0, 1.0], 30)
+    (slope, offset), targets = random.normal(size=2), [0.05, 0.9]
+    value, *rest = likelihood(decisions, labels, slope, offset, targets)
+    t, p = np.where(labels > 0, 0.9, 0.05), 1 / (1 + np.exp(slope * decisions + offset))
+    assert value == pytest.approx(-(t * np.log(p) + (1 - t) * np.log1p(-p)).sum(), rel=1e-6)
+    step = 1e-5
+    right = likelihood(decisions, labels, slope + step, offset, targets)
+    left = likelihood(decisions, labels, slope - step, offset, targets)
+    assert rest[0] == pytest.approx((right[0] - left[0]) / (2 * step), rel=1e-4, abs=1e-4)
+    assert rest[2:4] == pytest.approx((right[1:3] - left[1:3]) / (2 * step), rel=1e-3, abs=1e-3)
+
+
+def test_a_sigmoid_is_one_at_any_size() -> None:
+    z = np.array([-1e4, -1.0, 0.0, 1.0, 1e4])
+    np.testing.assert_allclose(sigmoid(z), [1.0, 1 / (1 + np.exp(-1)), 0.5, 1 / (1 + np.e), 0.0], rtol=1e-15)
+
+
+def test_rules_choose_what_they_say() -> None:
+    random = np.random.default_rng(1)
+    negative, positive = random.normal(-1, 1, 300), random.normal(0.5, 1, 60)
+    called = np.stack([[(each >= mark).sum() for mark in MARKS] for each in (negative, positive)]).astype(float)
+
+    def chosen(rule: Any, target: float = 0.9) -> float:
+        settings = ThresholdSettings(threshold=rule, threshold_target=target)
+        return chosen_threshold(settings, np.array([300.0, 60.0]), called)
+
+    high = chosen("sensitivity", 0.95)
+    assert (positive >= high).mean() >= 0.95 > (positive >= high + 1 / 16).mean()
+    low = chosen("specificity", 0.8)
+    assert (negative < low).mean() >= 0.8 > (negative < low - 1 / 16).mean()
+    balanced = [(positive >= mark).mean() + (negative < mark).mean() for mark in MARKS]
+    best = chosen("balanced")
+    assert (positive >= best).mean() + (negative < best).mean() == pytest.approx(max(balanced))
+
+
+def test_a_run_fits_the_sigmoid_of_pooled_rows(tmp_path: Path) -> None:
+    """As scikit-learn fits it on decision values of the same rows, and the same in every prediction."""
+    source = hospitals.plain(tmp_path / "p.csv", hospitals.rows(600))
+    changes = CHANGES | {"data.source": str(source), "algorithm.threshold": "sensitivity"}
+    result = run("quickstart", changes=given_names(changes), out=tmp_path / "run")
+    assert result.status == "completed", result.error
+    assert result.cost is not None and result.cost.wire_bytes == result.cost.predicted_wire_bytes
+    assert {"classes_apart", "sigmoid_sums", "called_positive"} <= {
+        each.step for each in result.disclosures if (each.kind, each.to) == ("sum", "coordinator")
+    }
+    predicted = predict.predict(tmp_path / "run", str(source_without_gaps(source)))
+    data = dataset.prepare(*spec.read("quickstart", changes=given_names(changes)))
+    reference = _SigmoidCalibration().fit(predicted.decisions[data.apart], data.rows.signs[data.apart])
+    assert predicted.probabilities is not None
+    np.testing.assert_allclose(predicted.probabilities, reference.predict(predicted.decisions), atol=2e-4)
+    assert not set(np.flatnonzero(data.apart)) & set(data.training(None, data.names))
+    found = result.metrics
+    assert found is not None and found.brier is not None and found.threshold is not None
+    tested = data.test(None)
+    outcome = data.rows.signs[tested] > 0
+    assert found.brier == pytest.approx(((predicted.probabilities[tested] - outcome) ** 2).mean(), abs=1e-12)
+    assert found.sensitivity == pytest.approx((predicted.predicted[tested][outcome] == "died").mean(), abs=1e-12)
+    positive = data.apart & (data.rows.signs > 0)
+    assert (predicted.decisions[positive] >= found.threshold).mean() >= 0.9
+    assert result.centralised is not None and result.model is not None
+    assert result.model.objective == pytest.approx(result.centralised.objective, rel=1e-3)
+
+
+def given_names(changes: dict[str, Any]) -> dict[str, Any]:
+    names = ["Koln-Sud", "Nord", "Ost", "St.-Anna", "West"]
+    return {**changes, "federation": {"names": names}}
+
+
+def source_without_gaps(path: Path) -> Path:
+    lines = path.read_text().splitlines()
+    complete = path.with_name("complete.csv")
+    complete.write_text("\n".join(line for line in lines if ",," not in line) + "\n")
+    return complete
+
+
+def test_an_estimator_gives_probabilities() -> None:
+    random = np.random.default_rng(2)
+    y = np.where(random.random(400) < 0.4, "ill", "well")
+    X = random.normal(size=(400, 2)) + 1.5 * (y == "ill")[:, None]
+    model = PanSVC(landmarks=30, calibration=0.25, threshold="half").fit(X, y)
+    chances = model.predict_proba(X)
+    np.testing.assert_allclose(chances.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(model.classes_[(chances[:, 1] >= 0.5).astype(int)], model.predict(X))
+    assert chances[y == "well", 1].mean() - chances[y == "ill", 1].mean() > 0.3
+    assert not hasattr(PanSVC(), "predict_proba")
+    with pytest.raises(ValueError, match=r'threshold: "half" needs rows to be found by; set data\.calibration'):
+        PanSVC(threshold="half").fit(X, y)
+    with pytest.raises(ValueError, match=r"calibration=0\.01 of 8 rows of a class is 0"):
+        PanSVC(calibration=0.01).fit(X[:16], np.repeat(["a", "b"], 8))
+
+
+def test_a_model_that_was_calibrated_is_read_from_its_file() -> None:
+    calibration = Calibration(-1.5, 0.25, 0.125)
+    assert Calibration.from_arrays(calibration.to_arrays()) == calibration
+    assert Calibration.from_arrays({}) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        (
+            {"algorithm.threshold": "half"},
+            'algorithm.threshold: "half" needs rows to be found by; set data.calibration',
+        ),
+        ({"data.calibration": 0.001}, "data.calibration: 0.001 of 265 rows of a class is 0; each class needs some"),
+        ({"data.calibration": 0.2, "algorithm.release": "sites"}, "data.calibration: pan-svm as it is set cannot be"),
+    ],
+)
+def test_what_cannot_be_calibrated_is_told(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        dataset.prepare(*spec.read("quickstart", changes=changes))
+    assert says in caught.value.problems[0]

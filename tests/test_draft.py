@@ -1,0 +1,101 @@
+"""`fedsvm new`: from a hospital's file to a report, with no edit but the one that it asks for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from scenarios.draft import draft
+from scenarios.schema.errors import ScenarioError
+from tests import hospitals
+from tests.test_runs import fedsvm
+
+
+def test_a_hospitals_file_becomes_a_report_without_an_edit(tmp_path: Path) -> None:
+    """Five hospitals, gaps, dates, an identifier, semicolons, decimal commas, cp1252, and 7 % who died."""
+    hospitals.as_excel_writes(tmp_path / "patients.csv", hospitals.rows(800))
+    done = fedsvm("new", "my.toml", "--data", "patients.csv", "--label", "died", folder=tmp_path)
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "my.toml\n")
+    written = (tmp_path / "my.toml").read_text()
+    for line in (
+        'names = ["Koln-Sud", "Nord", "Ost", "St.-Anna", "West"]  # of column "hospital"',
+        "# read as cp1252 text with semicolons between columns and a decimal comma",
+        "positive = \"died\"  # which label is +1; 'survived' is -1",
+        'ignore = ["patient_id", "aufnahme"]  # patient_id: looks like an identifier; aufnahme: dates',
+        'missing = "mean" ',
+        "class_weight = \"balanced\"  # 'died' is 7.0 % of the rows",
+    ):
+        assert line in written
+    done = fedsvm("run", "my.toml", "--json", "--out", "run", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert [site["name"] for site in result["sites"]] == ["Koln-Sud", "Nord", "Ost", "St.-Anna", "West"]
+    assert result["metrics"]["majority_accuracy"] == pytest.approx(0.93, abs=0.01)
+    assert result["metrics"]["sensitivity"] >= 0.7
+    assert result["metrics"]["balanced_accuracy"] > 0.75
+    assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"]
+    assert result["cost"]["wire_bytes"] < 20e6
+    assert (tmp_path / "run" / "report.html").is_file()
+    done = fedsvm("predict", "run", "patients.csv", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 801
+
+
+def test_what_it_cannot_know_it_asks_for(tmp_path: Path) -> None:
+    rows = "".join(f"{row % 12},{row / 3:.2f},{'ab'[row % 2]}\n" for row in range(300))
+    (tmp_path / "p.csv").write_text(f"age,dose,group\n{rows}3,oops,a\n")
+    done = fedsvm("new", "my.toml", "--data", "p.csv", "--label", "group", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert said[0] == "note data.positive: say which of 'a', 'b' is +1."
+    assert said[1].startswith("note Column 'dose' is read as text because of 'oops' in row 301 among numbers")
+    done = fedsvm("run", "my.toml", folder=tmp_path)
+    assert done.returncode == 2
+    assert "data.positive: p.csv has the classes a, b; say which one is +1" in done.stderr
+    (tmp_path / "p.csv").write_text(f"age,dose,group\n{rows}")
+    written = (tmp_path / "my.toml").read_text()
+    (tmp_path / "my.toml").write_text(
+        written.replace('# positive = "a"', 'positive = "a"').replace('ignore = ["dose"]', "")
+    )
+    assert fedsvm("run", "my.toml", "--quiet", folder=tmp_path).returncode == 0
+
+
+def test_mistakes_are_sentences(tmp_path: Path) -> None:
+    hospitals.plain(tmp_path / "p.csv", hospitals.rows(60))
+    source = str(tmp_path / "p.csv")
+    for path, words, says in (
+        ("my.toml", {"label": "dead"}, "--label: p.csv has no column 'dead'"),
+        ("my.toml", {"label": "died", "site": "clinic"}, "--site: p.csv has no column 'clinic'"),
+        (
+            "my.toml",
+            {"label": "died", "positive": "gone"},
+            "--positive: 'gone' is not a label of p.csv; it has 'died', ",
+        ),
+        (
+            "my own.toml",
+            {"label": "died"},
+            "the name of the file, which becomes the scenario's, must be made of letters",
+        ),
+    ):
+        with pytest.raises(ScenarioError) as caught:
+            draft(tmp_path / path, source, **words)
+        assert says in caught.value.problems[0]
+    (tmp_path / "my.toml").write_text("")
+    done = fedsvm("new", "my.toml", "--data", "p.csv", "--label", "died", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "fedsvm: my.toml exists already; name a file that does not, or remove it.\n",
+    )
+
+
+def test_a_description_says_the_same(tmp_path: Path) -> None:
+    hospitals.as_excel_writes(tmp_path / "p.csv", hospitals.rows(400))
+    done = fedsvm("data", "describe", "p.csv", "--label", "died", "--site", "hospital", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = " ".join(done.stdout.split())
+    assert "note p.csv was read as cp1252 text with semicolons between columns and a decimal comma." in said
+    assert "note Class 'died' is +1, unless data.positive says otherwise." in said
+    assert "'patient_id' has" in said and "looks like an identifier" in said and "'aufnahme' holds dates" in said
+    assert all(name in said for name in ("Koln-Sud", "Nord", "Ost", "St.-Anna", "West"))

@@ -1,0 +1,128 @@
+"""What two classes are judged by: scikit-learn's figures, and what is said of models that are not worth their cost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn import metrics as reference
+
+from federation.arrays import FloatArray
+from fedsvm import run
+from scenarios.run.metrics import FoldMetrics, evaluate, mean_metrics
+from scenarios.run.shortfalls import shortfalls
+from scenarios.schema import spec
+
+REFERENCES = {
+    "accuracy": reference.accuracy_score,
+    "sensitivity": reference.recall_score,
+    "specificity": lambda true, called: reference.recall_score(true, called, pos_label=-1),
+    "ppv": reference.precision_score,
+    "npv": lambda true, called: reference.precision_score(true, called, pos_label=-1),
+    "balanced_accuracy": reference.balanced_accuracy_score,
+    "f1": reference.f1_score,
+    "mcc": reference.matthews_corrcoef,
+}
+
+
+def drawn(seed: int, rows: int = 60, share: float = 0.3) -> tuple[FloatArray, FloatArray]:
+    """Decision values (n,) and labels (n,), of which both are there."""
+    random = np.random.default_rng(seed)
+    labels = np.where(random.random(rows) < share, 1.0, -1.0)
+    labels[:2] = 1.0, -1.0
+    return 0.8 * labels + random.normal(size=rows), labels
+
+
+@given(st.integers(0, 2**32 - 1), st.floats(-1.5, 1.5))
+def test_measures_are_those_of_scikit_learn(seed: int, threshold: float) -> None:
+    decisions, labels = drawn(seed)
+    found = evaluate(decisions, labels, threshold=threshold)
+    called = np.where(decisions >= threshold, 1.0, -1.0)
+    table = reference.confusion_matrix(labels, called, labels=[-1.0, 1.0])
+    assert found.confusion is not None
+    counts = found.confusion
+    assert [[counts.true_negative, counts.false_positive], [counts.false_negative, counts.true_positive]] == (
+        table.tolist()
+    )
+    for name, measure in REFERENCES.items():
+        if (value := getattr(found, name)) is not None:
+            assert value == pytest.approx(measure(labels, called), abs=1e-12), name
+    assert found.auc == pytest.approx(reference.roc_auc_score(labels, decisions), abs=1e-12)
+    assert found.average_precision == pytest.approx(reference.average_precision_score(labels, decisions), abs=1e-12)
+
+
+def test_probabilities_are_judged_as_scikit_learn_judges_them() -> None:
+    decisions, labels = drawn(1, rows=500)
+    probabilities = 1 / (1 + np.exp(-2 * decisions))
+    found = evaluate(decisions, labels, probabilities=probabilities)
+    assert found.brier == pytest.approx(reference.brier_score_loss(labels, probabilities), abs=1e-12)
+    assert found.calibration is not None
+    assert sum(found.calibration.rows) == 500
+    from sklearn.calibration import calibration_curve
+
+    observed, predicted = calibration_curve(labels > 0, probabilities, n_bins=10)
+    assert found.calibration.predicted == pytest.approx(tuple(predicted), abs=1e-12)
+    assert found.calibration.observed == pytest.approx(tuple(observed), abs=1e-12)
+
+
+def test_curves_go_from_end_to_end_and_have_the_operating_point() -> None:
+    decisions, labels = drawn(2, rows=1000)
+    found = evaluate(decisions, labels, threshold=0.5)
+    roc, curve = found.roc, found.precision_recall
+    assert roc is not None and curve is not None
+    assert (roc.false_positive_rate[0], roc.false_positive_rate[-1]) == (0, 1)
+    assert (curve.sensitivity[0], curve.sensitivity[-1]) == (0, 1)
+    assert max(len(roc.true_positive_rate), len(curve.ppv)) <= 200
+    assert found.specificity is not None
+    assert roc.operating_point == (1 - found.specificity, found.sensitivity)
+    assert curve.operating_point == (found.sensitivity, found.ppv)
+
+
+def test_a_share_of_no_rows_is_none() -> None:
+    found = evaluate(np.array([-1.0, -2.0]), np.array([-1.0, -1.0]))
+    assert (found.sensitivity, found.ppv, found.balanced_accuracy, found.f1, found.auc) == (None,) * 5
+    assert (found.specificity, found.npv, found.mcc) == (1.0, 1.0, 0.0)
+
+
+def test_folds_have_a_mean_and_a_deviation() -> None:
+    folds = [evaluate(*drawn(seed)) for seed in range(5)]
+    found = mean_metrics(folds)
+    assert found is not None
+    values = [fold.mcc for fold in folds]
+    assert found.mcc == pytest.approx(np.mean(np.array(values, dtype=float)))
+    assert found.deviations["mcc"] == pytest.approx(np.std(np.array(values, dtype=float), ddof=1))
+    assert found.confusion is not None
+    assert found.confusion.true_positive == sum(fold.confusion.true_positive for fold in folds if fold.confusion)
+    alone = mean_metrics(folds[:1])
+    assert alone is not None
+    assert alone.deviations == {}
+
+
+def test_a_model_that_calls_all_rows_alike_is_told_so() -> None:
+    scenario, _ = spec.read("quickstart")
+
+    def said(*folds: FoldMetrics) -> list[str]:
+        metrics = mean_metrics(list(folds))
+        assert metrics is not None
+        return list(shortfalls(scenario, ("survived", "died"), metrics, None))
+
+    labels = np.array([1.0] + [-1.0] * 9)
+    (sentence,) = said(evaluate(np.full(10, -1.0), labels))
+    assert "90.00 % of calling every row 'survived'" in sentence
+    assert said(evaluate(labels, labels)) == []
+
+
+def test_a_run_reports_them_over_its_folds(tmp_path: Path) -> None:
+    changes: dict[str, object] = {"data.source": "wine", "data.positive": "class_1", "algorithm.landmarks": 20}
+    changes |= {"data.folds": 3, "data.test_fraction": 0}
+    result = run("quickstart", changes=changes, out=tmp_path / "run").to_dict()
+    metrics = result["metrics"]
+    table = metrics["confusion"]
+    assert sum(table.values()) == 178
+    assert table["true_positive"] + table["false_negative"] == 71
+    assert metrics["majority_accuracy"] == pytest.approx(107 / 178, abs=0.01)
+    assert set(metrics["deviations"]) >= {"accuracy", "sensitivity", "mcc", "average_precision"}
+    assert {"sensitivity", "ppv", "confusion", "precision_recall"} <= set(metrics["folds"][0])

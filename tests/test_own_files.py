@@ -1,0 +1,255 @@
+"""Files as hospitals have them: how text is written, whose a row is, what a column is, and what is missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsvm import ScenarioError, run
+from scenarios import predict
+from scenarios.data import dataset, files
+from scenarios.data.dataset import FederatedDataset
+from scenarios.data.located import located
+from scenarios.data.text_form import TextForm
+from scenarios.schema import spec
+from tests import hospitals
+
+IGNORED = ["patient_id", "aufnahme"]
+SMALL: dict[str, Any] = {
+    "data.label": "died",
+    "data.ignore": IGNORED,
+    "data.missing": "drop",
+    "data.scale": "standard",
+    "algorithm.landmarks": 20,
+    "algorithm.tolerance": 1e-3,
+    "compare.centralised": False,
+}
+
+
+def scenario(folder: Path, text: str) -> Path:
+    """A scenario file with these lines in [data]."""
+    path = folder / "own.toml"
+    path.write_text(
+        f'name = "own"\nprotocol.sum = "masked"\n[data]\nlabel = "died"\nignore = ["patient_id", "aufnahme"]\n{text}\n'
+    )
+    return path
+
+
+def prepared(folder: Path, text: str, **changes: Any) -> FederatedDataset:
+    chosen, base = spec.read(scenario(folder, text), changes=changes)
+    return dataset.prepare(located(chosen, base), base)
+
+
+def refused(folder: Path, text: str, **changes: Any) -> tuple[str, ...]:
+    with pytest.raises(ScenarioError) as caught:
+        prepared(folder, text, **changes)
+    return caught.value.problems
+
+
+# How text is written.
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "cp1252"])
+@pytest.mark.parametrize("separator", [",", ";", "\t", "|"])
+def test_how_text_is_written_is_found_out(encoding: str, separator: str, tmp_path: Path) -> None:
+    decimal = "." if separator == "," else ","
+    lines = [("größe", "ort", "label"), (f"1{decimal}5", "Köln", "a"), (f"-2{decimal}25", "Ulm", "b"), ("3", "", "a")]
+    path = tmp_path / "a.csv"
+    path.write_bytes("\n".join(separator.join(line) for line in lines).encode(encoding))
+    columns, form = files.read(path)
+    assert columns["größe"].tolist() == [1.5, -2.25, 3.0]
+    assert columns["ort"].tolist() == ["Köln", "Ulm", ""]
+    assert form == TextForm(separator, decimal, encoding)
+
+
+def test_how_text_is_written_can_be_told(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("a;b;label\n1,5;ł;x\n2.5;ł;y\n".encode("cp1250"))
+    told = TextForm(decimal=",", encoding="cp1250")
+    columns, _ = files.read(tmp_path / "a.csv", form=told)
+    assert columns["b"].tolist() == ["ł", "ł"]
+    assert columns["a"].tolist() == ["1,5", "2.5"]  # the file is at odds with itself
+    for key, value, says in [
+        ("encoding", "klingon", 'data.encoding: must be an encoding such as "utf-8" or "cp1252", got \'klingon\'.'),
+        ("separator", "::", "data.separator: must be"),
+    ]:
+        (said,) = refused(tmp_path, f'source = "a.csv"\n{key} = "{value}"')
+        assert said.startswith(says)
+
+
+def test_a_file_of_excel_is_read_and_said_to_be_one(tmp_path: Path) -> None:
+    hospitals.as_excel_writes(tmp_path / "p.csv", hospitals.rows(60))
+    hospitals.plain(tmp_path / "q.csv", hospitals.rows(60))
+    found, plain = (prepared(tmp_path, f'source = "{name}.csv"\nmissing = "drop"') for name in "pq")
+    np.testing.assert_array_equal(found.rows.numeric, plain.rows.numeric)
+    np.testing.assert_array_equal(found.rows.categorical, plain.rows.categorical)
+    said = "p.csv was read as cp1252 text with semicolons between columns and a decimal comma."
+    assert said in found.warnings
+    assert not any("was read as" in warning for warning in plain.warnings)
+
+
+# Which column is what.
+
+
+def test_identifiers_and_dates_are_refused_before_anything_starts(tmp_path: Path) -> None:
+    hospitals.as_excel_writes(tmp_path / "p.csv", hospitals.rows(800))
+    said = refused(tmp_path, 'source = "p.csv"\nmissing = "drop"', **{"data.ignore": []})
+    assert len(said) == 2
+    assert "'patient_id' has" in said[0]
+    assert "it looks like an identifier; add it to data.ignore" in said[0]
+    assert "'aufnahme' holds dates" in said[1]
+
+
+def test_numbers_that_tell_rows_apart_are_a_warning(tmp_path: Path) -> None:
+    rows = "".join(f"{1000 + row},{row % 7},{row % 2}\n" for row in range(50))
+    (tmp_path / "p.csv").write_text(f"case_id,age,died\n{rows}")
+    found = prepared(tmp_path, 'source = "p.csv"', **{"data.ignore": []})
+    assert "Column 'case_id' has a different whole number in each row" in "".join(found.warnings)
+    assert "'age'" not in "".join(found.warnings)
+
+
+def test_a_typing_mistake_among_numbers_is_told_with_its_cell(tmp_path: Path) -> None:
+    rows = "".join(f"{row % 12},{row % 2}\n" for row in range(200))
+    (tmp_path / "p.csv").write_text(f"age,died\n{rows}oops,1\n")
+    found = prepared(tmp_path, 'source = "p.csv"', **{"data.ignore": []})
+    assert "Column 'age' is read as text because of 'oops' in row 201 among numbers" in "".join(found.warnings)
+    rows = "".join(f"{row / 10},{row % 2}\n" for row in range(200))
+    (tmp_path / "p.csv").write_text(f"age,died\n{rows}oops,1\n")
+    (said,) = refused(tmp_path, 'source = "p.csv"', **{"data.ignore": []})
+    assert said.startswith("data.source: column 'age' is read as text because of 'oops' in row 201")
+
+
+@pytest.mark.parametrize(
+    ("classes", "positive"),
+    [("01", "1"), (("10", "9"), "10"), (("Died", "alive"), "Died"), (("no", "YES"), "YES"), (("-1", "+1"), "+1")],
+)
+def test_a_class_that_everybody_takes_for_positive_needs_no_telling(classes: Any, positive: str) -> None:
+    assert dataset.obvious_positive(sorted(classes)) == positive
+
+
+def test_a_class_that_is_not_plain_must_be_told_and_may_be_a_number(tmp_path: Path) -> None:
+    assert dataset.obvious_positive(["a", "b"]) is None
+    rows = "".join(f"{row % 12},{'ab'[row % 2]},{row % 2}\n" for row in range(40))
+    (tmp_path / "p.csv").write_text(f"age,group,died\n{rows}")
+    (said,) = refused(tmp_path, 'source = "p.csv"', **{"data.ignore": [], "data.label": "group"})
+    assert said == ("data.positive: p.csv has the classes a, b; say which one is +1: --set data.positive=a.")
+    chosen, base = spec.read(scenario(tmp_path, 'source = "p.csv"'), overrides=["data.positive=0", "data.ignore=[]"])
+    assert dataset.prepare(chosen, base).classes == ("1", "0")
+
+
+# Whose a row is.
+
+
+def test_a_column_says_whose_a_row_is(tmp_path: Path) -> None:
+    table = hospitals.rows(120)
+    hospitals.as_excel_writes(tmp_path / "p.csv", table)
+    found = prepared(tmp_path, 'source = "p.csv"\nsite = "hospital"\nmissing = "mean"\ntest_fraction = 0')
+    assert found.names == ("Koln-Sud", "Nord", "Ost", "St.-Anna", "West")
+    of_nord = [row for row, values in enumerate(table) if values[1] == "Nord"]
+    assert found.shard("Nord").rows.tolist() == of_nord
+    assert "hospital" not in found.categorical_columns
+
+
+def test_sites_of_a_column_can_be_named_in_faults_and_are_checked(tmp_path: Path) -> None:
+    hospitals.plain(tmp_path / "p.csv", hospitals.rows(120))
+    text = (
+        'source = "p.csv"\nsite = "hospital"\nmissing = "drop"\n[[faults]]\nkind = "kill"\nphase = "train"\nround = 2\n'
+    )
+    prepared(tmp_path, f'{text}site = "Nord"')
+    assert "there is no site 'Sued'" in refused(tmp_path, f'{text}site = "Sued"')[0]
+    base = 'source = "p.csv"\nsite = "hospital"\nmissing = "drop"'
+    assert "names 5 sites" in refused(tmp_path, base, **{"federation.sites": 4})[0]
+    assert "has rows of 'Ost'" in refused(tmp_path, base, **{"federation.names": ["Nord", "Koln-Sud", "West"]})[0]
+    assert "has no column 'clinic'" in refused(tmp_path, base.replace("hospital", "clinic"))[0]
+    assert "leave it out" in refused(tmp_path, f'{base}\nsplit = "label-skew"')[0]
+
+
+def test_each_site_has_a_file_of_its_own(tmp_path: Path) -> None:
+    table = hospitals.rows(90)
+    hospitals.plain(tmp_path / "n.csv", table[:40], without=["hospital"])
+    hospitals.as_excel_writes(tmp_path / "s.csv", table[40:])
+    text = 'missing = "drop"\ntest_fraction = 0\n[data.sources]\nnorth = "n.csv"\nsouth = "s.csv"'
+    (said,) = refused(tmp_path, text)
+    assert said.startswith("data.sources: south has 'hospital', which north has not; leave it out by data.ignore")
+    found = prepared(tmp_path, text, **{"data.ignore": ["hospital", *IGNORED]})
+    assert found.names == ("north", "south")
+    complete = [all(values) for values in table]
+    assert [len(shard.rows) for shard in found.shards] == [sum(complete[:40]), sum(complete[40:])]
+    assert found.numeric_columns == ("age", "bmi", "creatinine")
+
+
+def test_a_column_that_is_text_in_one_file_is_named_with_its_cell(tmp_path: Path) -> None:
+    (tmp_path / "n.csv").write_text("age,died\n50,0\n60,1\n")
+    (tmp_path / "s.csv").write_text("age,died\n50,0\nold,1\n")
+    (said,) = refused(tmp_path, '[data.sources]\nnorth = "n.csv"\nsouth = "s.csv"', **{"data.ignore": []})
+    assert said.startswith("data.sources: column 'age' holds numbers at north and text at south ('old' in row 2)")
+
+
+def test_test_rows_may_have_a_file_of_their_own(tmp_path: Path) -> None:
+    table = hospitals.rows(120)
+    hospitals.plain(tmp_path / "train.csv", table[:90])
+    hospitals.as_excel_writes(tmp_path / "test.csv", table[90:])
+    found = prepared(tmp_path, 'source = "train.csv"\ntest_source = "test.csv"\nmissing = "mean"\nsite = "hospital"')
+    assert found.test(None).tolist() == list(range(90, 120))
+    assert sorted(np.concatenate([shard.rows for shard in found.shards]).tolist()) == list(range(90))
+    (said,) = refused(tmp_path, 'source = "train.csv"\ntest_source = "test.csv"\nfolds = 3')
+    assert "test_source excludes folds and test_fraction" in said
+
+
+# What is missing.
+
+
+@pytest.mark.parametrize("folds", [None, 3])
+def test_gaps_are_filled_by_means_over_all_sites(folds: int | None, tmp_path: Path) -> None:
+    table = hospitals.rows(200)
+    hospitals.as_excel_writes(tmp_path / "p.csv", table)
+    hospitals.plain(tmp_path / "new.csv", table, without=["died"])
+    text = 'source = "p.csv"\nsite = "hospital"\nmissing = "mean"\nmissing_indicators = true'
+    changes = SMALL | {"data.missing": "mean", "data.test_fraction": 0 if folds else 0.25}
+    if folds:
+        changes["data.folds"] = folds
+    result = run(scenario(tmp_path, text), changes=changes, out=tmp_path / "run")
+    assert result.status == "completed", result.error
+    cost = result.cost
+    assert cost is not None and cost.wire_bytes == cost.predicted_wire_bytes
+    shown = [each for each in result.disclosures if each.step == "known_values"]
+    assert [(each.to, each.kind) for each in shown] == [("coordinator", "sum")]
+
+    chosen, base = spec.read(scenario(tmp_path, text), changes=changes)
+    chosen = located(chosen, base)
+    data = dataset.prepare(chosen, base)
+    fold = None if folds is None else folds - 1
+    training = data.rows.numeric[data.training(fold, data.names)]
+    with np.load(tmp_path / "run" / "model.npz") as model:
+        np.testing.assert_allclose(model["filling"], np.nanmean(training, axis=0), rtol=1e-11)
+        names = ["age", "bmi", "creatinine", "ward=icu", "ward=medicine", "ward=surgery"]
+        assert model["columns"].tolist() == [*names, "age is missing", "bmi is missing", "creatinine is missing"]
+        np.testing.assert_allclose(model["offset"][6:], np.isnan(training).mean(axis=0), rtol=1e-11)
+
+    predicted = predict.predict(tmp_path / "run", str(tmp_path / "new.csv")).predicted
+    assert result.metrics is not None
+    tested = data.test(fold)
+    right = np.mean(predicted[tested] == np.where(data.rows.signs[tested] > 0, "died", "survived"))
+    assert right == pytest.approx(result.metrics.folds[-1].accuracy, abs=1e-12)
+
+
+def test_a_gap_in_words_is_none_of_the_categories(tmp_path: Path) -> None:
+    rows = "".join(f"{row % 12},{('', 'a', 'b')[row % 3]},{row % 2}\n" for row in range(90))
+    (tmp_path / "p.csv").write_text(f"age,ward,died\n{rows}")
+    changes = SMALL | {"data.missing": "mean", "data.ignore": []}
+    result = run(scenario(tmp_path, 'source = "p.csv"'), changes=changes, out=tmp_path / "run")
+    assert result.status == "completed", result.error
+    with np.load(tmp_path / "run" / "model.npz") as model:
+        assert model["columns"].tolist() == ["age", "ward=a", "ward=b"]
+
+
+def test_means_are_for_those_that_agree_by_sums(tmp_path: Path) -> None:
+    hospitals.plain(tmp_path / "p.csv", hospitals.rows(60))
+    (said,) = refused(tmp_path, 'source = "p.csv"\nmissing = "mean"\npublic = 20', **{"algorithm.name": "hybrid-svm"})
+    assert said == (
+        'data.missing: hybrid-svm has no means over all sites to fill gaps with; set it to "refuse" or "drop".'
+    )
+    (said,) = refused(tmp_path, 'source = "p.csv"\nmissing_indicators = true')
+    assert said == 'data: missing_indicators needs missing = "mean".'

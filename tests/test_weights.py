@@ -1,0 +1,135 @@
+"""Weights of classes and of rows: the problem that LIBSVM solves with the same ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.svm import SVC
+
+from algorithms.optimisation.weighting import EXPONENTS, Weighting, bound_of, placed
+from fedsvm import PanSVC, ScenarioError, run
+from scenarios.data import dataset
+from scenarios.schema import spec
+
+TOLERANCE = 1e-6
+SMALL: dict[str, Any] = {
+    "data.source": "wdbc",
+    "data.positive": "malignant",
+    "data.scale": "standard",
+    "algorithm.features": "identity",
+    "algorithm.kernel": "linear",
+    "algorithm.C": 0.5,
+    "algorithm.tolerance": TOLERANCE,
+}
+
+
+def weighted_file(folder: Path) -> tuple[Path, dict[str, Any]]:
+    """Rows of two overlapping classes, of which few are positive, each with a weight."""
+    random = np.random.default_rng(3)
+    signs = np.where(random.random(400) < 0.15, 1, 0)
+    points = random.normal(size=(400, 3)) + signs[:, None]
+    weights = random.gamma(1.0, 2.0, size=400).round(3) + 0.001
+    lines = [
+        ",".join(map(str, [*point, weight, sign])) for point, weight, sign in zip(points, weights, signs, strict=True)
+    ]
+    path = folder / "p.csv"
+    path.write_text("\n".join(["a,b,c,importance,label", *lines, ""]))
+    return path, SMALL | {"data.source": str(path), "data.positive": "1"}
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("class_weight", ["balanced", {"1": 7.5, "0": 0.5}, {"1": 3.0}, None])
+def test_the_objective_is_that_of_libsvm_with_the_same_weights(
+    class_weight: Any, intercept: bool, tmp_path: Path
+) -> None:
+    _, changes = weighted_file(tmp_path)
+    changes |= {"algorithm.intercept": intercept, "data.weight": "importance"}
+    if class_weight is not None:
+        changes["algorithm.class_weight"] = class_weight
+    result = run("quickstart", changes=changes, out=tmp_path / "run")
+    assert result.status == "completed", result.error
+    assert result.model is not None and result.centralised is not None and result.cost is not None
+    assert result.model.objective == pytest.approx(result.centralised.objective, rel=3e-6)
+    assert result.cost.wire_bytes == result.cost.predicted_wire_bytes
+    steps = {each.step for each in result.disclosures if each.kind == "sum"}
+    assert ("class_counts" in steps) == (class_weight == "balanced")
+    assert "largest_weight" in steps
+
+
+def test_balanced_is_what_scikit_learn_calls_so(tmp_path: Path) -> None:
+    """By its own LIBSVM, on the rows that the run trained on, and with class_weight instead of prices."""
+    _, changes = weighted_file(tmp_path)
+    changes |= {"data.ignore": ["importance"], "algorithm.class_weight": "balanced"}
+    result = run("quickstart", changes=changes, out=tmp_path / "run")
+    chosen, base = spec.read("quickstart", changes=changes)
+    data = dataset.prepare(chosen, base)
+    training = data.training(None, data.names)
+    rows, signs = data.rows.numeric[training], data.rows.signs[training]
+    scaled = (rows - rows.mean(axis=0)) / rows.std(axis=0)
+    svm = SVC(kernel="linear", C=0.5, class_weight="balanced", tol=1e-8).fit(scaled, signs)
+    prices = 0.5 * np.where(signs > 0, svm.class_weight_[1], svm.class_weight_[0])
+    weights, hinge = svm.coef_[0], np.maximum(0, 1 - signs * svm.decision_function(scaled))
+    assert result.model is not None
+    assert result.model.objective == pytest.approx(0.5 * weights @ weights + prices @ hinge, rel=2e-6)
+    assert result.metrics is not None and result.metrics.sensitivity is not None
+    plain = run("quickstart", changes={**changes, "algorithm.class_weight": {"1": 1.0}}, out=tmp_path / "plain")
+    assert plain.metrics is not None and plain.metrics.sensitivity is not None
+    assert result.metrics.sensitivity > plain.metrics.sensitivity
+
+
+def test_an_estimator_takes_both(tmp_path: Path) -> None:
+    random = np.random.default_rng(4)
+    y = np.where(random.random(300) < 0.2, "ill", "well")
+    X = random.normal(size=(300, 2)) + (y == "ill")[:, None]
+    weights = random.integers(0, 3, size=300).astype(float)
+    model = PanSVC(features="identity", kernel="linear", scale="none", class_weight="balanced", tolerance=TOLERANCE)
+    model.fit(X, y, sample_weight=weights)
+    svm = SVC(kernel="linear", class_weight="balanced", tol=1e-8).fit(X, y, sample_weight=weights)
+    signs = np.where(y == "well", 1.0, -1.0)
+    prices = np.where(y == "well", svm.class_weight_[1], svm.class_weight_[0]) * weights
+    hinge = np.maximum(0, 1 - signs * svm.decision_function(X))
+    best = 0.5 * svm.coef_[0] @ svm.coef_[0] + prices @ hinge
+    assert model.result_["model"]["objective"] == pytest.approx(best, rel=1e-5)
+    with pytest.raises(ValueError, match="class_weight: 'sick' is none of the classes 'ill' and 'well'"):
+        PanSVC(class_weight={"sick": 2}).fit(X, y)
+    with pytest.raises(ValueError, match="sample_weight needs solver"):
+        PanSVC(solver="cutting-plane").fit(X, y, sample_weight=weights)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"algorithm.class_weight": {"benin": 2.0}}, "algorithm.class_weight: 'benin' is none of the classes 'benign'"),
+        (
+            {"algorithm.class_weight": {"benign": 0.0}},
+            'algorithm.class_weight: must be "balanced" or a table with, for',
+        ),
+        ({"algorithm.class_weight": "even"}, 'algorithm.class_weight: must be "balanced" or a table'),
+        ({"algorithm.class_weight": "balanced", "algorithm.solver": "cutting-plane"}, "needs solver ="),
+        ({"data.weight": "mean-radius", "algorithm.solver": "cutting-plane"}, "pan-svm as it is set trains on rows of"),
+        ({"data.weight": "radius"}, "data.weight: wdbc has no column 'radius'."),
+        ({"data.weight": "label"}, "data.weight: 'label' is the label, or ignored"),
+    ],
+)
+def test_weights_that_will_not_do(changes: dict[str, Any], says: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        dataset.prepare(*spec.read("quickstart", changes={**SMALL, **changes}))
+    assert says in caught.value.problems[0]
+
+
+def test_weights_must_be_numbers_from_0(tmp_path: Path) -> None:
+    path, changes = weighted_file(tmp_path)
+    path.write_text(path.read_text().replace("label\n", "label\n1,1,1,-2,1\n", 1))
+    with pytest.raises(ScenarioError, match="column 'importance' must hold numbers from 0, some above it, got -2"):
+        dataset.prepare(*spec.read("quickstart", changes={**changes, "data.weight": "importance"}))
+
+
+def test_the_largest_weight_is_told_to_a_power_of_two() -> None:
+    for weights in ([0.3, 5.0], [4.0], [1e-30], [0.0]):
+        bound = bound_of(placed(np.array(weights)) + placed(None))
+        assert max(weights) <= bound <= max(2 * max(weights), 2.0 ** EXPONENTS[0])
+    assert Weighting("balanced").factors(np.array([30.0, 10.0])) == (4 / 6, 2.0)
+    assert Weighting("balanced").factors(np.array([30.0, 0.0])) == (1.0, 1.0)
