@@ -26,8 +26,8 @@ from scenarios.schema.errors import ScenarioError, nearest
 class Predictions:
     """decisions (n,): positive for the second class. predicted (n,): the classes' names.
 
-    probabilities (n,): of the second class; None of a model that gives none.
     called: what rows are told apart by, and by that of each of them (n,).
+    probabilities (n,): of the second class; None of a model that gives none.
     """
 
     decisions: FloatArray
@@ -81,11 +81,11 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
     calibration = model.calibrated
     threshold = 0.0 if calibration is None else calibration.threshold
     predicted = np.where(decisions >= threshold, classes[1], classes[0])
-    probabilities = None if calibration is None else calibration.probabilities(decisions)
     called = ("row", [str(number) for number in range(1, len(decisions) + 1)])
     if identifier is not None:
         called = (identifier, _identifiers(source, table, identifier))
-    return Predictions(decisions, predicted, called, probabilities)
+    chances = None if calibration is None else calibration.probabilities(decisions)
+    return Predictions(decisions, predicted, called, chances)
 
 
 def _identifiers(source: str, table: Mapping[str, NDArray[Any]], column: str) -> list[str]:

@@ -19,6 +19,7 @@ from scenarios.report import comparison
 from scenarios.report.live import human_bytes
 from scenarios.report.page import write_report
 from scenarios.report.summary import lines
+from scenarios.run.metrics import MEASURES
 from scenarios.run.result import RunResult
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
@@ -134,6 +135,16 @@ def test_a_browser_shows_the_numbers_of_the_result(tmp_path: Path) -> None:
     assert float(page.cards["AUC"]) == pytest.approx(metrics["auc"], abs=5e-5)
     assert float(page.cards["certified gap"]) == pytest.approx(result["model"]["gap"], rel=0.05)
     assert int(page.cards["rounds"]) == cost["rounds"]
+    assert float(page.cards["sensitivity"].split(" %")[0]) == pytest.approx(100 * metrics["sensitivity"], abs=0.05)
+    assert float(page.cards["specificity"].split(" %")[0]) == pytest.approx(100 * metrics["specificity"], abs=0.05)
+    first = page.cells["td"].index("is positive")
+    confusion = metrics["confusion"]
+    assert page.cells["td"][first + 1 : first + 3] == [
+        str(confusion["true_positive"]),
+        str(confusion["false_negative"]),
+    ]
+    shown = page.cells["td"][page.cells["td"].index("negative predictive value (NPV)") + 1]
+    assert float(shown.split(" %")[0]) == pytest.approx(100 * metrics["npv"], abs=0.005)
     assert float(page.cards["on the wire"].split(" MB")[0]) == pytest.approx(cost["wire_bytes"] / 1e6, rel=5e-3)
     assert page.cells["title"] == ["quickstart"]  # the script took those of the plots for their labels
 
@@ -178,6 +189,11 @@ def test_the_command_writes_it_and_compares_several(tmp_path: Path) -> None:
     assert {"a", "b"} <= set(page.cells["td"])
     assert page.cells["h2"] == ["What came of it", "Plots"]  # and nothing that differs
     assert fedsvm("report", tmp_path / "a", folder=tmp_path).stdout.strip() == str(tmp_path / "a" / "report.html")
+
+
+def test_a_comparison_knows_every_measure_of_the_test_rows() -> None:
+    places = {each.place for each in comparison.MEASURES.values()}
+    assert {f"metrics.{name}" for name in MEASURES} <= places
 
 
 def test_names_of_any_length_leave_room_for_plots(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def _entry(name: str, sentence: str) -> Iterator[str]:
     yield sentence
     yield f"```sh\nfedsvm run {name}\n```"
     if (FOLDER / f"{name}.svg").is_file():
-        yield f"![{name}](gallery/{name}.svg){{ loading=lazy }}"
+        yield f"![{name}](gallery/{name}.svg)"
 
 
 def draw(names: Sequence[str]) -> None:

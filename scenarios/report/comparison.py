@@ -52,11 +52,11 @@ MEASURES: Mapping[str, Measure] = {
     "auc": Measure("AUC", "metrics.auc", _area, 1),
     "sensitivity": Measure("sensitivity", "metrics.sensitivity", _percent, 1),
     "specificity": Measure("specificity", "metrics.specificity", _percent, 1),
-    "ppv": Measure("positive predictive value", "metrics.ppv", _percent, 1),
-    "npv": Measure("negative predictive value", "metrics.npv", _percent, 1),
+    "ppv": Measure("PPV", "metrics.ppv", _percent, 1),
+    "npv": Measure("NPV", "metrics.npv", _percent, 1),
     "balanced_accuracy": Measure("balanced accuracy", "metrics.balanced_accuracy", _percent, 1),
     "f1": Measure("F1", "metrics.f1", _area, 1),
-    "mcc": Measure("Matthews' coefficient", "metrics.mcc", _area, 1),
+    "mcc": Measure("MCC", "metrics.mcc", _area, 1),
     "average_precision": Measure("average precision", "metrics.average_precision", _area, 1),
     "majority_accuracy": Measure("accuracy of the majority class", "metrics.majority_accuracy", _percent),
     "brier": Measure("Brier score", "metrics.brier", _area, -1),
@@ -216,8 +216,8 @@ def _convergence(runs: Sequence[Run]) -> Chart | None:
     series, styles = [], _styles(runs)
     for run in runs[:_MAX_LINES]:
         curves = gap_curves(read_log(run.folder), run.result.model.gap if run.result.model else None)
-        if curves:
-            points = next(iter(curves.values()))
+        points = next(iter(curves.values()), [])
+        if len(points) > 1:
             tips = [f"{run.name}, iteration {x:.0f}: gap {gap:.2e}" for x, gap in points]
             series.append(Series(run.group, points, styles[run.group], tips=tips))
     if not series:

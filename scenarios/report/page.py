@@ -6,7 +6,7 @@ import json
 import math
 import statistics
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from scenarios.report.summary import lines, release_remarks
 from scenarios.run.audit import Finding
 from scenarios.run.earlier import event_from_schema_1
 from scenarios.run.log import NAME as LOG
+from scenarios.run.metrics import Metrics
 from scenarios.run.result import RunResult, SiteResult, read_result, write_whole
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
@@ -72,6 +73,8 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
         else [],
         "protocols": [_cost(name, spent) for name, spent in cost.by_protocol.items()] if cost else [],
         "sites": [_site(site) for site in result.sites],
+        "confusion": _confusion(result),
+        "measures": _measures(result),
         "folds": _folds(result, log),
         "victims": [_victim(victim) for victim in collusion.victims] if collusion else [],
         "audit_head": whole_run.HEAD,
@@ -102,7 +105,8 @@ def _text(path: Path) -> str:
 def _facts(result: RunResult) -> Iterator[tuple[str, str]]:
     data, on = result.scenario["data"], result.environment
     size = f", {result.data.rows} rows x {result.data.columns} columns" if result.data else ""
-    yield "data", f"{data['source']}{size}"
+    files = ", ".join(data.get("sources", {}).values())
+    yield "data", f"{data['source'] or files}{size}"
     if result.model is not None:
         yield "positive class", result.model.classes[1]
     yield "algorithm", f"{result.scenario['algorithm']['name']}, {result.scenario['protocol']['sum']} sums"
@@ -142,11 +146,17 @@ def _cards(result: RunResult) -> Iterator[dict[str, str]]:
         several = len(metrics.folds) > 1
         spread = statistics.stdev(fold.accuracy for fold in metrics.folds) if several else 0.0
         aside = f"± {100 * spread:.2f} over {len(metrics.folds)} folds" if several else "on the test rows"
+        if not several and metrics.majority_accuracy is not None:
+            aside = f"{100 * metrics.majority_accuracy:.2f} % by the majority class"
         yield {"name": "accuracy", "value": f"{100 * metrics.accuracy:.2f} %", "beside": aside}
         if metrics.auc is not None:
             areas = [fold.auc for fold in metrics.folds if fold.auc is not None]
             aside = f"± {statistics.stdev(areas):.4f}" if len(areas) > 1 else "area under the ROC curve"
             yield {"name": "AUC", "value": f"{metrics.auc:.4f}", "beside": aside}
+        for name, share in (("sensitivity", metrics.sensitivity), ("specificity", metrics.specificity)):
+            if share is not None:
+                of = "positive" if name == "sensitivity" else "negative"
+                yield {"name": name, "value": f"{100 * share:.1f} %", "beside": f"of the {of} rows called so"}
     if (pooled := result.centralised) is not None:
         aside = "all rows in one place" if result.alignment is None else "all columns in one place"
         yield {"name": "pooled", "value": f"{100 * pooled.accuracy:.2f} %", "beside": aside}
@@ -171,6 +181,7 @@ def _contents(run: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ("links", "Links", run["links"]["names"]),
         ("cost", "Cost", run["phases"]),
         ("sites", "Sites", run["sites"]),
+        ("measures", "Measures", run["measures"]),
         ("folds", "Folds", run["folds"]),
         ("audit", "Audit", run["audit"]),
         ("coalition", "Coalition", run["victims"]),
@@ -215,6 +226,59 @@ def _site(site: SiteResult) -> list[Any]:
     own = human_bytes(site.unique_memory_bytes) if site.unique_memory_bytes else ""
     spent = human_seconds(site.cpu_s) if site.cpu_s is not None else ""
     return [site.name, site.status, site.rows, site.columns, spent, own]
+
+
+def _confusion(result: RunResult) -> dict[str, Any] | None:
+    """How many test rows of each class are called what, over all folds; None where that was not counted."""
+    if result.model is None or result.metrics is None or (found := result.metrics.confusion) is None:
+        return None
+    negative, positive = result.model.classes
+    return {
+        "called": [f"called {positive}", f"called {negative}"],
+        "rows": [
+            (f"is {positive}", [found.true_positive, found.false_negative]),
+            (f"is {negative}", [found.false_positive, found.true_negative]),
+        ],
+    }
+
+
+_SHARES = {
+    "accuracy": "accuracy",
+    "majority_accuracy": "accuracy of calling all rows by the majority class",
+    "sensitivity": "sensitivity",
+    "specificity": "specificity",
+    "ppv": "positive predictive value (PPV)",
+    "npv": "negative predictive value (NPV)",
+    "balanced_accuracy": "balanced accuracy",
+}
+_SCORES = {
+    "f1": "F1",
+    "mcc": "Matthews' correlation coefficient (MCC)",
+    "auc": "AUC",
+    "average_precision": "average precision",
+    "brier": "Brier score",
+}
+
+
+def _measures(result: RunResult) -> list[tuple[str, str, str]]:
+    """Each measure of the test rows in words, with its deviation over folds; nothing where only accuracy is known."""
+    metrics = result.metrics
+    if metrics is None or metrics.majority_accuracy is None:
+        return []
+    return [*_measured(metrics, _SHARES, _percent), *_measured(metrics, _SCORES, _area)]
+
+
+def _measured(
+    metrics: Metrics, names: Mapping[str, str], written: Callable[[float], str]
+) -> Iterator[tuple[str, str, str]]:
+    for name, said in names.items():
+        if (value := getattr(metrics, name)) is not None:
+            deviation = metrics.deviations.get(name)
+            yield said, written(value), "" if deviation is None else f"± {written(deviation)}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
 
 
 def _folds(result: RunResult, log: Sequence[Event]) -> list[list[str]]:

@@ -58,6 +58,8 @@ def plots(result: RunResult, log: Sequence[Event], ledger: Sequence[exchange.Led
     drawn = [
         _convergence(result, log),
         _roc(result),
+        _precision_recall(result),
+        _calibration(result),
         _bytes(result, ledger, colours),
         _time(result, log),
         _rounds(result, log, colours),
@@ -106,7 +108,7 @@ def gap_curves(log: Sequence[Event], last: float | None) -> dict[str, list[tuple
 
 def _convergence(result: RunResult, log: Sequence[Event]) -> Chart | None:
     curves = gap_curves(log, result.model.gap if result.model else None)
-    if not curves:
+    if not any(len(points) > 1 for points in curves.values()):  # solved at once, or without a certificate
         return None
     has_keys = len(curves) <= _MAX_LEGEND
     series = [
@@ -252,21 +254,92 @@ def _roc(result: RunResult) -> Chart | None:
     curves = [(number, fold.roc) for number, fold in enumerate(metrics.folds, 1) if fold.roc] if metrics else []
     if metrics is None or not curves or metrics.auc is None:
         return None
+    return _curves(
+        "ROC curve",
+        f"{_of(curves)} {metrics.auc:.4f}.",
+        ("1 - specificity", "sensitivity"),
+        [
+            (number, (each.false_positive_rate, each.true_positive_rate), each.operating_point)
+            for number, each in curves
+        ],
+        has_diagonal=True,
+    )
+
+
+def _precision_recall(result: RunResult) -> Chart | None:
+    metrics = result.metrics
+    known = enumerate(metrics.folds, 1) if metrics else ()
+    curves = [(number, fold.precision_recall) for number, fold in known if fold.precision_recall]
+    if metrics is None or not curves or metrics.average_precision is None:
+        return None
+    return _curves(
+        "PPV against sensitivity",
+        f"{_of(curves)} {metrics.average_precision:.4f}.",
+        ("sensitivity", "PPV"),
+        [(number, (each.sensitivity, each.ppv), each.operating_point) for number, each in curves],
+    )
+
+
+def _of(curves: Sequence[Any]) -> str:
+    """What the area under curves is called."""
+    under = f"Of {len(curves)} folds; the mean area" if len(curves) > 1 else "Of the test rows; the area"
+    return f"Squares are where the model's own threshold stands. {under} under the curve is"
+
+
+def _curves(
+    title: str,
+    caption: str,
+    axes: tuple[str, str],
+    curves: Sequence[tuple[int, tuple[Sequence[float], Sequence[float]], tuple[float, float] | None]],
+    *,
+    has_diagonal: bool = False,
+) -> Chart:
+    """Curves of shares, one for each fold, with its number and its operating point."""
+    several, series = len(curves) > 1, []
+    for number, (across, up), operating in curves:
+        name = f"fold {number}" if several and len(curves) <= _MAX_LEGEND else ""
+        drawn = colour(number - 1) if several else MODEL
+        series.append(Series(name, list(zip(across, up, strict=True)), Style(drawn)))
+        if operating is not None:
+            told = f"{name or 'the model'} at its threshold: {axes[0]} {operating[0]:.3f}, {axes[1]} {operating[1]:.3f}"
+            series.append(
+                Series(
+                    name,
+                    [operating],
+                    Style(drawn if several else "var(--ink)", shape="square"),
+                    line=False,
+                    tips=[told],
+                )
+            )
+    x, y = (Axis(axis, number=lambda share: f"{share:.3g}") for axis in axes)
+    return lines(title, caption, x, y, series, has_diagonal=has_diagonal)
+
+
+def _calibration(result: RunResult) -> Chart | None:
+    """Share of positives against predicted probability, of each fold."""
+    folds = enumerate(result.metrics.folds, 1) if result.metrics else ()
+    curves = [(number, fold.calibration) for number, fold in folds if fold.calibration]
+    if result.metrics is None or result.metrics.brier is None or not curves:
+        return None
     several = len(curves) > 1
     series = [
         Series(
             f"fold {number}" if several and len(curves) <= _MAX_LEGEND else "",
-            list(zip(curve.false_positive_rate, curve.true_positive_rate, strict=True)),
+            list(zip(each.predicted, each.observed, strict=True)),
             Style(colour(number - 1) if several else MODEL),
+            tips=[
+                f"{rows} rows of probability {probability:.2f}: {100 * share:.1f} % positive"
+                for probability, share, rows in zip(each.predicted, each.observed, each.rows, strict=True)
+            ],
         )
-        for number, curve in curves
+        for number, each in curves
     ]
-    of = f"Of {len(curves)} folds; the mean area" if several else "Of the test rows; the area"
     return lines(
-        "ROC curve",
-        f"{of} under it is {metrics.auc:.4f}.",
-        Axis("false positive rate", number=lambda share: f"{share:.3g}"),
-        Axis("true positive rate", number=lambda share: f"{share:.3g}"),
+        "Calibration",
+        f"How many rows are positive of those with a probability; on the diagonal as many as it says. The Brier score "
+        f"is {result.metrics.brier:.4f}.",
+        Axis("predicted probability", number=lambda share: f"{share:.3g}"),
+        Axis("share of positives", number=lambda share: f"{share:.3g}"),
         series,
         has_diagonal=True,
     )

@@ -39,32 +39,61 @@ class DataSpec(Part):
     """
 
     partition: Literal["horizontal", "vertical"] = "horizontal"
+    """Horizontal: sites hold rows; vertical: columns of the same rows."""
     sources: dict[str, str] = Field(default={})
+    """A file for each site, by its name, in place of `source`; columns are matched by name."""
     source: Annotated[str | None, Field(validate_default=True)] = None
+    """A built-in data set, a .csv, .csv.gz, .svm or .parquet file, the name of one in the folder of FEDSVM_DATA,
+    or openml:ID."""
     test_source: str | None = None
+    """A file of the rows to test on, where they are apart."""
     site: str | None = None
+    """The column that says whose a row is, in place of a split."""
     separator: Separator | None = None
+    """What stands between values of a file of text; found out unless it is said."""
     decimal: Decimal | None = None
+    """What numbers have before their fraction; found out unless it is said."""
     encoding: str | None = None
+    """Of a file of text, such as "cp1252"; found out unless it is said."""
     label: str = "label"
+    """The column of the classes."""
     positive: str | None = None
+    """Which label is +1."""
     weight: str | None = None
+    """The column of what a row's loss is multiplied by."""
     ignore: list[str] = Field(default=[])
+    """Columns to leave out."""
     missing: Literal["refuse", "drop", "mean"] = "refuse"
+    """What becomes of rows with missing values: refuse them, drop them, or fill numbers with means over all sites."""
     missing_indicators: bool = False
+    """With means: whether a column says where they stand."""
     scale: ScaleName = "standard"
+    """The common scale of columns, from secure sums over training rows; minmax is to [-1, 1]."""
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
+    """The share of rows that are tested on."""
     calibration: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """The share of rows that no model is of, but probabilities and thresholds."""
     folds: Annotated[int, Field(ge=2, le=MAX_FOLDS)] | None = None
+    """Cross-validation with so many folds, in place of a share of rows to test on."""
     repeats: Annotated[int, Field(ge=1, le=MAX_FOLDS)] = 1
+    """How often the cross-validation is done, rows dealt to other folds each time."""
     split: str = RANDOM
+    """How rows or columns are dealt: random, label-skew, by-feature:NAME, sizes:[100, 200]; of columns even or
+    columns:[[a, b], [c]]."""
     categories: dict[str, list[str]] = Field(default={})
+    """The values of categorical columns; others are agreed on by a secure sum."""
     public: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    """Rows set apart that are nobody's secret."""
     ranges: dict[str, Annotated[list[Number], Field(min_length=2, max_length=2)]] = Field(default={})
+    """Of private training: lowest and highest value of columns, which are scaled by them."""
     label_site: SiteRef = 1
+    """Vertical: the site that holds the labels, or "all"."""
     identifier: str | None = None
+    """Vertical: the column to align records by; without it they are numbered."""
     align: Align = "position"
+    """Vertical: rows agree by position, or are shuffled and aligned in secret by their identifiers."""
     overlap: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """Vertical: the share of rows that all sites hold."""
 
     @model_validator(mode="before")
     @classmethod
