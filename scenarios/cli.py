@@ -141,6 +141,8 @@ def _run(
     chosen = located(chosen, base)
     rows = dataset.prepare(chosen, base)
     target = _make_folder(chosen, folder)
+    for sentence in () if silent else rows.foreseen:
+        errors.print(f"note {visible(sentence)}", soft_wrap=True)
     try:
         with _view(chosen, silent=silent) as view:
             finished = runner.run(chosen, rows, target, view.update, audit=audit)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from algorithms.registry import DEFAULT_ALGORITHM
 from scenarios.data import categories, sources
 from scenarios.data.dataset import obvious_positive
 from scenarios.data.joining import site_names
@@ -145,8 +146,8 @@ def _ignored(data: Dataset) -> Iterator[str]:
 
 def _algorithm(data: Dataset) -> Iterator[str]:
     rarest, count = min(Counter(data.labels.tolist()).items(), key=lambda each: each[1])
-    yield "[algorithm]                # fedsvm scenarios keys pan-svm lists what else there is"
-    yield 'name = "pan-svm"'
+    yield f"[algorithm]                # fedsvm scenarios keys {DEFAULT_ALGORITHM} lists what else there is"
+    yield f"name = {_text(DEFAULT_ALGORITHM)}"
     yield 'kernel = "rbf"'
     yield "C = 1.0"
     yield 'gamma = "auto"'

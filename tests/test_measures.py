@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as reference
 
 from federation.arrays import FloatArray
-from fedsvm import run
+from fedsvm import HybridSVC, run
 from scenarios.run.metrics import FoldMetrics, evaluate, mean_metrics
 from scenarios.run.shortfalls import shortfalls
 from scenarios.schema import spec
@@ -107,7 +107,7 @@ def test_a_model_that_calls_all_rows_alike_is_told_so() -> None:
     def said(*folds: FoldMetrics) -> list[str]:
         metrics = mean_metrics(list(folds))
         assert metrics is not None
-        return list(shortfalls(scenario, ("survived", "died"), metrics, None))
+        return list(shortfalls(scenario, ("survived", "died"), metrics, []))
 
     labels = np.array([1.0] + [-1.0] * 9)
     (sentence,) = said(evaluate(np.full(10, -1.0), labels))
@@ -126,3 +126,25 @@ def test_a_run_reports_them_over_its_folds(tmp_path: Path) -> None:
     assert metrics["majority_accuracy"] == pytest.approx(107 / 178, abs=0.01)
     assert set(metrics["deviations"]) >= {"accuracy", "sensitivity", "mcc", "average_precision"}
     assert {"sensitivity", "ppv", "confusion", "precision_recall"} <= set(metrics["folds"][0])
+
+
+def test_a_private_model_below_public_rows_alone_says_so_and_why(tmp_path: Path) -> None:
+    """Noise on 150 rows at epsilon 0.1 leaves nothing of them; a note says so before anything starts, too."""
+    changes = {"data.source": "wdbc", "data.positive": "malignant", "data.public": 60, "algorithm.epsilon": 0.1}
+    changes |= {"algorithm.prior": "none", "algorithm.features": 30}
+    result = run("hybrid-stand-in", changes=changes, out=tmp_path / "run")
+    assert result.status == "completed", result.error
+    assert result.metrics is not None
+    said = " ".join(result.metrics.shortfalls)
+    assert "of 60 public rows alone, which spend no privacy. Noise drowns what so few private rows say" in said
+    assert result.warnings[0].startswith("Noise for epsilon 0.1 over ")
+    assert result.baselines is None or set(result.baselines) >= {"public"}
+
+
+def test_an_estimator_warns_before_it_spends() -> None:
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(120, 3)), random.integers(0, 2, 120)
+    with pytest.warns(
+        UserWarning, match="Noise for epsilon 1 over 84 private rows is .* hardly be better than a guess"
+    ):
+        HybridSVC(public=0.3, features=10, C=30.0).fit(X, y)

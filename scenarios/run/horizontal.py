@@ -123,6 +123,8 @@ class HorizontalPipeline:
         if self.scenario.compare.baselines:
             others = algorithm.baselines(model, settings, rows, self.scenario.seed)
             baselines = metrics.compare_baselines(others, labels)
+        alone = algorithm.public_baseline(model, settings, rows) if self.scenario.is_private else None
+        public = metrics.compare_baselines([alone], labels)[alone.name] if alone is not None else None
         return Fold(
             fold=fold,
             training=trained(model),
@@ -130,6 +132,7 @@ class HorizontalPipeline:
             test=_evaluated(whole, decisions, labels) if len(self.dataset.test(fold)) else None,
             pooled=metrics.compare(pooled, decisions, labels) if pooled is not None else None,
             baselines=baselines,
+            public=public,
         )
 
     def truth(self) -> GroundTruth:
