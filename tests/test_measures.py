@@ -12,6 +12,9 @@ from sklearn import metrics as reference
 
 from federation.arrays import FloatArray
 from fedsvm import HybridSVC, run
+from scenarios.data import dataset
+from scenarios.predict import predict
+from scenarios.run import runner
 from scenarios.run.metrics import FoldMetrics, evaluate, mean_metrics
 from scenarios.run.shortfalls import shortfalls
 from scenarios.schema import spec
@@ -148,3 +151,26 @@ def test_an_estimator_warns_before_it_spends() -> None:
         UserWarning, match="Noise for epsilon 1 over 84 private rows is .* hardly be better than a guess"
     ):
         HybridSVC(public=0.3, features=10, C=30.0).fit(X, y)
+
+
+def test_a_runs_measures_are_scikit_learns_on_the_pooled_test_rows(tmp_path: Path) -> None:
+    """Of decision values that the model in the run's folder gives the same rows."""
+    changes = {"data.source": "wdbc", "data.positive": "malignant", "data.scale": "standard"}
+    changes |= {"algorithm.landmarks": "30", "algorithm.tolerance": "1e-3"}
+    overrides = [f"{key}={value}" for key, value in changes.items()]
+    scenario, base = spec.read("quickstart", overrides=overrides)
+    data = dataset.prepare(scenario, base)
+    (tmp_path / "run").mkdir()
+    found = runner.run(scenario, data, tmp_path / "run", lambda federation, faults: None).result.metrics
+    assert found is not None
+    tested = data.test(None)
+    decisions, labels = predict(tmp_path / "run", "wdbc").decisions[tested], data.rows.signs[tested]
+    called = np.where(decisions >= 0, 1.0, -1.0)
+    for name, measure in REFERENCES.items():
+        assert getattr(found, name) == pytest.approx(measure(labels, called), abs=1e-12), name
+    assert found.auc == pytest.approx(reference.roc_auc_score(labels, decisions), abs=1e-12)
+    assert found.average_precision == pytest.approx(reference.average_precision_score(labels, decisions), abs=1e-12)
+    assert found.folds[0].roc is not None
+    false, true, _ = reference.roc_curve(labels, np.round(decisions, 9))
+    assert found.folds[0].roc.false_positive_rate == pytest.approx(tuple(false), abs=1e-12)
+    assert found.folds[0].roc.true_positive_rate == pytest.approx(tuple(true), abs=1e-12)
