@@ -2,6 +2,7 @@
 
 settings      the words that an algorithm's settings are made of
 contract      what an algorithm is to everything above
+calibration   probabilities and thresholds of a trained model, by sums over rows set apart
 registry      which algorithms there are, by the name a scenario calls them
 pan_svm, dpp_svm, hybrid_svm, dp_erm
               one method each: settings, site half, coordinator half, model, pooled reference

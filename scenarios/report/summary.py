@@ -225,8 +225,9 @@ def _class_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, 
     if metrics.balanced_accuracy is not None:
         balanced = f"accuracy {100 * metrics.balanced_accuracy:.2f} %, "
     majority = f"{100 * metrics.majority_accuracy:.2f} % by the majority class alone"
+    at = f" from {metrics.threshold:.4g} on" if metrics.threshold else ""
     return [
-        ("positive", f"{classes[1]!r}: {', '.join(shares)}"),
+        ("positive", f"{classes[1]!r}{at}: {', '.join(shares)}"),
         ("balanced", f"{balanced}{', '.join(each for each in others if each)}; {majority}"),
     ]
 

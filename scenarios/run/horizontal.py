@@ -126,6 +126,8 @@ class HorizontalPipeline:
         whole, labels = self._whole(model), rows.test.labels
         decisions = whole.decision_function(rows.test.rows) if asked is None else asked
         pooled = algorithm.pooled(whole, settings, rows) if self.scenario.compare.centralised else None
+        alone = algorithm.public_baseline(model, settings, rows) if self.scenario.is_private else None
+        public = metrics.compare_baselines([alone], labels)[alone.name] if alone is not None else None
         return Fold(
             fold=fold,
             training=trained(model),
@@ -133,6 +135,7 @@ class HorizontalPipeline:
             test=_evaluated(whole, decisions, labels) if len(self.dataset.test(fold)) else None,
             pooled=metrics.compare(pooled, decisions, labels) if pooled is not None else None,
             baselines=baselines_of(self.scenario, model, rows, labels),
+            public=public,
         )
 
     def truth(self) -> GroundTruth:
