@@ -44,7 +44,7 @@ WITHOUT_NOISE: dict[str, dict[str, Any]] = {
     "hybrid-svm": {"mechanism": "none"},
     "dp-erm": {"perturbation": "none"},
 }
-FEW_ROUNDS: dict[str, dict[str, Any]] = {"svm-admm": {"max_iterations": 25}}
+FEW_ROUNDS: dict[str, dict[str, Any]] = {"svm-admm": {"max_iterations": 10}}
 """Of one that takes a hundred in each of a hundred fits."""
 
 
