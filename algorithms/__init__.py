@@ -2,9 +2,13 @@
 
 settings      the words that an algorithm's settings are made of
 contract      what an algorithm is to everything above
+calibration   probabilities and thresholds of a trained model, by sums over rows set apart
 registry      which algorithms there are, by the name a scenario calls them
-pan_svm, dpp_svm, hybrid_svm, dp_erm, naive_bayes
+pan_svm, dpp_svm, hybrid_svm, dp_erm
               one method each: settings, site half, coordinator half, model, pooled reference
+svm_admm, voting_ensemble, least_squares, logistic_regression, decision_tree, pp_svm, naive_bayes
+              the same of methods to compare with
+baselines     methods on pooled rows that a scenario may name
 
 data          partitions made comparable: columns, categories, scale, public rows
 features      kernels, and the features that approximate them

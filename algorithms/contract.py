@@ -246,6 +246,10 @@ class Algorithm(ABC, Generic[S, M, T]):
         """
         return False
 
+    def foreseen(self, settings: S, rows: int) -> Iterator[str]:
+        """Sentences about what training on so many rows cannot come to, before anything starts or is spent."""
+        return iter(())
+
     def warnings(self, model: M, settings: S, rows: EvaluationRows, fold: int) -> list[str]:
         """Sentences about one trained model that a user should read."""
         return []
@@ -254,6 +258,10 @@ class Algorithm(ABC, Generic[S, M, T]):
 
     def pooled(self, model: M, settings: S, rows: EvaluationRows) -> Pooled | None:
         """What all data in one place would have given; None where there is nothing to compare with."""
+        return None
+
+    def public_baseline(self, model: M, settings: S, rows: EvaluationRows) -> Baseline | None:
+        """What public rows alone give, with which every model that spends privacy is compared."""
         return None
 
     def baselines(self, model: M, settings: S, rows: EvaluationRows, seed: int) -> list[Baseline]:
@@ -277,6 +285,13 @@ class HorizontalAlgorithm(Algorithm[S, M, HorizontalTask]):
     partition = "horizontal"
     scaling = "secure-sums"
     phases: ClassVar[tuple[str, ...]] = ("setup", "train")
+
+    def score(self, federation: Federation, model: M, rows: FloatArray) -> FloatArray | None:
+        """(n,) decision values of scaled rows (n, p) by asking the sites, where these keep the model to be asked.
+
+        None where `Model.decision_function` needs no site. The rounds are of phase "evaluate".
+        """
+        return None
 
 
 class PublicAlgorithm(Algorithm[S, M, PublicTask]):

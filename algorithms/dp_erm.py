@@ -27,7 +27,17 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Arrays, EvaluationRows, Model, Outline, Pooled, PublicAlgorithm, TrainingReport
+from algorithms.contract import (
+    Arrays,
+    Baseline,
+    EvaluationRows,
+    Model,
+    Outline,
+    Pooled,
+    PublicAlgorithm,
+    TrainingReport,
+)
+from algorithms.data.columns import Labelled
 from algorithms.data.horizontal import count_rows
 from algorithms.data.public_rows import PubliclyScaledSite, PublicTask
 from algorithms.data.scaling import Scale
@@ -191,20 +201,33 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
         return [f"{longer} of {count} rows were longer than the longest public one, and clipped to it."]
 
     def pooled(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows) -> Pooled:
-        """The minimiser of J on all private rows together, without noise, by L-BFGS."""
-        from scipy.optimize import minimize
+        """The minimiser of J on all private rows together, without noise."""
+        minimiser, objective = _minimised(model, settings, rows.train)
+        return Pooled(model.feature_map(rows.test.rows) @ minimiser, objective)
 
-        points, labels = model.feature_map(rows.train.rows), rows.train.labels
-        lam, loss = settings.regularisation, settings.loss_function
+    def public_baseline(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows) -> Baseline | None:
+        """The minimiser of J on the public rows."""
+        if rows.public is None:
+            return None
+        minimiser, _ = _minimised(model, settings, rows.public)
+        count = len(rows.public.labels)
+        return Baseline("public", f"{count} public rows alone", model.feature_map(rows.test.rows) @ minimiser)
 
-        def objective(f: FloatArray) -> tuple[float, FloatArray]:
-            values, slopes, _ = loss(labels * (points @ f))
-            return float(values.mean() + 0.5 * lam * f @ f), (slopes * labels) @ points / len(labels) + lam * f
 
-        options = {"maxiter": 10_000, "ftol": 1e-16, "gtol": 1e-10}
-        best = minimize(objective, np.zeros(points.shape[1]), jac=True, method="L-BFGS-B", options=options)
-        scores = model.feature_map(rows.test.rows) @ best.x
-        return Pooled(scores, float(best.fun))
+def _minimised(model: ErmModel, settings: ErmSettings, rows: Labelled) -> tuple[FloatArray, float]:
+    """Weights and J of rows that are here, without noise, by L-BFGS."""
+    from scipy.optimize import minimize
+
+    points, labels = model.feature_map(rows.rows), rows.labels
+    lam, loss = settings.regularisation, settings.loss_function
+
+    def objective(f: FloatArray) -> tuple[float, FloatArray]:
+        values, slopes, _ = loss(labels * (points @ f))
+        return float(values.mean() + 0.5 * lam * f @ f), (slopes * labels) @ points / len(labels) + lam * f
+
+    options = {"maxiter": 10_000, "ftol": 1e-16, "gtol": 1e-10}
+    best = minimize(objective, np.zeros(points.shape[1]), jac=True, method="L-BFGS-B", options=options)
+    return np.asarray(best.x), float(best.fun)
 
 
 def at_most_one(rows: FloatArray, *, clip: bool) -> FloatArray:

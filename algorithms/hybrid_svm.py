@@ -245,6 +245,24 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
             exact=_rbf_scores(settings.C / len(rows.train.labels), sigma, rows.train, rows.test.rows),
         )
 
+    def foreseen(self, settings: HybridSettings, rows: int) -> Iterator[str]:
+        """Noise that is longer than w can be without a prior: 1/2 |w|^2 <= C, the objective at 0."""
+        noise = _noise(settings, np.zeros(2 * settings.features), rows, shares=1)
+        longest = math.sqrt(2 * settings.C)
+        if noise is not None and settings.prior == "none" and noise.length > longest:
+            yield (
+                f"Noise for epsilon {settings.epsilon:g} over {rows} private rows is {noise.length:.3g} long, and the "
+                f"weights that it hides {longest:.3g} at most: the model will hardly be better than a guess. Have more "
+                "rows, allow a larger epsilon, or lower C or features."
+            )
+
+    def public_baseline(self, model: HybridModel, settings: HybridSettings, rows: EvaluationRows) -> Baseline | None:
+        """An SVM of the public rows, with the exact kernel."""
+        if rows.public is None:
+            return None
+        scores = _rbf_scores(1.0, settings.sigma_of(model.rho.shape[1]), rows.public, rows.test.rows)
+        return Baseline("public", f"{len(rows.public.labels)} public rows alone", scores)
+
     def baselines(
         self, model: HybridModel, settings: HybridSettings, rows: EvaluationRows, seed: int
     ) -> list[Baseline]:
@@ -253,7 +271,8 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         Only a simulation can have the last two beside the model: each would be a release of its own.
         """
         public, train, test = rows.public, rows.train, rows.test.rows
-        if public is None:
+        alone = self.public_baseline(model, settings, rows)
+        if public is None or alone is None:
             raise ValueError("baselines need the public rows, got none")
         sigma = settings.sigma_of(model.rho.shape[1])
         random = np.random.default_rng([seed, 6])
@@ -261,7 +280,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         exact, _ = pooled_minimiser(frequencies.rho, np.zeros_like(model.prior), settings, train)
         own, _ = pooled_minimiser(model.rho, model.prior, settings, train)
         found = [
-            Baseline("public", f"{len(public.labels)} public rows alone", _rbf_scores(1.0, sigma, public, test)),
+            alone,
             Baseline("no_noise", "no noise", model.features(test) @ own),
         ]
         if settings.privacy is not None:

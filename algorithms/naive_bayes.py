@@ -1,11 +1,16 @@
-"""Gaussian naive Bayes over sites that hold rows: secure sums of n, and of sum x and sum x^2, of each class.
+"""Naive Bayes over sites that hold rows: secure sums of n, and of sum x and sum x^2, of each class.
+
+Columns of numbers are normal in each class, and a categorical column has each of its V values with a probability of its
+own, (count + 1) / (n + V), as in scikit-learn's CategoricalNB. The counts are in the same sums, as those of the 0/1
+columns that a categorical one becomes. A value that was not there in training says nothing.
 
 Means and variances follow from the sums, and are those that scikit-learn's GaussianNB gets of pooled rows: variances
 are divided by n, and var_smoothing times the largest variance of a column over all rows is added to each. The decision
 value of a row is the difference of the classes' joint log-likelihoods. Variances are differences of sums, and lose
 digits where a column's mean is large beside its deviation: on the standard scale none is.
 
-What is disclosed. The coordinator learns each class's number of rows, means and variances, which is the model. Of a
+What is disclosed. The coordinator learns each class's number of rows, means and variances, and how often it has each
+value of a categorical column, which is the model. Of a
 class of one row the mean is that row, and of two the mean and the variances give both but for a swap in each column:
 numbers are summed first, and a class of fewer than three rows is refused before anything else is. Models of several
 folds are of overlapping rows, and by subtraction give the same sums of each fold, which nothing refuses.
@@ -22,16 +27,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
+from algorithms.data.columns import Columns
 from algorithms.data.horizontal import HorizontalSite, HorizontalTask
 from algorithms.data.scaling import Scale
 from algorithms.settings import Positive, doc
-from federation.arrays import FloatArray
+from federation.arrays import BoolArray, FloatArray, IntArray
 from federation.errors import FederationError
 from federation.federation import Federation
 from federation.site.program import step
 
 MIN_CLASS_ROWS = 3
-MODEL_SHOWS = "the number of rows of each class, and the mean and variance of every column in it"
+MODEL_SHOWS = (
+    "the number of rows of each class, the mean and variance of every column in it, and how often it has each category"
+)
 
 
 @dataclass
@@ -44,30 +52,80 @@ class NaiveBayesSettings:
 
 
 @dataclass(frozen=True)
+class Categories:
+    """The 0/1 columns that categorical columns became: the number of each one's column (p,), -1 of numbers.
+
+    middle: (p,) between a scaled 0 and a scaled 1.
+    """
+
+    column: IntArray
+    middle: FloatArray
+
+    @classmethod
+    def of(cls, columns: Columns) -> Self:
+        """Of the columns that sites agreed on; categories stand behind numbers."""
+        values = columns.vocabulary.values.values()
+        of_values = np.repeat(np.arange(len(values)), [len(each) for each in values])
+        column = np.concatenate([np.full(len(columns.numeric), -1), of_values]).astype(np.int64)
+        return cls(column, (0.5 - columns.scale.offset) / columns.scale.scale)
+
+    @property
+    def numeric(self) -> BoolArray:
+        """(p,) which columns are numbers."""
+        return np.asarray(self.column < 0)
+
+    def members(self, rows: FloatArray) -> FloatArray:
+        """(n, p) of 0 and 1: which values scaled rows have; 0 of numbers."""
+        return np.asarray((rows > self.middle) & ~self.numeric, dtype=np.float64)
+
+    def log_shares(self, counts: FloatArray) -> FloatArray:
+        """(K, p) log (count + 1) / (n + V) of counts (K, p) of each class and value; 0 of numbers."""
+        found = np.zeros(counts.shape)
+        for column in range(self.column.max(initial=-1) + 1):
+            values = self.column == column
+            smoothed = counts[:, values] + 1.0
+            found[:, values] = np.log(smoothed / smoothed.sum(axis=1, keepdims=True))
+        return found
+
+
+@dataclass(frozen=True)
 class NaiveBayesModel(Model):
-    """counts (2,), means (2, p) and variances (2, p), smoothed, of the classes -1 and +1."""
+    """counts (2,), means (2, p) and variances (2, p), smoothed, of the classes -1 and +1.
+
+    log_shares: (2, p) of the values of categorical columns, 0 of numbers; their means and variances are not used.
+    """
 
     counts: FloatArray
     means: FloatArray
     variances: FloatArray
+    log_shares: FloatArray
+    categories: Categories
     training: TrainingReport | None = None
 
     @classmethod
-    def of_sums(cls, counts: FloatArray, sums: FloatArray, var_smoothing: float, sites: tuple[str, ...]) -> Self:
+    def of_sums(
+        cls, counts: FloatArray, sums: FloatArray, var_smoothing: float, columns: Columns, sites: tuple[str, ...]
+    ) -> Self:
         """From n (2,), and sum x and sum x^2 (2, 2, p), of each class."""
-        (totals, squares), rows = sums, counts.sum()
+        (totals, squares), rows, categories = sums, counts.sum(), Categories.of(columns)
         means = totals / counts[:, None]
         of_all = squares.sum(axis=0) / rows - (totals.sum(axis=0) / rows) ** 2
-        variances = np.maximum(squares / counts[:, None] - means**2, 0.0) + var_smoothing * of_all.max()
-        columns, smallest = means.shape[1], int(counts.min())
-        figures = {"smallest_class": smallest, "columns": columns}
-        return cls(counts, means, variances, TrainingReport(sites, f"2 classes, {columns} columns", figures=figures))
+        widest = of_all[categories.numeric].max(initial=0.0)
+        variances = np.maximum(squares / counts[:, None] - means**2, 0.0) + var_smoothing * widest
+        of_values = np.rint(totals * columns.scale.scale + counts[:, None] * columns.scale.offset)
+        width, smallest = means.shape[1], int(counts.min())
+        report = TrainingReport(
+            sites, f"2 classes, {width} columns", figures={"smallest_class": smallest, "columns": width}
+        )
+        return cls(counts, means, variances, categories.log_shares(of_values), categories, report)
 
     def joint_log_likelihood(self, rows: FloatArray) -> FloatArray:
         """(n, 2) of scaled rows (n, p) and the classes."""
-        priors = np.log(self.counts / self.counts.sum())
-        apart = (rows[:, None, :] - self.means) ** 2 / self.variances
-        return np.asarray(priors - 0.5 * (np.log(2 * math.pi * self.variances).sum(axis=1) + apart.sum(axis=2)))
+        numeric, priors = self.categories.numeric, np.log(self.counts / self.counts.sum())
+        variances = self.variances[:, numeric]
+        apart = (rows[:, None, numeric] - self.means[:, numeric]) ** 2 / variances
+        normal = priors - 0.5 * (np.log(2 * math.pi * variances).sum(axis=1) + apart.sum(axis=2))
+        return np.asarray(normal + self.categories.members(rows) @ self.log_shares.T)
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
         """(n,) log-odds of scaled rows (n, p); positive for the class +1."""
@@ -75,13 +133,16 @@ class NaiveBayesModel(Model):
         return np.asarray(likelihood[:, 1] - likelihood[:, 0])
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """`counts`, `means` and `variances`."""
-        return {"counts": self.counts, "means": self.means, "variances": self.variances}
+        """`counts`, `means` and `variances`; `log_shares` of values, `category` whose they are, and their `middle`."""
+        normal = {"counts": self.counts, "means": self.means, "variances": self.variances}
+        category, middle = self.categories.column, self.categories.middle
+        return {**normal, "log_shares": self.log_shares, "category": category, "middle": middle}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
         """The model in a file."""
-        return cls(arrays["counts"], arrays["means"], arrays["variances"])
+        normal = arrays["counts"], arrays["means"], arrays["variances"]
+        return cls(*normal, arrays["log_shares"], Categories(arrays["category"], arrays["middle"]))
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
         """`class_count_` (2,), `class_prior_` (2,), `theta_` (2, p) and `var_` (2, p), of scaled columns."""
@@ -109,7 +170,7 @@ class NaiveBayesSite(HorizontalSite):
 
 
 class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
-    """Gaussian naive Bayes over sites that hold rows, from secure sums over each class."""
+    """Naive Bayes over sites that hold rows, Gaussian or by categories, from secure sums over each class."""
 
     name = "naive-bayes"
     estimator = "FederatedGaussianNB"
@@ -128,14 +189,25 @@ class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
 
         counts, sums = federation.until_stable(stage)
         federation.disclose("coordinator", "class_sums", MODEL_SHOWS, sums.shape)
-        return NaiveBayesModel.of_sums(counts, sums, settings.var_smoothing, federation.sites)
+        return NaiveBayesModel.of_sums(counts, sums, settings.var_smoothing, task.columns, federation.sites)
 
     def pooled(self, model: NaiveBayesModel, settings: NaiveBayesSettings, rows: EvaluationRows) -> Pooled:
-        """scikit-learn's GaussianNB on all rows together."""
-        from sklearn.naive_bayes import GaussianNB  # sites share this module, and need none of it
+        """scikit-learn's GaussianNB on all rows' numbers together, and its CategoricalNB on their categories."""
+        from sklearn.naive_bayes import CategoricalNB, GaussianNB  # sites share this module, and need none of it
 
-        likelihood = GaussianNB(var_smoothing=settings.var_smoothing).fit(*rows.train)
-        scores = likelihood.predict_joint_log_proba(rows.test.rows)
+        categories, (train, labels), test = model.categories, rows.train, rows.test.rows
+        scores = np.zeros((len(test), 2))
+        if (numeric := categories.numeric).any():
+            normal = GaussianNB(var_smoothing=settings.var_smoothing).fit(train[:, numeric], labels)
+            scores = normal.predict_joint_log_proba(test[:, numeric])
+        for column in range(categories.column.max(initial=-1) + 1):
+            values = categories.column == column
+            held = categories.members(train)[:, values]
+            codes, had = held.argmax(axis=1)[held.any(axis=1)], labels[held.any(axis=1)]
+            fitted = CategoricalNB(min_categories=int(values.sum())).fit(codes[:, None], had)
+            scores = scores + categories.members(test)[:, values] @ fitted.feature_log_prob_[0].T
+        if not numeric.any():
+            scores = scores + np.log(model.counts / model.counts.sum())
         return Pooled(scores[:, 1] - scores[:, 0])
 
 

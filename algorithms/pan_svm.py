@@ -36,12 +36,12 @@ from algorithms.contract import (
     Pooled,
     TrainingReport,
 )
-from algorithms.data.horizontal import HorizontalTask, Prepared
+from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.scaling import Scale
-from algorithms.features.choice import Features, FeatureSettings, choose_features, read_map
+from algorithms.features.choice import Features, FeatureSettings, read_map
 from algorithms.features.feature_map import FeatureMap
 from algorithms.features.inversion import NystromInverse
-from algorithms.features.landmarks import LandmarkSite
+from algorithms.features.mapped_rows import MappedSite, map_rows
 from algorithms.features.nystrom import NystromMap
 from algorithms.optimisation import libsvm
 from algorithms.optimisation.linear_svm import (
@@ -118,14 +118,14 @@ class PanModel(Model):
         return self.w is None
 
 
-class PanSite(LandmarkSite, LinearSvmSite, CalibratedSite):
+class PanSite(MappedSite, LinearSvmSite, CalibratedSite):
     """The site half."""
 
     @step
     def receive_map(self, **feature_map: Any) -> None:
-        """Map this site's rows."""
-        known = read_map(feature_map)
-        self.features, self.features_apart = known(self.rows), known(self.rows_apart)
+        """Map this site's rows, those apart too."""
+        super().receive_map(**feature_map)
+        self.features_apart = self.map(self.rows_apart)
 
 
 class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
@@ -178,10 +178,7 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
         train_features, test_features = model.features(rows.train.rows), model.features(rows.test.rows)
         prices = pooled_prices(settings, rows.train.labels, rows.weights, rows.classes)
         w, b, objective = pooled_solution(settings, train_features, rows.train.labels, prices)
-        exact = None
-        if not model.feature_map.exact:
-            kernel = libsvm.kernel(model.feature_map.kernel, rows.train.rows, rows.train.labels, prices)
-            exact = kernel.decision_function(rows.test.rows)
+        exact = libsvm.exact_scores(model.feature_map, prices, rows.train, rows.test.rows)
         return Pooled(scores=test_features @ w + b, objective=objective, exact=exact)
 
     def attacks(self, settings: PanSettings) -> list[Attack]:
@@ -198,27 +195,7 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
 
     def remarks(self, settings: PanSettings, coalition: Coalition) -> list[str]:
         """Whose a landmark is, the coordinator and one site know together; what a site that opens sums has."""
-        method = settings.landmark_method if settings.features == "landmarks" else None
-        if method == "local" and coalition.coordinator and coalition.sites:
-            return [
-                f"{coalition.sites[0]} knows the order in which sites fill the table of landmarks, and the coordinator "
-                'the table: together they can tell whose each landmark is. algorithm.landmark_method = "global" avoids '
-                "that."
-            ]
-        if method == "global" and coalition.sites:
-            return [
-                "The site with the fewest rows opens the sums of every round of k-means, and the others learn the "
-                "centres: if it colludes, what the coalition does not hold itself is in the differences of these sums."
-            ]
-        return []
-
-
-def map_rows(federation: Federation, settings: PanSettings, prepared: Prepared, seed: int) -> Features:
-    """Choose the features of the scaled rows that the sites hold ready, and have the sites map their rows."""
-    with federation.phase("landmarks"):
-        features = choose_features(federation, settings, prepared, seed)
-        federation.run("receive_map", remember=True, **features.map.to_fields())
-    return features
+        return settings.landmark_remarks(coalition)
 
 
 def train(

@@ -25,6 +25,12 @@ OWN_ALGORITHMS = {
     "dpp-svm": "algorithms.dpp_svm:DppSvm",
     "hybrid-svm": "algorithms.hybrid_svm:HybridSvm",
     "dp-erm": "algorithms.dp_erm:DpErm",
+    "svm-admm": "algorithms.svm_admm:SvmAdmm",
+    "voting-ensemble": "algorithms.voting_ensemble:VotingEnsemble",
+    "least-squares": "algorithms.least_squares:LeastSquares",
+    "logistic-regression": "algorithms.logistic_regression:LogisticRegression",
+    "decision-tree": "algorithms.decision_tree:DecisionTree",
+    "pp-svm": "algorithms.pp_svm:PpSvm",
     "naive-bayes": "algorithms.naive_bayes:NaiveBayes",
 }
 

@@ -153,6 +153,8 @@ def _run(
         chosen = located(chosen, base)
         rows = dataset.prepare(chosen, base)
         target = _make_folder(chosen, folder)
+        for sentence in () if silent else rows.foreseen:
+            errors.print(f"note {visible(sentence)}", soft_wrap=True)
         try:
             view.launching({name: len(held.rows) for name, held in zip(rows.names, rows.shards, strict=True)})
             command = shlex.join(["fedsvm", *sys.argv[1:]])

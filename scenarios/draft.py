@@ -147,7 +147,7 @@ def _ignored(data: Dataset) -> Iterator[str]:
 def _algorithm(data: Dataset) -> Iterator[str]:
     rarest, count = min(Counter(data.labels.tolist()).items(), key=lambda each: each[1])
     yield f"[algorithm]                # fedsvm scenarios keys {DEFAULT_ALGORITHM} lists what else there is"
-    yield f'name = "{DEFAULT_ALGORITHM}"'
+    yield f"name = {_text(DEFAULT_ALGORITHM)}"
     yield 'kernel = "rbf"'
     yield "C = 1.0"
     yield 'gamma = "auto"'

@@ -147,3 +147,29 @@ def test_what_cannot_be_calibrated_is_told(changes: dict[str, Any], says: str) -
     with pytest.raises(ScenarioError) as caught:
         dataset.prepare(*spec.read("quickstart", changes=changes))
     assert says in caught.value.problems[0]
+
+
+@pytest.mark.parametrize("rejoin", [False, True])
+def test_a_site_that_is_lost_while_calibrating_is_done_without_or_waited_for(rejoin: bool, tmp_path: Path) -> None:
+    changes = {
+        "data.source": "wdbc",
+        "data.positive": "malignant",
+        "data.scale": "standard",
+        "data.calibration": 0.3,
+        "algorithm.features": "identity",
+        "algorithm.kernel": "linear",
+        "algorithm.masking": "none",
+        "algorithm.step_noise": 0.0,
+        "algorithm.tolerance": 1e-3,
+        "compare.centralised": False,
+    }
+    plain = run("quickstart", changes=changes, out=tmp_path / "plain")
+    assert plain.cost is not None
+    last = plain.cost.by_phase["train"].rounds - 3
+    faults = [{"kind": "kill", "site": 2, "phase": "train", "round": last, "rejoin": rejoin}]
+    result = run("quickstart", changes={**changes, "faults": faults}, out=tmp_path / "killed")
+    assert result.status == "completed", result.error
+    assert result.faults[0].outcome != "not reached"
+    assert result.metrics is not None and plain.metrics is not None
+    assert result.metrics.brier is not None and plain.metrics.brier is not None
+    assert result.metrics.brier == pytest.approx(plain.metrics.brier, abs=1e-6 if rejoin else 0.03)

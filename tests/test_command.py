@@ -202,7 +202,8 @@ def test_data_describe_refuses_a_split_that_is_none() -> None:
     done = command("data", "describe", "wine", "--split", "zzz")
     assert done.returncode == 2
     assert done.stderr == (
-        "fedsvm: --split: must be random, label-skew, by-feature:NAME or sizes:[10, 20, …], got 'zzz'.\n"
+        "fedsvm: --split: must be random, label-skew, by-feature:NAME, by-value:NAME, dirichlet:ALPHA, quantity:ALPHA "
+        "or sizes:[10, 20, …], got 'zzz'.\n"
     )
 
 

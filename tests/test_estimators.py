@@ -339,9 +339,13 @@ def test_nothing_is_left_when_a_fit_is_interrupted(temporary_folder: Path) -> No
         "    sys.exit(7)\n"
     )
     program = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT)
-    wait_until(lambda: len(site_processes(temporary_folder)) == 4, 30)
-    program.send_signal(signal.SIGINT)
-    assert program.wait(20) == 7
+    try:
+        wait_until(lambda: len(site_processes(temporary_folder)) == 4, 30)
+        program.send_signal(signal.SIGINT)
+        assert program.wait(20) == 7
+    finally:
+        program.kill()
+        program.wait()
     wait_until(lambda: not site_processes(temporary_folder))
 
 

@@ -140,7 +140,7 @@ def test_no_process_is_left_when_a_kernel_is_interrupted(temporary_folder: Path)
     long = (
         "import numpy as np\nfrom fedsvm import PanSVC\n"
         "X = np.random.default_rng(0).normal(size=(3000, 20)); y = np.sign(X[:, 0] * X[:, 1])\n"
-        "PanSVC(1e4, cut_groups=1, tolerance=1e-9, max_iterations=10**6).fit(X, y)"
+        "PanSVC(1e4, solver='cutting-plane', cut_groups=1, tolerance=1e-9, max_iterations=10**6).fit(X, y)"
     )
     manager, client = start_new_kernel(kernel_name="python3")
     try:

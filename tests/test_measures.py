@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 from sklearn import metrics as reference
 
 from federation.arrays import FloatArray
-from fedsvm import run
+from fedsvm import HybridSVC, run
+from scenarios.data import dataset
+from scenarios.predict import predict
+from scenarios.run import runner
 from scenarios.run.metrics import FoldMetrics, evaluate, mean_metrics
 from scenarios.run.shortfalls import shortfalls
 from scenarios.schema import spec
@@ -107,7 +110,7 @@ def test_a_model_that_calls_all_rows_alike_is_told_so() -> None:
     def said(*folds: FoldMetrics) -> list[str]:
         metrics = mean_metrics(list(folds))
         assert metrics is not None
-        return list(shortfalls(scenario, ("survived", "died"), metrics, None))
+        return list(shortfalls(scenario, ("survived", "died"), metrics, []))
 
     labels = np.array([1.0] + [-1.0] * 9)
     (sentence,) = said(evaluate(np.full(10, -1.0), labels))
@@ -126,3 +129,48 @@ def test_a_run_reports_them_over_its_folds(tmp_path: Path) -> None:
     assert metrics["majority_accuracy"] == pytest.approx(107 / 178, abs=0.01)
     assert set(metrics["deviations"]) >= {"accuracy", "sensitivity", "mcc", "average_precision"}
     assert {"sensitivity", "ppv", "confusion", "precision_recall"} <= set(metrics["folds"][0])
+
+
+def test_a_private_model_below_public_rows_alone_says_so_and_why(tmp_path: Path) -> None:
+    """Noise on 150 rows at epsilon 0.1 leaves nothing of them; a note says so before anything starts, too."""
+    changes = {"data.source": "wdbc", "data.positive": "malignant", "data.public": 60, "algorithm.epsilon": 0.1}
+    changes |= {"algorithm.prior": "none", "algorithm.features": 30}
+    result = run("hybrid-stand-in", changes=changes, out=tmp_path / "run")
+    assert result.status == "completed", result.error
+    assert result.metrics is not None
+    said = " ".join(result.metrics.shortfalls)
+    assert "of 60 public rows alone, which spend no privacy. Noise drowns what so few private rows say" in said
+    assert result.warnings[0].startswith("Noise for epsilon 0.1 over ")
+    assert result.baselines is None or set(result.baselines) >= {"public"}
+
+
+def test_an_estimator_warns_before_it_spends() -> None:
+    random = np.random.default_rng(0)
+    X, y = random.normal(size=(120, 3)), random.integers(0, 2, 120)
+    with pytest.warns(
+        UserWarning, match="Noise for epsilon 1 over 84 private rows is .* hardly be better than a guess"
+    ):
+        HybridSVC(public=0.3, features=10, C=30.0).fit(X, y)
+
+
+def test_a_runs_measures_are_scikit_learns_on_the_pooled_test_rows(tmp_path: Path) -> None:
+    """Of decision values that the model in the run's folder gives the same rows."""
+    changes = {"data.source": "wdbc", "data.positive": "malignant", "data.scale": "standard"}
+    changes |= {"algorithm.landmarks": "30", "algorithm.tolerance": "1e-3"}
+    overrides = [f"{key}={value}" for key, value in changes.items()]
+    scenario, base = spec.read("quickstart", overrides=overrides)
+    data = dataset.prepare(scenario, base)
+    (tmp_path / "run").mkdir()
+    found = runner.run(scenario, data, tmp_path / "run", lambda federation, faults: None).result.metrics
+    assert found is not None
+    tested = data.test(None)
+    decisions, labels = predict(tmp_path / "run", "wdbc").decisions[tested], data.rows.signs[tested]
+    called = np.where(decisions >= 0, 1.0, -1.0)
+    for name, measure in REFERENCES.items():
+        assert getattr(found, name) == pytest.approx(measure(labels, called), abs=1e-12), name
+    assert found.auc == pytest.approx(reference.roc_auc_score(labels, decisions), abs=1e-12)
+    assert found.average_precision == pytest.approx(reference.average_precision_score(labels, decisions), abs=1e-12)
+    assert found.folds[0].roc is not None
+    false, true, _ = reference.roc_curve(labels, np.round(decisions, 9))
+    assert found.folds[0].roc.false_positive_rate == pytest.approx(tuple(false), abs=1e-12)
+    assert found.folds[0].roc.true_positive_rate == pytest.approx(tuple(true), abs=1e-12)

@@ -37,6 +37,32 @@ def test_it_is_scikit_learns_model_of_pooled_rows() -> None:
     }
 
 
+@pytest.mark.parametrize("scale", ["standard", "none", "minmax"])
+def test_categories_have_shares_of_their_own(scale: str, tmp_path: Path) -> None:
+    """Numbers and categories, a value that only test rows have among them, as scikit-learn's two models together."""
+    random = np.random.default_rng(5)
+    wards, ages = random.choice(["a", "b", "c", "d"], size=200, p=[0.5, 0.3, 0.15, 0.05]), random.normal(50, 9, 200)
+    sick = np.where(random.random(200) < np.where(wards == "a", 0.2, 0.7), "yes", "no")
+    lines_ = [f"{ward},{age},{label}" for ward, age, label in zip(wards, ages, sick, strict=True)]
+    (tmp_path / "wards.csv").write_text("\n".join(["ward,age,sick", *lines_]) + "\n")
+    table = [f"data.source={tmp_path / 'wards.csv'}", "data.label=sick", "data.positive=yes", f"data.scale={scale}"]
+    result = run("naive-bayes", tmp_path / "run", *table).result
+    assert result["centralised"]["max_decision_difference"] < 1e-6
+    with np.load(tmp_path / "run" / "model.npz") as arrays:
+        assert arrays["category"].tolist() == [-1, 0, 0, 0, 0]
+        shares = np.exp(arrays["log_shares"])
+    np.testing.assert_allclose(shares.sum(axis=1) - 1.0, [1.0, 1.0])  # of the number, 1 that stands for nothing
+
+
+def test_boards_are_told_by_their_marks(tmp_path: Path) -> None:
+    changes = ["data.source=tic-tac-toe", "data.positive=positive", "data.folds=3", "data.test_fraction=0"]
+    result = run("naive-bayes", tmp_path / "run", *changes).result
+    assert result["centralised"]["max_decision_difference"] < 1e-6
+    assert result["metrics"]["accuracy"] > 0.68
+    predicted = fedsvm("predict", tmp_path / "run", "tic-tac-toe", folder=tmp_path)
+    assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 959)
+
+
 @pytest.mark.parametrize("few", [1, 2])
 def test_a_class_whose_rows_would_show_is_refused_before_it_is_summed(few: int) -> None:
     rows = np.random.default_rng(0).normal(size=(40, 3))

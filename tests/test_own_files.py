@@ -253,3 +253,36 @@ def test_means_are_for_those_that_agree_by_sums(tmp_path: Path) -> None:
     )
     (said,) = refused(tmp_path, 'source = "p.csv"\nmissing_indicators = true')
     assert said == 'data: missing_indicators needs missing = "mean".'
+
+
+def test_a_run_of_three_files_and_one_of_test_rows_can_be_repeated_from_what_it_leaves(tmp_path: Path) -> None:
+    table = hospitals.rows(240)
+    for name, part in (("n", table[:70]), ("s", table[70:130]), ("w", table[130:190])):
+        hospitals.as_excel_writes(tmp_path / f"{name}.csv", part)
+    hospitals.plain(tmp_path / "test.csv", table[190:])
+    text = (
+        'test_source = "test.csv"\nmissing = "mean"\n[data.sources]\nnorth = "n.csv"\nsouth = "s.csv"\nwest = "w.csv"'
+    )
+    changes = {key: value for key, value in SMALL.items() if not key.startswith("data.")}
+    changes |= {"data.ignore": ["hospital", *IGNORED], "algorithm.masking": "none", "algorithm.step_noise": 0.0}
+    first = run(scenario(tmp_path, text), changes=changes, out=tmp_path / "first")
+    assert first.status == "completed", first.error
+    assert {site.name: site.rows for site in first.sites} == {"north": 70, "south": 60, "west": 60}
+    assert first.metrics is not None and first.metrics.confusion is not None
+    table_of = first.metrics.confusion
+    assert table_of.true_positive + table_of.false_negative == sum(row[-1] == "died" for row in table[190:])
+    (tmp_path / "again.toml").write_text((tmp_path / "first" / "scenario.toml").read_text())
+    again = run(tmp_path / "again.toml", out=tmp_path / "second")
+    assert again.metrics == first.metrics
+    assert again.scenario == first.scenario
+
+
+def test_a_scenario_that_was_located_can_be_read_again(tmp_path: Path) -> None:
+    hospitals.plain(tmp_path / "p.csv", hospitals.rows(120))
+    text = 'source = "p.csv"\nsite = "hospital"\nmissing = "drop"\nseparator = ","\nfolds = 2\nrepeats = 2'
+    chosen, base = spec.read(scenario(tmp_path, text))
+    chosen = located(chosen, base)
+    (tmp_path / "again.toml").write_text(spec.resolved_toml(chosen))
+    again, _ = spec.read(tmp_path / "again.toml")
+    assert located(again, base) == again
+    assert again.model_dump() == chosen.model_dump()

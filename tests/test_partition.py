@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federation.arrays import IntArray
+from federation.arrays import FloatArray, IntArray
 from scenarios.data import sources, splits
 from scenarios.data.sources import Dataset, Feature
 from scenarios.schema.errors import ScenarioError
@@ -63,6 +63,49 @@ def test_by_feature_gives_each_site_a_range_of_its_own(rows: int, sites: int, se
         assert lower.max() < higher.min()
 
 
+@given(
+    st.integers(1, 200),
+    st.integers(1, 20),
+    st.sampled_from(["dirichlet", "quantity"]),
+    st.sampled_from([1e-3, 0.3, 1.0, 1e6]),
+    st.integers(0, 99),
+)
+def test_skewed_rows_are_dealt_once_and_every_site_has_some(
+    rows: int, sites: int, kind: str, alpha: float, seed: int
+) -> None:
+    if rows >= sites:
+        assert min(map(len, dealt(f"{kind}:{alpha}", table(rows, seed), sites, seed))) >= 1
+
+
+def shares_of_yes(alpha: float, seed: int) -> FloatArray:
+    """Of the rows at each of five sites, the share of one class."""
+    data = table(5000)
+    return np.array([np.mean(data.labels[part] == "yes") for part in dealt(f"dirichlet:{alpha}", data, 5, seed)])
+
+
+def test_alpha_is_how_alike_sites_are() -> None:
+    """A large one deals classes as they are, and a small one leaves sites with one of them."""
+    whole = np.mean(table(5000).labels == "yes")
+    assert np.abs(shares_of_yes(1e6, 0) - whole).max() < 0.02
+    assert np.mean([np.minimum(shares_of_yes(0.05, seed), 1 - shares_of_yes(0.05, seed)) for seed in range(9)]) < 0.1
+    spread = [np.mean([shares_of_yes(alpha, seed).std() for seed in range(9)]) for alpha in (0.1, 1.0, 10.0, 100.0)]
+    assert spread == sorted(spread, reverse=True)
+
+
+def test_shares_have_the_deviation_of_dirichlets_distribution() -> None:
+    """Of 5 sites and alpha = 0.5: variance (1/5)(4/5)/(5 alpha + 1)."""
+    sizes = np.array([[len(part) for part in dealt("quantity:0.5", table(1000), 5, seed)] for seed in range(300)])
+    assert (sizes / 1000).std() == pytest.approx(np.sqrt(0.16 / 3.5), rel=0.06)
+    assert (sizes.sum(axis=1) == 1000).all()
+
+
+def test_rows_with_one_value_are_at_one_site() -> None:
+    values = np.array(["a"] * 50 + ["b"] * 30 + ["c"] * 25 + ["d"] * 10)
+    data = Dataset("table", (Feature("ward", values),), np.resize(np.array(["no", "yes"]), 115))
+    parts = dealt("by-value:ward", data, 3)
+    assert [set(values[part]) for part in parts] == [{"a"}, {"b"}, {"c", "d"}]
+
+
 def test_sizes_are_kept() -> None:
     assert [len(part) for part in dealt("sizes:[50, 30, 20]", table(100), 3)] == [50, 30, 20]
 
@@ -72,6 +115,8 @@ def test_sizes_are_kept() -> None:
     [
         ("by-feature:y", r"no numeric column 'y' to split by\. It has: x"),
         ("by-feature:c", "no numeric column 'c' to split by"),
+        ("by-value:y", "no column 'y' to split by"),
+        ("by-value:c", r"column 'c' has too few distinct values \(2\) for 3 sites"),
         ("sizes:[50,40,20]", "add up to 110, but there are 100 training rows"),
         ("sizes:[50,50]", "2 sizes are given for 3 sites"),
     ],

@@ -142,7 +142,7 @@ def test_warnings_say_nothing_of_private_rows(tmp_path: Path) -> None:
     assert dataset.prepare(quiet, base).warnings[0] == "1 rows with missing values were left out."
 
 
-@pytest.mark.parametrize("split", ["label-skew", "by-feature:mean-radius"])
+@pytest.mark.parametrize("split", ["label-skew", "by-feature:mean-radius", "by-value:mean-radius", "dirichlet:0.5"])
 def test_dealing_by_what_is_in_private_rows_is_refused(split: str) -> None:
     with pytest.raises(ScenarioError) as refused:
         spec.read("dp-logistic", overrides=[f"data.split={split}"])

@@ -110,6 +110,12 @@ def test_the_defaults_are_those_of_the_documentation() -> None:
             "data.split: must be random, label-skew",
         ),
         (
+            with_part("data", split="dirichlet:0"),
+            "data.split: must be written dirichlet:0.5, with a number from 0.001 to 1e+06, got 'dirichlet:0'.",
+        ),
+        (with_part("data", split="quantity:much"), "data.split: must be written quantity:0.5, with a number from"),
+        (with_part("data", split="by-value:"), "data.split: must be random, label-skew"),
+        (
             with_part("data", split="sizes:[1,x]"),
             "data.split: must be written sizes:[10, 20, 30], each of them 1 or more, got 'sizes:[1,x]'.",
         ),
@@ -187,7 +193,7 @@ def vertical(part: str, **keys: Any) -> dict[str, Any]:
         ),
         (
             vertical("algorithm", landmarks=9, min_cluster_size=3),
-            "algorithm.min_cluster_size: unknown key. It is a setting of pan-svm.",
+            "algorithm.min_cluster_size: unknown key. It is a setting of pan-svm, ",
         ),
         (
             vertical("algorithm", kernel="laplacian"),
@@ -233,7 +239,7 @@ DP = LEAST | {
         ({"data": DP["data"] | {"ranges": {"age": [9.0]}}}, "data.ranges.age: "),
         (
             {"algorithm": DP["algorithm"] | {"C": 5.0}},
-            "algorithm.C: unknown key. It is a setting of pan-svm, dpp-svm, hybrid-svm.",
+            "algorithm.C: unknown key. It is a setting of pan-svm, dpp-svm, hybrid-svm, ",
         ),
         (
             {"algorithm": DP["algorithm"] | {"features": 2000}},

@@ -50,25 +50,46 @@ class SupportRows(Attack):
             return
         own = prior.own or Labelled(prior.candidates.rows[:0], prior.candidates.labels[:0])
         others = Labelled(*(each[~among(prior.candidates, own, parts[-1])] for each in prior.candidates))
-        ranked = self._ranked(parts[-1], others, own)
-        if ranked is not None:
-            yield ranked
+        found = [parts_in(point, self._C, parts[-1], others, own) for point in self._points(parts[-1])]
+        if ranked := [each for each in found if each is not None]:
+            shares = np.fmax.reduce(ranked)
+            near = np.flatnonzero(~np.isnan(shares))
+            yield Ranking(Labelled(others.rows[near], others.labels[near]), shares[near])
 
-    def _ranked(self, epoch: Epoch, others: Labelled, own: Labelled) -> Ranking | None:
-        from scipy.optimize import lsq_linear
+    def _points(self, epoch: Epoch) -> list[FloatArray]:
+        """Each (m + 1,) w and b."""
+        return [] if (point := last_point(epoch)) is None else [point]
 
-        if (point := last_point(epoch)) is None or epoch.features is None:
-            return None
-        w, b = point[:-1], float(point[-1])
-        rows, labels = np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels])
-        features = epoch.features(epoch.scale(rows))
-        near = np.flatnonzero(labels * (features @ w + b) < 1 + _NEAR_THE_MARGIN)
-        if not 0 < len(near) <= _MAX_SUPPORT:
-            return None
-        design = np.vstack([(labels[near, None] * features[near]).T, labels[near]])
-        parts: FloatArray = lsq_linear(design, np.append(w, 0.0), bounds=(0.0, self._C), method="bvls").x
-        ranked = near < len(others.rows)
-        return Ranking(Labelled(rows[near[ranked]], labels[near[ranked]]), parts[ranked])
+
+class SiteSupportRows(SupportRows):
+    """The same of models that are each of one site's rows: a candidate's part is the largest that it has in one."""
+
+    name = "support rows of sites"
+
+    def _points(self, epoch: Epoch) -> list[FloatArray]:
+        tables = [table for each in epoch.of("model_table") for table in each.sums.values()]
+        return [row[:-1] for table in tables[-1:] for row in table if row[-1]]
+
+
+def parts_in(point: FloatArray, C: float, epoch: Epoch, others: Labelled, own: Labelled) -> FloatArray | None:
+    """(n,) the part of each of some candidates in a point (m + 1,), which own rows may have a part in, too.
+
+    nan of those beyond the margin, of which it says nothing; None where there are none near, or too many.
+    """
+    from scipy.optimize import lsq_linear
+
+    if epoch.features is None:
+        return None
+    w, b = point[:-1], float(point[-1])
+    rows, labels = np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels])
+    features = epoch.features(epoch.scale(rows))
+    near = np.flatnonzero(labels * (features @ w + b) < 1 + _NEAR_THE_MARGIN)
+    if not 0 < len(near) <= _MAX_SUPPORT:
+        return None
+    design = np.vstack([(labels[near, None] * features[near]).T, labels[near]])
+    parts = np.full(len(rows), np.nan)
+    parts[near] = lsq_linear(design, np.append(w, 0.0), bounds=(0.0, C), method="bvls").x
+    return parts[: len(others.rows)]
 
 
 def last_point(epoch: Epoch) -> FloatArray | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -52,6 +53,8 @@ class PublicClassifier(RowsClassifier):
             noise_shares=max(1, len(partitions) - _CURIOUS_SITES),
             seed=seed,
         )
+        for sentence in self._algorithm.foreseen(chosen, len(private)):
+            warnings.warn(sentence, UserWarning, stacklevel=3)
         with self._federation(partitions, seed) as federation:
             model = self._algorithm.fit(federation, task, chosen)
         self._keep(model, scale, federation, partitions, task.accountant.report())

@@ -9,4 +9,5 @@ identity        the columns themselves
 k_means         clusters by sums over rows
 landmarks       the points that stand for the rows, chosen by sums
 choice          which features: the settings of a user, and the map that sites agree on
+mapped_rows     sites whose rows are in these features
 """

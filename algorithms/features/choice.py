@@ -17,6 +17,7 @@ from algorithms.features.landmarks import LandmarkMethod, choose_landmarks, land
 from algorithms.features.nystrom import NystromMap
 from algorithms.settings import Count, Share, ShareOrCount, doc
 from federation.federation import Federation
+from protocols.analysis.views import Coalition
 
 FEATURE_MAPS: Mapping[str, type[FeatureMap]] = {each.name: each for each in (NystromMap, FourierMap, IdentityMap)}
 
@@ -66,6 +67,25 @@ class FeatureSettings(KernelSettings):
                     yield f'{name}: is of features = "{features}", and these are "{self.features}"; leave it out'
         if self.features == "landmarks" and self.landmark_method == "gaussian" and self._is_set("min_cluster_size"):
             yield "min_cluster_size: gaussian landmarks are no means of clusters; leave it out"
+
+    def landmark_remarks(self, coalition: Coalition) -> list[str]:
+        """Whose a landmark is, the coordinator and one site know together; what a site that opens sums has.
+
+        See `Algorithm.remarks`.
+        """
+        method = self.landmark_method if self.features == "landmarks" else None
+        if method == "local" and coalition.coordinator and coalition.sites:
+            return [
+                f"{coalition.sites[0]} knows the order in which sites fill the table of landmarks, and the coordinator "
+                'the table: together they can tell whose each landmark is. algorithm.landmark_method = "global" avoids '
+                "that."
+            ]
+        if method == "global" and coalition.sites:
+            return [
+                "The site with the fewest rows opens the sums of every round of k-means, and the others learn the "
+                "centres: if it colludes, what the coalition does not hold itself is in the differences of these sums."
+            ]
+        return []
 
     def _is_set(self, name: str) -> bool:
         return bool(getattr(self, name) != getattr(FeatureSettings, name))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from algorithms.data.columns import Labelled
+from algorithms.features.feature_map import FeatureMap
 from algorithms.features.kernels import Kernel
 from federation.arrays import FloatArray
 
@@ -48,6 +50,13 @@ def kernel(kernel: Kernel, rows: FloatArray, labels: FloatArray, C: Prices) -> S
 def _split(C: Prices) -> tuple[float, FloatArray | None]:
     """The penalty of all rows, or of each (n,), as scikit-learn takes it."""
     return (1.0, C) if isinstance(C, np.ndarray) else (C, None)
+
+
+def exact_scores(feature_map: FeatureMap, C: Prices, train: Labelled, test: FloatArray) -> FloatArray | None:
+    """(k,) decision values of test rows (k, p) by the kernel that a map approximates; None of one that is exact."""
+    if feature_map.exact:
+        return None
+    return np.asarray(kernel(feature_map.kernel, *train, C).decision_function(test))
 
 
 def dual(matrix: FloatArray, labels: FloatArray, C: float) -> SVC:

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from algorithms.data.horizontal import HorizontalSite
+from algorithms.features.mapped_rows import FeatureSite
 from algorithms.optimisation.barrier import Problem, RowSums, Standing
 from algorithms.optimisation.interior_point import Extent, Opened, Outcome, RoundSums, Terms, opened_by
 from algorithms.optimisation.masking import Mask, Masking, draw_mask
@@ -110,15 +110,8 @@ class Layout:
         return opened, round(float(keepers[0])), round(float(overflows[0]))
 
 
-class PathSite(HorizontalSite):
+class PathSite(FeatureSite):
     """A site that has its training rows' features (n, m) ready, and goes the path with the others."""
-
-    features: FloatArray
-
-    @step
-    def squared_norms(self) -> FloatArray:
-        """(2,): the sum of the features' squared lengths, from which bounds on later sums follow, and their number."""
-        return np.array([float((self.features**2).sum()), float(len(self.features))])
 
     @step
     def class_counts(self) -> FloatArray:

@@ -101,6 +101,12 @@ class Noise:
         return math.ceil(self.scale / self.step)
 
     @property
+    def length(self) -> float:
+        """How long it is, Euclidean: on average (spherical), or the root of the mean square."""
+        of_coordinate = {"spherical": math.sqrt(self.size), "laplace": math.sqrt(2), "gaussian": 1.0}
+        return self.scale * math.sqrt(self.size) * of_coordinate[self.privacy.mechanism]
+
+    @property
     def variance(self) -> Fraction:
         """Of a Gaussian coordinate, in squared steps."""
         return Fraction(self.steps) ** 2

@@ -64,7 +64,7 @@ class RoundView:
         What sites computed in the step, added up, by the honest sites whose inputs are in it: of one alone, of all of
         them together, or both. Empty where the coalition knows none.
     heard : sequence of arrays
-        What its sites received from others, or drew, where the round was no sum.
+        What its members received from others, or drew, where the round was no sum; the coordinator's last.
     """
 
     number: int
@@ -125,8 +125,8 @@ class RecordedRound:
         return [site for site in self.terms.get("sites", ()) if site in self.inputs and site not in coalition.sites]
 
     def heard(self, coalition: Coalition) -> tuple[NDArray[Any], ...]:
-        """What a coalition's sites received or drew."""
-        entries = (entry for site in coalition.sites for entry in self.entries.get(site, ()))
+        """What a coalition's members received or drew, the coordinator last."""
+        entries = (entry for party in coalition.parties for entry in self.entries.get(party, ()))
         return tuple(entry.array for entry in entries if entry.what in (RECEIVED, DREW))
 
     def total_of(self, sites: Iterable[str]) -> FloatArray:

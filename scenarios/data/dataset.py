@@ -77,6 +77,7 @@ class FederatedDataset:
     candidates: Rows | None = None
     weights: FloatArray = field(default_factory=lambda: np.zeros(0))
     apart: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    foreseen: tuple[str, ...] = ()
 
     @property
     def schema(self) -> Schema:
@@ -151,6 +152,7 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     vertical = settings.partition == "vertical"
     shards = _deal_columns(scenario, data) if vertical else _deal_rows(scenario, data, private, tests)
     names = scenario.federation.site_names
+    trained_on = len(private) - len(tests[0])
     return FederatedDataset(
         rows=_rows(data, signs),
         numeric_columns=tuple(feature.name for feature in data.features if not feature.categorical),
@@ -167,6 +169,7 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         identity=DataIdentity.of(data.name, settings.label, [feature.name for feature in data.features]),
         candidates=_candidates(scenario, data, base_folder, classes),
         weights=data.weights,
+        foreseen=tuple(table.implementation.foreseen(table.settings, trained_on)),
         apart=_apart(scenario, signs, private, tests) if settings.calibration else np.zeros(0, dtype=np.bool_),
     )
 

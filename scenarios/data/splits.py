@@ -11,7 +11,18 @@ from numpy.typing import NDArray
 from federation.arrays import FloatArray, IntArray
 from scenarios.data.sources import Dataset
 from scenarios.schema.errors import ScenarioError, nearest
-from scenarios.schema.split import BY_FEATURE, COLUMNS, LABEL_SKEW, RANDOM, columns_of, sizes_of
+from scenarios.schema.split import (
+    BY_FEATURE,
+    BY_VALUE,
+    COLUMNS,
+    DIRICHLET,
+    LABEL_SKEW,
+    QUANTITY,
+    RANDOM,
+    alpha_of,
+    columns_of,
+    sizes_of,
+)
 
 _SEEDS = 2**32
 
@@ -21,7 +32,13 @@ def horizontal(split: str, data: Dataset, sites: int, random: np.random.Generato
 
     random: dealt evenly. label-skew: sorted by label and cut into equal blocks, so that sites are left with one
     class. by-feature:NAME: sorted by that column and cut where its values change, into parts as equal in rows as
-    that allows. sizes:[a, b, …]: dealt at random in these sizes. Raises ScenarioError.
+    that allows. by-value:NAME: all rows with one value of that column at one site, the most frequent value first, each
+    at the site that has the fewest rows. dirichlet:ALPHA: of each class, shares drawn from Dirichlet's distribution,
+    one-sided for a small alpha and equal for a large one. quantity:ALPHA: sizes drawn so, and rows at random.
+    sizes:[a, b, …]: dealt at random in these sizes. No site is left without a row. Raises ScenarioError.
+
+    Shares of classes by Dirichlet's distribution are of Yurochkin and others 2019 and Hsu, Qi and Brown 2019, and of
+    sizes of Li, Diao, Chen and He 2022, "Federated learning on non-IID data silos", section IV.
 
     Table 3.3 of the PAN-SVM dissertation cuts fourclass into three "equally" by f1 at -0.307692 and 0.285714. Equal
     numbers of rows put the cuts at -0.296703 and 0.285714, one step of the data's grid (six rows) off at the first;
@@ -39,6 +56,12 @@ def horizontal(split: str, data: Dataset, sites: int, random: np.random.Generato
         return [np.sort(part) for part in np.array_split(by_label, sites)]
     if split.startswith(BY_FEATURE):
         return _by_feature(split.removeprefix(BY_FEATURE), data, sites)
+    if split.startswith(BY_VALUE):
+        return _by_value(split.removeprefix(BY_VALUE), data, sites)
+    if split.startswith((DIRICHLET, QUANTITY)):
+        # a quantity skew is that of rows that are all of one class
+        labels = data.labels if split.startswith(DIRICHLET) else np.full(data.rows, "")
+        return _by_dirichlet(alpha_of(split), labels, sites, random)
     return _by_size(sizes_of(split), data.rows, sites, random)
 
 
@@ -48,6 +71,48 @@ def by_site(sites: NDArray[np.str_], names: Sequence[str]) -> list[IntArray]:
     if empty := [name for name, part in zip(names, parts, strict=True) if not len(part)]:
         raise ScenarioError([f"data.site: no row is left for {empty[0]} to train on; leave the site out, or add rows."])
     return parts
+
+
+def _by_dirichlet(alpha: float, labels: NDArray[np.str_], sites: int, random: np.random.Generator) -> list[IntArray]:
+    dealt: list[list[IntArray]] = [[] for _ in range(sites)]
+    for label in np.unique(labels):
+        of_class = random.permutation(np.flatnonzero(labels == label))
+        shares = random.dirichlet(np.full(sites, alpha))
+        cuts = np.rint(np.cumsum(shares)[:-1] * len(of_class)).astype(np.int64)
+        for held, part in zip(dealt, np.split(of_class, cuts), strict=True):
+            held.append(part)
+    return _without_empty([np.concatenate(held) for held in dealt])
+
+
+def _without_empty(parts: Sequence[IntArray]) -> list[IntArray]:
+    """Parts as they are, in rising order, but that one without rows gets one of the largest part's."""
+    filled = list(parts)
+    for place in [place for place, part in enumerate(filled) if not len(part)]:
+        largest = max(range(len(filled)), key=lambda number: len(filled[number]))
+        filled[place], filled[largest] = filled[largest][-1:], filled[largest][:-1]
+    return [np.sort(part) for part in filled]
+
+
+def _by_value(name: str, data: Dataset, sites: int) -> list[IntArray]:
+    feature = next((feature for feature in data.features if feature.name == name), None)
+    names = [feature.name for feature in data.features]
+    if feature is None:
+        raise ScenarioError([f"data.split: {data.name} has no column {name!r} to split by.{nearest(name, names)}"])
+    distinct, value_of, counts = np.unique(feature.values, return_inverse=True, return_counts=True)
+    if len(distinct) < sites:
+        raise ScenarioError([_too_few_values(name, len(distinct), sites)])
+    site_of, held = np.zeros(len(distinct), dtype=np.int64), np.zeros(sites)
+    for value in np.argsort(-counts, kind="stable"):
+        site_of[value] = held.argmin()
+        held[site_of[value]] += counts[value]
+    return [np.flatnonzero(site_of[value_of] == site) for site in range(sites)]
+
+
+def _too_few_values(name: str, values: int, sites: int) -> str:
+    return (
+        f"data.split: column {name!r} has too few distinct values ({values}) for {sites} sites to have rows; use fewer "
+        "sites or another column."
+    )
 
 
 def _by_feature(name: str, data: Dataset, sites: int) -> list[IntArray]:
@@ -62,12 +127,7 @@ def _by_feature(name: str, data: Dataset, sites: int) -> list[IntArray]:
         )
     distinct, counts = np.unique(feature.values, return_counts=True)
     if len(distinct) < sites:
-        raise ScenarioError(
-            [
-                f"data.split: column {name!r} has too few distinct values ({len(distinct)}) for {sites} sites to have "
-                "rows; use fewer sites or another column."
-            ]
-        )
+        raise ScenarioError([_too_few_values(name, len(distinct), sites)])
     part_of = np.searchsorted(distinct[_last_values(counts, sites)], feature.values, side="left")
     return [np.flatnonzero(part_of == site) for site in range(sites)]
 

@@ -80,9 +80,17 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     if result.privacy is not None:
         found += _privacy_lines(result.privacy)
     if result.baselines:
-        known = [f"{each.phrase} {each.auc:.4f}" for each in result.baselines.values() if each.auc is not None]
-        found.append(("baselines", f"AUC of {', '.join(known)}"))
+        found.append(("baselines", _baselines(result)))
     return found
+
+
+def _baselines(result: RunResult) -> str:
+    """Those that the algorithm brings along by their AUC, and those on pooled rows that were named by accuracy."""
+    others = (result.baselines or {}).values()
+    if result.scenario["compare"]["baselines"] is True:
+        known = [f"{each.phrase} {each.auc:.4f}" for each in others if each.auc is not None]
+        return f"AUC of {', '.join(known)}"
+    return f"on pooled rows {', '.join(f'{each.phrase} {100 * each.accuracy:.2f} %' for each in others)}"
 
 
 def _cost_lines(cost: CostReport) -> list[tuple[str, str]]:
@@ -217,8 +225,9 @@ def _class_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, 
     if metrics.balanced_accuracy is not None:
         balanced = f"accuracy {100 * metrics.balanced_accuracy:.2f} %, "
     majority = f"{100 * metrics.majority_accuracy:.2f} % by the majority class alone"
+    at = f" from {metrics.threshold:.4g} on" if metrics.threshold else ""
     return [
-        ("positive", f"{classes[1]!r}: {', '.join(shares)}"),
+        ("positive", f"{classes[1]!r}{at}: {', '.join(shares)}"),
         ("balanced", f"{balanced}{', '.join(each for each in others if each)}; {majority}"),
     ]
 

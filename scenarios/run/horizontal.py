@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.contract import EvaluationRows, Model
+from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Model
 from algorithms.data.columns import Columns, Labelled
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.public_rows import PublicTask, public_columns
@@ -19,6 +19,7 @@ from federation.federation import Federation
 from scenarios.data.dataset import FederatedDataset, Rows
 from scenarios.run import metrics
 from scenarios.run.audit import GroundTruth
+from scenarios.run.baselines import baselines_of
 from scenarios.run.outcome import SITE_MODELS, Fold, Outcome, log_fold, trained
 from scenarios.schema.spec import Scenario
 
@@ -50,7 +51,7 @@ class HorizontalPipeline:
             with outcome.timed("evaluate_s"), federation.phase("evaluate"):
                 rows = self._rows(fold, trained(model).sites, task.columns)
                 outcome.warnings += algorithm.warnings(model, settings, rows, fold or 0)
-                outcome.keep(self._fold(fold, model, task.columns, rows), algorithm)
+                outcome.keep(self._fold(federation, fold, model, task.columns, rows), algorithm)
 
     def _whole(self, model: Model) -> Model:
         """The model with what the sites keep of it, which only a simulation can look at."""
@@ -115,22 +116,26 @@ class HorizontalPipeline:
         public = self._scaled(self.dataset.public, columns) if len(self.dataset.public) else None
         return EvaluationRows(train, test, public, self.dataset.classes, weights)
 
-    def _fold(self, fold: int | None, model: Any, columns: Columns, rows: EvaluationRows) -> Fold:
+    def _fold(
+        self, federation: Federation, fold: int | None, model: Any, columns: Columns, rows: EvaluationRows
+    ) -> Fold:
         algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings
-        whole = self._whole(model)
-        decisions, labels = whole.decision_function(rows.test.rows), rows.test.labels
+        asked = None
+        if isinstance(algorithm, HorizontalAlgorithm):
+            asked = algorithm.score(federation, model, rows.test.rows)
+        whole, labels = self._whole(model), rows.test.labels
+        decisions = whole.decision_function(rows.test.rows) if asked is None else asked
         pooled = algorithm.pooled(whole, settings, rows) if self.scenario.compare.centralised else None
-        baselines = None
-        if self.scenario.compare.baselines:
-            others = algorithm.baselines(model, settings, rows, self.scenario.seed)
-            baselines = metrics.compare_baselines(others, labels)
+        alone = algorithm.public_baseline(model, settings, rows) if self.scenario.is_private else None
+        public = metrics.compare_baselines([alone], labels)[alone.name] if alone is not None else None
         return Fold(
             fold=fold,
             training=trained(model),
             arrays={**model.to_arrays(), **columns.to_arrays()},
             test=_evaluated(whole, decisions, labels) if len(self.dataset.test(fold)) else None,
             pooled=metrics.compare(pooled, decisions, labels) if pooled is not None else None,
-            baselines=baselines,
+            baselines=baselines_of(self.scenario, model, rows, labels),
+            public=public,
         )
 
     def truth(self) -> GroundTruth:

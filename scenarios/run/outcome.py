@@ -27,7 +27,7 @@ class Fold:
     """One model, trained and tested. `fold` is None when there is only one.
 
     training: what is known of it. arrays: its file. pooled: what all data together would have given. baselines: other
-    methods on the same rows.
+    methods on the same rows. public: of models that spend privacy, what public rows alone give.
     """
 
     fold: int | None
@@ -36,6 +36,7 @@ class Fold:
     test: FoldMetrics | None
     pooled: PooledFold | None
     baselines: dict[str, BaselineMetrics] | None = None
+    public: BaselineMetrics | None = None
 
 
 @dataclass(frozen=True)

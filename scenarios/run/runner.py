@@ -24,12 +24,13 @@ from protocols.analysis.views import Coalition, RecordedRun
 from scenarios.data.dataset import FederatedDataset
 from scenarios.run import metrics
 from scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody, findings
+from scenarios.run.baselines import mean_baselines
 from scenarios.run.horizontal import HorizontalPipeline
 from scenarios.run.injector import Injector
 from scenarios.run.interrupts import Interrupts
 from scenarios.run.log import NAME as LOG
 from scenarios.run.log import RunLog
-from scenarios.run.metrics import BaselineMetrics, Metrics
+from scenarios.run.metrics import Metrics
 from scenarios.run.outcome import Fold, Outcome
 from scenarios.run.result import (
     DataResult,
@@ -255,18 +256,17 @@ def _unwritten(folder: Path, error: OSError) -> str:
 
 def _result(this: _Run) -> RunResult:
     scenario, outcome, folds = this.scenario, this.outcome, this.outcome.folds
-    baselines = folds[-1].baselines if folds else None
     known = RunResult(
         status=outcome.status,
         error=outcome.error,
-        warnings=(*this.dataset.warnings, *outcome.warnings),
+        warnings=(*this.dataset.foreseen, *this.dataset.warnings, *outcome.warnings),
         scenario=scenario.model_dump(mode="json", by_alias=True),
         data=_data(this.dataset),
         alignment=outcome.alignment,
         model=_model(this, folds[-1]) if folds else None,
-        metrics=_metrics(this, baselines),
+        metrics=_metrics(this),
         centralised=metrics.mean_pooled([fold.pooled for fold in folds if fold.pooled is not None]),
-        baselines=baselines,
+        baselines=mean_baselines([fold.baselines for fold in folds]),
         sites=_sites(this.dataset, this.federation),
         collusion=outcome.collusion,
         audit=outcome.audit,
@@ -288,12 +288,13 @@ def _result(this: _Run) -> RunResult:
     )
 
 
-def _metrics(this: _Run, baselines: Mapping[str, BaselineMetrics] | None) -> Metrics | None:
+def _metrics(this: _Run) -> Metrics | None:
     """Means over the folds, and what they fall short of."""
+    public = [fold.public for fold in this.outcome.folds if fold.public is not None]
     found = metrics.mean_metrics([fold.test for fold in this.outcome.folds if fold.test is not None])
     if found is None:
         return None
-    return replace(found, shortfalls=tuple(shortfalls(this.scenario, this.dataset.classes, found, baselines)))
+    return replace(found, shortfalls=tuple(shortfalls(this.scenario, this.dataset.classes, found, public)))
 
 
 def _model(this: _Run, fold: Fold) -> ModelResult:

@@ -19,6 +19,7 @@ from federation.federation import Federation
 from scenarios.data.dataset import FederatedDataset
 from scenarios.run import metrics
 from scenarios.run.audit import GroundTruth
+from scenarios.run.baselines import baselines_of
 from scenarios.run.outcome import SITE_MODELS, Alignment, Fold, Outcome, log_fold, trained
 from scenarios.schema.spec import Scenario
 
@@ -88,6 +89,7 @@ class VerticalPipeline:
                 arrays=model.to_arrays(),
                 test=test,
                 pooled=metrics.compare(pooled, scores, rows.test.labels) if pooled is not None else None,
+                baselines=baselines_of(self.scenario, model, rows, rows.test.labels),
             )
 
     def truth(self) -> GroundTruth:

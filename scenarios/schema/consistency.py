@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from algorithms.baselines import POOLED_BASELINES
 from algorithms.contract import Algorithm, Outline
 from algorithms.registry import ALGORITHMS
 from protocols.sums.registry import OWN_SUMS
@@ -13,7 +14,7 @@ from scenarios.schema.base import resolve
 from scenarios.schema.data import ALL, DataSpec
 from scenarios.schema.federation import FederationSpec
 from scenarios.schema.protocol import ProtocolSpec
-from scenarios.schema.split import BY_FEATURE, COLUMNS, LABEL_SKEW, SIZES, columns_of, sizes_of
+from scenarios.schema.split import BY_FEATURE, BY_VALUE, COLUMNS, DIRICHLET, LABEL_SKEW, SIZES, columns_of, sizes_of
 from scenarios.schema.threats import CollusionSpec, FaultSpec, NetworkSpec, contradictions
 
 MAX_RELAYED_SITES = 100  # every two parties have a relay, with a port of its own
@@ -49,7 +50,8 @@ def impossible(tables: Tables) -> Iterator[str]:
     if algorithm and data:
         yield from _of_algorithm(algorithm, data)
     if algorithm and tables.wants_baselines and type(algorithm.implementation).baselines is Algorithm.baselines:
-        yield f"compare.baselines: {algorithm.name} has none; leave it out."
+        named = ", ".join(f'"{name}"' for name in POOLED_BASELINES)
+        yield f"compare.baselines: {algorithm.name} brings none along; name some, as [{named}], or leave it out."
     if tables.collusion and tables.collusion.known_records is not None and data and data.partition != "vertical":
         yield "collusion.known_records: is of vertical partitions, whose kernel matrices are attacked; leave it out."
     if tables.collusion and tables.collusion.candidates is not None and data and data.partition != "horizontal":
@@ -91,7 +93,7 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
     else:
         outline = Outline(data.public, models=data.models, calibrated=data.calibration > 0)
         yield from (f"algorithm.{problem}." for problem in algorithm.problems(table.settings, outline))
-    if data.split.startswith((LABEL_SKEW, BY_FEATURE)) and algorithm.is_private(table.settings):
+    if data.split.startswith((LABEL_SKEW, BY_FEATURE, BY_VALUE, DIRICHLET)) and algorithm.is_private(table.settings):
         yield (
             f"data.split: {data.split} deals rows by what is in them, so that one that changes moves others, and "
             f'{table.name} promises privacy with noise for one; set data.split = "random" or sizes:[…], or train '

@@ -14,6 +14,7 @@ from typing import Annotated, Any, TypeVar, get_args
 import tomli_w
 from pydantic import BaseModel, Field, ValidationError, create_model, field_validator
 
+from algorithms.baselines import POOLED_BASELINES
 from algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from algorithms.settings import shown
 from federation.errors import FederationError
@@ -36,13 +37,24 @@ MAX_WHOLE_NUMBER = 2**63 - 1  # of TOML
 class CompareSpec(Part):
     """`centralised`: also train on pooled rows and report the difference.
 
-    `baselines`: other methods on the same rows, of algorithms that have such.
+    `baselines`: other methods on the same rows: true, those that the algorithm brings along; a list, methods on pooled
+    rows by name.
     """
 
     centralised: bool = True
     """Also train on all rows in one place, and report the difference."""
-    baselines: bool = False
-    """Other methods on the same rows, of algorithms that have such."""
+    baselines: bool | list[str] = False
+    """Other methods on the same rows: those of the algorithm, or a list of methods on pooled rows."""
+
+    @field_validator("baselines", mode="before")
+    @classmethod
+    def _check_baselines(cls, wanted: Any) -> Any:
+        known = ", ".join(POOLED_BASELINES)
+        if isinstance(wanted, list) and all(each in POOLED_BASELINES for each in wanted):
+            return list(dict.fromkeys(wanted))
+        if isinstance(wanted, bool):
+            return wanted
+        raise ValueError(f"must be true, false or a list of {known}, got {shown(wanted)}")
 
 
 class Scenario(Part):
@@ -130,7 +142,7 @@ def validate(given: dict[str, Any]) -> Scenario:
         scenario.network,
         scenario.collusion,
         dict(enumerate(scenario.faults, start=1)),
-        scenario.compare.baselines,
+        scenario.compare.baselines is True,
     )
     if problems := [*of_algorithm, *impossible(tables)]:
         raise ScenarioError(problems)
@@ -201,7 +213,7 @@ def _valid_tables(given: dict[str, Any], kind: type[Scenario]) -> Tables:
         federation=None if _is_unlocated(given) else valid("federation"),
         **{name: valid(name) for name in names},
         faults=faults,
-        wants_baselines=compare is not None and compare.baselines,
+        wants_baselines=compare is not None and compare.baselines is True,
     )
 
 

@@ -8,8 +8,14 @@ RANDOM = "random"
 LABEL_SKEW = "label-skew"
 EVEN = "even"
 BY_FEATURE = "by-feature:"
+BY_VALUE = "by-value:"
+DIRICHLET = "dirichlet:"
+QUANTITY = "quantity:"
 SIZES = "sizes:"
 COLUMNS = "columns:"
+MIN_ALPHA, MAX_ALPHA = 1e-3, 1e6
+"""Of Dirichlet's distribution: below, all shares but one are 0 to float64, and above, all are equal."""
+
 _SIZES_FORM = re.compile(r"sizes:\s*\[\s*([1-9]\d{0,9}(?:\s*,\s*[1-9]\d{0,9})*)\s*\]")
 _ONE = r"(?:\"[^\"]+\"|'[^']+'|[^\[\],\"'\s][^\[\],\"']*)"
 _COLUMN = re.compile(_ONE)
@@ -23,12 +29,36 @@ def require_split(split: str, partition: str) -> str:
         known = bool(columns_of(split)) if split.startswith(COLUMNS) else split == EVEN
         allowed = "even or columns:[[age, sex], [weight]]"
     else:
-        known = split in (RANDOM, LABEL_SKEW) or (split.startswith(BY_FEATURE) and split != BY_FEATURE)
-        known = bool(sizes_of(split)) if split.startswith(SIZES) else known
-        allowed = "random, label-skew, by-feature:NAME or sizes:[10, 20, …]"
+        known = _is_horizontal(split)
+        allowed = (
+            "random, label-skew, by-feature:NAME, by-value:NAME, dirichlet:ALPHA, quantity:ALPHA or sizes:[10, 20, …]"
+        )
     if not known:
         raise ValueError(f"must be {allowed}, got {split!r}")
     return split
+
+
+def _is_horizontal(split: str) -> bool:
+    if split.startswith(SIZES):
+        return bool(sizes_of(split))
+    if split.startswith((DIRICHLET, QUANTITY)):
+        return bool(alpha_of(split))
+    named = split.startswith((BY_FEATURE, BY_VALUE)) and split not in (BY_FEATURE, BY_VALUE)
+    return named or split in (RANDOM, LABEL_SKEW)
+
+
+def alpha_of(split: str) -> float:
+    """The concentration in "dirichlet:ALPHA" or "quantity:ALPHA". Raises ValueError for anything else."""
+    kind, _, text = split.partition(":")
+    try:
+        alpha = float(text)
+    except ValueError:
+        alpha = 0.0
+    if not MIN_ALPHA <= alpha <= MAX_ALPHA:
+        raise ValueError(
+            f"must be written {kind}:0.5, with a number from {MIN_ALPHA:g} to {MAX_ALPHA:g}, got {split!r}"
+        )
+    return alpha
 
 
 def sizes_of(split: str) -> list[int]:

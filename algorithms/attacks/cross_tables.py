@@ -1,0 +1,75 @@
+"""Rows from cross-tables of columns, bins and classes: a class of one row in a node shows each of its columns.
+
+Or of several that are equal. The table of a node that was not asked for is its parent's less its sibling's. Of columns
+of 0 and 1 a bin is the value, and what it gives is the row; where columns are numbers it is an interval, and nothing is
+claimed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from algorithms.attacks.epochs import Epoch, epochs
+from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from federation.arrays import FloatArray
+from protocols.analysis.views import RunView
+
+_CLASSES = (-1.0, 1.0)
+
+
+class CrossTables(Attack):
+    """Rows that are alone of their class in a node."""
+
+    name = "cross tables"
+
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+        """The tree of each fold, and all its nodes."""
+        counts: RowCounts | None = None
+        for epoch in epochs(view):
+            if epoch.category_columns < epoch.columns or not epoch.of("receive_edges"):
+                continue
+            low, high = _bins_of_0_and_1(epoch)
+            for sites in {sites for each in epoch.of("cross_tables") for sites in each.sums}:
+                counts = counts or RowCounts(epoch.columns)
+                for table in _tables(epoch, sites):
+                    for kind, label in enumerate(_CLASSES):
+                        rows = _equal_rows(table[:, :, kind], low, high)
+                        counts.take(rows, np.full(len(rows), label), np.full(epoch.columns, SAME_WITHIN))
+        if counts is not None:
+            yield Claim(*counts.repeated, residual=0.0)
+
+
+def _bins_of_0_and_1(epoch: Epoch) -> tuple[FloatArray, FloatArray]:
+    """(p,) each: the bins in which a column's 0 and 1 are."""
+    edges = epoch.of("receive_edges")[-1].parameters["edges"]
+    values = [epoch.scale(np.full((1, epoch.columns), value))[0] for value in (0.0, 1.0)]
+    low, high = ((edges <= value[:, None]).sum(axis=1) for value in values)
+    return low, high
+
+
+def _tables(epoch: Epoch, sites: tuple[str, ...]) -> list[FloatArray]:
+    """(p, B, K) of every node of the last tree that is known, whether asked for or by taking off."""
+    known: dict[int, FloatArray] = {}
+    for each in epoch.of("cross_tables"):
+        if sites not in each.sums:
+            continue
+        asked, children = each.parameters["nodes"].tolist(), each.parameters["children"]
+        if asked == [0]:
+            known.clear()
+        known.update(zip(asked, np.rint(each.sums[sites]), strict=True))
+        for parent in [node for node in known if node < len(children) and children[node].any()]:
+            for one, other in (children[parent].tolist(), children[parent].tolist()[::-1]):
+                if one in known and other not in known:
+                    known[other] = known[parent] - known[one]
+    return list(known.values())
+
+
+def _equal_rows(table: FloatArray, low: FloatArray, high: FloatArray) -> FloatArray:
+    """(k, p) the k rows of a class in a node whose table (p, B) has them in one bin of every column; else none."""
+    places = np.arange(len(table))
+    rows, highest = table[0].sum(), table[places, high]
+    whole = ((highest == rows) | (highest == 0)) & (table[places, low] + highest == rows) & (low != high)
+    return np.tile((highest == rows).astype(np.float64), (int(rows) if whole.all() else 0, 1))

@@ -1,0 +1,70 @@
+"""Methods that a scenario may name to stand beside its result: on all rows in one place, never a federated claim.
+
+They are scikit-learn's, on the rows as the run scales them. C and the kernel's gamma are the run's where it has such,
+and LIBSVM's defaults (1, and 1 / columns) where not; a linear SVM gets the same C, with which the figures of the
+PAN-SVM dissertation's table 3.2 come out. Of trees, 10 rows for a split and 5 for a leaf came nearest to its figures.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from algorithms.contract import Baseline, EvaluationRows
+from algorithms.features.kernels import Kernel, KernelName, KernelSettings
+from algorithms.optimisation import libsvm
+from federation.arrays import FloatArray
+
+Score = Callable[[Any, EvaluationRows], FloatArray]
+"""(n,) decision values of the test rows, by the settings of the run and all rows."""
+
+
+def _svm(name: KernelName, settings: Any, rows: EvaluationRows) -> FloatArray:
+    """Of a kernel, by the run's gamma and its penalty of a row, where it has such."""
+    gamma, C = 1.0 / max(1, rows.train.rows.shape[1]), 1.0
+    if isinstance(settings, KernelSettings):
+        gamma, C = settings.kernel_of(rows.train.rows.shape[1]).gamma, getattr(settings, "C", 1.0)
+    svm = libsvm.kernel(Kernel(name, gamma), *rows.train, C)
+    return np.asarray(svm.decision_function(rows.test.rows))
+
+
+def _naive_bayes(settings: Any, rows: EvaluationRows) -> FloatArray:
+    from sklearn.naive_bayes import GaussianNB
+
+    joint = GaussianNB().fit(*rows.train).predict_joint_log_proba(rows.test.rows)
+    return np.asarray(joint[:, 1] - joint[:, 0])
+
+
+def _tree(settings: Any, rows: EvaluationRows) -> FloatArray:
+    from sklearn.tree import DecisionTreeClassifier
+
+    tree = DecisionTreeClassifier(min_samples_split=10, min_samples_leaf=5, random_state=0).fit(*rows.train)
+    probabilities = tree.predict_proba(rows.test.rows)
+    return np.asarray(probabilities[:, 1] - probabilities[:, 0])
+
+
+def _majority(settings: Any, rows: EvaluationRows) -> FloatArray:
+    return np.full(len(rows.test.rows), 1.0 if rows.train.labels.sum() >= 0 else -1.0)
+
+
+POOLED_BASELINES: Mapping[str, tuple[str, Score]] = {
+    "libsvm-rbf": ("an SVM with the RBF kernel", functools.partial(_svm, "rbf")),
+    "libsvm-linear": ("a linear SVM", functools.partial(_svm, "linear")),
+    "naive-bayes": ("Gaussian naive Bayes", _naive_bayes),
+    "tree": ("a decision tree", _tree),
+    "majority": ("the larger class, always", _majority),
+}
+"""By name: a phrase, and how rows are scored."""
+
+
+def pooled_baselines(names: list[str], settings: Any, rows: EvaluationRows) -> list[Baseline]:
+    """The named methods, trained on all rows together; where these are of one class, only what that is."""
+    one_class = len(np.unique(rows.train.labels)) < 2
+    found = []
+    for name in names:
+        phrase, score = POOLED_BASELINES[name]
+        found.append(Baseline(name, phrase, (_majority if one_class else score)(settings, rows)))
+    return found

@@ -1,0 +1,317 @@
+"""A decision tree from summed cross-tables: ID3 over sites that hold rows, and CART (Quinlan 1986; Breiman 1984).
+
+Columns are cut into bins, whose edges are equally far apart within three deviations of the mean, by one sum. Then the
+tree grows level by level: of every node of a level one secure sum opens the cross-table of columns, bins and classes,
+
+    T[node, j, bin, class] = how many rows of the class in the node have column j in the bin,
+
+from which follows how pure every split would leave its two sides: by Gini's index (CART) or by entropy (ID3). Rounds
+follow the depth, not the number of nodes. It is the histogram tree of today's libraries, over sites.
+
+What is disclosed. The coordinator learns the tables, whole numbers that add up to few in deep nodes. A class of one row
+in a node shows the bin of each of its columns, that is the row, to the width of the bins, and columns of 0 and 1
+exactly; and the table of a node that is not asked for is its parent's less its sibling's. `min_class_rows` keeps every
+split from leaving fewer rows of a class on a side, but for none: since nodes are within each other or apart, no table
+and no difference of tables is of fewer then. With 1 the tree is the usual one, and `attacks.cross_tables` finds rows.
+Whoever takes off rows of its own, as a site may that colludes with the coordinator, is left with fewer all the same.
+The sites learn the tree.
+
+References
+----------
+J. R. Quinlan, "Induction of decision trees", Machine Learning 1, 1986. L. Breiman, J. Friedman, R. Olshen and C. Stone,
+"Classification and regression trees", 1984.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from annotated_types import Ge, Le
+from numpy.typing import NDArray
+
+from algorithms.attacks.contract import Attack
+from algorithms.attacks.cross_tables import CrossTables
+from algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
+from algorithms.data.horizontal import HorizontalSite, HorizontalTask
+from algorithms.settings import Count, doc
+from federation.arrays import FloatArray, IntArray
+from federation.federation import Federation
+from federation.site.program import step
+
+LEAF = -1
+"""In place of the column of a node that is not split."""
+
+_REACH = 3.0
+"""Deviations from the mean within which edges lie."""
+
+TABLES = "of every node how many rows of each class have each column in each bin"
+
+
+@dataclass
+class TreeSettings:
+    """What a user decides."""
+
+    max_depth: Annotated[int, Ge(1), Le(16), doc("Splits from the root to a leaf, at most.")] = 6
+    bins: Annotated[int, Ge(2), Le(256), doc("Intervals into which each column is cut.")] = 32
+    criterion: Annotated[Literal["gini", "entropy"], doc("How impure a node is: by CART's measure, or by ID3's.")] = (
+        "gini"
+    )
+    min_samples_split: Annotated[Count, doc("Rows of a node that is split, at least.")] = 10
+    min_samples_leaf: Annotated[Count, doc("Rows on each side of a split, at least.")] = 5
+    min_class_rows: Annotated[
+        Count, doc("Rows of a class on a side of a split, at least, or none; with 1 tables may show single rows.")
+    ] = 3
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Nodes, the root first: column (t,), or LEAF, bin (t,), and children (t, 2), lower values on the left.
+
+    counts (t, K): rows of each class.
+    """
+
+    column: IntArray
+    bin: IntArray
+    children: IntArray
+    counts: FloatArray
+
+    @property
+    def depth(self) -> int:
+        """Splits on the longest way to a leaf."""
+        depths = np.zeros(len(self.column), dtype=np.int64)
+        for node in np.flatnonzero(self.column != LEAF):  # parents come first
+            depths[self.children[node]] = depths[node] + 1
+        return int(depths.max())
+
+    def nodes_of(self, binned: IntArray) -> IntArray:
+        """(n,) the leaf in which each row of bins (n, p) ends."""
+        at, rows = np.zeros(len(binned), dtype=np.int64), np.arange(len(binned))
+        while len(rows := rows[self.column[at[rows]] != LEAF]):
+            here = at[rows]
+            right = binned[rows, self.column[here]] > self.bin[here]
+            at[rows] = self.children[here, right.astype(np.int64)]
+        return at
+
+
+def binned(rows: FloatArray, edges: FloatArray) -> IntArray:
+    """(n, p) the bin of each value of rows (n, p): how many of its column's edges (p, B - 1) it is not below."""
+    found = [np.searchsorted(edge, column, side="right") for edge, column in zip(edges, rows.T, strict=True)]
+    return np.stack(found, axis=1) if found else np.zeros(rows.shape, dtype=np.int64)
+
+
+def edges_of(moments: FloatArray, count: float, bins: int) -> FloatArray:
+    """(p, B - 1) edges from the sums of columns and of their squares (2, p) over so many rows."""
+    mean, square = moments / count
+    deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
+    return np.asarray(mean[:, None] + deviation[:, None] * np.linspace(-_REACH, _REACH, bins + 1)[None, 1:-1])
+
+
+def cross_tables(
+    tree: Tree, wanted: Sequence[int] | IntArray, rows: IntArray, members: FloatArray, bins: int
+) -> FloatArray:
+    """(a, p, B, K) of wanted nodes: counts over rows of bins (n, p), of classes by members (K, n) of 0 and 1."""
+    at, columns = tree.nodes_of(rows), rows.shape[1]
+    tables = np.zeros((len(wanted), columns, bins, len(members)))
+    for place, node in enumerate(wanted):
+        inside = at == node
+        for kind, member in enumerate(members):
+            of_class = rows[inside & (member > 0)] + bins * np.arange(columns)
+            counts = np.bincount(of_class.ravel(), minlength=columns * bins)
+            tables[place, :, :, kind] = counts.reshape(columns, bins)
+    return tables
+
+
+class TreeSite(HorizontalSite):
+    """The site half."""
+
+    @step
+    def column_moments(self) -> FloatArray:
+        """(2, p): sums of the scaled columns and of their squares."""
+        return np.stack([self.rows.sum(axis=0), (self.rows**2).sum(axis=0)])
+
+    @step
+    def receive_edges(self, edges: FloatArray) -> None:
+        """Put this site's rows into bins."""
+        self.bins, self.binned = edges.shape[1] + 1, binned(self.rows, edges)
+
+    @step
+    def cross_tables(self, column: IntArray, bin: IntArray, children: IntArray, nodes: IntArray) -> FloatArray:
+        """(a, p, B, K): this site's part of the tables of some nodes of a tree."""
+        tree = Tree(column, bin, children, np.zeros((len(column), 2)))
+        members = np.stack([self.labels[0] < 0, self.labels[0] > 0]).astype(np.float64)
+        return cross_tables(tree, nodes, self.binned, members, self.bins)
+
+
+# The coordinator.
+
+
+def impurity(counts: FloatArray, criterion: str) -> FloatArray:
+    """(...) rows times Gini's index, or entropy in nats, of counts (..., K) of classes."""
+    rows = counts.sum(axis=-1)
+    share = counts / np.maximum(rows, 1.0)[..., None]
+    if criterion == "gini":
+        return np.asarray(rows * (1.0 - (share**2).sum(axis=-1)))
+    logarithms = np.log(np.where(share > 0, share, 1.0))
+    return np.asarray(-rows * (share * logarithms).sum(axis=-1))
+
+
+@dataclass(frozen=True)
+class Split:
+    """The best split of a node: its column, the last bin of the left side, and both sides' counts (K,)."""
+
+    column: int
+    bin: int
+    left: FloatArray
+    right: FloatArray
+
+
+def best_split(table: FloatArray, settings: TreeSettings) -> Split | None:
+    """Of a table (p, B, K), the first of those that leave the sides purest; None where none is allowed, or helps."""
+    whole = table[0].sum(axis=0)
+    if whole.sum() < settings.min_samples_split or np.count_nonzero(whole) < 2:
+        return None
+    left = np.cumsum(table, axis=1)[:, :-1]
+    right = whole - left
+    sides = np.stack([left, right])
+    enough = (sides.sum(axis=-1) >= settings.min_samples_leaf).all(axis=0)
+    hidden = ((sides == 0) | (sides >= settings.min_class_rows)).all(axis=(0, -1))
+    left_over = impurity(left, settings.criterion) + impurity(right, settings.criterion)
+    left_over = np.where(enough & hidden, left_over, np.inf)
+    place = int(np.argmin(left_over))
+    gained = impurity(whole, settings.criterion) - left_over.flat[place]
+    if not gained > _LEAST_GAIN * whole.sum():
+        return None
+    column, bin_ = divmod(place, left_over.shape[1])
+    return Split(column, bin_, left[column, bin_], right[column, bin_])
+
+
+_LEAST_GAIN = 1e-12
+"""Of impurity, a row: less is rounding."""
+
+Ask = Callable[[Tree, IntArray], FloatArray]
+"""The tables (a, p, B, K) of some nodes of a tree as far as it has grown."""
+
+
+def grow(ask: Ask, settings: TreeSettings) -> Tree:
+    """Grow a tree level by level, asking once a level for the tables of the nodes that may be split."""
+    column, bin_, children, counts = [LEAF], [0], [[0, 0]], [np.zeros(2)]
+
+    def tree() -> Tree:
+        return Tree(np.array(column), np.array(bin_), np.array(children), np.stack(counts))
+
+    level = [0]
+    for _ in range(settings.max_depth):
+        tables = ask(tree(), np.array(level))
+        if level == [0]:
+            counts[0] = tables[0, 0].sum(axis=0)
+        below: list[int] = []
+        for node, table in zip(level, tables, strict=True):
+            if (split := best_split(table, settings)) is None:
+                continue
+            first = len(column)
+            column[node], bin_[node], children[node] = split.column, split.bin, [first, first + 1]
+            for side in (split.left, split.right):
+                column.append(LEAF)
+                bin_.append(0)
+                children.append([0, 0])
+                counts.append(side)
+            below += [first, first + 1]
+        level = [node for node in below if _may_be_split(counts[node], settings)]
+        if not level:
+            break
+    return tree()
+
+
+def _may_be_split(counts: FloatArray, settings: TreeSettings) -> bool:
+    return bool(counts.sum() >= settings.min_samples_split and np.count_nonzero(counts) > 1)
+
+
+@dataclass(frozen=True)
+class TreeModel(Model):
+    """A tree, and the edges (p, B - 1) of its bins."""
+
+    tree: Tree
+    edges: FloatArray
+    training: TrainingReport | None = None
+
+    def probabilities(self, rows: FloatArray) -> FloatArray:
+        """(n, K) of scaled rows (n, p): shares of the classes in a row's leaf, with one row more of each."""
+        counts = self.tree.counts[self.tree.nodes_of(binned(rows, self.edges))] + 1.0
+        return np.asarray(counts / counts.sum(axis=1, keepdims=True))
+
+    def decision_function(self, rows: FloatArray) -> FloatArray:
+        """(n,) log-odds of scaled rows (n, p); positive for the class +1."""
+        logarithms = np.log(self.probabilities(rows))
+        return np.asarray(logarithms[:, 1] - logarithms[:, 0])
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """`column`, `bin`, `children` and `counts` of the nodes, and `edges`."""
+        tree = self.tree
+        nodes = {"column": tree.column, "bin": tree.bin, "children": tree.children, "counts": tree.counts}
+        return {**nodes, "edges": self.edges}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
+        """The model in a file."""
+        tree = Tree(arrays["column"], arrays["bin"], arrays["children"], arrays["counts"])
+        return cls(tree, arrays["edges"])
+
+
+class DecisionTree(HorizontalAlgorithm[TreeSettings, TreeModel]):
+    """A decision tree over sites that hold rows, from secure sums of cross-tables (Quinlan 1986; Breiman 1984)."""
+
+    name = "decision-tree"
+    estimator = "FederatedDecisionTreeClassifier"
+    Settings, Site, Model = TreeSettings, TreeSite, TreeModel
+    figures = {
+        "nodes": "of the tree, leaves among them",
+        "depth": "splits on the longest way to a leaf",
+        "smallest_leaf": "rows of the smallest leaf",
+    }
+
+    def fit(self, federation: Federation, task: HorizontalTask, settings: TreeSettings) -> TreeModel:
+        """Agree on bins, then grow the tree, a sum a level."""
+
+        def stage() -> TreeModel:
+            prepared = task.prepare(federation)
+            with federation.phase("train"):
+                moments = federation.sum("column_moments", shape=(2, prepared.columns), bound=math.inf)
+                edges = edges_of(moments, prepared.rows, settings.bins)
+                federation.run("receive_edges", edges=edges)
+
+                def ask(tree: Tree, nodes: IntArray) -> FloatArray:
+                    tables = federation.sum(
+                        "cross_tables",
+                        shape=(len(nodes), prepared.columns, settings.bins, 2),
+                        bound=float(prepared.rows),
+                        column=tree.column,
+                        bin=tree.bin,
+                        children=tree.children,
+                        nodes=nodes,
+                    )
+                    return np.asarray(np.rint(tables))
+
+                return TreeModel(grow(ask, settings), edges)
+
+        model = federation.until_stable(stage)
+        federation.disclose("coordinator", "cross_tables", TABLES, model.tree.counts.shape)
+        leaves = model.tree.counts[model.tree.column == LEAF].sum(axis=1)
+        nodes, depth = len(model.tree.column), model.tree.depth
+        figures = {"nodes": nodes, "depth": depth, "smallest_leaf": int(leaves.min())}
+        report = TrainingReport(federation.sites, f"{nodes} nodes, depth {depth}", figures=figures)
+        return TreeModel(model.tree, model.edges, report)
+
+    def pooled(self, model: TreeModel, settings: TreeSettings, rows: EvaluationRows) -> Pooled:
+        """The tree that the same bins of all rows together grow."""
+        train, labels = binned(rows.train.rows, model.edges), rows.train.labels
+        members = np.stack([labels < 0, labels > 0]).astype(np.float64)
+        tree = grow(lambda tree, nodes: cross_tables(tree, nodes, train, members, settings.bins), settings)
+        return Pooled(TreeModel(tree, model.edges).decision_function(rows.test.rows))
+
+    def attacks(self, settings: TreeSettings) -> list[Attack]:
+        """On the tables."""
+        return [CrossTables()]

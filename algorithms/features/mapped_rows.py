@@ -1,0 +1,46 @@
+"""Rows in the features that a model is trained in: what a site does with the map, and how the sites come by it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from algorithms.data.horizontal import HorizontalSite, Prepared
+from algorithms.features.choice import Features, FeatureSettings, choose_features, read_map
+from algorithms.features.landmarks import LandmarkSite
+from federation.arrays import FloatArray
+from federation.federation import Federation
+from federation.site.program import step
+
+
+class FeatureSite(HorizontalSite):
+    """A site that has its training rows' features (n, m) ready."""
+
+    features: FloatArray
+
+    @step
+    def squared_norms(self) -> FloatArray:
+        """(2,): the sum of the features' squared lengths, from which bounds on later sums follow, and their number."""
+        return np.array([float((self.features**2).sum()), float(len(self.features))])
+
+
+class MappedSite(LandmarkSite, FeatureSite):
+    """A site that maps its rows as all sites do."""
+
+    @step
+    def receive_map(self, **feature_map: Any) -> None:
+        """Map this site's rows."""
+        self.map = read_map(feature_map)
+        self.features = self.map(self.rows)
+
+
+def map_rows(federation: Federation, settings: FeatureSettings, prepared: Prepared, seed: int) -> Features:
+    """Choose the features of the scaled rows that the sites hold ready, and have the sites map their rows.
+
+    The rounds are of phase "landmarks".
+    """
+    with federation.phase("landmarks"):
+        features = choose_features(federation, settings, prepared, seed)
+        federation.run("receive_map", remember=True, **features.map.to_fields())
+    return features

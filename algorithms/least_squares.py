@@ -1,0 +1,151 @@
+"""Least squares on labels of +1 and -1 in common features, from one secure sum (Rahimi and Recht 2007).
+
+With Z (n, d) the features of all rows, and a column of ones for the intercept, and Y the labels, the weights are
+
+    W = (Z^T Z + lambda D)^-1 Z^T Y,   D = diag(1, ..., 1, 0),
+
+and both products are sums over rows: d (d + 1)/2 + K d numbers for K problems, in one round. This is the "Fourier + LS"
+of the PAN-SVM dissertation's table 3.6, which cites its figures: ridge regression on random features, no SVM. Rahimi
+and Recht's features are sqrt(2/D) cos(rho.x + b) with random offsets; here they are the paired cosines and sines of
+`features.fourier`, of which D/2 frequencies make as many features and approximate the kernel better. Landmarks will do
+as well, and the columns themselves.
+
+What is disclosed. The coordinator learns the rows' second moments in the features, and their product with the labels:
+each is one sum, and both are much. Where the possible records are few, they say how often each is there: the products
+are linear in it (`attacks.second_moments`). Between few rows and many features they determine the rows' span. There is
+no remedy within the method: whoever solves must know the system, or be blinded as PAN-SVM's coordinator is.
+
+References
+----------
+A. Rahimi and B. Recht, "Random features for large-scale kernel machines", NIPS 2007, sections 3 and 5.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+
+from algorithms.attacks.cluster_rounds import ClusterRounds
+from algorithms.attacks.contract import Attack
+from algorithms.attacks.landmark_copies import LandmarkCopies
+from algorithms.attacks.second_moments import SecondMoments
+from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
+from algorithms.data.horizontal import HorizontalTask
+from algorithms.features.choice import Features, FeatureSettings
+from algorithms.features.mapped_rows import MappedSite, map_rows
+from algorithms.pan_svm import PanModel
+from algorithms.remarks import Remark
+from algorithms.settings import Positive, doc
+from federation.arrays import FloatArray
+from federation.federation import Federation
+from federation.site.program import step
+from protocols.analysis.views import Coalition
+
+MOMENTS = (
+    "the second moments of all rows in their features, and the features' products with the labels: of few possible "
+    "records they say which are there"
+)
+
+
+@dataclass
+class LeastSquaresSettings(FeatureSettings):
+    """What a user decides."""
+
+    regularisation: Annotated[Positive, doc("lambda of sum of squared residuals + lambda |w|^2.")] = 1.0
+    intercept: Annotated[bool, doc("Whether the decision value has a constant term.")] = True
+
+
+def with_ones(features: FloatArray, *, intercept: bool) -> FloatArray:
+    """(n, d): features (n, m), and a column of ones for the intercept."""
+    return np.column_stack([features, np.ones(len(features))]) if intercept else features
+
+
+def packed_moments(rows: FloatArray, labels: FloatArray) -> FloatArray:
+    """(d (d + 1)/2 + K d,): the upper triangle of Z^T Z for rows Z (n, d), and Y Z for labels Y (K, n)."""
+    gram = rows.T @ rows
+    return np.concatenate([gram[np.triu_indices(len(gram))], (labels @ rows).ravel()])
+
+
+def unpacked_moments(moments: FloatArray, d: int) -> tuple[FloatArray, FloatArray]:
+    """Z^T Z (d, d) and Y Z (K, d) of what `packed_moments` packs."""
+    triangle = d * (d + 1) // 2
+    gram = np.zeros((d, d))
+    gram[np.triu_indices(d)] = moments[:triangle]
+    return gram + np.triu(gram, 1).T, moments[triangle:].reshape(-1, d)
+
+
+def weights(gram: FloatArray, products: FloatArray, regularisation: float, *, intercept: bool) -> FloatArray:
+    """(K, d): the weights of least squares for Z^T Z (d, d) and Y Z (K, d); the intercept is not regularised."""
+    penalties = np.full(len(gram), regularisation)
+    if intercept:
+        penalties[-1] = 0.0
+    return np.asarray(np.linalg.solve(gram + np.diag(penalties), products.T).T)
+
+
+class LeastSquaresSite(MappedSite):
+    """The site half."""
+
+    @step
+    def moments(self, intercept: bool) -> FloatArray:
+        """(d (d + 1)/2 + K d,): this site's part of the products of features with each other and with labels."""
+        return packed_moments(with_ones(self.features, intercept=intercept), self.labels)
+
+
+class LeastSquares(HorizontalAlgorithm[LeastSquaresSettings, PanModel]):
+    """Least squares on the labels in common features, from one secure sum (Rahimi and Recht 2007)."""
+
+    name = "least-squares"
+    estimator = "LeastSquaresClassifier"
+    phases = ("setup", "landmarks", "train")
+    Settings, Site, Model = LeastSquaresSettings, LeastSquaresSite, PanModel
+    figures = {
+        "landmarks": "points that stand for the rows",
+        "frequencies": "of random Fourier features",
+        "rank": "features of a row",
+        "records_exposed": "landmarks that are a single row's copy",
+    }
+
+    def fit(self, federation: Federation, task: HorizontalTask, settings: LeastSquaresSettings) -> PanModel:
+        """Map the rows, sum, and solve."""
+
+        def stage() -> tuple[Features, FloatArray]:
+            prepared = task.prepare(federation)
+            features = map_rows(federation, settings, prepared, task.seed)
+            d = features.map.dimensions + int(settings.intercept)
+            bound = float(prepared.rows) if settings.features == "fourier" else math.inf  # whose features are short
+            shape = (d * (d + 1) // 2 + d,)
+            with federation.phase("train"):
+                return features, federation.sum("moments", shape=shape, bound=bound, intercept=settings.intercept)
+
+        features, moments = federation.until_stable(stage)
+        federation.disclose("coordinator", "moments", MOMENTS, moments.shape)
+        d = features.map.dimensions + int(settings.intercept)
+        (found,) = weights(*unpacked_moments(moments, d), settings.regularisation, intercept=settings.intercept)
+        w, b = (found[:-1], float(found[-1])) if settings.intercept else (found, 0.0)
+        remarks = tuple(Remark(name, sentence) for name, sentence in features.remarks.items())
+        report = TrainingReport(federation.sites, features.description, figures=features.figures, remarks=remarks)
+        return PanModel(features.map, w, b, report)
+
+    def problems(self, settings: LeastSquaresSettings, outline: Outline) -> Iterator[str]:
+        """Settings of features that these are not, and kernels that they do not have."""
+        yield from settings.feature_problems()
+
+    def pooled(self, model: PanModel, settings: LeastSquaresSettings, rows: EvaluationRows) -> Pooled:
+        """The same on all rows together, by a least squares solver that forms no products."""
+        z = with_ones(model.features(rows.train.rows), intercept=settings.intercept)
+        ridge = math.sqrt(settings.regularisation) * np.eye(z.shape[1])[: model.feature_map.dimensions]
+        right = np.append(rows.train.labels, np.zeros(len(ridge)))
+        found = np.linalg.lstsq(np.vstack([z, ridge]), right, rcond=None)[0]
+        return Pooled(with_ones(model.features(rows.test.rows), intercept=settings.intercept) @ found)
+
+    def attacks(self, settings: LeastSquaresSettings) -> list[Attack]:
+        """On landmarks, and on the moments."""
+        return [LandmarkCopies(), ClusterRounds(), SecondMoments()]
+
+    def remarks(self, settings: LeastSquaresSettings, coalition: Coalition) -> list[str]:
+        """What is known of landmarks."""
+        return settings.landmark_remarks(coalition)

@@ -1,0 +1,267 @@
+"""PP-SVM over sites that hold rows, by sizes of intersections (Yu, Jiang and Vaidya 2006): there to compare with.
+
+A row is the set of the columns in which its scaled value is above 0: of 0/1 columns those that are 1, and of numbers
+those above the mean, or the middle of the range. Sets are encrypted by all sites (`protocols.sets.records`), and the
+coordinator counts what any two have in common: the kernel matrix of all rows, exactly,
+
+    x_i.x_j = |S_i n S_j|,   |x_i - x_j|^2 = |S_i| + |S_j| - 2 |S_i n S_j|,
+
+of which it solves the dual as LIBSVM does. Of a linear kernel the weights are a secure sum of the sites' sum of
+alpha y x. Of another, each site keeps its own support rows, and new rows are shown to all sites, whose sums of
+alpha y k(x_i, x) are added up by a secure sum; the paper has all sites encrypt them anew.
+
+What is disclosed. To the coordinator the labels, and of every row which encrypted items it has: the whole table but for
+the names of its columns, and these it finds by how often each occurs, or by the rows of any site that tells it
+(`attacks.encrypted_items`). The paper says that nothing but the kernel matrix is revealed; a kernel matrix of binary
+rows is the table, but for an order of columns, and this is no more secret. The sites learn who is a support vector.
+
+References
+----------
+H. Yu, X. Jiang and J. Vaidya, "Privacy-preserving SVM using nonlinear kernels on horizontally partitioned data",
+SAC 2006. That of vertical partitions (Yu, Vaidya and Jiang, PAKDD 2006) is dpp-svm by a ring of sums.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.attacks.contract import Attack
+from algorithms.attacks.encrypted_items import ItemFrequencies, KnownItems
+from algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
+from algorithms.data.horizontal import HorizontalSite, HorizontalTask, Prepared
+from algorithms.features.kernels import Kernel, KernelName, KernelSettings
+from algorithms.optimisation import libsvm
+from algorithms.settings import Positive, doc
+from federation.arrays import FloatArray, IntArray
+from federation.errors import StepRefused
+from federation.federation import Federation
+from federation.site.private_file import replace_private
+from federation.site.program import step
+from protocols.common_seed import common_seed
+from protocols.sets.records import compare_records, encrypt_records
+
+_SECONDS_PER_POINT = 1.5e-3
+"""To hash or encrypt one: three times what it takes, since sites may share as few as one core."""
+
+ENCRYPTED_ROWS = "of every row which encrypted items it has, and so what any two rows have in common"
+LABELS = "the labels of all training rows"
+SUPPORT = "which of their rows are support vectors, from the coefficients"
+SUPPORT_NEEDED = "The support rows of every site are needed to score new ones, and each keeps its own."
+
+
+@dataclass
+class PpSettings(KernelSettings):
+    """What a user decides."""
+
+    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
+    kernel: Annotated[
+        KernelName, doc("As LIBSVM has them; of others than the linear one each site keeps its own support rows.")
+    ] = "linear"
+
+
+def sets_of(rows: FloatArray) -> FloatArray:
+    """(n, p) of 0 and 1: in which columns scaled rows (n, p) are above 0."""
+    return np.asarray(rows > 0, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class PpModel(Model):
+    """A kernel, an intercept b, and weights w (p,) of a linear kernel, or support rows (s, p) with dual_coef (s,).
+
+    The latter are None where the sites keep them.
+    """
+
+    kernel: Kernel
+    b: float
+    w: FloatArray | None = None
+    support: FloatArray | None = None
+    dual_coef: FloatArray | None = None
+    training: TrainingReport | None = None
+
+    @property
+    def kept_by_sites(self) -> bool:
+        """Whether support rows are with the sites alone."""
+        return self.w is None and self.support is None
+
+    def decision_function(self, rows: FloatArray) -> FloatArray:
+        """(n,) decision values of scaled rows (n, p); positive for the class +1."""
+        if self.w is not None:
+            return np.asarray(sets_of(rows) @ self.w + self.b)
+        if self.support is None or self.dual_coef is None:
+            raise ValueError("the model's support rows are with the sites; read it together with their files")
+        return np.asarray(self.kernel(sets_of(rows), self.support) @ self.dual_coef + self.b)
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """`b`, the kernel, and `w` of a linear one."""
+        kernel = {
+            "kernel" if name == "name" else name: np.asarray(each) for name, each in self.kernel.to_fields().items()
+        }
+        return {**kernel, "b": np.asarray(self.b), **({} if self.w is None else {"w": self.w})}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
+        """The model in a file, or in this and those of the sites."""
+        fields = {name: arrays[name].item() for name in ("gamma", "degree", "coef0") if name in arrays}
+        kernel, b = Kernel(arrays["kernel"].item(), **fields), float(arrays["b"])
+        if "w" in arrays:
+            return cls(kernel, b, arrays["w"])
+        support, dual_coef = (np.concatenate([part[name] for part in parts]) for name in ("support", "dual_coef"))
+        return cls(kernel, b, None, support, dual_coef)
+
+
+class PpSite(HorizontalSite):
+    """The site half."""
+
+    @property
+    def sets(self) -> FloatArray:
+        """(n, p) of 0 and 1: the training rows' items."""
+        return sets_of(self.rows)
+
+    @step(opens="value")
+    def item_count(self) -> FloatArray:
+        """() number of items of all rows."""
+        return np.array(self.sets.sum())
+
+    @step(opens="value")
+    def class_labels(self) -> FloatArray:
+        """(K, most): the labels of the training rows, and zeros behind them."""
+        return np.pad(self.labels, ((0, 0), (0, self.most - self.labels.shape[1])))
+
+    @step
+    def receive_size(self, most: int) -> None:
+        """Learn how many rows the largest site has."""
+        self.most = most
+
+    @step
+    def encrypt_records(self, records: dict[str, int], items: dict[str, int]) -> None:
+        """Help to encrypt all rows' items. records, items: of each site."""
+        salt = common_seed(self.channel).tobytes()
+        held = [[str(column) for column in np.flatnonzero(row)] for row in self.sets]
+        encrypt_records(self.channel, held, items, salt)
+
+    @step
+    def coefficients(self, dual_coef: FloatArray, first: dict[str, int]) -> FloatArray:
+        """(p,): this site's part of sum alpha y x. dual_coef (n,) of all rows, of which its own begin at `first`."""
+        own = dual_coef[first[self.site] :][: len(self.rows)]
+        return np.asarray(own @ self.sets)
+
+    @step
+    def keep_support(self, dual_coef: FloatArray, first: dict[str, int], kernel: dict[str, Any]) -> None:
+        """Keep its own support rows, here and in its own file, `model_path` of its settings."""
+        if not (path := self.settings.get("model_path")):
+            raise StepRefused('a site has no file to keep support rows in; use algorithm.kernel = "linear"')
+        own = dual_coef[first[self.site] :][: len(self.rows)]
+        self.kernel, self.dual_coef, self.support = Kernel(**kernel), own[own != 0], self.sets[own != 0]
+        kept = {"dual_coef": self.dual_coef, "support": self.support}
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - see replace_private
+        replace_private(path, lambda file: np.savez(file, **kept))
+
+    @step
+    def partial_scores(self, rows: FloatArray) -> FloatArray:
+        """(n,): the part of this site's support rows in the decision values of scaled rows (n, p)."""
+        return np.asarray(self.kernel(sets_of(rows), self.support) @ self.dual_coef)
+
+
+class PpSvm(HorizontalAlgorithm[PpSettings, PpModel]):
+    """An SVM over sites that hold rows, by sizes of intersections of encrypted sets (PP-SVM; Yu and others 2006)."""
+
+    name = "pp-svm"
+    estimator = "PpSVC"
+    phases = ("setup", "train", "evaluate")
+    Settings, Site, Model = PpSettings, PpSite, PpModel
+    figures = {"support": "support vectors", "items": "columns that occur in a row"}
+
+    def fit(self, federation: Federation, task: HorizontalTask, settings: PpSettings) -> PpModel:
+        """Compare the encrypted rows, solve the dual, and tell the sites the coefficients."""
+
+        def stage() -> PpModel:
+            prepared = task.prepare(federation)
+            kernel = settings.kernel_of(prepared.columns)
+            with federation.phase("train"):
+                table, labels = _compared(federation, prepared.site_rows, prepared.columns)
+                dual = _solved(kernel(table, table), labels, settings.C)
+                return _released(federation, kernel, dual, prepared, int(table.any(axis=0).sum()))
+
+        return federation.until_stable(stage)
+
+    def score(self, federation: Federation, model: PpModel, rows: FloatArray) -> FloatArray | None:
+        """By the sites' parts, where they keep support rows."""
+        if not model.kept_by_sites:
+            return None
+        federation.need_every_site(SUPPORT_NEEDED)
+        return federation.sum("partial_scores", shape=(len(rows),), bound=math.inf, rows=rows) + model.b
+
+    def pooled(self, model: PpModel, settings: PpSettings, rows: EvaluationRows) -> Pooled:
+        """LIBSVM on the sets of all rows."""
+        svm = libsvm.kernel(model.kernel, sets_of(rows.train.rows), rows.train.labels, settings.C)
+        return Pooled(svm.decision_function(sets_of(rows.test.rows)))
+
+    def attacks(self, settings: PpSettings) -> list[Attack]:
+        """On the encrypted items."""
+        return [KnownItems(), ItemFrequencies()]
+
+
+def _compared(federation: Federation, records: dict[str, int], columns: int) -> tuple[FloatArray, FloatArray]:
+    """(n, k) of 0 and 1, which encrypted items each row has, and labels (n,), in the sites' order."""
+    items = {site: int(count) for site, count in federation.gather("item_count", shape=()).items()}
+    federation.run("receive_size", most=max(records.values()))
+    shape = (1, max(records.values()))
+    padded = federation.gather("class_labels", shape=shape)
+    labels = np.concatenate([padded[site][0, : records[site]] for site in federation.sites])
+    table: IntArray = federation.run(
+        "encrypt_records",
+        take_part=lambda channel: compare_records(channel, records, items),
+        work_s=_SECONDS_PER_POINT * columns * (len(items) + 1),
+        records=records,
+        items=items,
+    )
+    federation.disclose("coordinator", "encrypt_records", ENCRYPTED_ROWS, table.shape)
+    federation.disclose("coordinator", "class_labels", LABELS, (len(labels),))
+    return table.astype(np.float64), labels
+
+
+@dataclass(frozen=True)
+class _Dual:
+    """alpha y (n,), the intercept, and whether LIBSVM came to its tolerance."""
+
+    dual_coef: FloatArray
+    intercept: float
+    converged: bool
+
+
+def _solved(matrix: FloatArray, labels: FloatArray, C: float) -> _Dual:
+    """Of a kernel matrix (n, n) and labels (n,); where these are all the same, the model is that."""
+    dual_coef = np.zeros(len(labels))
+    if len(np.unique(labels)) < 2:
+        return _Dual(dual_coef, float(labels[0]), True)
+    svm = libsvm.dual(matrix, labels, C)
+    dual_coef[svm.support_] = svm.dual_coef_[0]
+    return _Dual(dual_coef, float(svm.intercept_[0]), svm.fit_status_ == 0)
+
+
+def _released(federation: Federation, kernel: Kernel, dual: _Dual, prepared: Prepared, items: int) -> PpModel:
+    """The model, of which the sites make or keep their part."""
+    dual_coef, sites = dual.dual_coef, federation.sites
+    firsts = np.cumsum([0, *(prepared.site_rows[site] for site in sites)])
+    first = dict(zip(sites, firsts[:-1].tolist(), strict=True))
+    federation.disclose("sites", "dual_coef", SUPPORT, dual_coef.shape)
+    w = None
+    if kernel.name == "linear":
+        w = federation.sum("coefficients", shape=(prepared.columns,), bound=math.inf, dual_coef=dual_coef, first=first)
+    else:
+        federation.run("keep_support", remember=True, dual_coef=dual_coef, first=first, kernel=kernel.to_fields())
+    support = int(np.count_nonzero(dual_coef))
+    report = TrainingReport(
+        sites,
+        f"{support} support vectors of {items} items",
+        converged=dual.converged,
+        figures={"support": support, "items": items},
+    )
+    return PpModel(kernel, dual.intercept, w, training=report)

@@ -1,0 +1,435 @@
+"""A linear SVM in common features by consensus ADMM (Boyd and others 2011): the method PAN-SVM was measured against.
+
+Every site i has a model x_i = (w, b) of its own, a consensus z = (w, b) is their shrunk mean, and u_i, which stays at
+the site, is what pulls them together. With f~ = (f, 1), rho the penalty and alpha the relaxation, from 0:
+
+    x_i <- argmin over x of  sum max(0, 1 - y f~.x) + rho/2 |x - z + u_i|^2       at the site, by its dual
+    x^_i = alpha x_i + (1 - alpha) z
+    z   <- N rho / (1/C + N rho) mean(x^_i + u_i),   u_i <- u_i + x^_i - z
+
+which is the iteration, the stopping rule and the numbers of Boyd's `linear_svm.m`, on which the PAN-SVM dissertation's
+comparison (Lu 2016, 3.3.2.3) is based; it does not give his lambda, which is C here. His z shrinks the intercept too:
+that is `bias = "regularised"`, and of another problem than LIBSVM's. With `"free"`, the default, the factor of the last
+entry is 1, and the optimum is LIBSVM's. Features are chosen as for PAN-SVM, as the dissertation does.
+
+One secure sum an iteration, of d + 2 numbers for d = m + 1: sum (x^_i + u_i), sum |x_i|^2 and sum |x^_i + u_i|^2. All
+of the stopping rule follows, since sum u_i is known from one iteration to the next:
+
+    sum u_i = sum (x^_i + u_i) - N z             sum x_i = (sum (x^_i + u_i) - sum u_i - (1 - alpha) N z_before) / alpha
+    r^2 = sum |x_i|^2 - 2 z.sum x_i + N |z|^2    |u|^2 = sum |x^_i + u_i|^2 - 2 z.sum (x^_i + u_i) + N |z|^2
+
+Two last sums certify what was reached, which ADMM by itself does not: the loss of z, evaluated, and of each class the
+sum of the dual variables lambda of the sites' last problems; then the sum of theta lambda y f, where theta makes the
+classes' sums alike. C theta lambda is a dual point of LIBSVM's problem, so that the gap is that of PAN-SVM's problem,
+whatever `bias` is.
+
+A site that drops takes its u_i along, and the coordinator does not know the sum of the others: they go on from z with
+u_i = 0.
+
+What is disclosed. Every site learns z in every iteration, so the path and the model, and the coordinator the sums above
+too. What sites add up in an iteration solves a problem of each site's rows: rho sum (x_i - z + u_i) is the sum of
+lambda y f~ over all rows, with a lambda in [0, 1] of each that only its site knows. The certificate is one more such
+sum. Rows beyond the margin have no part in it; where those at the margin are fewer than features, who has a list of
+possible records solves for them (`attacks.dual_points`). Of two sites each has the other's part of every iteration.
+
+References
+----------
+S. Boyd, N. Parikh, E. Chu, B. Peleato and J. Eckstein, "Distributed optimization and statistical learning via the
+alternating direction method of multipliers", Foundations and Trends in Machine Learning 3 (1), 2011, sections 3.3, 7.1
+and 8.2, and the example linear_svm.m that goes with it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Annotated, Literal
+
+import numpy as np
+from annotated_types import Gt, Lt
+
+from algorithms.attacks.cluster_rounds import ClusterRounds
+from algorithms.attacks.contract import Attack
+from algorithms.attacks.dual_points import DualPoints
+from algorithms.attacks.landmark_copies import LandmarkCopies
+from algorithms.attacks.support_rows import SupportRows
+from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
+from algorithms.data.horizontal import HorizontalTask
+from algorithms.features.choice import FeatureSettings
+from algorithms.features.mapped_rows import MappedSite, map_rows
+from algorithms.optimisation import libsvm
+from algorithms.optimisation.solution import relative_gap
+from algorithms.pan_svm import PanModel
+from algorithms.remarks import Remark
+from algorithms.settings import Count, Positive, Tolerance, doc
+from federation.arrays import FloatArray
+from federation.federation import Federation
+from federation.site.program import step
+from protocols.analysis.views import Coalition
+
+_ROOM = 1 + 1e-9
+"""Bounds on sums, with room for what rounding does to them."""
+
+_LOCAL = {"maxiter": 10_000, "maxfun": 20_000, "ftol": 1e-15, "gtol": 1e-9}
+"""How closely a site solves its own problem: as closely as float64 allows, whatever the consensus stops at."""
+
+DUAL_POINT = (
+    "the rows of all sites' last problems, weighted by their dual variables and added up, from which a bound on the "
+    "optimum follows: of possible records at the margin, if they are fewer than features, it says which are there"
+)
+
+
+@dataclass
+class AdmmSettings(FeatureSettings):
+    """What a user decides."""
+
+    C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
+    bias: Annotated[
+        Literal["free", "regularised"],
+        doc("Whether the intercept is left alone, as LIBSVM does, or shrunk with the weights, as Boyd's example does."),
+    ] = "free"
+    rho: Annotated[Positive, doc("Penalty of a site's squared distance from the consensus.")] = 1.0
+    relaxation: Annotated[
+        float, Gt(0), Lt(2), doc("alpha: how far a site's model goes past the consensus; 1 is not at all.")
+    ] = 1.0
+    relative_tolerance: Annotated[
+        Tolerance, doc("Share of the models' and multipliers' lengths that residuals may have in the end.")
+    ] = 1e-2
+    absolute_tolerance: Annotated[Tolerance, doc("What residuals may have beside, for each weight.")] = 1e-4
+    max_iterations: Annotated[Count, doc("Iterations after which training stops short of its tolerance.")] = 1000
+
+
+# The site.
+
+
+def local_model(
+    features: FloatArray, labels: FloatArray, centre: FloatArray, rho: float, start: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """The model that a site would have near a centre, and its dual variables.
+
+    Parameters
+    ----------
+    features : (n, m)
+    labels : (n,)
+        Of +1 and -1.
+    centre : (m + 1,)
+        v = z - u.
+    rho : float
+        Penalty of the squared distance from it.
+    start : (n,)
+        Dual variables to start from.
+
+    Returns
+    -------
+    x : (m + 1,)
+        The minimiser of sum max(0, 1 - y f~.x) + rho/2 |x - v|^2, as v + B^T lambda / rho, B = y f~.
+    dual : (n,)
+        lambda, that of |B^T lambda|^2 / (2 rho) + lambda.(B v - 1) over [0, 1]^n.
+    """
+    from scipy.optimize import minimize  # the server that sites are forked from has no use for it
+
+    def weighted(dual: FloatArray) -> FloatArray:
+        signed = dual * labels
+        return np.append(signed @ features, signed.sum())
+
+    def margins(x: FloatArray) -> FloatArray:
+        return np.asarray(labels * (features @ x[:-1] + x[-1]))
+
+    if not len(labels):
+        return centre, start
+    short = 1.0 - margins(centre)
+
+    def objective(dual: FloatArray) -> tuple[float, FloatArray]:
+        direction = weighted(dual)
+        value = direction @ direction / (2 * rho) - dual @ short
+        return float(value), margins(direction) / rho - short
+
+    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=[(0.0, 1.0)] * len(start), options=_LOCAL)
+    dual = np.asarray(found.x)
+    return centre + weighted(dual) / rho, dual
+
+
+class AdmmSite(MappedSite):
+    """The site half: its models (K, d) of K problems, and what pulls them to the consensus."""
+
+    iteration = 0
+    duals: FloatArray
+    value: FloatArray
+    _sent: FloatArray
+
+    @step
+    def consensus(
+        self,
+        iteration: int,
+        w: FloatArray,
+        b: FloatArray,
+        rho: float,
+        relaxation: float,
+        reach: float,
+        fresh: bool,
+    ) -> FloatArray:
+        """(K, d + 2): this site's x^ + u, and the squared lengths of x and of x^ + u, at z = (w, b).
+
+        w (K, m), b (K,). reach: the lengths are given as shares of it. fresh: u is 0 again.
+        """
+        if iteration == self.iteration:
+            return self.value  # the round is run again
+        z = np.column_stack([w, b])
+        if fresh:
+            u, self.duals = np.zeros_like(z), np.zeros(self.labels.shape)
+        else:
+            u = self._sent - z
+        found = [
+            local_model(self.features, labels, centre, rho, dual)
+            for labels, centre, dual in zip(self.labels, z - u, self.duals, strict=True)
+        ]
+        x, self.duals = np.stack([model for model, _ in found]), np.stack([dual for _, dual in found])
+        self._sent = relaxation * x + (1 - relaxation) * z + u
+        squares = np.column_stack([(x**2).sum(axis=1), (self._sent**2).sum(axis=1)]) / reach**2
+        self.iteration, self.value = iteration, np.hstack([self._sent / reach, squares])
+        return self.value
+
+    @step
+    def dual_sums(self, w: FloatArray, b: FloatArray, scales: FloatArray) -> FloatArray:
+        """(K, 3): the loss at w (K, m) and b (K,), and of each class the sum of lambda. scales (2,): of both, to 1."""
+        losses = np.maximum(0.0, 1.0 - self.labels * (w @ self.features.T + b[:, None])).sum(axis=1)
+        of_class = [(self.duals * (self.labels > 0)).sum(axis=1), (self.duals * (self.labels < 0)).sum(axis=1)]
+        return np.column_stack([losses / scales[0], *(sums / scales[1] for sums in of_class)])
+
+    @step
+    def dual_vector(self, theta: FloatArray, scale: float) -> FloatArray:
+        """(K, m): the sum of theta lambda y f, for theta (K, 2) of each class."""
+        weights = np.where(self.labels > 0, theta[:, :1], theta[:, 1:])
+        return np.asarray((weights * self.duals * self.labels) @ self.features / scale)
+
+
+# The coordinator.
+
+
+@dataclass(frozen=True)
+class Residuals:
+    """How far an iteration is from its end, of each problem (K,): primal and dual residuals, and what they may be."""
+
+    primal: FloatArray
+    dual: FloatArray
+    primal_tolerance: FloatArray
+    dual_tolerance: FloatArray
+
+    @property
+    def converged(self) -> bool:
+        """Whether every problem may stop."""
+        return bool(((self.primal < self.primal_tolerance) & (self.dual < self.dual_tolerance)).all())
+
+
+@dataclass
+class Consensus:
+    """What the coordinator knows of K problems: z (K, d), the sum of the sites' u_i, and a bound on their lengths.
+
+    lengths: no sum of |f~| over rows exceeds it.
+    """
+
+    settings: AdmmSettings
+    sites: int
+    lengths: float
+    z: FloatArray
+    multipliers: FloatArray = field(init=False)
+    _multiplier_bound: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.multipliers = np.zeros_like(self.z)
+
+    @property
+    def reach(self) -> float:
+        """No sum of |x_i|, nor of |x^_i + u_i|, exceeds it: x_i = z - u_i + B^T lambda / rho with lambda up to 1."""
+        longest = float(np.linalg.norm(self.z, axis=1).max())
+        beside = max(1.0, self.settings.relaxation) * self.lengths / self.settings.rho
+        return (self.sites * longest + self._multiplier_bound + beside) * _ROOM
+
+    def take(self, total: FloatArray) -> Residuals:
+        """Go on to the next z, by the sums (K, d + 2) of an iteration, which are not shares any more."""
+        settings, sites, before = self.settings, self.sites, self.z
+        alpha, rho, d = settings.relaxation, settings.rho, self.z.shape[1]
+        sent, x_squares, sent_squares = total[:, :d], total[:, d], total[:, d + 1]
+        x = (sent - self.multipliers - (1 - alpha) * sites * before) / alpha
+        factor = np.full(d, sites * rho / (1 / settings.C + sites * rho))
+        if settings.bias == "free":
+            factor[-1] = 1.0
+        self.z = z = factor * sent / sites
+        self.multipliers = sent - sites * z
+        moved = np.linalg.norm(z - before, axis=1)
+        grown = abs(1 - alpha) * self._multiplier_bound + alpha * self.lengths / rho
+        self._multiplier_bound = grown + sites * float(moved.max())
+        z_squares = sites * (z**2).sum(axis=1)
+        primal = _root(x_squares - 2 * (z * x).sum(axis=1) + z_squares)
+        pulls = _root(sent_squares - 2 * (z * sent).sum(axis=1) + z_squares)
+        least, share = math.sqrt(d) * settings.absolute_tolerance, settings.relative_tolerance
+        return Residuals(
+            primal=primal,
+            dual=rho * math.sqrt(sites) * moved,
+            primal_tolerance=least + share * np.maximum(_root(x_squares), np.sqrt(z_squares)),
+            dual_tolerance=least + share * rho * pulls,
+        )
+
+
+def _root(squares: FloatArray) -> FloatArray:
+    """Of differences of sums, which rounding may leave a little below 0."""
+    return np.sqrt(np.maximum(squares, 0.0))
+
+
+@dataclass(frozen=True)
+class DualPoint:
+    """A point of the dual of LIBSVM's problem, of each of K problems, and the loss at the primal one.
+
+    losses (K,). alphas (K, 2): of each class the sum of lambda. vectors (K, m): sum theta lambda y f, with the theta of
+    each class that makes the smaller sum that of both.
+    """
+
+    losses: FloatArray
+    alphas: FloatArray
+    vectors: FloatArray
+
+    @staticmethod
+    def theta(alphas: FloatArray) -> FloatArray:
+        """(K, 2), up to 1."""
+        return np.asarray(alphas.min(axis=1, keepdims=True) / np.maximum(alphas, np.finfo(float).tiny))
+
+    def certified(self, w: FloatArray, C: float) -> tuple[FloatArray, FloatArray]:
+        """(K,) objectives at w (K, m), and bounds that LIBSVM's problem cannot fall below.
+
+        1/2 |w|^2 + C loss; and, for alpha = C theta lambda, the largest s sum alpha - s^2/2 |sum alpha y f|^2 over s up
+        to 1.
+        """
+        whole = 2 * C * self.alphas.min(axis=1)
+        squares = C**2 * (self.vectors**2).sum(axis=1)
+        share = np.minimum(1.0, np.divide(whole, squares, out=np.ones_like(whole), where=squares > 0))
+        return 0.5 * (w**2).sum(axis=1) + C * self.losses, share * whole - share**2 / 2 * squares
+
+
+class SvmAdmm(HorizontalAlgorithm[AdmmSettings, PanModel]):
+    """A linear SVM in common features, by consensus of the sites' own models (ADMM; Boyd and others 2011)."""
+
+    name = "svm-admm"
+    estimator = "AdmmSVC"
+    phases = ("setup", "landmarks", "train")
+    Settings, Site, Model = AdmmSettings, AdmmSite, PanModel
+    figures = {
+        "landmarks": "points that stand for the rows",
+        "frequencies": "of random Fourier features",
+        "rank": "features of a row",
+        "records_exposed": "landmarks that are a single row's copy",
+        "primal_residual": "distance of the sites' models from the consensus, all together",
+        "dual_residual": "how far the consensus moved in the last iteration, in multipliers",
+        "restarts": "with multipliers of 0, where sites left or joined",
+    }
+
+    def fit(self, federation: Federation, task: HorizontalTask, settings: AdmmSettings) -> PanModel:
+        """Features from the sites' rows, then the consensus; sites lost meanwhile have the others go on from it."""
+        features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
+        run = _Run(federation, settings, np.zeros((1, features.map.dimensions + 1)))
+        with federation.phase("train"):
+            residuals, point = federation.until_stable(run.stage)
+        federation.disclose("coordinator", "dual_vector", DUAL_POINT, point.vectors.shape)
+        w, b = run.z[0, :-1], float(run.z[0, -1])
+        objective, lower_bound = (float(each[0]) for each in point.certified(w[None], settings.C))
+        return PanModel(
+            features.map,
+            w,
+            b,
+            TrainingReport(
+                sites=federation.sites,
+                description=features.description,
+                objective=objective,
+                lower_bound=lower_bound,
+                gap=relative_gap(objective, lower_bound),
+                iterations=run.iteration,
+                converged=residuals.converged,
+                figures={
+                    **features.figures,
+                    "primal_residual": float(residuals.primal[0]),
+                    "dual_residual": float(residuals.dual[0]),
+                    "restarts": run.starts - 1,
+                },
+                remarks=tuple(Remark(name, sentence) for name, sentence in features.remarks.items()),
+            ),
+        )
+
+    def problems(self, settings: AdmmSettings, outline: Outline) -> Iterator[str]:
+        """Settings of features that these are not, and kernels that they do not have."""
+        yield from settings.feature_problems()
+
+    def pooled(self, model: PanModel, settings: AdmmSettings, rows: EvaluationRows) -> Pooled:
+        """LIBSVM on pooled, scaled rows: in the same features, whose optimum the gap is to, and the exact kernel."""
+        features, (_, labels) = model.features(rows.train.rows), rows.train
+        svm = libsvm.linear(features, labels, settings.C)
+        return Pooled(
+            scores=svm.decision_function(model.features(rows.test.rows)),
+            objective=libsvm.objective(svm, features, labels, settings.C),
+            exact=libsvm.exact_scores(model.feature_map, settings.C, rows.train, rows.test.rows),
+        )
+
+    def attacks(self, settings: AdmmSettings) -> list[Attack]:
+        """On landmarks, on the certificate, and on what the trained point is made of."""
+        return [LandmarkCopies(), ClusterRounds(), DualPoints(), SupportRows(settings.C)]
+
+    def remarks(self, settings: AdmmSettings, coalition: Coalition) -> list[str]:
+        """What is known of landmarks."""
+        return settings.landmark_remarks(coalition)
+
+
+@dataclass
+class _Run:
+    """Training, as far as it came: it goes on from z (K, d) where sites leave or join."""
+
+    federation: Federation
+    settings: AdmmSettings
+    z: FloatArray
+    iteration: int = 0
+    starts: int = 0
+
+    def stage(self) -> tuple[Residuals, DualPoint]:
+        """Iterate until the residuals allow to stop, and have the dual point opened that certifies the last."""
+        federation, settings = self.federation, self.settings
+        squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
+        rows = max(1.0, round(float(count)))
+        lengths = math.sqrt(rows * (max(0.0, float(squares)) + rows)) * _ROOM
+        consensus = Consensus(settings, len(federation.sites), lengths, self.z)
+        self.starts += 1
+        fresh = True
+        while True:
+            self.iteration += 1
+            residuals = self._iterate(consensus, fresh=fresh)
+            fresh = False
+            if residuals.converged or self.iteration >= settings.max_iterations:
+                return residuals, self._dual_point(rows, lengths)
+
+    def _iterate(self, consensus: Consensus, *, fresh: bool) -> Residuals:
+        settings, reach, d = self.settings, consensus.reach, self.z.shape[1]
+        total = self.federation.sum(
+            "consensus",
+            shape=(len(self.z), d + 2),
+            bound=1.0,
+            iteration=self.iteration,
+            w=self.z[:, :-1],
+            b=self.z[:, -1],
+            rho=settings.rho,
+            relaxation=settings.relaxation,
+            reach=reach,
+            fresh=fresh,
+        )
+        residuals = consensus.take(np.hstack([total[:, :d] * reach, total[:, d:] * reach**2]))
+        self.z = consensus.z
+        primal, dual = float(residuals.primal.max()), float(residuals.dual.max())
+        self.federation.log_metrics(iteration=self.iteration, primal_residual=primal, dual_residual=dual)
+        return residuals
+
+    def _dual_point(self, rows: float, lengths: float) -> DualPoint:
+        """By two sums: the second opens one vector, which the classes' sums balance, and not one for each class."""
+        w, b = self.z[:, :-1], self.z[:, -1]
+        longest = float(np.linalg.norm(self.z, axis=1).max())
+        scales = np.array([rows + longest * lengths, rows]) * _ROOM
+        sums = self.federation.sum("dual_sums", shape=(len(w), 3), bound=1.0, w=w, b=b, scales=scales)
+        losses, alphas = sums[:, 0] * scales[0], np.maximum(sums[:, 1:], 0.0) * scales[1]
+        theta = DualPoint.theta(alphas)
+        vectors = self.federation.sum("dual_vector", shape=w.shape, bound=1.0, theta=theta, scale=lengths)
+        return DualPoint(losses, alphas, vectors * lengths)

@@ -1,0 +1,41 @@
+"""Other methods beside a result: those that the algorithm brings along, or pooled ones that a scenario names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from algorithms.baselines import pooled_baselines
+from algorithms.contract import EvaluationRows, Model
+from federation.arrays import FloatArray
+from scenarios.run.metrics import BaselineMetrics, compare_baselines
+from scenarios.schema.spec import Scenario
+
+
+def baselines_of(
+    scenario: Scenario, model: Model, rows: EvaluationRows, labels: FloatArray
+) -> dict[str, BaselineMetrics] | None:
+    """How they fare on the test rows, whose labels (n,) are +1 and -1; None where none are asked for."""
+    wanted, algorithm = scenario.compare.baselines, scenario.algorithm
+    if not wanted:
+        return None
+    settings: Any = algorithm.settings
+    if isinstance(wanted, list):
+        return compare_baselines(pooled_baselines(wanted, settings, rows), labels)
+    return compare_baselines(algorithm.implementation.baselines(model, settings, rows, scenario.seed), labels)
+
+
+def mean_baselines(folds: Sequence[dict[str, BaselineMetrics] | None]) -> dict[str, BaselineMetrics] | None:
+    """Means over the folds, by name; None without any."""
+    known = [fold for fold in folds if fold is not None]
+    if not known:
+        return None
+    return {name: _mean([fold[name] for fold in known if name in fold]) for name in known[-1]}
+
+
+def _mean(folds: Sequence[BaselineMetrics]) -> BaselineMetrics:
+    areas = [each.auc for each in folds if each.auc is not None]
+    accuracy = float(np.mean([each.accuracy for each in folds]))
+    return BaselineMetrics(accuracy, float(np.mean(areas)) if areas else None, folds[-1].phrase)

@@ -1,0 +1,80 @@
+"""Methods on pooled rows that a scenario names to stand beside its result: scikit-learn's, on the run's rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.naive_bayes import GaussianNB
+from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
+
+from algorithms.baselines import POOLED_BASELINES, pooled_baselines
+from algorithms.contract import EvaluationRows
+from algorithms.data.columns import Labelled
+from algorithms.decision_tree import TreeSettings
+from algorithms.svm_admm import AdmmSettings
+from scenarios.report.summary import lines
+from scenarios.run.result import read_result
+from tests.tasks import table
+from tests.test_runs import fedsvm, run
+
+ROWS = EvaluationRows(table(120, seed=1), table(60, seed=2))
+ALL = list(POOLED_BASELINES)
+
+
+@pytest.mark.parametrize(
+    ("settings", "C", "gamma"), [(TreeSettings(), 1.0, 0.25), (AdmmSettings(C=4.0, gamma=0.5), 4.0, 0.5)]
+)
+def test_they_are_scikit_learns(settings: Any, C: float, gamma: float) -> None:
+    """With the run's penalty and gamma, where it has such."""
+    expected = [
+        SVC(C=C, gamma=gamma).fit(*ROWS.train).predict(ROWS.test.rows),
+        SVC(C=C, kernel="linear").fit(*ROWS.train).predict(ROWS.test.rows),
+        GaussianNB().fit(*ROWS.train).predict(ROWS.test.rows),
+        DecisionTreeClassifier(min_samples_split=10, min_samples_leaf=5, random_state=0)
+        .fit(*ROWS.train)
+        .predict(ROWS.test.rows),
+        np.full(60, -1.0),
+    ]
+    for found, predicted in zip(pooled_baselines(ALL, settings, ROWS), expected, strict=True):
+        np.testing.assert_array_equal(np.sign(found.scores), predicted, err_msg=found.name)
+
+
+def test_of_rows_of_one_class_all_say_that_it_is_theirs() -> None:
+    ill = Labelled(ROWS.train.rows, np.ones(120))
+    for found in pooled_baselines(ALL, TreeSettings(), EvaluationRows(ill, ROWS.test)):
+        assert (found.scores == 1).all()
+
+
+def test_they_stand_beside_the_result_as_means_over_folds(tmp_path: Path) -> None:
+    named = 'compare.baselines=["tree", "majority", "tree"]'
+    result = run("decision-tree", tmp_path / "run", "data.folds=3", "data.test_fraction=0", named).result
+    assert list(result["baselines"]) == ["tree", "majority"]
+    assert result["baselines"]["majority"]["accuracy"] == pytest.approx(0.627, abs=0.01)
+    assert 0.9 < result["baselines"]["tree"]["accuracy"] < 1
+    told = dict(lines(read_result(tmp_path / "run")))["baselines"]
+    assert told.startswith("on pooled rows a decision tree 9")
+    assert told.endswith("the larger class, always 62.74 %")
+
+
+def test_they_stand_beside_a_vertical_run(tmp_path: Path) -> None:
+    named = 'compare.baselines=["libsvm-linear"]'
+    result = run("dpp-svm-tic-tac-toe", tmp_path / "run", named).result
+    assert result["baselines"]["libsvm-linear"]["accuracy"] > 0.9
+
+
+@pytest.mark.parametrize(
+    ("value", "sentence"),
+    [
+        ("true", 'decision-tree brings none along; name some, as ["libsvm-rbf", "libsvm-linear"'),
+        ('["knn"]', "compare.baselines: must be true, false or a list of libsvm-rbf, libsvm-linear, naive-bayes, tree"),
+        ("3", "compare.baselines: must be true, false or a list of"),
+    ],
+)
+def test_one_that_is_not_there_is_a_sentence(value: str, sentence: str, tmp_path: Path) -> None:
+    done = fedsvm("run", "decision-tree", "--set", f"compare.baselines={value}", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert sentence in done.stderr

@@ -1,0 +1,93 @@
+"""Logistic regression by Newton's method on secure sums: scikit-learn's of pooled rows, in few rounds, and its hole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from algorithms.attacks.contract import Claim, Prior
+from algorithms.attacks.second_moments import SecondMoments
+from algorithms.features.fourier import FourierMap
+from algorithms.logistic_regression import newton_terms
+from fedsvm import classifier
+from tests.tasks import NAMES, table
+from tests.test_runs import fedsvm, run
+from tests.views import WrittenDown, scaled
+
+Federated = classifier("logistic-regression")
+ROWS, LABELS = table(150, seed=2)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("regularisation", [1e-4, 0.5, 30.0])
+def test_it_is_scikit_learns_of_pooled_rows(regularisation: float, intercept: bool) -> None:
+    settings = {"regularisation": regularisation, "intercept": intercept, "tolerance": 1e-13}
+    model = Federated(kernel="linear", features="identity", scale="none", **settings).fit(ROWS, LABELS)
+    expected = LogisticRegression(C=1 / regularisation, fit_intercept=intercept, tol=1e-12, solver="newton-cholesky")
+    expected.fit(ROWS, LABELS)
+    np.testing.assert_allclose(model.model_.w, expected.coef_[0], atol=1e-6)
+    assert model.model_.b == pytest.approx(float(expected.intercept_[0]) if intercept else 0.0, abs=1e-6)
+    assert model.n_iter_ <= 12
+
+
+def test_classes_that_can_be_told_apart_for_certain_have_an_optimum_all_the_same() -> None:
+    """Newton's full steps go too far there, and are halved."""
+    labels = np.where(ROWS[:, 0] > 0.3, 1.0, -1.0)
+    model = Federated(kernel="linear", features="identity", scale="none", regularisation=1e-6).fit(ROWS * 50, labels)
+    assert model.score(ROWS * 50, labels) == 1
+    assert model.result_["model"]["converged"]
+
+
+def test_terms_are_derivatives_of_the_loss() -> None:
+    point, ahead = np.array([0.3, -1.0, 0.2, 0.5]), 1e-5
+    loss, gradient, hessian = newton_terms(ROWS, LABELS, point)
+    assert loss == pytest.approx(np.log1p(np.exp(-LABELS * (ROWS @ point))).sum())
+    for place, unit in enumerate(np.eye(4)):
+        up, down = (newton_terms(ROWS, LABELS, point + sign * ahead * unit) for sign in (1, -1))
+        assert gradient[place] == pytest.approx((up[0] - down[0]) / (2 * ahead), rel=1e-6)
+        np.testing.assert_allclose(hessian[place], (up[1] - down[1]) / (2 * ahead), rtol=1e-5)
+
+
+def test_a_scenario_takes_a_round_an_iteration(tmp_path: Path) -> None:
+    result = run("logistic-regression", tmp_path / "run").result
+    assert result["model"]["converged"]
+    assert result["cost"]["by_phase"]["train"]["rounds"] == result["model"]["iterations"] + 1 <= 12
+    assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"]
+    assert result["centralised"]["max_decision_difference"] < 1e-3
+    assert result["metrics"]["accuracy"] > 0.95
+    predicted = fedsvm("predict", tmp_path / "run", "wdbc", folder=tmp_path)
+    assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 570)
+
+
+@pytest.mark.parametrize(("phase", "number"), [("setup", 2), ("landmarks", 1), ("train", 1), ("train", 4)])
+def test_a_site_that_drops_is_done_without(phase: str, number: int, tmp_path: Path) -> None:
+    kill = f"faults=[{{kind='kill',site=2,phase='{phase}',round={number}}}]"
+    result = run("logistic-regression", tmp_path / "run", kill).result
+    assert result["model"]["sites"] == ["site-1", "site-3", "site-4", "site-5"]
+    assert result["centralised"]["max_decision_difference"] < 1e-3
+
+
+def test_a_bad_setting_is_a_sentence(tmp_path: Path) -> None:
+    done = fedsvm("run", "logistic-regression", "--set", "algorithm.tolerance=0", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "algorithm.tolerance: must be a number from 1e-15 and below 1, got 0." in done.stderr
+
+
+def test_the_first_round_says_which_records_are_there() -> None:
+    candidates, feature_map = table(300, seed=5), FourierMap.drawn(0.3, 25, len(NAMES), seed=1)
+    rows, labels = candidates.rows[:200], candidates.labels[:200]
+    written = WrittenDown()
+    z = feature_map(scaled(written, rows, []))
+    written.add("receive_map", **feature_map.to_fields())
+    loss, gradient, hessian = newton_terms(z, labels, np.zeros(50))
+    scales = np.array([200.0, 200.0, 400.0])
+    triangle = hessian[np.triu_indices(50)]
+    total = np.concatenate([[loss / scales[0]], gradient / scales[1], triangle / scales[2]])[None]
+    written.add("newton_sums", total, points=np.zeros((1, 50)), scales=scales, intercept=False)
+    (claim,) = SecondMoments()(written.view(), Prior(candidates=candidates))
+    assert isinstance(claim, Claim)
+    assert {tuple(row) for row in claim.rows.tolist()} == {tuple(row) for row in rows.tolist()}
+    assert len(claim.rows) == 200
