@@ -124,6 +124,9 @@ class PanSite(LandmarkSite, LinearSvmSite, CalibratedSite):
     @step
     def receive_map(self, **feature_map: Any) -> None:
         """Map this site's rows."""
+        if not self.is_scaled:  # of an earlier fold, told to a site that was restarted: this one's is still to come
+            self.features = np.zeros((int(self.training.sum()), 0))
+            return
         known = read_map(feature_map)
         self.features, self.features_apart = known(self.rows), known(self.rows_apart)
 
