@@ -99,7 +99,8 @@ class CalibratedSite(HorizontalSite):
     @step
     def score_apart(self, w: FloatArray, b: float) -> None:
         """Take the decision values of the rows set apart."""
-        self.decisions = self.features_apart @ w + b
+        if self.is_scaled:  # or of an earlier fold, told to a site that was restarted
+            self.decisions = self.features_apart @ w + b
 
     @step
     def classes_apart(self) -> FloatArray:

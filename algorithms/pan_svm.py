@@ -125,7 +125,8 @@ class PanSite(MappedSite, LinearSvmSite, CalibratedSite):
     def receive_map(self, **feature_map: Any) -> None:
         """Map this site's rows, those apart too."""
         super().receive_map(**feature_map)
-        self.features_apart = self.map(self.rows_apart)
+        if self.is_scaled:
+            self.features_apart = self.map(self.rows_apart)
 
 
 class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):

@@ -286,3 +286,16 @@ def test_a_scenario_that_was_located_can_be_read_again(tmp_path: Path) -> None:
     again, _ = spec.read(tmp_path / "again.toml")
     assert located(again, base) == again
     assert again.model_dump() == chosen.model_dump()
+
+
+def test_a_site_that_is_restarted_in_a_later_fold_has_that_folds_columns(tmp_path: Path) -> None:
+    """Words, gaps with indicators and rows set apart: what it is told of the fold before does not fit its rows yet."""
+    hospitals.plain(tmp_path / "p.csv", hospitals.rows(600))
+    text = 'source = "p.csv"\nmissing = "mean"\nmissing_indicators = true\ncalibration = 0.3'
+    changes = SMALL | {"data.ignore": [*IGNORED, "hospital"], "data.missing": "mean"}
+    changes |= {"data.folds": 2, "data.test_fraction": 0.0, "federation.sites": 3}
+    changes["faults"] = [{"kind": "kill", "site": 2, "phase": "landmarks", "round": 8, "rejoin": True}]
+    result = run(scenario(tmp_path, text), changes=changes, out=tmp_path / "run")
+    assert result.status == "completed", result.error
+    assert "dropped in round" in result.faults[0].outcome
+    assert result.metrics is not None and result.metrics.brier is not None

@@ -100,7 +100,7 @@ class Raises(NaiveBayes):
 SENTENCES = {
     "no-name": "broken:NoName is no algorithm of the name 'no-name'",
     "odd-setting": "TypeError: the setting widths must be an int or float, with Ge, Gt, Le or Lt",
-    "interval-setting": "a Literal of strings, or one of these or None, got Interval(",
+    "interval-setting": "a Literal of strings, a dict from str to one of these, or one of these or None, got Interval(",
     "wrong-default": "TypeError: the default of the setting share must be a number above 0 and below 1",
     "wrong-model": "TypeError: its Model must define from_arrays, to_arrays",
     "taken-setting": "TypeError: no setting can be called name",

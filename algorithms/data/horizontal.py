@@ -44,7 +44,7 @@ class HorizontalSite(SiteProgram):
         self.apart = np.asarray(partition.arrays.get("apart", np.zeros(len(numeric))), dtype=bool)
         self.training, self.calibrating = ~self.apart, self.apart
         self.encoded: FloatArray = numeric
-        self.rows = self.encoded
+        self.rows, self.is_scaled = self.encoded, False
         self.indicators = 0
 
     @property
@@ -138,6 +138,7 @@ class HorizontalSite(SiteProgram):
         """Put the training rows on the common scale."""
         self.rows = (self.encoded[self.training] - offset) / scale
         self.rows_apart = (self.encoded[self.calibrating] - offset) / scale
+        self.is_scaled = True
 
 
 # What the sites agree on.

@@ -31,6 +31,9 @@ class MappedSite(LandmarkSite, FeatureSite):
     @step
     def receive_map(self, **feature_map: Any) -> None:
         """Map this site's rows."""
+        if not self.is_scaled:  # of an earlier fold, told to a site that was restarted: this one's is still to come
+            self.features = np.zeros((int(self.training.sum()), 0))
+            return
         self.map = read_map(feature_map)
         self.features = self.map(self.rows)
 
