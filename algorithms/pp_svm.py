@@ -53,6 +53,10 @@ _SECONDS_PER_POINT = 1.5e-3
 ENCRYPTED_ROWS = "of every row which encrypted items it has, and so what any two rows have in common"
 LABELS = "the labels of all training rows"
 SUPPORT = "which of their rows are support vectors, from the coefficients"
+FOR_COMPARISON = (
+    "pp-svm is there to compare with: it shows the coordinator all rows but for the names of columns, and with any one "
+    "site these too; see fedsvm audit."
+)
 SUPPORT_NEEDED = "The support rows of every site are needed to score new ones, and each keeps its own."
 
 
@@ -202,6 +206,10 @@ class PpSvm(HorizontalAlgorithm[PpSettings, PpModel]):
         """LIBSVM on the sets of all rows."""
         svm = libsvm.kernel(model.kernel, sets_of(rows.train.rows), rows.train.labels, settings.C)
         return Pooled(svm.decision_function(sets_of(rows.test.rows)))
+
+    def warnings(self, model: PpModel, settings: PpSettings, rows: EvaluationRows, fold: int) -> list[str]:
+        """That it is there to compare with."""
+        return [] if fold else [FOR_COMPARISON]
 
     def attacks(self, settings: PpSettings) -> list[Attack]:
         """On the encrypted items."""

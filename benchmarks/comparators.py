@@ -27,6 +27,7 @@ from scenarios.data import dataset
 from scenarios.run import runner
 from scenarios.run.result import RunResult
 from scenarios.schema import spec
+from scenarios.schema.spec import Scenario
 
 DATA: Mapping[str, tuple[dict[str, Any], dict[str, float], float]] = {
     "fourclass by feature": (
@@ -78,24 +79,30 @@ def methods(svm: Mapping[str, float], landmarks: float) -> Iterator[tuple[str, d
     yield "naive Bayes", {"name": "naive-bayes"}
 
 
-def measured(name: str, folder: Path) -> Iterator[Line]:
-    """Every method on one data set."""
-    data, svm, landmarks = DATA[name]
-    for method, algorithm in methods(svm, landmarks):
-        given = {
+def scenario_of(name: str, algorithm: Mapping[str, Any], *, listed: bool) -> Scenario:
+    """A run of one method on one data set. listed: against a coordinator that has all records of the source."""
+    colluding = {"collusion": {"sites": [], "coordinator": True, "candidates": "source"}} if listed else {}
+    return spec.validate(
+        {
             "name": "comparators",
             "seed": 1,
             "federation": {"sites": 5, "round_timeout_s": 300.0},
-            "data": {"label": "label", **data},
-            "algorithm": algorithm,
+            "data": {"label": "label", **DATA[name][0]},
+            "algorithm": dict(algorithm),
             "compare": {"centralised": False},
-            "collusion": {"sites": [], "coordinator": True, "candidates": "source"},
+            **colluding,
         }
-        scenario = spec.validate(given)
+    )
+
+
+def measured(name: str, folder: Path) -> Iterator[Line]:
+    """Every method on one data set."""
+    _, svm, landmarks = DATA[name]
+    for method, algorithm in methods(svm, landmarks):
+        scenario = scenario_of(name, algorithm, listed=False)
         rows = dataset.prepare(scenario, Path())
-        listed = rows.rows is not None and len(rows.rows.numeric) <= MAX_LISTED
-        if not listed:
-            scenario = spec.validate({key: each for key, each in given.items() if key != "collusion"})
+        if listed := len(rows.rows.numeric) <= MAX_LISTED:
+            scenario = scenario_of(name, algorithm, listed=True)
             rows = dataset.prepare(scenario, Path())
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)

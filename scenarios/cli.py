@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from algorithms.registry import ALGORITHMS
+from algorithms.registry import ALGORITHMS, SITE_MODULE
 from algorithms.settings import settings
 from federation.errors import FederationError
+from federation.processes.spare import SPARE
 from scenarios import runs, sets
 from scenarios.console import OutputLost, complain, errors, guard_streams, out, print_table, visible
 from scenarios.report.live import LiveView, PlainView, SilentView, View
@@ -145,6 +146,7 @@ def _run(
     _end_on_sigterm()
     if tracker is not None:
         _check_tracker(tracker)
+    SPARE.start(SITE_MODULE)  # as long as data are read
     with _view(chosen, silent=silent) as view:
         from scenarios.data import dataset  # half a second that only a run needs, and a terminal shows meanwhile
         from scenarios.data.located import located

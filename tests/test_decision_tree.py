@@ -178,6 +178,20 @@ def test_a_deep_tree_shows_rows_and_one_that_is_careful_none() -> None:
     assert len(claimed(data, TreeSettings(**deep)).rows) == 0  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("least", "recovered"), [(1, 9), (3, 0)])
+def test_a_coordinator_recovers_boards_of_a_tree_without_limits(least: int, recovered: int, tmp_path: Path) -> None:
+    changes = [
+        "data.source=tic-tac-toe",
+        "data.positive=positive",
+        "data.scale=none",
+        f"algorithm.min_class_rows={least}",
+    ]
+    changes += ["algorithm.max_depth=12", "algorithm.min_samples_split=2", "algorithm.min_samples_leaf=1"]
+    changes += ["collusion={sites=[], coordinator=true}"]
+    (audit,) = run("decision-tree", tmp_path / "run", *changes).result["audit"]
+    assert (audit["recovered"], audit["false_claims"]) == (recovered, 0)
+
+
 def test_of_numbers_nothing_is_claimed() -> None:
     written = WrittenDown()
     scaled(written, ROWS, [])

@@ -391,7 +391,7 @@ def test_baselines_stand_beside_the_model(tmp_path: Path) -> None:
     ("changes", "sentence"),
     [
         (["algorithm.epsilon=0.0"], "algorithm.epsilon: must be a number from 1e-12 to 1e12, got 0.0."),
-        (["algorithm.intercept=true"], "algorithm.intercept: unknown key. It is a setting of pan-svm."),
+        (["algorithm.intercept=true"], "algorithm.intercept: unknown key. It is a setting of pan-svm, "),
         (["data.public=8"], "algorithm.features: must be 28 or less, as 8 public rows have pairs, got 60; set more"),
         (
             ["data.test_fraction=0.0", "data.folds=5"],
@@ -403,8 +403,8 @@ def test_baselines_stand_beside_the_model(tmp_path: Path) -> None:
             ["algorithm={name='hybrid-svm', mechanism='gaussian'}"],
             'algorithm.delta: must be given with mechanism = "gaussian": a number above 0 and below 1.',
         ),
-        (["algorithm.kernel=poly"], "algorithm.kernel: unknown key. It is a setting of pan-svm, dpp-svm."),
-        (["algorithm.gamma=0.5"], "algorithm.gamma: unknown key. It is a setting of pan-svm, dpp-svm."),
+        (["algorithm.kernel=poly"], "algorithm.kernel: unknown key. It is a setting of pan-svm, dpp-svm, "),
+        (["algorithm.gamma=0.5"], "algorithm.gamma: unknown key. It is a setting of pan-svm, dpp-svm, "),
         (["algorithm.sigma=median"], "algorithm.sigma: must be a number from 1e-12 to 1e12 or \"auto\", got 'median'."),
         (["algorithm.name=pan-svm"], "algorithm.sigma: unknown key. It is a setting of hybrid-svm, dp-erm."),
         (["data.public=30000"], "data.public: made-census has 30000 rows, and some must be private; lower it."),

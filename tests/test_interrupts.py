@@ -49,7 +49,7 @@ WORDS = [
 @pytest.mark.parametrize(
     ("how", "moment", "status", "says"),
     [
-        (signal.SIGINT, "subprocess.Popen site_process", "interrupted", "The run was interrupted."),
+        (signal.SIGINT, "subprocess.Popen site_process", "", "Interrupted before anything was started."),
         (signal.SIGTERM, "open .partition", "interrupted", "The run was interrupted."),
         (signal.SIGINT, "shutil.rmtree fedsvm-", "interrupted", "The run was interrupted."),
         (signal.SIGINT, "open result.json.partial", "completed", "Interrupted; what is known of the run is in "),
@@ -86,7 +86,8 @@ def test_many_interrupts_at_any_moment_end_a_run_as_one_does(
     assert process.returncode == 130, printed
     assert "Traceback" not in printed, printed
     assert says in printed
-    assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == status
+    if status:
+        assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == status
     assert not list((tmp_path / "run").glob("*.partial"))
     wait_until(lambda: not site_processes(temporary_folder))
     wait_until(lambda: not workspaces(temporary_folder))

@@ -109,6 +109,11 @@ def test_rows_that_are_no_candidates_are_not_claimed() -> None:
     assert len(claim.rows) == 0
 
 
+def test_a_coordinator_recovers_every_board(tmp_path: Path) -> None:
+    (audit,) = run("least-squares", tmp_path / "run", "collusion={sites=[], coordinator=true}").result["audit"]
+    assert (audit["recovered"], audit["rows"], audit["false_claims"]) == (766, 766, 0)
+
+
 def test_nothing_is_tried_without_candidates_or_sums() -> None:
     written = moments_of(table(50), FourierMap.drawn(0.3, 5, len(NAMES), seed=1), intercept=True)
     assert list(SecondMoments()(written.view(), Prior())) == []

@@ -111,6 +111,7 @@ def test_sites_that_keep_support_rows_score_by_one_sum(kernel: str, tmp_path: Pa
     ).result
     assert result["centralised"]["max_decision_difference"] < 5e-3  # LIBSVM's own tolerance
     assert result["cost"]["by_phase"]["evaluate"]["rounds"] == 2
+    assert len([note for note in result["warnings"] if note.startswith("pp-svm is there to compare with")]) == 1
     assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"]
     with np.load(tmp_path / "run" / "model.npz") as arrays:
         assert not {"w", "support"} & set(arrays.files)

@@ -30,19 +30,17 @@ from algorithms.data.partition import site_partition
 from algorithms.data.scaling import Scale, ScaleName
 from algorithms.estimators.narration import Narrator
 from algorithms.privacy.accountant import PrivacyReport
-from algorithms.registry import ALGORITHMS
+from algorithms.registry import ALGORITHMS, SITE_MODULE
 from algorithms.settings import Count, Natural, Seconds, Setting, checked, doc, settings
 from federation import report
 from federation.arrays import FloatArray
 from federation.assemble import Deployment, SiteSetup, started
 from federation.federation import Federation
 from federation.membership import DropoutPolicy
-from federation.processes.launcher import LocalLauncher
+from federation.processes.spare import spare_launcher
 from federation.site.partition import Partition
 from protocols.sums.contract import SecureSum
 from protocols.sums.registry import SUMS
-
-SITE_MODULE = "algorithms.site_process"
 
 _SEEDS = 2**31
 
@@ -200,7 +198,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         policy = DropoutPolicy(len(partitions), "abort")
         deployment = Deployment(tuple(partitions), self.algorithm, made, setup, patience_s, policy, shown)
         tell = Narrator(type(self).__name__) if self._parameter("verbose") else lambda federation: None
-        with LocalLauncher(SITE_MODULE) as launcher, started(launcher, deployment, on_progress=tell) as federation:
+        with spare_launcher(SITE_MODULE) as launcher, started(launcher, deployment, on_progress=tell) as federation:
             federation.assemble()
             yield federation
 

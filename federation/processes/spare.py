@@ -1,7 +1,7 @@
 """A launcher that outlives one federation by a moment, so that the next need not load everything again.
 
 A cross-validation of ten fits is ten federations one after the other. The server of the first forks the sites of them
-all; left alone for `REST_S` it ends by itself.
+all; left alone for `REST_S` it ends by itself. And a command has its server start while it reads its data.
 """
 
 from __future__ import annotations
@@ -24,13 +24,17 @@ class _Spare:
         self._lock = threading.Lock()
         self._kept: tuple[Any, LocalLauncher] | None = None
 
+    def start(self, module: str) -> None:
+        """Have a new one started, while whoever is going to take it does something else."""
+        self.keep(module, LocalLauncher(module))
+
     def take(self, module: str) -> LocalLauncher:
         """The one that is kept, if it would be started in the same way now and still answers; otherwise a new one."""
         with self._lock:
             kept, self._kept = self._kept, None
         if kept is not None:
             started_under, launcher = kept
-            if started_under == _surroundings(module) and launcher.resume():
+            if started_under == _surroundings(module) and (launcher.workspace is None or launcher.resume()):
                 return launcher
             if started_under[0] == os.getpid():
                 launcher.close()
@@ -56,8 +60,10 @@ def _surroundings(module: str) -> Any:
     return os.getpid(), module, os.getcwd(), dict(os.environ)  # noqa: PTH109 - compared, not worked with
 
 
-_SPARE = _Spare()
-atexit.register(_SPARE.close)
+SPARE = _Spare()
+"""Of this process."""
+
+atexit.register(SPARE.close)
 
 
 @contextmanager
@@ -69,7 +75,7 @@ def spare_launcher(module: str) -> Iterator[LocalLauncher]:
     module : str
         See `LocalLauncher`.
     """
-    launcher = _SPARE.take(module)
+    launcher = SPARE.take(module)
     try:
         yield launcher
     except BaseException:
@@ -77,6 +83,6 @@ def spare_launcher(module: str) -> Iterator[LocalLauncher]:
         raise
     with suppress(LaunchError):
         launcher.rest()
-        _SPARE.keep(module, launcher)
+        SPARE.keep(module, launcher)
         return
     launcher.close()

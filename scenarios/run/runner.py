@@ -14,11 +14,12 @@ from typing import Protocol
 import numpy as np
 
 from algorithms.attacks.contract import KnownRecords
+from algorithms.registry import SITE_MODULE
 from federation import report
 from federation.assemble import started
 from federation.errors import FederationError, SiteFailed
 from federation.federation import Federation
-from federation.processes.launcher import LocalLauncher
+from federation.processes.spare import SPARE
 from federation.shown import ShownRound
 from protocols.analysis.views import Coalition, RecordedRun
 from scenarios.data.dataset import FederatedDataset
@@ -48,8 +49,6 @@ from scenarios.run.shortfalls import shortfalls
 from scenarios.run.starter import Starter
 from scenarios.run.vertical import VerticalPipeline
 from scenarios.schema.spec import Scenario, resolved_toml
-
-SITE_MODULE = "algorithms.site_process"
 
 OnProgress = Callable[[Federation, Sequence[str]], None]
 """Is told of the federation, and of the faults that struck so far, whenever there is something new."""
@@ -142,7 +141,7 @@ def run(
 def _carry_out(this: _Run, on_progress: OnProgress) -> None:
     scenario = this.scenario
     pipeline = PIPELINES[scenario.data.partition](scenario, this.dataset, this.folder)
-    with LocalLauncher(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
+    with SPARE.take(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
         this.injector = injector
         starter = Starter(scenario, this.dataset, launcher, injector, this.folder, this.everybody)
         with _started(this, starter, on_progress) as federation:
