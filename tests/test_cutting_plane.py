@@ -82,6 +82,7 @@ def test_grouped_cuts_need_few_rounds(boards: tuple[FloatArray, FloatArray]) -> 
     assert oracle.rounds <= 1 + 2 * found.iterations, "one round for the starting cuts, then two at most"
 
 
+@pytest.mark.long
 def test_a_new_bundle_over_fewer_rows_starts_where_the_old_one_stood(boards: tuple[FloatArray, FloatArray]) -> None:
     """Nothing of the old bundle but its point counts: objective and bound are those of the rows that are left."""
     features, labels = boards

@@ -74,6 +74,7 @@ def ranked(found: PartyAudit) -> float:
     return area
 
 
+@pytest.mark.long
 def test_a_site_tells_all_rows_from_exact_steps_and_most_through_the_noise() -> None:
     found = {}
     for noise in (0.0, 0.1):

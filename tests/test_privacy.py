@@ -183,6 +183,7 @@ def test_objective_perturbation_gives_away_no_more_than_it_promises(share_of_noi
     assert found.reported > 0.75 * epsilon
 
 
+@pytest.mark.long
 def test_shares_of_as_many_sites_as_must_remain_protect_as_much() -> None:
     """Three shares where noise is sized for three; with two of them it is found out."""
     privacy, pair = PrivacyParameters("laplace", 1.0), worst_pair()

@@ -231,6 +231,7 @@ def test_one_source_row_moves_the_model_no_further_than_noise_covers(
     assert max(found) > 0, "no row that is trained on was changed"
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("_fixed_noise")
 @pytest.mark.parametrize("name", ["hybrid-stand-in", "dp-logistic"])
 def test_one_source_row_moves_the_model_of_a_fold_no_further(name: str, loaded: Any, tmp_path: Path) -> None:

@@ -270,6 +270,7 @@ def test_ten_folds_give_more_away_than_one(tmp_path: Path) -> None:
     assert found["north",].recovered == 0
 
 
+@pytest.mark.long
 def test_one_model_of_numbers_gives_rows_away(tmp_path: Path) -> None:
     (tmp_path / "wdbc.toml").write_text(WDBC)
     done = fedsvm("audit", "wdbc.toml", "--json", "--out", "run", "--set=compare.centralised=false", folder=tmp_path)

@@ -131,7 +131,8 @@ def test_the_log_has_a_line_for_every_round_and_the_gap_of_every_iteration(
     figures = [event for event in events if event["event"] == "figures"]
     assert [event["round"] for event in rounds] == list(range(1, result["cost"]["rounds"] + 1))
     assert sum(event["hops"] for event in rounds) == result["cost"]["hops"]
-    assert [event["iteration"] for event in figures] == list(range(1, result["model"]["iterations"] + 1))
+    iterations = result["model"]["iterations"]
+    assert [event["iteration"] for event in figures] == [*range(1, iterations + 1), iterations]  # the end once more
     objectives = [event["objective"] for event in figures]
     assert objectives == sorted(objectives, reverse=True)
 

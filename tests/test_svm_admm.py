@@ -175,6 +175,7 @@ def test_a_scenario_is_certified_against_the_problem_of_libsvm(bias: str, tmp_pa
     assert cost["by_phase"]["train"]["payload_bytes"] == paid
 
 
+@pytest.mark.long
 def test_pan_svm_takes_fewer_rounds_to_a_smaller_gap(tmp_path: Path) -> None:
     """And more bytes: a round of it carries Newton's system."""
     admm, pan = (run("svm-admm", tmp_path / name, f"algorithm.name={name}").result for name in ("svm-admm", "pan-svm"))

@@ -52,6 +52,7 @@ def test_a_site_of_one_class_votes_for_it_and_0_counts_as_positive() -> None:
     assert votes(np.zeros((1, 3)), np.ones((2, 2))).tolist() == [[1.0, 1.0]]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("protocol", ["ring", "masked"])
 def test_sites_that_keep_their_models_are_asked_by_one_sum(protocol: str, tmp_path: Path, data_folder: Path) -> None:
     """The votes are those of the models that are in the sites' files; and those that a federation releases."""

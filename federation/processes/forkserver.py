@@ -45,9 +45,13 @@ def main(installation: Installation, descriptor: int) -> None:
     """Serve the coordinator's process at the other end of socket `descriptor` until it is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with socket.socket(fileno=descriptor) as stream, _workspace(stream) as workspace:
-        if workspace is not None:
+        if workspace is None:
+            return
+        try:
             pipe.write(stream, {"workspace": workspace})
-            _ForkServer(installation, stream).serve()
+        except OSError:  # nobody is there any more
+            return
+        _ForkServer(installation, stream).serve()
 
 
 @contextlib.contextmanager

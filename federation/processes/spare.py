@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from federation.errors import LaunchError
+from federation.processes.forkserver import REST_S
 from federation.processes.launcher import LocalLauncher
 
 
@@ -23,6 +24,14 @@ class _Spare:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._kept: tuple[Any, LocalLauncher] | None = None
+
+    def expire(self, launcher: LocalLauncher) -> None:
+        """Take note that the server of this one has ended by itself, if it is still kept."""
+        with self._lock:
+            if self._kept is None or self._kept[1] is not launcher:
+                return
+            self._kept = None
+        launcher.close()
 
     def start(self, module: str) -> None:
         """Have a new one started, while whoever is going to take it does something else."""
@@ -84,5 +93,8 @@ def spare_launcher(module: str) -> Iterator[LocalLauncher]:
     with suppress(LaunchError):
         launcher.rest()
         SPARE.keep(module, launcher)
+        timer = threading.Timer(REST_S, SPARE.expire, [launcher])
+        timer.daemon = True
+        timer.start()
         return
     launcher.close()
