@@ -34,6 +34,9 @@ from federation.site.program import step
 MARKS = np.linspace(-4.0, 4.0, 129)
 """Thresholds that may be chosen; margins of a support vector machine are at -1 and 1."""
 
+MIN_OF_CLASS = 5
+"""Of a class among the rows set apart. The first point's derivatives are the sum of each class's decision values."""
+
 _MAX_POINTS = 200
 _SMALL_GRADIENT = 1e-8
 """Of the mean over the rows."""
@@ -139,16 +142,17 @@ def likelihood(
 def calibrate(federation: Federation, w: FloatArray, b: float, settings: ThresholdSettings) -> Calibration:
     """The sigmoid of a linear model's decision values, and the threshold by the rule of the settings.
 
-    Raises FederationError where the rows set apart are all of one class.
+    Raises FederationError where too few of the rows set apart are of a class.
     """
 
     def stage() -> Calibration:
         federation.run("score_apart", remember=True, w=w, b=b)
         counts = np.rint(federation.sum("classes_apart", shape=(2,), bound=float(MAX_COUNT)))
-        if not counts.all():
+        if counts.min() < MIN_OF_CLASS:
             raise FederationError(
-                "All rows that were set apart to calibrate by are of one class; raise data.calibration, or leave it "
-                "out."
+                f"Of the rows that were set apart to calibrate by {counts.min():.0f} are of one class, and "
+                f"{MIN_OF_CLASS} are needed for sums over them not to be single rows' decision values: raise "
+                "data.calibration, or leave it out."
             )
         slope, offset = _fitted(federation, counts)
         if settings.threshold in ("zero", "half"):

@@ -177,7 +177,8 @@ class Exchange:
     def _ended(self) -> dict[str, str]:
         """Of the sites, those whose process ended, and how."""
         membership = self._dispatcher.membership
-        return {site: membership.how_ended(site) for site in membership.ended.intersection(self.sites)}
+        gone = membership.ended.intersection(self.sites)
+        return {site: membership.how_ended(site) for site in (self.sites if gone else ()) if site in gone}
 
     def waiting(self) -> dict[str, str]:
         """For whom each site waited last, of those that answered."""

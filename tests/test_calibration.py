@@ -122,7 +122,7 @@ def test_an_estimator_gives_probabilities() -> None:
     assert not hasattr(PanSVC(), "predict_proba")
     with pytest.raises(ValueError, match=r'threshold: "half" needs rows to be found by; set data\.calibration'):
         PanSVC(threshold="half").fit(X, y)
-    with pytest.raises(ValueError, match=r"calibration=0\.01 of 8 rows of a class is 0"):
+    with pytest.raises(ValueError, match=r"calibration=0\.01 of 8 rows of a class is 0, and must be 5 or more"):
         PanSVC(calibration=0.01).fit(X[:16], np.repeat(["a", "b"], 8))
 
 
@@ -139,7 +139,7 @@ def test_a_model_that_was_calibrated_is_read_from_its_file() -> None:
             {"algorithm.threshold": "half"},
             'algorithm.threshold: "half" needs rows to be found by; set data.calibration',
         ),
-        ({"data.calibration": 0.001}, "data.calibration: 0.001 of 265 rows of a class is 0; each class needs some"),
+        ({"data.calibration": 0.015}, "data.calibration: 0.015 of 265 rows of a class is 4; each class needs 5"),
         ({"data.calibration": 0.2, "algorithm.release": "sites"}, "data.calibration: pan-svm as it is set cannot be"),
     ],
 )

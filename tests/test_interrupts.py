@@ -141,3 +141,27 @@ def test_outside_of_the_main_thread_signals_are_left_alone() -> None:
 def press() -> None:
     """Ctrl-C, heard by this very process before the next line."""
     signal.raise_signal(signal.SIGINT)
+
+
+COUNT = """
+import os, sys
+
+def count(what, details):
+    if what == "subprocess.Popen" and any("site_process" in str(detail) for detail in details):
+        with open(os.environ["COUNTED"], "a") as file:
+            file.write("server\\n")
+
+if "fedsvm" in sys.orig_argv[1]:
+    sys.addaudithook(count)
+"""
+
+
+def test_a_command_starts_one_server(tmp_path: Path) -> None:
+    """While it reads its data, and not another when libraries have changed the environment."""
+    (tmp_path / "sitecustomize.py").write_text(COUNT)
+    environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "COUNTED": str(tmp_path / "counted")}
+    done = subprocess.run(
+        [COMMAND, "run", "quickstart", *WORDS, "--out", "run"], cwd=tmp_path, env=environment, check=False
+    )
+    assert done.returncode == 0
+    assert (tmp_path / "counted").read_text() == "server\n"

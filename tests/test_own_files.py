@@ -299,3 +299,16 @@ def test_a_site_that_is_restarted_in_a_later_fold_has_that_folds_columns(tmp_pat
     assert result.status == "completed", result.error
     assert "dropped in round" in result.faults[0].outcome
     assert result.metrics is not None and result.metrics.brier is not None
+
+
+def test_a_mean_of_fewer_than_three_values_is_not_told(tmp_path: Path) -> None:
+    """It would be in the model's file: of one value the value, of two to whoever has the other."""
+    ages = np.random.default_rng(0).normal(50, 9, 60)
+    rows = [f"{age:.1f},{'9.5' if number < 2 else ''},{number % 2}" for number, age in enumerate(ages)]
+    (tmp_path / "p.csv").write_text("\n".join(["age,load,died", *rows]) + "\n")
+    changes = SMALL | {"data.missing": "mean", "data.positive": "1", "data.test_fraction": 0, "data.ignore": []}
+    result = run(scenario(tmp_path, 'source = "p.csv"'), changes=changes, out=tmp_path / "run")
+    assert result.status == "failed"
+    assert result.error is not None
+    assert "Fewer than 3 training rows have a value of 'load'" in result.error
+    assert "known_values" not in {each.step for each in result.disclosures}

@@ -18,7 +18,9 @@ from algorithms.data.columns import Columns, Filling, Schema
 from algorithms.data.encoding import Vocabulary
 from algorithms.data.partition import held_out
 from algorithms.data.scaling import Scale, ScaleName
+from algorithms.settings import MAX_COUNT
 from federation.arrays import FloatArray
+from federation.errors import FederationError
 from federation.federation import Federation
 from federation.site.partition import Partition
 from federation.site.program import SiteProgram, step
@@ -27,6 +29,8 @@ from protocols.common_seed import common_seed
 from protocols.secret_order import secret_order
 
 _AGREED_DIGITS = 12
+MIN_KNOWN = 3
+"""Values of which a mean may be told."""
 
 FOLDS_DISCLOSE = (
     "sums over all rows but those of a fold, which with those of the other folds give, by subtraction, the sums over "
@@ -92,10 +96,14 @@ class HorizontalSite(SiteProgram):
         self.training, self.calibrating = others & ~self.apart, others & self.apart
 
     @step
+    def missing_values(self) -> FloatArray:
+        """(q,): how many training rows have no value in each numeric column."""
+        return np.asarray(np.isnan(self.partition.arrays["numeric"][self.training]).sum(axis=0), dtype=np.float64)
+
+    @step
     def known_values(self) -> FloatArray:
-        """(2, q): of each numeric column the sum of the values that the training rows have, and how many have none."""
-        numeric = self.partition.arrays["numeric"][self.training]
-        return np.stack([np.nansum(numeric, axis=0), np.isnan(numeric).sum(axis=0)])
+        """(q,): of each numeric column the sum of the values that the training rows have."""
+        return np.asarray(np.nansum(self.partition.arrays["numeric"][self.training], axis=0))
 
     @step
     def fill(self, values: FloatArray, indicated: list[int]) -> None:
@@ -232,8 +240,20 @@ class HorizontalTask:
         return Prepared(width, site_rows)
 
     def _filling(self, federation: Federation, rows: int) -> Filling:
-        """Means of what is known, by a sum, and the rows filled with them; 0 for a column of which nothing is."""
-        sums, missing = federation.sum("known_values", shape=(2, len(self.schema.numeric)), bound=math.inf)
+        """Means of what is known, by sums, and the rows filled with them; 0 for a column of which nothing is.
+
+        Raises FederationError, before any value is summed, where the mean would be that of one row or two.
+        """
+        shape = (len(self.schema.numeric),)
+        missing = np.rint(federation.sum("missing_values", shape=shape, bound=float(MAX_COUNT)))
+        few = (missing < rows) & (rows - missing < MIN_KNOWN)
+        if few.any():
+            named = ", ".join(repr(name) for name, is_few in zip(self.schema.numeric, few, strict=True) if is_few)
+            raise FederationError(
+                f"Fewer than {MIN_KNOWN} training rows have a value of {named}, and all sites would be told its mean: "
+                "add the column to data.ignore."
+            )
+        sums = federation.sum("known_values", shape=shape, bound=math.inf)
         values = _rounded(np.divide(sums, rows - missing, out=np.zeros_like(sums), where=missing < rows))
         indicated = tuple(np.flatnonzero(missing > 0).tolist()) if self.indicated else ()
         federation.run("fill", remember=True, values=values, indicated=list(indicated))

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight
 
+from algorithms.calibration import MIN_OF_CLASS
 from algorithms.data.columns import Schema
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.partition import site_partition
@@ -259,9 +260,10 @@ class PanSVC(HorizontalClassifier, PanSettings):
         for sign in (-1.0, 1.0):
             of_class = np.flatnonzero(signs == sign)
             count = round(share * len(of_class))
-            if not 0 < count < len(of_class):
+            if not MIN_OF_CLASS <= count < len(of_class):
                 raise ValueError(
-                    f"calibration={share:g} of {len(of_class)} rows of a class is {count}; have more rows."
+                    f"calibration={share:g} of {len(of_class)} rows of a class is {count}, and must be {MIN_OF_CLASS} "
+                    "or more, and leave some to train on; have more rows."
                 )
             apart[random.permutation(of_class)[:count]] = True
         return apart

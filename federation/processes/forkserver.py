@@ -61,7 +61,8 @@ def _workspace(stream: socket.socket) -> Iterator[str | None]:
         folder = tempfile.mkdtemp(prefix=WORKSPACE_PREFIX)
     except OSError as error:
         reason = f"No folder for temporary files: {error}; set TMPDIR to a folder that can be written."
-        pipe.write(stream, {"error": reason})
+        with contextlib.suppress(OSError):  # nobody is there any more
+            pipe.write(stream, {"error": reason})
         yield None
         return
     try:

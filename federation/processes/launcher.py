@@ -112,17 +112,20 @@ class LocalLauncher:
         ended, self._ended = self._ended, []
         return ended
 
-    def rest(self) -> None:
-        """End the sites; their server waits a moment for another run, see `resume`. Raises LaunchError."""
-        self._say("rest")
+    def rest(self) -> bool:
+        """End the sites. Whether their server waits a moment for another run, see `resume`."""
+        return self._agrees_to("rest")
 
     def resume(self) -> bool:
-        """Whether a server that rests is there for another run, of which nothing is known yet."""
-        with suppress(LaunchError):
-            self._say("resume")
-            self.pids, self.struck, self.continued, self._ended = {}, {}, [], []
+        """Whether the server is there for another run, of which nothing is known yet: it rested, or is starting."""
+        if self.workspace is None:
             return True
-        return False
+        self.pids, self.struck, self.continued, self._ended = {}, {}, [], []
+        return self.workspace.is_dir() and self._agrees_to("resume")
+
+    def disown(self) -> None:
+        """Leave the server to the process that started it, of which this one is a fork."""
+        self._stream.close()
 
     def close(self) -> None:
         """End every process that is left, and remove the workspace."""
@@ -132,15 +135,15 @@ class LocalLauncher:
             if self.workspace is not None:
                 shutil.rmtree(self.workspace, ignore_errors=True)
 
-    def _say(self, word: str) -> None:
-        """Say a word to the server, and wait until it says the same. Raises LaunchError."""
-        try:
-            pipe.write(self._stream, {word: True})
-        except OSError as error:
-            raise LaunchError("The process that the sites are forked from is gone.") from error
+    def _agrees_to(self, word: str) -> bool:
+        """Say a word to the server, and wait until it says the same, as it does unless it is gone."""
         deadline = Deadline(_START_S)
-        while word not in self._read(deadline):
-            pass  # reports of sites that are gone
+        with suppress(OSError, LaunchError):
+            pipe.write(self._stream, {word: True})
+            while word not in self._read(deadline):
+                pass  # reports of sites that are gone
+            return True
+        return False
 
     def _reported(self, message: dict[str, Any], awaited: set[str]) -> Party | None:
         """The site that reports in with this message, if it is such a one."""

@@ -10,69 +10,104 @@ import atexit
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
-from federation.errors import LaunchError
 from federation.processes.forkserver import REST_S
 from federation.processes.launcher import LocalLauncher
 
+_SET_BY_LIBRARIES = "KMP_"
+"""How names of variables begin that libraries set for themselves as they are loaded."""
+
+
+@dataclass(frozen=True, eq=False)
+class _Kept:
+    """A launcher without sites, what its server was started under, and what waits for the server's end."""
+
+    launcher: LocalLauncher
+    surroundings: Any
+    timer: threading.Timer | None = None
+
+    def let_go(self) -> LocalLauncher:
+        """The launcher, whose end nobody waits for any more."""
+        if self.timer is not None:
+            self.timer.cancel()
+        return self.launcher
+
 
 class _Spare:
-    """At most one launcher without sites, and what its server was started under."""
+    """At most one launcher that is kept."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: tuple[Any, LocalLauncher] | None = None
-
-    def expire(self, launcher: LocalLauncher) -> None:
-        """Take note that the server of this one has ended by itself, if it is still kept."""
-        with self._lock:
-            if self._kept is None or self._kept[1] is not launcher:
-                return
-            self._kept = None
-        launcher.close()
+        self._kept: _Kept | None = None
 
     def start(self, module: str) -> None:
-        """Have a new one started, while whoever is going to take it does something else."""
-        self.keep(module, LocalLauncher(module))
+        """Have a server started, while whoever is going to take it does something else."""
+        self._replace(_Kept(LocalLauncher(module), _surroundings(module)))
 
     def take(self, module: str) -> LocalLauncher:
         """The one that is kept, if it would be started in the same way now and still answers; otherwise a new one."""
         with self._lock:
             kept, self._kept = self._kept, None
-        if kept is not None:
-            started_under, launcher = kept
-            if started_under == _surroundings(module) and (launcher.workspace is None or launcher.resume()):
+        if kept is None:
+            return LocalLauncher(module)
+        launcher = kept.let_go()
+        try:
+            surroundings = _surroundings(module)
+            if surroundings is not None and kept.surroundings == surroundings and launcher.resume():
                 return launcher
-            if started_under[0] == os.getpid():
-                launcher.close()
+        except BaseException:
+            launcher.close()
+            raise
+        launcher.close()
         return LocalLauncher(module)
 
     def keep(self, module: str, launcher: LocalLauncher) -> None:
-        """Keep this one, in place of one that is kept already."""
-        with self._lock:
-            replaced, self._kept = self._kept, (_surroundings(module), launcher)
-        if replaced is not None:
-            replaced[1].close()
+        """Keep one that rests, until its server has ended by itself."""
+        timer = threading.Timer(REST_S, self.close, [launcher])
+        timer.daemon = True
+        self._replace(_Kept(launcher, _surroundings(module), timer))
+        timer.start()
 
-    def close(self) -> None:
-        """End the one that is kept, unless it is another process's."""
+    def close(self, launcher: LocalLauncher | None = None) -> None:
+        """End the one that is kept, or this one if it is still kept."""
         with self._lock:
+            if self._kept is None or launcher not in (None, self._kept.launcher):
+                return
             kept, self._kept = self._kept, None
-        if kept is not None and kept[0][0] == os.getpid():
-            kept[1].close()
+        kept.let_go().close()
+
+    def disown(self) -> None:
+        """In a process that was forked: leave to its parent what is the parent's."""
+        self._lock = threading.Lock()
+        if self._kept is not None:
+            self._kept.launcher.disown()
+        self._kept = None
+
+    def _replace(self, kept: _Kept) -> None:
+        with self._lock:
+            replaced, self._kept = self._kept, kept
+        if replaced is not None:
+            replaced.let_go().close()
 
 
 def _surroundings(module: str) -> Any:
-    """What a server is what it is by; a process that was forked has not the right to its parent's."""
-    return os.getpid(), module, os.getcwd(), dict(os.environ)  # noqa: PTH109 - compared, not worked with
+    """What a server is what it is by; None where there is no folder to be in."""
+    try:
+        folder = os.getcwd()  # noqa: PTH109 - compared, not worked with
+    except OSError:
+        return None
+    known = {name: value for name, value in os.environ.items() if not name.startswith(_SET_BY_LIBRARIES)}
+    return module, folder, known
 
 
 SPARE = _Spare()
 """Of this process."""
 
 atexit.register(SPARE.close)
+os.register_at_fork(after_in_child=SPARE.disown)
 
 
 @contextmanager
@@ -87,14 +122,10 @@ def spare_launcher(module: str) -> Iterator[LocalLauncher]:
     launcher = SPARE.take(module)
     try:
         yield launcher
+        if launcher.rest():
+            SPARE.keep(module, launcher)
+            return
     except BaseException:
         launcher.close()
         raise
-    with suppress(LaunchError):
-        launcher.rest()
-        SPARE.keep(module, launcher)
-        timer = threading.Timer(REST_S, SPARE.expire, [launcher])
-        timer.daemon = True
-        timer.start()
-        return
     launcher.close()

@@ -174,17 +174,17 @@ class Endpoint:
             self._serve(deadline.remaining_ms())
             meanwhile()
         # Copied: to send large frames without a copy pyzmq would start a thread, and memory for it, in every site.
-        dialler.dealer.send_multipart(message.frames, flags=zmq.NOBLOCK)
         self._unread[dialler.dealer] = dialler.read
+        dialler.dealer.send_multipart(message.frames, flags=zmq.NOBLOCK)
         self._opened[peer][-1].count(message, message.frames, sent=True)
 
     def reply(self, peer: str, message: wire.Message) -> None:
         """Send back over the connection that `peer` opened. Raises PeerDropped if it has none any more."""
+        self._unread[self._router] = self._read_router
         try:
             self._router.send_multipart([self._routing_ids[peer], *message.frames], flags=zmq.NOBLOCK)
         except (KeyError, zmq.Again, zmq.ZMQError) as error:
             raise PeerDropped(f"{self.name} cannot answer {peer}: its connection is gone or full.") from error
-        self._unread[self._router] = self._read_router
         self._accepted[peer][-1].count(message, message.frames, sent=True)
 
     def wait(self, deadline: Deadline) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.calibration import MIN_OF_CLASS
 from algorithms.data.columns import Schema
 from algorithms.data.partition import NO_FOLD, held_out, site_partition
 from algorithms.privacy.ledger import DataIdentity
@@ -289,11 +290,12 @@ def _apart(scenario: Scenario, signs: FloatArray, private: IntArray, tests: tupl
     for sign in (-1.0, 1.0):
         rows = dealt[signs[dealt] == sign]
         count = round(scenario.data.calibration * len(rows))
-        if not 0 < count < len(rows):
+        if not MIN_OF_CLASS <= count < len(rows):
             raise ScenarioError(
                 [
                     f"data.calibration: {scenario.data.calibration:g} of {len(rows)} rows of a class is {count}; each "
-                    "class needs some to train on, and some to calibrate by."
+                    f"class needs {MIN_OF_CLASS} to calibrate by, or sums over them show single rows' decision values, "
+                    "and some to train on."
                 ]
             )
         apart[random.permutation(rows)[:count]] = True
