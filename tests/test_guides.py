@@ -29,6 +29,7 @@ FOLLOWED = [guide for guide in GUIDES if any(block.language in ("sh", "python") 
 
 @pytest.mark.parametrize("guide", FOLLOWED, ids=lambda guide: guide.stem)
 @pytest.mark.long
+@pytest.mark.timeout(900)  # one audits a whole run of the paper's algorithm, for some minutes
 def test_a_guide_works_as_printed(guide: Path, tmp_path: Path, temporary_folder: Path) -> None:
     reader = Reader(tmp_path)
     reader.environment |= {"PIP_NO_BUILD_ISOLATION": "0", "COLUMNS": "100"}  # pip reads 0 as: without isolation
@@ -120,10 +121,11 @@ def test_every_table_says_what_each_key_means() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(900)
 def test_the_notebook_runs_from_beginning_to_end(temporary_folder: Path) -> None:
     notebook = nbformat.read(ROOT / "docs" / "notebook.ipynb", as_version=4)  # type: ignore[no-untyped-call]
     promised = [_printed(cell) for cell in notebook.cells]
-    NotebookClient(notebook, timeout=100, kernel_name="python3").execute()
+    NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
     assert [_printed(cell) for cell in notebook.cells] == promised
     assert any("image/png" in output.get("data", {}) for cell in notebook.cells for output in cell.get("outputs", []))
     wait_until(lambda: not site_processes(temporary_folder))
