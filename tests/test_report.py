@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import tomllib
@@ -114,6 +115,33 @@ def loaded(path: Path, folder: Path) -> Page:
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
     assert "CONSOLE" not in done.stderr
     return Page(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of two repeats of two folds, with probabilities."""
+    folder = tmp_path_factory.mktemp("repeated") / "run"
+    changes = {"data.source": "wine", "data.positive": "class_1", "data.scale": "standard", "data.test_fraction": 0}
+    changes |= {"data.folds": 2, "data.repeats": 2, "data.calibration": 0.3, "algorithm.landmarks": 10}
+    result = run("quickstart", sites=3, changes={**FAST, **changes}, out=folder)
+    assert result.status == "completed", result.error
+    return folder
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1400, 1100, 420])
+def test_no_figure_of_a_measure_is_cut(width: int, repeated: Path, tmp_path: Path) -> None:
+    """Cut digits read as other numbers; the page's policy is taken out, so that a script can measure tables."""
+    _, _, text = page_of(repeated)
+    script = """for (const each of document.querySelectorAll(".worded .scroll")) {
+        const told = document.createElement("pre");
+        told.textContent = each.scrollWidth - each.clientWidth;
+        document.body.append(told);
+    }"""
+    text = re.sub("<meta http-equiv=[^>]*>", "", text).replace("<body", f'<body style="width: {width}px"', 1)
+    (tmp_path / "page.html").write_text(text.replace("</body>", f"<script>{script}</script></body>"))
+    page = loaded(tmp_path / "page.html", tmp_path)
+    assert page.cells["pre"][-2:] == ["0", "0"]
 
 
 @pytest.mark.long
