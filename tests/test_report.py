@@ -16,7 +16,7 @@ import pytest
 
 from fedsvm import run
 from scenarios import predict
-from scenarios.report import comparison
+from scenarios.report import chart, comparison
 from scenarios.report.live import human_bytes
 from scenarios.report.page import write_report
 from scenarios.report.summary import lines
@@ -264,6 +264,17 @@ def test_what_a_scenario_says_cannot_break_the_page(tmp_path: Path) -> None:
     page, _, text = page_of(tmp_path / "run")
     assert "<b>" not in text
     assert "<b>&" in page.cells["pre"][0]
+
+
+def test_a_diagonal_ends_within_its_plot() -> None:
+    few = chart.Series("", [(0.05, 0.02), (0.8, 0.6)], chart.style(0))
+    drawn = chart.lines("", "", chart.Axis("x"), chart.Axis("y"), [few], has_diagonal=True)
+    (line,) = re.findall(
+        r'<line x1="([^"]*)" y1="([^"]*)" x2="([^"]*)" y2="([^"]*)" stroke="var\(--grey\)" stroke-d', drawn.svg
+    )
+    x1, y1, x2, y2 = map(float, line)
+    assert 0 < x1 < x2 < chart.WIDTH
+    assert drawn.height > y1 > y2 > 0
 
 
 def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:
