@@ -128,6 +128,29 @@ def repeated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_a_report_says_what_repeats_and_folds_are_means_of(repeated: Path) -> None:
+    page, result, text = page_of(repeated)
+    assert (
+        dict(lines(RunResult.from_dict(result)))["accuracy"].split(" mean of ")[1].startswith("2 repeats of 2 folds,")
+    )
+    assert "added up over 2 repeats of 2 folds. Each row is counted once a repeat, 2 times in all." in text
+    assert "Of 2 repeats of 2 folds; the mean area" in text
+    metrics = result["metrics"]
+    for fold in metrics["folds"][1:]:
+        fold["ppv"] = fold["auc"] = fold["roc"] = None
+    metrics["threshold"], metrics["deviations"]["threshold"] = 0.41, 0.1
+    del metrics["deviations"]["ppv"]
+    summary = dict(lines(RunResult.from_dict(result)))
+    assert "(of 1 of 4 folds)" in summary["accuracy"].split("AUC")[1]
+    assert "% (of 1 of 4 folds), NPV" in summary["positive"].split("PPV")[1]
+    assert " from 0.41 on (mean over folds, each has its own):" in summary["positive"]
+    (repeated.parent / "fewer").mkdir()
+    (repeated.parent / "fewer" / "result.json").write_text(json.dumps(result))
+    page, _, text = page_of(repeated.parent / "fewer")
+    assert "positive predictive value (PPV), of the 1 of 4 folds that have it" in page.cells["td"]
+    assert "Of 1 of 4 folds; the mean area" in text
+
+
 @needs_browser
 @pytest.mark.parametrize("width", [1400, 1100, 420])
 def test_no_figure_of_a_measure_is_cut(width: int, repeated: Path, tmp_path: Path) -> None:
