@@ -16,7 +16,7 @@ from federation.transport.keys import COORDINATOR
 from scenarios.report import exchange, template, whole_run
 from scenarios.report.live import human_bytes
 from scenarios.report.run_plots import gap_curves, human_seconds, plots
-from scenarios.report.summary import dealt, lines, release_remarks
+from scenarios.report.summary import dealt, lines, release_remarks, repeats
 from scenarios.run.audit import Finding
 from scenarios.run.earlier import event_from_schema_1
 from scenarios.run.log import NAME as LOG
@@ -76,7 +76,7 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
         "confusion": _confusion(result),
         "measures": _measures(result),
         "dealt": dealt(result),
-        "repeats": result.scenario["data"].get("repeats", 1),
+        "repeats": repeats(result),
         "folds": _folds(result, log),
         "victims": [_victim(victim) for victim in collusion.victims] if collusion else [],
         "audit_head": whole_run.HEAD,

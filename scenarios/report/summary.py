@@ -198,11 +198,15 @@ def _sites(result: RunResult) -> str:
 
 def dealt(result: RunResult) -> str:
     """How rows were dealt, such as "4 folds" or "3 repeats of 2 folds"; nothing of a single model."""
-    count, data = len(result.metrics.folds) if result.metrics else 0, result.scenario["data"]
+    count, times = len(result.metrics.folds) if result.metrics else 0, repeats(result)
     if count < 2:
         return ""
-    folds, repeats = data.get("folds") or 1, data.get("repeats", 1)
-    return f"{repeats} repeats of {folds} folds" if repeats > 1 and count == repeats * folds else f"{count} folds"
+    return f"{times} repeats of {count // times} folds" if times > 1 else f"{count} folds"
+
+
+def repeats(result: RunResult) -> int:
+    """How often every row was tested on: once, or in each repeat of a run that came to its end."""
+    return int(result.scenario["data"].get("repeats", 1)) if result.status == "completed" else 1
 
 
 def _metrics(metrics: Metrics, folds: str) -> str:
