@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,8 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
         model = ALGORITHMS[name].Model.from_arrays(arrays, parts)
     except KeyError:
         raise ScenarioError([earlier]) from None
-    table, filling = sources.read_columns(source, Path(), form=_form(result)), arrays.get("filling")
+    form, filling = _form(result), arrays.get("filling")
+    table = sources.read_columns(source, Path(), form=form)
     filled = {} if filling is None else dict(zip(columns, filling.tolist(), strict=False))
     rows = _Rows(source, table, _spare(result) | {identifier or ""}, filled).take(columns)
     decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
@@ -83,17 +84,21 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
     predicted = np.where(decisions >= threshold, classes[1], classes[0])
     called = ("row", [str(number) for number in range(1, len(decisions) + 1)])
     if identifier is not None:
-        called = (identifier, _identifiers(source, table, identifier))
+        called = (identifier, _identifiers(source, form, identifier))
     chances = None if calibration is None else calibration.probabilities(decisions)
     return Predictions(decisions, predicted, called, chances)
 
 
-def _identifiers(source: str, table: Mapping[str, NDArray[Any]], column: str) -> list[str]:
-    """What stands in a column, as text. Raises ScenarioError if there is no such."""
+def _identifiers(source: str, form: TextForm, column: str) -> list[str]:
+    """What stands in a column, as it is written; "" for a missing value. Raises ScenarioError if there is no such.
+
+    The source is read once more for it, since the model may have the same column as numbers, and 007 is not 7.
+    """
+    table = sources.read_columns(source, Path(), text=[column], form=form)
     if column not in table:
         raise ScenarioError([f"--id: {source} has no column {column!r}.{nearest(column, table)}"])
-    values = table[column]
-    return [f"{value:.15g}" for value in values.tolist()] if values.dtype.kind == "f" else values.tolist()
+    names: list[str] = table[column].tolist()
+    return names
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:

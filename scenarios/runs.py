@@ -15,9 +15,12 @@ from scenarios.report.live import human_bytes
 from scenarios.run.log import NAME as LOG
 from scenarios.run.result import RESULT, RunResult, read_result
 from scenarios.run.runner import LATEST, RUNS
+from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError, nearest
 
 _UNFINISHED = "unfinished"
+_OF_RUNS = ("run", "status")
+"""What a filter can look at beside the keys of scenarios."""
 
 app = typer.Typer(
     invoke_without_command=True, help="List the runs in a folder, sorted and filtered; `runs delete` removes some."
@@ -39,7 +42,7 @@ class Found:
 
     def value(self, key: str) -> Any:
         """What a filter looks at: the run's name, its status, or a key of its scenario by its path; None without it."""
-        if key in ("run", "status"):
+        if key in _OF_RUNS:
             return self.folder.name if key == "run" else self.status
         found: Any = self.result.scenario if self.result is not None else {}
         for part in key.split("."):
@@ -81,13 +84,30 @@ def _found(path: Path) -> Found:
 
 
 def filtered(runs: Sequence[Found], conditions: Sequence[str]) -> list[Found]:
-    """Those runs that keep every condition "key=value". Raises ScenarioError for what is no condition."""
+    """Those runs that keep every condition "key=value".
+
+    Raises ScenarioError for what is no condition, and for a key that is neither a run's nor a scenario's.
+    """
+    kept = list(runs)
     for condition in conditions:
         key, equals, wanted = (part.strip() for part in condition.partition("="))
         if not equals or not key:
             raise ScenarioError([f"--where {condition}: write it as key=value, such as protocol.sum=ring."])
-        runs = [run for run in runs if _told(run.value(key)) == wanted]
-    return list(runs)
+        if all(run.value(key) is None for run in runs) and key not in (known := [*_OF_RUNS, *spec.keys()]):
+            raise ScenarioError(
+                [
+                    f"--where {condition}: there is no key {key!r}; take {', '.join(_OF_RUNS)} or a key of the "
+                    f"scenario with its table, such as protocol.sum.{_meant(key, known)}"
+                ]
+            )
+        kept = [run for run in kept if _told(run.value(key)) == wanted]
+    return kept
+
+
+def _meant(key: str, known: Sequence[str]) -> str:
+    """A hint for an unknown key: the same in its table, or a like one."""
+    within = [path for path in known if path.endswith(f".{key}")]
+    return f" Did you mean {within[0]!r}?" if within else nearest(key, known)
 
 
 def _told(value: Any) -> str:

@@ -117,6 +117,16 @@ def test_runs_are_found_sorted_and_filtered(two_runs: Path) -> None:
         runs.ordered(found, "speed")
     with pytest.raises(ScenarioError, match="write it as key=value"):
         runs.filtered(found, ["failed"])
+    assert runs.filtered(found, ["algorithm.epsilon=1"]) == []  # of another algorithm
+    assert runs.filtered([], ["protocol.sum=ring"]) == []
+    for key, meant in {"protocol.summ": "protocol.sum", "landmarks": "algorithm.landmarks", "stauts": "status"}.items():
+        with pytest.raises(ScenarioError, match=rf"there is no key '{key}'; .* Did you mean '{meant}'\?"):
+            runs.filtered(found, [f"{key}=1"])
+    with pytest.raises(
+        ScenarioError,
+        match=r"no key 'foo'; take run, status or a key of the scenario with its table, such as protocol\.sum\.$",
+    ):
+        runs.filtered(found, ["foo=1"])
     with pytest.raises(ScenarioError, match="name the one that your runs are in by --in"):
         runs.find(two_runs / "nowhere")
 

@@ -7,9 +7,12 @@ import io
 import shutil
 import subprocess
 import sys
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from fedsvm import run
@@ -185,6 +188,39 @@ def test_rows_are_called_by_the_column_that_is_named(tmp_path: Path) -> None:
     assert [line["age"] for line in _called_by(tmp_path / "run", table, "age")[:2]] == ["20", "21"]
     with pytest.raises(ScenarioError, match=r"has no column 'patiemt'\. Did you mean 'patient'\?"):
         predict.predict(tmp_path / "run", str(table), "patiemt")
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["000000", "000001", "10"],
+        ["9007199254740993", "9007199254740995", "12345678901234567890"],
+        ["0.00", "0.10", "1e5"],
+        ["2023-01-02T10:00:00Z", "2023-01-03T10:00:00Z", "2023-01-04T10:00:00Z"],
+        ["true", "false", "true"],
+        ["", "P1", 'a,"b" '],
+    ],
+)
+def test_identifiers_come_out_as_they_are_written(names: list[str], trained: Path, tmp_path: Path) -> None:
+    with (tmp_path / "new.csv").open("w", newline="") as file:
+        csv.writer(file).writerows(
+            [["patient", "age", "sex", "stage"], *([name, 50, "f", 1 + row] for row, name in enumerate(names))]
+        )
+    assert [line["patient"] for line in _called_by(trained, tmp_path / "new.csv", "patient")] == names
+
+
+def test_a_column_of_the_model_can_call_rows_as_it_is_written(trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "new.csv").write_text("age,sex,stage\n050,f,1\n51.0,m,2\n")
+    assert [line["age"] for line in _called_by(trained, tmp_path / "new.csv", "age")] == ["050", "51.0"]
+
+
+def test_whole_numbers_and_decimals_of_parquet_keep_every_digit(trained: Path, tmp_path: Path) -> None:
+    exact = {"number": pa.array([9007199254740993, None]), "decimal": pa.array([Decimal("0.10"), Decimal("2.00")])}
+    for name, column in exact.items():
+        rows = {name: column, "age": [50.0, 51.0], "sex": ["f", "m"], "stage": [1, 2]}
+        pq.write_table(pa.table(rows), tmp_path / f"{name}.parquet")
+    for name, names in {"number": ["9007199254740993", ""], "decimal": ["0.10", "2.00"]}.items():
+        assert [line[name] for line in _called_by(trained, tmp_path / f"{name}.parquet", name)] == names
 
 
 def _called_by(folder: Path, table: Path, column: str) -> list[dict[str, str]]:

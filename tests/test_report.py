@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import tomllib
@@ -15,7 +16,7 @@ import pytest
 
 from fedsvm import run
 from scenarios import predict
-from scenarios.report import comparison
+from scenarios.report import chart, comparison
 from scenarios.report.live import human_bytes
 from scenarios.report.page import write_report
 from scenarios.report.summary import lines
@@ -114,6 +115,56 @@ def loaded(path: Path, folder: Path) -> Page:
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60)
     assert "CONSOLE" not in done.stderr
     return Page(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def repeated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of two repeats of two folds, with probabilities."""
+    folder = tmp_path_factory.mktemp("repeated") / "run"
+    changes = {"data.source": "wine", "data.positive": "class_1", "data.scale": "standard", "data.test_fraction": 0}
+    changes |= {"data.folds": 2, "data.repeats": 2, "data.calibration": 0.3, "algorithm.landmarks": 10}
+    result = run("quickstart", sites=3, changes={**FAST, **changes}, out=folder)
+    assert result.status == "completed", result.error
+    return folder
+
+
+def test_a_report_says_what_repeats_and_folds_are_means_of(repeated: Path) -> None:
+    page, result, text = page_of(repeated)
+    assert (
+        dict(lines(RunResult.from_dict(result)))["accuracy"].split(" mean of ")[1].startswith("2 repeats of 2 folds,")
+    )
+    assert "added up over 2 repeats of 2 folds. Each row is counted once a repeat, 2 times in all." in text
+    assert "Of 2 repeats of 2 folds; the mean area" in text
+    metrics = result["metrics"]
+    for fold in metrics["folds"][1:]:
+        fold["ppv"] = fold["auc"] = fold["roc"] = None
+    metrics["threshold"], metrics["deviations"]["threshold"] = 0.41, 0.1
+    del metrics["deviations"]["ppv"]
+    summary = dict(lines(RunResult.from_dict(result)))
+    assert "(of 1 of 4 folds)" in summary["accuracy"].split("AUC")[1]
+    assert "% (of 1 of 4 folds), NPV" in summary["positive"].split("PPV")[1]
+    assert " from 0.41 on (mean over folds, each has its own):" in summary["positive"]
+    (repeated.parent / "fewer").mkdir()
+    (repeated.parent / "fewer" / "result.json").write_text(json.dumps(result))
+    page, _, text = page_of(repeated.parent / "fewer")
+    assert "positive predictive value (PPV), of the 1 of 4 folds that have it" in page.cells["td"]
+    assert "Of 1 of 4 folds; the mean area" in text
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1400, 1100, 420])
+def test_no_figure_of_a_measure_is_cut(width: int, repeated: Path, tmp_path: Path) -> None:
+    """Cut digits read as other numbers; the page's policy is taken out, so that a script can measure tables."""
+    _, _, text = page_of(repeated)
+    script = """for (const each of document.querySelectorAll(".worded .scroll")) {
+        const told = document.createElement("pre");
+        told.textContent = each.scrollWidth - each.clientWidth;
+        document.body.append(told);
+    }"""
+    text = re.sub("<meta http-equiv=[^>]*>", "", text).replace("<body", f'<body style="width: {width}px"', 1)
+    (tmp_path / "page.html").write_text(text.replace("</body>", f"<script>{script}</script></body>"))
+    page = loaded(tmp_path / "page.html", tmp_path)
+    assert page.cells["pre"][-2:] == ["0", "0"]
 
 
 @pytest.mark.long
@@ -236,6 +287,17 @@ def test_what_a_scenario_says_cannot_break_the_page(tmp_path: Path) -> None:
     page, _, text = page_of(tmp_path / "run")
     assert "<b>" not in text
     assert "<b>&" in page.cells["pre"][0]
+
+
+def test_a_diagonal_ends_within_its_plot() -> None:
+    few = chart.Series("", [(0.05, 0.02), (0.8, 0.6)], chart.style(0))
+    drawn = chart.lines("", "", chart.Axis("x"), chart.Axis("y"), [few], has_diagonal=True)
+    (line,) = re.findall(
+        r'<line x1="([^"]*)" y1="([^"]*)" x2="([^"]*)" y2="([^"]*)" stroke="var\(--grey\)" stroke-d', drawn.svg
+    )
+    x1, y1, x2, y2 = map(float, line)
+    assert 0 < x1 < x2 < chart.WIDTH
+    assert drawn.height > y1 > y2 > 0
 
 
 def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:

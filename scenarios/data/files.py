@@ -101,7 +101,7 @@ def _read(path: Path, text: Collection[str], memory_bytes: int, form: TextForm) 
 
     try:
         if path.name.endswith(".parquet"):
-            return _read_parquet(path, memory_bytes), None
+            return _read_parquet(path, text, memory_bytes), None
         return _read_csv(path, text, memory_bytes, form)
     except pa.ArrowException as error:  # only some of which are errors that Python knows
         raise error if isinstance(error, MemoryError) else ValueError(str(error)) from None
@@ -144,7 +144,7 @@ def _read_csv(path: Path, text: Collection[str], memory_bytes: int, told: TextFo
             f"({len(ragged)} in all), read as {form}; complete it, put values that hold the separator in quotes, or "
             "say how the file is written by data.separator, data.decimal and data.encoding"
         )
-    return _columns(table, memory_bytes), form
+    return _columns(table, text, memory_bytes), form
 
 
 def _look_through(path: Path, room: int, told: TextForm) -> TextForm:
@@ -193,17 +193,17 @@ def _chunks(path: Path) -> Iterator[bytes]:
 # Tables of Arrow.
 
 
-def _read_parquet(path: Path, memory_bytes: int) -> Columns:
+def _read_parquet(path: Path, text: Collection[str], memory_bytes: int) -> Columns:
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
         cells = file.metadata.num_rows * file.metadata.num_columns
         if cells > memory_bytes // _CELL_BYTES:
             raise _UnusableError(f"{cells} cells do not fit into memory; keep fewer rows or columns")
-        return _columns(file.read(), memory_bytes)
+        return _columns(file.read(), text, memory_bytes)
 
 
-def _columns(table: Any, memory_bytes: int) -> Columns:
+def _columns(table: Any, text: Collection[str], memory_bytes: int) -> Columns:
     """What a table of pyarrow holds. Raises _UnusableError for columns that cannot be told apart, or hold no values."""
     import pyarrow as pa
 
@@ -214,14 +214,19 @@ def _columns(table: Any, memory_bytes: int) -> Columns:
         raise _UnusableError(f"column {binary[0]!r} is not UTF-8 text; save the file as UTF-8")
     if nested := [name for name, kind in zip(names, table.schema.types, strict=True) if pa.types.is_nested(kind)]:
         raise _UnusableError(f"column {nested[0]!r} holds lists or records; leave it out, or give each value a column")
-    return {name: _values(name, column, memory_bytes) for name, column in zip(names, table.itercolumns(), strict=True)}
+    columns = zip(names, table.itercolumns(), strict=True)
+    return {name: _values(name, column, name in text, memory_bytes) for name, column in columns}
 
 
-def _values(name: str, column: Any, memory_bytes: int) -> NDArray[Any]:
-    """float64 with NaN for numbers, text with "" otherwise."""
+def _values(name: str, column: Any, is_text: bool, memory_bytes: int) -> NDArray[Any]:
+    """float64 with NaN for numbers, text with "" otherwise.
+
+    is_text: whether whole numbers and decimals are text too, with every digit that they have.
+    """
     import pyarrow as pa
 
-    if pa.types.is_integer(column.type) or pa.types.is_floating(column.type) or pa.types.is_decimal(column.type):
+    is_exact = pa.types.is_integer(column.type) or pa.types.is_decimal(column.type)
+    if pa.types.is_floating(column.type) or (is_exact and not is_text):
         # Not "safe": a whole number beyond 2^53, say an identifier, is rounded instead of refused.
         return np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
     values = ["" if value is None or value in MISSING_MARKS else str(value) for value in column.to_pylist()]

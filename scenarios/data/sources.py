@@ -198,7 +198,8 @@ def read_columns(
     """Every column that `source` has, (n,) each: float64 with NaN, or text with "" for missing values.
 
     text: columns that are text whatever they look like; of comma-separated files as it is written, so that 007 is not
-    7. form: see `load`. Raises ScenarioError for a source that is not there or cannot be read.
+    7, and of Parquet whole numbers and decimals with all their digits. form: see `load`. Raises ScenarioError for a
+    source that is not there or cannot be read.
     """
     columns = read(source, base_folder, text, form).columns
     return columns | {name: as_text(columns[name]) for name in text if name in columns}

@@ -211,18 +211,22 @@ def lines(
     has_diagonal: bool = False,
     names: Sequence[str] = (),
 ) -> Chart:
-    """Lines, or points, over an axis of numbers; over one of `names`, x is the place of a name among them."""
+    """Lines, or points, over an axis of numbers; over one of `names`, x is the place of a name among them.
+
+    has_diagonal: where two shares are the same; both axes then hold all from 0 to 1.
+    """
     drawn = [_thinned(each) for each in series if each.points]
+    whole_range = [0.0, 1.0] if has_diagonal else []
     if names:
         across = _Scale(-0.5, len(names) - 0.5, 0, 1, False)
     else:
-        across = _Scale.over([px for each in drawn for px, _ in each.points], x)
+        across = _Scale.over([*(px for each in drawn for px, _ in each.points), *whole_range], x)
     heights = [
         value
         for each in drawn
         for value in [*(py for _, py in each.points), *(v for pair in each.spread for v in pair)]
     ]
-    up = _Scale.over([*heights, *(level.value for level in levels)], y)
+    up = _Scale.over([*heights, *(level.value for level in levels), *whole_range], y)
     left = _beside([_tick(y, tick) for tick in up.ticks()])
     across, up = across.between(left, WIDTH - _RIGHT), up.between(_HEIGHT - _BOTTOM, _TOP)
     marks = [(place, shortened(name, max(4, 60 // len(names)))) for place, name in enumerate(names)]

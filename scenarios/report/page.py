@@ -16,7 +16,7 @@ from federation.transport.keys import COORDINATOR
 from scenarios.report import exchange, template, whole_run
 from scenarios.report.live import human_bytes
 from scenarios.report.run_plots import gap_curves, human_seconds, plots
-from scenarios.report.summary import lines, release_remarks
+from scenarios.report.summary import dealt, lines, release_remarks, repeats
 from scenarios.run.audit import Finding
 from scenarios.run.earlier import event_from_schema_1
 from scenarios.run.log import NAME as LOG
@@ -75,6 +75,8 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
         "sites": [_site(site) for site in result.sites],
         "confusion": _confusion(result),
         "measures": _measures(result),
+        "dealt": dealt(result),
+        "repeats": repeats(result),
         "folds": _folds(result, log),
         "victims": [_victim(victim) for victim in collusion.victims] if collusion else [],
         "audit_head": whole_run.HEAD,
@@ -145,18 +147,20 @@ def _cards(result: RunResult) -> Iterator[dict[str, str]]:
     if (metrics := result.metrics) is not None:
         several = len(metrics.folds) > 1
         spread = statistics.stdev(fold.accuracy for fold in metrics.folds) if several else 0.0
-        aside = f"± {100 * spread:.2f} over {len(metrics.folds)} folds" if several else "on the test rows"
+        aside = f"± {100 * spread:.2f} over {dealt(result)}" if several else "on the test rows"
         if not several and metrics.majority_accuracy is not None:
             aside = f"{100 * metrics.majority_accuracy:.2f} % by the majority class"
         yield {"name": "accuracy", "value": f"{100 * metrics.accuracy:.2f} %", "beside": aside}
         if metrics.auc is not None:
             areas = [fold.auc for fold in metrics.folds if fold.auc is not None]
             aside = f"± {statistics.stdev(areas):.4f}" if len(areas) > 1 else "area under the ROC curve"
+            aside += _of_fewer(metrics, "auc")
             yield {"name": "AUC", "value": f"{metrics.auc:.4f}", "beside": aside}
         for name, share in (("sensitivity", metrics.sensitivity), ("specificity", metrics.specificity)):
             if share is not None:
                 of = "positive" if name == "sensitivity" else "negative"
-                yield {"name": name, "value": f"{100 * share:.1f} %", "beside": f"of the {of} rows called so"}
+                aside = f"of the {of} rows called so{_of_fewer(metrics, name)}"
+                yield {"name": name, "value": f"{100 * share:.1f} %", "beside": aside}
     if (pooled := result.centralised) is not None:
         aside = "all rows in one place" if result.alignment is None else "all columns in one place"
         yield {"name": "pooled", "value": f"{100 * pooled.accuracy:.2f} %", "beside": aside}
@@ -274,7 +278,14 @@ def _measured(
     for name, said in names.items():
         if (value := getattr(metrics, name)) is not None:
             deviation = metrics.deviations.get(name)
-            yield said, written(value), "" if deviation is None else f"± {written(deviation)}"
+            spread = "" if deviation is None else f"± {written(deviation)}"
+            yield f"{said}{_of_fewer(metrics, name)}", written(value), spread
+
+
+def _of_fewer(metrics: Metrics, name: str) -> str:
+    """Of how many folds a measure is, where some have none."""
+    known, folds = metrics.folds_with(name), len(metrics.folds)
+    return f", of the {known} of {folds} folds that have it" if known < folds else ""
 
 
 def _percent(share: float) -> str:

@@ -30,6 +30,7 @@ from scenarios.report.chart import (
     whole,
 )
 from scenarios.report.live import human_bytes
+from scenarios.report.summary import dealt
 from scenarios.run.result import RunResult
 
 Event = Mapping[str, Any]
@@ -256,7 +257,7 @@ def _roc(result: RunResult) -> Chart | None:
         return None
     return _curves(
         "ROC curve",
-        f"{_of(curves)} {metrics.auc:.4f}.",
+        f"{_of(curves, result)} {metrics.auc:.4f}.",
         ("1 - specificity", "sensitivity"),
         [
             (number, (each.false_positive_rate, each.true_positive_rate), each.operating_point)
@@ -274,15 +275,18 @@ def _precision_recall(result: RunResult) -> Chart | None:
         return None
     return _curves(
         "PPV against sensitivity",
-        f"{_of(curves)} {metrics.average_precision:.4f}.",
+        f"{_of(curves, result)} {metrics.average_precision:.4f}.",
         ("sensitivity", "PPV"),
         [(number, (each.sensitivity, each.ppv), each.operating_point) for number, each in curves],
     )
 
 
-def _of(curves: Sequence[Any]) -> str:
+def _of(curves: Sequence[Any], result: RunResult) -> str:
     """What the area under curves is called."""
-    under = f"Of {len(curves)} folds; the mean area" if len(curves) > 1 else "Of the test rows; the area"
+    folds = dealt(result)
+    if folds and result.metrics is not None and len(curves) < len(result.metrics.folds):
+        folds = f"{len(curves)} of {len(result.metrics.folds)} folds"
+    under = f"Of {folds}; the mean area" if folds else "Of the test rows; the area"
     return f"Squares are where the model's own threshold stands. {under} under the curve is"
 
 

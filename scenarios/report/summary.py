@@ -71,7 +71,7 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
         found.append(("records", f"{alignment.records} that all sites hold, aligned by {alignment.by}"))
     found.append(("model", f"{model.algorithm}, {model.description}"))
     if result.metrics is not None:
-        found.append(("accuracy", _metrics(result.metrics)))
+        found.append(("accuracy", _metrics(result.metrics, dealt(result))))
         found += _class_lines(result.metrics, model.classes)
     if result.centralised is not None:
         found.append(("pooled rows", _pooled(result.centralised, result)))
@@ -196,16 +196,30 @@ def _sites(result: RunResult) -> str:
     return f"{len(rows)} in {processes} processes, {spread} rows each{among}{without}"
 
 
-def _metrics(metrics: Metrics) -> str:
-    where = f"mean of {len(metrics.folds)} folds" if len(metrics.folds) > 1 else "on the test rows"
+def dealt(result: RunResult) -> str:
+    """How rows were dealt, such as "4 folds" or "3 repeats of 2 folds"; nothing of a single model."""
+    count, times = len(result.metrics.folds) if result.metrics else 0, repeats(result)
+    if count < 2:
+        return ""
+    return f"{times} repeats of {count // times} folds" if times > 1 else f"{count} folds"
+
+
+def repeats(result: RunResult) -> int:
+    """How often every row was tested on: once, or in each repeat of a run that came to its end."""
+    return int(result.scenario["data"].get("repeats", 1)) if result.status == "completed" else 1
+
+
+def _metrics(metrics: Metrics, folds: str) -> str:
+    where = f"mean of {folds}" if folds else "on the test rows"
     auc = f", AUC {metrics.auc:.4f}{_deviation(metrics, 'auc')}" if metrics.auc is not None else ""
     return f"{100 * metrics.accuracy:.2f} %{_deviation(metrics, 'accuracy', 100)} {where}{auc}"
 
 
 def _deviation(metrics: Metrics, name: str, factor: float = 1) -> str:
-    """Over folds, where there are some."""
-    deviation = metrics.deviations.get(name)
-    return "" if deviation is None else f" ± {factor * deviation:.{2 if factor > 1 else 4}f}"
+    """Over folds, where there are some, and over how many if not all have the measure."""
+    deviation, known = metrics.deviations.get(name), metrics.folds_with(name)
+    over = f" (of {known} of {len(metrics.folds)} folds)" if known < len(metrics.folds) else ""
+    return over if deviation is None else f" ± {factor * deviation:.{2 if factor > 1 else 4}f}{over}"
 
 
 def _class_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -226,6 +240,8 @@ def _class_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, 
         balanced = f"accuracy {100 * metrics.balanced_accuracy:.2f} %, "
     majority = f"{100 * metrics.majority_accuracy:.2f} % by the majority class alone"
     at = f" from {metrics.threshold:.4g} on" if metrics.threshold else ""
+    if at and metrics.deviations.get("threshold"):
+        at += " (mean over folds, each has its own)"
     return [
         ("positive", f"{classes[1]!r}{at}: {', '.join(shares)}"),
         ("balanced", f"{balanced}{', '.join(each for each in others if each)}; {majority}"),

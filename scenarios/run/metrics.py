@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
@@ -182,8 +182,10 @@ class FoldMetrics(Measures):
 class Metrics(Measures):
     """Means over the folds, and each of them.
 
-    deviations: standard deviation over the folds, by the name of the measure, divided by one less than their number;
-    empty of a single one. confusion: added up over the folds. shortfalls: sentences about what is as good and costs
+    A measure's mean is over the folds that have it. deviations: standard deviation over these, by the name of the
+    measure, divided by one less than their number; empty of a single one. It is no error of the mean: training rows of
+    folds overlap, and repeats have the same rows. confusion: added up over the folds, so that each row is counted once
+    a repeat. shortfalls: sentences about what is as good and costs
     nothing.
     """
 
@@ -191,6 +193,10 @@ class Metrics(Measures):
     deviations: Mapping[str, float] = field(default_factory=dict)
     confusion: Confusion | None = None
     shortfalls: tuple[str, ...] = ()
+
+    def folds_with(self, name: str) -> int:
+        """How many folds have a measure, by its name."""
+        return len(_known(self.folds, name))
 
 
 @dataclass(frozen=True)
@@ -329,7 +335,7 @@ def mean_metrics(folds: list[FoldMetrics]) -> Metrics | None:
     )
 
 
-def _known(folds: list[FoldMetrics], name: str) -> list[float]:
+def _known(folds: Sequence[FoldMetrics], name: str) -> list[float]:
     return [value for fold in folds if (value := getattr(fold, name)) is not None]
 
 

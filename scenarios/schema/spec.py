@@ -6,7 +6,7 @@ import functools
 import math
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, TypeVar, get_args
@@ -224,6 +224,16 @@ def _valid(table: type[_T], given: Any) -> _T | None:
         return None
 
 
+def keys() -> Iterator[str]:
+    """Every key of a scenario by its path, such as "protocol.sum", of all algorithms; none within lists of tables."""
+    for name, field in Scenario.model_fields.items():
+        tables = [_table_of(field.annotation)] if name != "faults" else []
+        if name == "algorithm":
+            tables = [table_of(each) for each, _ in ALGORITHMS.loadable()]
+        yield name
+        yield from dict.fromkeys(f"{name}.{key}" for table in tables for key in _keys_of(table))
+
+
 def json_schema() -> dict[str, Any]:
     """The JSON schema of scenario files, for editors: every algorithm of this installation has its own table."""
     schema = Scenario.model_json_schema()
@@ -438,7 +448,11 @@ def _keys_beside(path: list[str], scenario: type[Scenario]) -> list[str]:
         if inner is None:
             return []
         model = inner
-    return [field.alias or name for name, field in model.model_fields.items()]
+    return _keys_of(model)
+
+
+def _keys_of(table: type[BaseModel] | None) -> list[str]:
+    return [field.alias or name for name, field in table.model_fields.items()] if table is not None else []
 
 
 def _table_of(annotation: Any) -> type[BaseModel] | None:
