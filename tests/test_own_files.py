@@ -139,6 +139,28 @@ def test_a_class_that_is_not_plain_must_be_told_and_may_be_a_number(tmp_path: Pa
     assert dataset.prepare(chosen, base).classes == ("1", "0")
 
 
+def test_a_class_of_two_spellings_is_refused_with_the_rows(tmp_path: Path) -> None:
+    """Else what one hospital calls ja would be as negative as nein."""
+    for name, classes in (("a", ("Ja", "Nein")), ("b", ("ja", "nein "))):
+        rows = "".join(f"{row % 12},{classes[row % 2]}\n" for row in range(40))
+        (tmp_path / f"{name}.csv").write_text(f"age,died\n{rows}")
+    both = 'sources = { a = "a.csv", b = "b.csv" }\npositive = "Ja"'
+    (said,) = refused(tmp_path, both, **{"data.ignore": []})
+    assert said == (
+        "data.label: column 'died' of a.csv, b.csv writes a class in several ways, which differ in capitals or blanks "
+        "alone: 'Ja' (row 1 of a.csv) and 'ja' (row 1 of b.csv); 'Nein' (row 2 of a.csv) and 'nein ' (row 2 of b.csv); "
+        "give each class one spelling in all files."
+    )
+
+
+def test_classes_that_are_pooled_as_negative_are_told(tmp_path: Path) -> None:
+    classes = ("died", "home", "moved")
+    rows = "".join(f"{row % 12},{classes[row % 3]}\n" for row in range(60))
+    (tmp_path / "p.csv").write_text(f"age,died\n{rows}")
+    found = prepared(tmp_path, 'source = "p.csv"\npositive = "died"', **{"data.ignore": []})
+    assert found.warnings[0] == "Class 'died' is +1, by data.positive; all others became -1: 'home', 'moved'."
+
+
 # Whose a row is.
 
 

@@ -24,6 +24,7 @@ from scenarios.schema.errors import ScenarioError, nearest
 
 FOLDER_VARIABLE = "FEDSVM_DATA"
 _MAX_LISTED = 40
+_MAX_SPELLINGS = 4
 
 
 @dataclass(frozen=True)
@@ -184,6 +185,7 @@ def choose(
         raise ScenarioError(
             [f"data.label: column {label!r} of {table.name} has one class only ({found}); two are needed."]
         )
+    _require_one_spelling(dataset, label)
     return dataset
 
 
@@ -292,6 +294,25 @@ def _distinct(source: str, column: str, identifiers: NDArray[np.str_]) -> NDArra
             ]
         )
     return identifiers
+
+
+def _require_one_spelling(data: Dataset, label: str) -> None:
+    """Raise ScenarioError for classes whose names are the same but for capitals or surrounding blanks."""
+    spellings: dict[str, list[str]] = {}
+    for name in data.classes:
+        spellings.setdefault(name.strip().casefold(), []).append(name)
+    if several := [names for names in spellings.values() if len(names) > 1]:
+        shown = "; ".join(
+            " and ".join(f"{name!r} ({data.place(int(np.argmax(data.labels == name)))})" for name in names)
+            for names in several[:_MAX_SPELLINGS]
+        )
+        more = f"; and {len(several) - _MAX_SPELLINGS} more classes" if len(several) > _MAX_SPELLINGS else ""
+        raise ScenarioError(
+            [
+                f"data.label: column {label!r} of {data.name} writes a class in several ways, which differ in capitals "
+                f"or blanks alone: {shown}{more}; give each class one spelling in all files."
+            ]
+        )
 
 
 def lacks(table: Table, name: str) -> str:
