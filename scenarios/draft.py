@@ -119,6 +119,7 @@ def _data(
     if by is not None:
         yield f"site = {_text(by)}  # whose a row is"
     yield from _ignored(data)
+    yield from (f"# to be mended first: {mistake}" for mistake in categories.mistakes(data))
     missing = {feature.name: int(gaps(feature.values).sum()) for feature in data.features}
     if incomplete := {name: count for name, count in missing.items() if count}:
         said = ", ".join(f"{name} {count}" for name, count in list(incomplete.items())[:8])
@@ -137,7 +138,7 @@ def _ignored(data: Dataset) -> Iterator[str]:
     for feature in data.features:
         if feature.categorical and categories.is_date([value for value in set(feature.values.tolist()) if value]):
             reasons[feature.name] = "dates"
-        elif categories.looks_identifying(feature):
+        elif categories.looks_identifying(data, feature):
             reasons[feature.name] = "looks like an identifier"
     if reasons:
         said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())

@@ -20,6 +20,7 @@ from algorithms.data.partition import NO_FOLD, held_out, site_partition
 from algorithms.privacy.ledger import DataIdentity
 from federation.arrays import FloatArray, IntArray
 from scenarios.data import categories, joining, sources, splits
+from scenarios.data.notation import is_number
 from scenarios.data.sources import Dataset
 from scenarios.schema.base import resolve
 from scenarios.schema.data import ALL, DataSpec
@@ -385,7 +386,7 @@ def positive_class(data: Dataset, positive: str | None) -> tuple[str, str]:
 
 def obvious_positive(classes: Sequence[str]) -> str | None:
     """Which of two classes is +1 without saying, if it is plain."""
-    if all(map(categories.is_number, classes)):
+    if all(map(is_number, classes)):
         return max(classes, key=float)
     known = [name for name in classes if name.lower() in _POSITIVE]
     return known[0] if len(known) == 1 else None

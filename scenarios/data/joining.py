@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scenarios.data import sources
-from scenarios.data.categories import is_number
+from scenarios.data.notation import is_number
 from scenarios.data.sources import Table, gaps
 from scenarios.data.text_form import TextForm
 from scenarios.schema.data import DataSpec
