@@ -10,7 +10,7 @@ import pytest
 
 from fedsvm import ScenarioError, run
 from scenarios import predict
-from scenarios.data import dataset, files
+from scenarios.data import dataset, files, notation
 from scenarios.data.dataset import FederatedDataset
 from scenarios.data.located import located
 from scenarios.data.text_form import TextForm
@@ -265,6 +265,21 @@ def test_a_gap_in_words_is_none_of_the_categories(tmp_path: Path) -> None:
     assert result.status == "completed", result.error
     with np.load(tmp_path / "run" / "model.npz") as model:
         assert model["columns"].tolist() == ["age", "ward=a", "ward=b"]
+
+
+@pytest.mark.parametrize("decimal", ".,")
+def test_marks_of_missing_values_count_among_numbers_alone(decimal: str, tmp_path: Path) -> None:
+    marks = sorted(notation.GAP_MARKS)
+    lines = [("dose", "rhesus", "none", "mixed"), *((mark, "-", mark, mark) for mark in marks)]
+    lines += [(f"1{decimal}5", "+", "", "oops"), ("-2", "+", "", "3"), ("", "+", "", "4")]
+    path = tmp_path / "a.csv"
+    path.write_text("".join(";".join(line) + "\n" for line in lines), encoding="utf-8")
+    columns, _ = files.read(path, form=TextForm(decimal=decimal))
+    np.testing.assert_array_equal(columns["dose"], [*[np.nan] * len(marks), 1.5, -2, np.nan])
+    assert columns["rhesus"].tolist() == [*"-" * len(marks), "+", "+", "+"]
+    assert columns["none"].tolist() == [*marks, "", "", ""]
+    assert columns["mixed"].tolist() == [*marks, "oops", "3", "4"]
+    assert files.read(path, ["dose"], form=TextForm(decimal=decimal))[0]["dose"].tolist()[0] == marks[0]
 
 
 def test_means_are_for_those_that_agree_by_sums(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
+from math import isnan, nan
 
 GAP_MARKS = frozenset({"-", "--", "\N{EN DASH}", ".", "n/a", "N/A", "n.a.", "#N/A"})
 """What people write where a number is missing, and elsewhere may mean something."""
@@ -46,6 +47,15 @@ def plain_number(value: str, decimal: str) -> float | None:
     if decimal != ".":
         written = written.replace(".", "?").replace(decimal, ".")
     return float(written) if _PLAIN.fullmatch(written) else None
+
+
+def numbers_with_gaps(values: Sequence[str], decimal: str) -> list[float] | None:
+    """A column of plain numbers and of marks of missing values, as numbers and NaN; None of any other column."""
+    numbers = {value: nan if value == "" or value in GAP_MARKS else plain_number(value, decimal) for value in values}
+    known = [number for number in numbers.values() if number is not None]
+    if len(known) < len(numbers) or all(map(isnan, known)):
+        return None
+    return [known_or_gap for value in values if (known_or_gap := numbers[value]) is not None]
 
 
 def odd_among_numbers(values: Collection[str], decimals: Collection[str] = POINT) -> dict[str, list[str]]:
@@ -91,4 +101,5 @@ def ways_out(odd: dict[str, list[str]], decimals: Collection[str] = POINT) -> It
     if _STORED in odd:
         yield "store the column as numbers"
     if odd.keys() - {_TYPING_MISTAKE, "mark of a missing value", _STORED}:
-        yield f"write its numbers as {' or '.join(f'1234{mark}5' for mark in sorted(decimals))}, without signs and marks"
+        example = " or ".join(f"1234{mark}5" for mark in sorted(decimals))
+        yield f"write its numbers as {example}, without signs and marks"
