@@ -10,7 +10,7 @@ import pytest
 
 from fedsvm import ScenarioError, run
 from scenarios import predict
-from scenarios.data import dataset, files, notation
+from scenarios.data import dataset, describe, files, notation
 from scenarios.data.dataset import FederatedDataset
 from scenarios.data.located import located
 from scenarios.data.text_form import TextForm
@@ -265,6 +265,25 @@ def test_a_gap_in_words_is_none_of_the_categories(tmp_path: Path) -> None:
     assert result.status == "completed", result.error
     with np.load(tmp_path / "run" / "model.npz") as model:
         assert model["columns"].tolist() == ["age", "ward=a", "ward=b"]
+
+
+def test_a_description_says_how_many_rows_are_complete(tmp_path: Path) -> None:
+    rows = [f"{row % 12},{'' if row < 4 else row % 5},{row % 2}\n" for row in range(40)]
+    (tmp_path / "p.csv").write_text(f"age,dose,died\n{''.join(rows)}")
+    found = describe.describe("p.csv", "died", "random", 2, tmp_path)
+    assert found.warnings[0].startswith("36 of 40 rows are complete, and classes and sites are counted over these")
+
+
+def test_where_no_row_is_complete_the_columns_with_gaps_are_named(tmp_path: Path) -> None:
+    gaps = ["1,1,", ",,1", "1,,1", ",,1"]
+    rows = [f"{row},{gaps[row % 4]},{row % 2}\n" for row in range(40)]
+    (tmp_path / "p.csv").write_text(f"age,a,b,c,died\n{''.join(rows)}")
+    with pytest.raises(ScenarioError) as caught:
+        describe.describe("p.csv", "died", "random", 2, tmp_path)
+    assert caught.value.problems == (
+        "data.missing: none of the 40 rows of p.csv is complete: 'b' lacks 30, 'a' lacks 20, 'c' lacks 10; leave such "
+        'columns out by data.ignore, or fill gaps by missing = "mean".',
+    )
 
 
 @pytest.mark.parametrize("decimal", ".,")

@@ -25,6 +25,7 @@ from scenarios.schema.errors import ScenarioError, nearest
 FOLDER_VARIABLE = "FEDSVM_DATA"
 _MAX_LISTED = 40
 _MAX_SPELLINGS = 4
+_MAX_GAPPY = 8
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,7 @@ def choose(
     keep = _complete_rows(table, required, missing)
     _refuse_infinite(table, columns)
     if not keep.any():
-        raise ScenarioError([f"data.missing: {table.name} has a missing value in every row; ignore such columns."])
+        raise ScenarioError([_no_complete_row(table, required)])
     features = tuple(Feature(name, values[keep]) for name, values in columns.items() if name not in beside)
     if not features:
         raise ScenarioError([f"data.source: {table.name} has no column besides the label {label!r}."])
@@ -366,6 +367,17 @@ def _complete_rows(table: Table, columns: dict[str, NDArray[Any]], missing: str)
             ]
         )
     return np.asarray(~incomplete)
+
+
+def _no_complete_row(table: Table, columns: dict[str, NDArray[Any]]) -> str:
+    """A sentence for a table with gaps in every row: in which columns, that with most first."""
+    missing = sorted(((int(gaps(values).sum()), name) for name, values in columns.items()), reverse=True)
+    said = [f"{name!r} lacks {count}" for count, name in missing if count]
+    more = f" and {len(said) - _MAX_GAPPY} more columns" if len(said) > _MAX_GAPPY else ""
+    return (
+        f"data.missing: none of the {table.rows} rows of {table.name} is complete: {', '.join(said[:_MAX_GAPPY])}{more}"
+        '; leave such columns out by data.ignore, or fill gaps by missing = "mean".'
+    )
 
 
 def gaps(values: NDArray[Any]) -> NDArray[np.bool_]:
