@@ -96,6 +96,19 @@ def test_a_predictor_in_another_notation_is_no_identifier(
     assert not any("identifier" in note for note in (*notes, written.text))
 
 
+@pytest.mark.parametrize(("blank", "site"), [("", None), (" ", None), ("", "hospital")])
+def test_a_row_of_no_hospital_is_refused_with_its_number(blank: str, site: str | None, tmp_path: Path) -> None:
+    """Else rows would be dealt at random, and the hospital would be a predictor."""
+    rows = [f"{blank if row in (6, 30) else 'AB'[row % 2]},{row % 9},{row % 2}\n" for row in range(60)]
+    (tmp_path / "p.csv").write_text(f"hospital,age,died\n{''.join(rows)}")
+    with pytest.raises(ScenarioError) as caught:
+        draft(tmp_path / "my.toml", str(tmp_path / "p.csv"), "died", site=site)
+    assert caught.value.problems == (
+        "--site: column 'hospital' of p.csv has no value in row 7, row 31; every row must be of a site: fill these in, "
+        "leave the rows out, or rename the column if it names no sites.",
+    )
+
+
 def test_mistakes_are_sentences(tmp_path: Path) -> None:
     hospitals.plain(tmp_path / "p.csv", hospitals.rows(60))
     source = str(tmp_path / "p.csv")
