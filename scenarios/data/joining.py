@@ -61,7 +61,8 @@ def require_sites(table: Table, column: str, key: str) -> None:
         raise ScenarioError(
             [
                 f"{key}: column {column!r} of {table.name} has no value in {', '.join(places[:_MAX_NAMED])}{more}; "
-                "every row must be of a site: fill these in, leave the rows out, or rename the column if it names no sites."
+                "every row must be of a site: fill these in, leave the rows out, or rename the column if it names no "
+                "sites."
             ]
         )
 
