@@ -15,7 +15,7 @@ import numpy as np
 from algorithms.registry import DEFAULT_ALGORITHM
 from scenarios.data import categories, sources
 from scenarios.data.dataset import obvious_positive
-from scenarios.data.joining import site_names
+from scenarios.data.joining import require_sites, site_names
 from scenarios.data.sources import Dataset, Table, gaps
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.federation import require_name
@@ -54,6 +54,8 @@ def draft(path: Path, source: str, label: str, *, site: str | None = None, posit
     if site is not None and site not in table.columns:
         raise ScenarioError([f"--site: {sources.lacks(table, site)}"])
     by = site or _site_column(table, label)
+    if by is not None:
+        require_sites(table, by, "--site")
     data = sources.choose(table, label=label, ignore=[by] if by else [], missing="mean")
     chosen = positive if positive is not None else obvious_positive(data.classes) if len(data.classes) == 2 else None
     if chosen is not None and chosen not in data.classes:
@@ -79,8 +81,8 @@ def draft(path: Path, source: str, label: str, *, site: str | None = None, posit
 def _site_column(table: Table, label: str) -> str | None:
     """The column that is called as one that names sites, and has as many values."""
     for name, values in table.columns.items():
-        if name != label and _SITE_NAME.fullmatch(name) and not gaps(values).any():
-            count = len(np.unique(values))
+        if name != label and _SITE_NAME.fullmatch(name):
+            count = len(np.unique(values[~gaps(values)]))
             if 2 <= count <= min(_MAX_SITES, len(values) // _ROWS_PER_SITE):
                 return name
     return None
@@ -119,6 +121,7 @@ def _data(
     if by is not None:
         yield f"site = {_text(by)}  # whose a row is"
     yield from _ignored(data)
+    yield from (f"# to be mended first: {mistake}" for mistake in categories.mistakes(data))
     missing = {feature.name: int(gaps(feature.values).sum()) for feature in data.features}
     if incomplete := {name: count for name, count in missing.items() if count}:
         said = ", ".join(f"{name} {count}" for name, count in list(incomplete.items())[:8])
@@ -137,7 +140,7 @@ def _ignored(data: Dataset) -> Iterator[str]:
     for feature in data.features:
         if feature.categorical and categories.is_date([value for value in set(feature.values.tolist()) if value]):
             reasons[feature.name] = "dates"
-        elif categories.looks_identifying(feature):
+        elif categories.looks_identifying(data, feature):
             reasons[feature.name] = "looks like an identifier"
     if reasons:
         said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())

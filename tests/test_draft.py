@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from scenarios.data import dataset, describe
 from scenarios.draft import draft
+from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 from tests import hospitals
 from tests.test_runs import fedsvm
@@ -56,10 +59,54 @@ def test_what_it_cannot_know_it_asks_for(tmp_path: Path) -> None:
     assert "data.positive: p.csv has the classes a, b; say which one is +1" in done.stderr
     (tmp_path / "p.csv").write_text(f"age,dose,group\n{rows}")
     written = (tmp_path / "my.toml").read_text()
-    (tmp_path / "my.toml").write_text(
-        written.replace('# positive = "a"', 'positive = "a"').replace('ignore = ["dose"]', "")
-    )
+    assert "# to be mended first: Column 'dose' is read as text because of 'oops' in row 301 among numbers" in written
+    assert "ignore = " not in written
+    (tmp_path / "my.toml").write_text(written.replace('# positive = "a"', 'positive = "a"'))
     assert fedsvm("run", "my.toml", "--quiet", folder=tmp_path).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("figure", "why"),
+    [
+        (lambda row: f'"{row % 290},5"', "'0,5' in row 1, '1,5' in row 2 and 288 more (decimal comma)"),
+        (lambda row: f"{row % 290}.5 %", "'0.5 %' in row 1, '1.5 %' in row 2 and 288 more (percent sign)"),
+        (lambda row: f"{row + 1}'250", '"1\'250" in row 1, "2\'250" in row 2 and 298 more (thousands mark)'),
+        (lambda row: "13..2" if row == 77 else f"{row}.5", "'13..2' in row 78 among numbers; mend these, or leave"),
+        (
+            lambda row: ("<0.5", "12 %")[row == 1] if row < 2 else f"{row}.5",
+            "'12 %' in row 2 (percent sign); '<0.5'",
+        ),
+    ],
+)
+def test_a_predictor_in_another_notation_is_no_identifier(
+    figure: Callable[[int], str], why: str, tmp_path: Path
+) -> None:
+    rows = "".join(f"{figure(row)},{row % 9},{row % 2}\n" for row in range(300))
+    (tmp_path / "p.csv").write_text(f"crp,age,died\n{rows}")
+    written = draft(tmp_path / "my.toml", str(tmp_path / "p.csv"), "died")
+    assert "ignore = " not in written.text
+    (said,) = written.asks
+    assert said.startswith("Column 'crp' is read as text because of ") and why in said
+    assert f"# to be mended first: {said}\n" in written.text
+    (tmp_path / "my.toml").write_text(written.text)
+    with pytest.raises(ScenarioError, match=r"data\.source: column .crp. is read as text because of"):
+        dataset.prepare(*spec.read(tmp_path / "my.toml"))
+    notes = describe.describe("p.csv", "died", "random", 3, tmp_path).warnings
+    assert any(note.startswith("To be refused: data.source: column 'crp' is read as text") for note in notes)
+    assert not any("identifier" in note for note in (*notes, written.text))
+
+
+@pytest.mark.parametrize(("blank", "site"), [("", None), (" ", None), ("", "hospital")])
+def test_a_row_of_no_hospital_is_refused_with_its_number(blank: str, site: str | None, tmp_path: Path) -> None:
+    """Else rows would be dealt at random, and the hospital would be a predictor."""
+    rows = [f"{blank if row in (6, 30) else 'AB'[row % 2]},{row % 9},{row % 2}\n" for row in range(60)]
+    (tmp_path / "p.csv").write_text(f"hospital,age,died\n{''.join(rows)}")
+    with pytest.raises(ScenarioError) as caught:
+        draft(tmp_path / "my.toml", str(tmp_path / "p.csv"), "died", site=site)
+    assert caught.value.problems == (
+        "--site: column 'hospital' of p.csv has no value in row 7, row 31; every row must be of a site: fill these in, "
+        "leave the rows out, or rename the column if it names no sites.",
+    )
 
 
 def test_mistakes_are_sentences(tmp_path: Path) -> None:

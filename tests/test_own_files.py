@@ -10,7 +10,7 @@ import pytest
 
 from fedsvm import ScenarioError, run
 from scenarios import predict
-from scenarios.data import dataset, files
+from scenarios.data import dataset, describe, files, notation
 from scenarios.data.dataset import FederatedDataset
 from scenarios.data.located import located
 from scenarios.data.text_form import TextForm
@@ -139,6 +139,28 @@ def test_a_class_that_is_not_plain_must_be_told_and_may_be_a_number(tmp_path: Pa
     assert dataset.prepare(chosen, base).classes == ("1", "0")
 
 
+def test_a_class_of_two_spellings_is_refused_with_the_rows(tmp_path: Path) -> None:
+    """Else what one hospital calls ja would be as negative as nein."""
+    for name, classes in (("a", ("Ja", "Nein")), ("b", ("ja", "nein "))):
+        rows = "".join(f"{row % 12},{classes[row % 2]}\n" for row in range(40))
+        (tmp_path / f"{name}.csv").write_text(f"age,died\n{rows}")
+    both = 'sources = { a = "a.csv", b = "b.csv" }\npositive = "Ja"'
+    (said,) = refused(tmp_path, both, **{"data.ignore": []})
+    assert said == (
+        "data.label: column 'died' of a.csv, b.csv writes a class in several ways, which differ in capitals or blanks "
+        "alone: 'Ja' (row 1 of a.csv) and 'ja' (row 1 of b.csv); 'Nein' (row 2 of a.csv) and 'nein ' (row 2 of b.csv); "
+        "give each class one spelling in all files."
+    )
+
+
+def test_classes_that_are_pooled_as_negative_are_told(tmp_path: Path) -> None:
+    classes = ("died", "home", "moved")
+    rows = "".join(f"{row % 12},{classes[row % 3]}\n" for row in range(60))
+    (tmp_path / "p.csv").write_text(f"age,died\n{rows}")
+    found = prepared(tmp_path, 'source = "p.csv"\npositive = "died"', **{"data.ignore": []})
+    assert found.warnings[0] == "Class 'died' is +1, by data.positive; all others became -1: 'home', 'moved'."
+
+
 # Whose a row is.
 
 
@@ -243,6 +265,40 @@ def test_a_gap_in_words_is_none_of_the_categories(tmp_path: Path) -> None:
     assert result.status == "completed", result.error
     with np.load(tmp_path / "run" / "model.npz") as model:
         assert model["columns"].tolist() == ["age", "ward=a", "ward=b"]
+
+
+def test_a_description_says_how_many_rows_are_complete(tmp_path: Path) -> None:
+    rows = [f"{row % 12},{'' if row < 4 else row % 5},{row % 2}\n" for row in range(40)]
+    (tmp_path / "p.csv").write_text(f"age,dose,died\n{''.join(rows)}")
+    found = describe.describe("p.csv", "died", "random", 2, tmp_path)
+    assert found.warnings[0].startswith("36 of 40 rows are complete, and classes and sites are counted over these")
+
+
+def test_where_no_row_is_complete_the_columns_with_gaps_are_named(tmp_path: Path) -> None:
+    gaps = ["1,1,", ",,1", "1,,1", ",,1"]
+    rows = [f"{row},{gaps[row % 4]},{row % 2}\n" for row in range(40)]
+    (tmp_path / "p.csv").write_text(f"age,a,b,c,died\n{''.join(rows)}")
+    with pytest.raises(ScenarioError) as caught:
+        describe.describe("p.csv", "died", "random", 2, tmp_path)
+    assert caught.value.problems == (
+        "data.missing: none of the 40 rows of p.csv is complete: 'b' lacks 30, 'a' lacks 20, 'c' lacks 10; leave such "
+        'columns out by data.ignore, or fill gaps by missing = "mean".',
+    )
+
+
+@pytest.mark.parametrize("decimal", ".,")
+def test_marks_of_missing_values_count_among_numbers_alone(decimal: str, tmp_path: Path) -> None:
+    marks = sorted(notation.GAP_MARKS)
+    lines = [("dose", "rhesus", "none", "mixed"), *((mark, "-", mark, mark) for mark in marks)]
+    lines += [(f"1{decimal}5", "+", "", "oops"), ("-2", "+", "", "3"), ("", "+", "", "4")]
+    path = tmp_path / "a.csv"
+    path.write_text("".join(";".join(line) + "\n" for line in lines), encoding="utf-8")
+    columns, _ = files.read(path, form=TextForm(decimal=decimal))
+    np.testing.assert_array_equal(columns["dose"], [*[np.nan] * len(marks), 1.5, -2, np.nan])
+    assert columns["rhesus"].tolist() == [*"-" * len(marks), "+", "+", "+"]
+    assert columns["none"].tolist() == [*marks, "", "", ""]
+    assert columns["mixed"].tolist() == [*marks, "oops", "3", "4"]
+    assert files.read(path, ["dose"], form=TextForm(decimal=decimal))[0]["dose"].tolist()[0] == marks[0]
 
 
 def test_means_are_for_those_that_agree_by_sums(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from algorithms.data.encoding import MAX_VALUE_BYTES, MAX_VALUES
 from federation.processes.memory import available_bytes
+from scenarios.data import notation
 from scenarios.data.sources import Dataset, Feature
 from scenarios.schema.errors import ScenarioError
 
@@ -58,8 +59,8 @@ def _not_meant(data: Dataset, name: str, values: NDArray[np.str_]) -> Iterator[s
     if len(known) <= _FEW_VALUES:
         return
     way_out = "or declare its values in data.categories if they are meant"
-    if odd := _among_numbers(known):
-        yield f"data.source: {_typing_mistake(data, name, odd)}."
+    if odd := notation.odd_among_numbers(known, _decimals(data)):
+        yield f"data.source: {_as_text(data, name, odd)}; add the column to data.ignore only if it is not wanted."
     elif is_date(known):
         yield (
             f"data.ignore: column {name!r} holds dates, {len(known)} different ones, and each would become a column of "
@@ -90,22 +91,34 @@ def numbers_rows(feature: Feature) -> bool:
     return whole and bool(is_counted or _IDENTIFIER_NAME.fullmatch(feature.name))
 
 
-def looks_identifying(feature: Feature) -> bool:
+def looks_identifying(data: Dataset, feature: Feature) -> bool:
     """Whether a column is one that `require_few` refuses as an identifier, or `warnings` suspects to be one."""
     if not feature.categorical:
         return numbers_rows(feature)
-    known = {value for value in feature.values.tolist() if value}
-    return len(known) > max(_FEW_VALUES, _IDENTIFYING * len(feature.values))
+    known = _known(feature)
+    many = len(known) > max(_FEW_VALUES, _IDENTIFYING * len(feature.values))
+    return many and not notation.odd_among_numbers(known, _decimals(data))
 
 
-def _typing_mistake(data: Dataset, name: str, odd: list[str]) -> str:
+def _known(feature: Feature) -> list[str]:
+    return [value for value in np.unique(feature.values).tolist() if value]
+
+
+def _decimals(data: Dataset) -> Collection[str]:
+    """The decimal marks of the files that the data are of."""
+    forms = data.table.forms.values() if data.table is not None else ()
+    return {form.decimal for form in forms if form.decimal is not None} or notation.POINT
+
+
+def _as_text(data: Dataset, name: str, odd: dict[str, list[str]]) -> str:
+    """A clause for a column of numbers that these cells made text."""
     values = next(feature.values for feature in data.features if feature.name == name)
-    row = int(np.argmax(values == odd[0]))
-    more = f" and {len(odd) - 1} more" if len(odd) > 1 else ""
-    return (
-        f"column {name!r} is read as text because of {odd[0]!r} in {data.place(row)}{more} among numbers; mend these, "
-        "or leave the cell empty where the value is missing"
-    )
+    first = dict(zip(*map(np.ndarray.tolist, np.unique(values, return_index=True)), strict=True))
+    in_order = {kind: sorted(cells, key=first.__getitem__) for kind, cells in odd.items()}
+    place = {value: data.place(row) for value, row in first.items()}
+    said = notation.cells(in_order, place)
+    mended = ", and ".join(notation.ways_out(odd, _decimals(data)))
+    return f"column {name!r} is read as text because of {said} among numbers; {mended}"
 
 
 def _problem_of_agreeing(data: Dataset, name: str, values: NDArray[np.str_], *, agreed: bool) -> Iterator[str]:
@@ -124,10 +137,10 @@ def _problem_of_agreeing(data: Dataset, name: str, values: NDArray[np.str_], *, 
 
 
 def mistakes(data: Dataset) -> Iterator[str]:
-    """A sentence for each column of numbers that a typing mistake made text."""
+    """A sentence for each column of numbers that a typing mistake, or another notation, made text."""
     for feature in data.features:
-        if feature.categorical and (odd := _among_numbers(sorted(set(feature.values.tolist()) - {""}))):
-            sentence = _typing_mistake(data, feature.name, odd)
+        if feature.categorical and (odd := notation.odd_among_numbers(_known(feature), _decimals(data))):
+            sentence = _as_text(data, feature.name, odd)
             yield f"{sentence[0].upper()}{sentence[1:]}."
 
 
@@ -145,24 +158,10 @@ def warnings(data: Dataset) -> Iterator[str]:
 
 
 def _warning(data: Dataset, feature: Feature) -> Iterator[str]:
-    values = [value for value in np.unique(feature.values).tolist() if value]
-    if not _among_numbers(values) and len(values) > _FEW_VALUES and data.rows < _ROWS_PER_VALUE * len(values):
+    values = _known(feature)
+    is_numbers = bool(notation.odd_among_numbers(values, _decimals(data)))
+    if not is_numbers and len(values) > _FEW_VALUES and data.rows < _ROWS_PER_VALUE * len(values):
         yield (
             f"Column {feature.name!r} has {len(values)} different texts in {data.rows} rows, and becomes as many "
             "columns of 0 and 1; if it is an identifier or a date, leave it out by data.ignore."
         )
-
-
-def _among_numbers(values: list[str]) -> list[str]:
-    """The values that are no numbers, where most are."""
-    odd = [value for value in values if not is_number(value)]
-    return odd if len(odd) < (1 - _MOSTLY) * len(values) else []
-
-
-def is_number(value: str) -> bool:
-    """Whether a text can be read as a number."""
-    try:
-        float(value)
-    except ValueError:
-        return False
-    return True

@@ -21,11 +21,15 @@ from algorithms.data.partition import NO_FOLD, held_out, site_partition
 from algorithms.privacy.ledger import DataIdentity
 from federation.arrays import FloatArray, IntArray
 from scenarios.data import categories, joining, sources, splits
+from scenarios.data.notation import is_number
 from scenarios.data.sources import Dataset
 from scenarios.schema.base import resolve
 from scenarios.schema.data import ALL, DataSpec
 from scenarios.schema.errors import ScenarioError, nearest
 from scenarios.schema.spec import Scenario
+
+_MAX_LISTED = 8
+"""Classes that a sentence names; of more, the others are counted."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +169,7 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         tests=tests,
         identifiers=_identifiers(scenario, data),
         public=public,
-        warnings=tuple(_warnings(scenario, data, shards, signs, classes)),
+        warnings=(*_pooled(choosing, classes), *_warnings(scenario, data, shards, signs, classes)),
         declared=settings.categories,
         identity=DataIdentity.of(data.name, settings.label, [feature.name for feature in data.features]),
         candidates=_candidates(scenario, data, base_folder, classes),
@@ -195,6 +199,18 @@ def _warnings(
     yield from categories.warnings(data)
     names = scenario.federation.site_names
     yield from splits.sites_without_a_class(names, [signs[held.rows] for held in shards], classes)
+
+
+def _pooled(data: Dataset, classes: tuple[str, str]) -> Iterator[str]:
+    """A sentence where several classes are -1, so that one which was not meant so is seen."""
+    others = [name for name in data.classes if name != classes[1]]
+    if len(others) > 1:
+        yield f"Class {classes[1]!r} is +1, by data.positive; all others became -1: {_listed(list(map(repr, others)))}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MAX_LISTED} more" if len(names) > _MAX_LISTED else ""
+    return f"{', '.join(names[:_MAX_LISTED])}{more}"
 
 
 def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: tuple[str, str]) -> Rows | None:
@@ -353,7 +369,7 @@ def positive_class(data: Dataset, positive: str | None) -> tuple[str, str]:
     Raises ScenarioError for a name that is none of the data, and where none is told and it is not plain.
     """
     found = data.classes
-    listed = ", ".join(found[:8]) + (f" and {len(found) - 8} more" if len(found) > 8 else "")
+    listed = _listed(found)
     if positive is not None and positive not in found:
         raise ScenarioError([f"data.positive: {positive!r} is not a label of {data.name}; it has {listed}."])
     if positive is None and len(found) > 2:
@@ -372,7 +388,7 @@ def positive_class(data: Dataset, positive: str | None) -> tuple[str, str]:
 
 def obvious_positive(classes: Sequence[str]) -> str | None:
     """Which of two classes is +1 without saying, if it is plain."""
-    if all(map(categories.is_number, classes)):
+    if all(map(is_number, classes)):
         return max(classes, key=float)
     known = [name for name in classes if name.lower() in _POSITIVE]
     return known[0] if len(known) == 1 else None

@@ -100,6 +100,11 @@ def _notes(data: Dataset, site: str | None) -> Iterator[str]:
     """How text was read, which class would be +1, and columns that are not what they seem."""
     if data.table is not None:
         yield from (f"{name} was read as {form}." for name, form in data.table.forms.items() if not form.is_plain)
+    if data.dropped:
+        yield (
+            f"{data.rows} of {data.rows + data.dropped} rows are complete, and classes and sites are counted over "
+            "these alone; data.missing says what becomes of the others."
+        )
     if len(data.classes) == 2:
         chosen = obvious_positive(data.classes)
         plain = f"Class {chosen!r} is +1, unless data.positive says otherwise."

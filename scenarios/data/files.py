@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federation.processes.memory import available_bytes
+from scenarios.data.notation import GAP_MARKS, numbers_with_gaps
 from scenarios.data.text_form import SEPARATORS, WESTERN, TextForm
 from scenarios.schema.errors import ScenarioError
 
@@ -144,7 +145,18 @@ def _read_csv(path: Path, text: Collection[str], memory_bytes: int, told: TextFo
             f"({len(ragged)} in all), read as {form}; complete it, put values that hold the separator in quotes, or "
             "say how the file is written by data.separator, data.decimal and data.encoding"
         )
-    return _columns(table, text, memory_bytes), form
+    columns = _columns(table, text, memory_bytes)
+    for name in columns.keys() - set(text):
+        columns[name] = _with_gaps(columns[name], form.decimal or ".")
+    return columns, form
+
+
+def _with_gaps(values: NDArray[Any], decimal: str) -> NDArray[Any]:
+    """A column as numbers where nothing but marks of missing values, such as n/a, has made it text."""
+    if values.dtype.kind != "U" or GAP_MARKS.isdisjoint(values.tolist()):
+        return values
+    numbers = numbers_with_gaps(values.tolist(), decimal)
+    return values if numbers is None else np.array(numbers, dtype=np.float64)
 
 
 def _look_through(path: Path, room: int, told: TextForm) -> TextForm:

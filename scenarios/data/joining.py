@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scenarios.data import sources
-from scenarios.data.categories import is_number
+from scenarios.data.notation import is_number
 from scenarios.data.sources import Table, gaps
 from scenarios.data.text_form import TextForm
 from scenarios.schema.data import DataSpec
@@ -45,16 +45,26 @@ def _by_column(table: Table, column: str, settings: DataSpec) -> Table:
         raise ScenarioError([f"data.site: {sources.lacks(table, column)}"])
     if column in (settings.label, settings.identifier, *settings.ignore):
         raise ScenarioError([f"data.site: {column!r} is the label, the identifier, or ignored; name another column."])
+    require_sites(table, column, "data.site")
     values = table.columns[column]
-    if (where := gaps(values)).any():
-        raise ScenarioError(
-            [
-                f"data.site: {table.name} has no value in {table.place(int(where.argmax()))}, column {column!r} "
-                f"({int(where.sum())} missing in all); every row must be of a site."
-            ]
-        )
     others = {name: each for name, each in table.columns.items() if name != column}
     return replace(table, columns=others, sites=site_names(sources.as_text(values)))
+
+
+def require_sites(table: Table, column: str, key: str) -> None:
+    """Raise ScenarioError, which names some rows, where a column does not say of each row whose it is."""
+    values = table.columns[column]
+    blank = np.char.str_len(np.char.strip(values)) == 0 if values.dtype.kind == "U" else gaps(values)
+    if blank.any():
+        places = [table.place(int(row)) for row in np.flatnonzero(blank)]
+        more = f" and {len(places) - _MAX_NAMED} more" if len(places) > _MAX_NAMED else ""
+        raise ScenarioError(
+            [
+                f"{key}: column {column!r} of {table.name} has no value in {', '.join(places[:_MAX_NAMED])}{more}; "
+                "every row must be of a site: fill these in, leave the rows out, or rename the column if it names no "
+                "sites."
+            ]
+        )
 
 
 def site_names(values: NDArray[np.str_]) -> NDArray[np.str_]:

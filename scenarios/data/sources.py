@@ -24,6 +24,8 @@ from scenarios.schema.errors import ScenarioError, nearest
 
 FOLDER_VARIABLE = "FEDSVM_DATA"
 _MAX_LISTED = 40
+_MAX_SPELLINGS = 4
+_MAX_GAPPY = 8
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,7 @@ def choose(
     keep = _complete_rows(table, required, missing)
     _refuse_infinite(table, columns)
     if not keep.any():
-        raise ScenarioError([f"data.missing: {table.name} has a missing value in every row; ignore such columns."])
+        raise ScenarioError([_no_complete_row(table, required)])
     features = tuple(Feature(name, values[keep]) for name, values in columns.items() if name not in beside)
     if not features:
         raise ScenarioError([f"data.source: {table.name} has no column besides the label {label!r}."])
@@ -184,6 +186,7 @@ def choose(
         raise ScenarioError(
             [f"data.label: column {label!r} of {table.name} has one class only ({found}); two are needed."]
         )
+    _require_one_spelling(dataset, label)
     return dataset
 
 
@@ -295,6 +298,25 @@ def _distinct(source: str, column: str, identifiers: NDArray[np.str_]) -> NDArra
     return identifiers
 
 
+def _require_one_spelling(data: Dataset, label: str) -> None:
+    """Raise ScenarioError for classes whose names are the same but for capitals or surrounding blanks."""
+    spellings: dict[str, list[str]] = {}
+    for name in data.classes:
+        spellings.setdefault(name.strip().casefold(), []).append(name)
+    if several := [names for names in spellings.values() if len(names) > 1]:
+        shown = "; ".join(
+            " and ".join(f"{name!r} ({data.place(int(np.argmax(data.labels == name)))})" for name in names)
+            for names in several[:_MAX_SPELLINGS]
+        )
+        more = f"; and {len(several) - _MAX_SPELLINGS} more classes" if len(several) > _MAX_SPELLINGS else ""
+        raise ScenarioError(
+            [
+                f"data.label: column {label!r} of {data.name} writes a class in several ways, which differ in capitals "
+                f"or blanks alone: {shown}{more}; give each class one spelling in all files."
+            ]
+        )
+
+
 def lacks(table: Table, name: str) -> str:
     """A sentence for a column that a table does not have."""
     listed = ", ".join(itertools.islice(table.columns, _MAX_LISTED))
@@ -346,6 +368,17 @@ def _complete_rows(table: Table, columns: dict[str, NDArray[Any]], missing: str)
             ]
         )
     return np.asarray(~incomplete)
+
+
+def _no_complete_row(table: Table, columns: dict[str, NDArray[Any]]) -> str:
+    """A sentence for a table with gaps in every row: in which columns, that with most first."""
+    missing = sorted(((int(gaps(values).sum()), name) for name, values in columns.items()), reverse=True)
+    said = [f"{name!r} lacks {count}" for count, name in missing if count]
+    more = f" and {len(said) - _MAX_GAPPY} more columns" if len(said) > _MAX_GAPPY else ""
+    return (
+        f"data.missing: none of the {table.rows} rows of {table.name} is complete: {', '.join(said[:_MAX_GAPPY])}{more}"
+        '; leave such columns out by data.ignore, or fill gaps by missing = "mean".'
+    )
 
 
 def gaps(values: NDArray[Any]) -> NDArray[np.bool_]:

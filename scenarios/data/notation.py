@@ -1,0 +1,105 @@
+"""Numbers that are read as text for a cell or for how they are written, and what stands for a missing one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from math import isnan, nan
+
+GAP_MARKS = frozenset({"-", "--", "\N{EN DASH}", ".", "n/a", "N/A", "n.a.", "#N/A"})
+"""What people write where a number is missing, and elsewhere may mean something."""
+
+POINT = frozenset({"."})
+"""The decimal mark of files that say nothing of it."""
+
+_PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+_DECIMAL, _GROUPED = r"[+-]?\d+([.,]\d+)?", r"[+-]?\d{1,3}([., _'\u2019\u00a0\u202f]\d{3})+([.,]\d+)?"
+_STORED = "number stored as text"
+_NOTATIONS = {
+    "mark of a missing value": re.compile("|".join(map(re.escape, sorted(GAP_MARKS)))),
+    "bound": re.compile(rf"[<>≤≥]=?\s*({_DECIMAL}|{_GROUPED})", re.ASCII),
+    "percent sign": re.compile(rf"({_DECIMAL}|{_GROUPED})\s*%", re.ASCII),
+    "decimal comma or thousands mark": re.compile(r"[+-]?\d{1,3},\d{3}", re.ASCII),
+    "decimal comma": re.compile(r"[+-]?\d+,\d+", re.ASCII),
+    "decimal point": re.compile(r"[+-]?\d+\.\d+", re.ASCII),
+    "thousands mark": re.compile(_GROUPED, re.ASCII),
+}
+_BESIDE_NUMBERS = ("mark of a missing value", "bound")
+"""What says of a column neither that it is of numbers, nor that it is not."""
+
+_MOSTLY = 0.9
+_MAX_CELLS = 2
+_TYPING_MISTAKE = ""
+
+
+def is_number(value: str) -> bool:
+    """Whether a text can be read as a number."""
+    try:
+        float(value)
+    except ValueError:
+        return False
+    return True
+
+
+def plain_number(value: str, decimal: str) -> float | None:
+    """The number that a text is, by this decimal mark; None of others, and of numbers in another notation."""
+    written = value.strip()
+    if decimal != ".":
+        written = written.replace(".", "?").replace(decimal, ".")
+    return float(written) if _PLAIN.fullmatch(written) else None
+
+
+def numbers_with_gaps(values: Sequence[str], decimal: str) -> list[float] | None:
+    """A column of plain numbers and of marks of missing values, as numbers and NaN; None of any other column."""
+    numbers = {value: nan if value == "" or value in GAP_MARKS else plain_number(value, decimal) for value in values}
+    known = [number for number in numbers.values() if number is not None]
+    if len(known) < len(numbers) or all(map(isnan, known)):
+        return None
+    return [known_or_gap for value in values if (known_or_gap := numbers[value]) is not None]
+
+
+def odd_among_numbers(values: Collection[str], decimals: Collection[str] = POINT) -> dict[str, list[str]]:
+    """Of a column of text that is numbers but for some cells, or for their notation: these, by what they are.
+
+    values: the distinct ones. decimals: marks that files have. Typing mistakes have the empty key; no column of numbers
+    has none of all.
+    """
+    odd: dict[str, list[str]] = {}
+    plain = []
+    for value in values:
+        if any(plain_number(value, decimal) is not None for decimal in decimals):
+            plain.append(value)
+        else:
+            odd.setdefault(_notation(value), []).append(value)
+    known = len(values) - sum(len(odd.get(name, [])) for name in _BESIDE_NUMBERS)
+    if known == 0 or len(odd.get(_TYPING_MISTAKE, [])) >= (1 - _MOSTLY) * known:
+        return {}
+    if not odd and (fractions := [value for value in plain if not value.strip().lstrip("+-").isdigit()]):
+        return {_STORED: fractions}
+    return odd
+
+
+def _notation(value: str) -> str:
+    return next((name for name, form in _NOTATIONS.items() if form.fullmatch(value.strip())), _TYPING_MISTAKE)
+
+
+def cells(odd: dict[str, list[str]], place: dict[str, str]) -> str:
+    """Some of these cells, the rarest kind first; place: where each value stands."""
+    return "; ".join(_cells_of(name, odd[name], place) for name in sorted(odd, key=lambda name: len(odd[name])))
+
+
+def _cells_of(name: str, values: list[str], place: dict[str, str]) -> str:
+    shown = ", ".join(f"{value!r} in {place[value]}" for value in values[:_MAX_CELLS])
+    more = f" and {len(values) - _MAX_CELLS} more" if len(values) > _MAX_CELLS else ""
+    return f"{shown}{more}{f' ({name})' if name else ''}"
+
+
+def ways_out(odd: dict[str, list[str]], decimals: Collection[str] = POINT) -> Iterator[str]:
+    """What to do of such cells, as clauses."""
+    if odd.keys() & {_TYPING_MISTAKE, "mark of a missing value"}:
+        yield "mend these, or leave the cell empty where the value is missing"
+    if _STORED in odd:
+        yield "store the column as numbers"
+    if odd.keys() - {_TYPING_MISTAKE, "mark of a missing value", _STORED}:
+        example = " or ".join(f"1234{mark}5" for mark in sorted(decimals))
+        yield f"write its numbers as {example}, without signs and marks"
