@@ -41,8 +41,15 @@ settings.load_profile("no deadline")
 SLOWEST_LAST = ["test_relay", "test_runtime", "test_dropouts", "test_attacks", "test_faults", "test_runs"]
 
 
+LONG_S = 900
+"""What a test that takes long by nature may take, where it does not say itself: a busy machine must not fail it."""
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Fast tests first."""
+    """Fast tests first, and time for the long ones."""
+    for item in items:
+        if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(LONG_S))
     items.sort(key=lambda item: SLOWEST_LAST.index(item.path.stem) if item.path.stem in SLOWEST_LAST else -1)
 
 
