@@ -219,6 +219,7 @@ def local_federation(
     settings: Mapping[str, Any],
     shown: tuple[str, ...] = (),
     round_timeout_s: float = 30.0,
+    on_progress: Callable[[Federation], None] = lambda federation: None,
 ) -> Iterator[Federation]:
     """Sites in processes of their own, on encrypted sockets, ready for the first verb; all are gone afterwards.
 
@@ -240,6 +241,8 @@ def local_federation(
         Steps whose value the sites show the coordinator in the clear, beside those that are declared so.
     round_timeout_s : float, default 30.0
         How long the coordinator waits for a site. One that drops ends the federation.
+    on_progress : callable, optional
+        See `Federation`.
 
     Raises
     ------
@@ -257,6 +260,6 @@ def local_federation(
 
     policy = DropoutPolicy(len(partitions), "abort")
     deployment = Deployment(tuple(partitions), program, sum_protocol, setup, round_timeout_s, policy, shown)
-    with spare_launcher(module) as launcher, started(launcher, deployment) as federation:
+    with spare_launcher(module) as launcher, started(launcher, deployment, on_progress=on_progress) as federation:
         federation.assemble()
         yield federation

@@ -180,7 +180,6 @@ def test_a_table_in_a_pipe_is_neither_cut_nor_padded(capsys: pytest.CaptureFixtu
 
 @pytest.mark.long
 def test_a_run_is_read_back_from_the_file_store_of_mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("mlflow")
     done = fedsvm("run", "quickstart", *WORDS, "--quiet", "--track", "mlflow", "--out", "run", folder=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")

@@ -34,10 +34,8 @@ from algorithms.registry import ALGORITHMS, SITE_MODULE
 from algorithms.settings import Count, Natural, Seconds, Setting, checked, doc, settings
 from federation import report
 from federation.arrays import FloatArray
-from federation.assemble import Deployment, SiteSetup, started
+from federation.assemble import local_federation
 from federation.federation import Federation
-from federation.membership import DropoutPolicy
-from federation.processes.spare import spare_launcher
 from federation.site.partition import Partition
 from protocols.sums.contract import SecureSum
 from protocols.sums.registry import SUMS
@@ -191,15 +189,17 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         """Sites that hold these partitions, for as long as training takes; one that drops ends it."""
         made, patience_s = self._secure_sum(len(partitions)), self._parameter("round_timeout_s")
         shown = self._algorithm.shown(checked(self._algorithm.Settings, self))
-
-        def setup(site: str) -> SiteSetup:
-            return SiteSetup(lambda path: partitions[site].write(str(path)), {"seed": seed})
-
-        policy = DropoutPolicy(len(partitions), "abort")
-        deployment = Deployment(tuple(partitions), self.algorithm, made, setup, patience_s, policy, shown)
         tell = Narrator(type(self).__name__) if self._parameter("verbose") else lambda federation: None
-        with spare_launcher(SITE_MODULE) as launcher, started(launcher, deployment, on_progress=tell) as federation:
-            federation.assemble()
+        with local_federation(
+            SITE_MODULE,
+            self.algorithm,
+            partitions,
+            made,
+            settings={"seed": seed},
+            shown=shown,
+            round_timeout_s=patience_s,
+            on_progress=tell,
+        ) as federation:
             yield federation
 
     def _keep(

@@ -113,6 +113,8 @@ class _ForkServer:
         elif "rest" in order:
             self._kill_all()
             self._pass_on()
+            self._stalls.clear()
+            self._stalled.clear()
             self._rests_until = time.monotonic() + REST_S
             self._tell(order)
         elif "resume" in order:
