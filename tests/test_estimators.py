@@ -41,7 +41,7 @@ FEW_PUBLIC_ROWS = {"hybrid-svm": {"features": 3, "public": 0.4}, "dp-erm": {"pub
 """Of estimators that take columns and scale from public rows: enough of the few that scikit-learn's checks have."""
 WITHOUT_NOISE: dict[str, dict[str, Any]] = {
     "pan-svm": {"masking": "none", "step_noise": 0.0},
-    "hybrid-svm": {"mechanism": "none"},
+    "hybrid-svm": {"mechanism": "none", "masking": "none", "step_noise": 0.0},
     "dp-erm": {"perturbation": "none"},
 }
 FEW_ROUNDS: dict[str, dict[str, Any]] = {"svm-admm": {"max_iterations": 10}}
