@@ -46,11 +46,13 @@ class VerticalClassifier(FederatedClassifier):
         FederationError
             Where a site fails.
         """
-        rows, signs = self._binary(X, y)
+        rows, labels = self._checked(X, y)
         seed, chosen, method = self._seed(), self._settings(), self._parameter("scale")
         names = [str(name) for name in self._names(rows.shape[1])]
         partitions = {
-            f"site-{number}": rows_of(rows[:, held], signs if number == 1 else None, [names[place] for place in held])
+            f"site-{number}": rows_of(
+                rows[:, held], labels if number == 1 else None, [names[place] for place in held], len(self.classes_)
+            )
             for number, held in enumerate(self._held(rows.shape[1]), start=1)
         }
         task, scale = VerticalTask(method, seed), Scale.of(rows, method)

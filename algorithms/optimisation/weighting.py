@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from federation.arrays import FloatArray
+from federation.arrays import FloatArray, IntArray
 
 EXPONENTS = np.arange(-64, 65)
 """Of two: between these the largest weight of a site is placed."""
@@ -18,26 +18,25 @@ EXPONENTS = np.arange(-64, 65)
 class Weighting:
     """What prices are multiplied by.
 
-    by_class: factors of the negative and the positive class, or what makes these balanced: n / (2 n_c) of a class with
-    n_c of n rows, as in scikit-learn. by_row: whether each row has a factor of its own besides.
+    by_class: factors of the classes, of two the negative one's first, or what makes K of them balanced: n / (K n_c) of
+    a class with n_c of n rows, as in scikit-learn. by_row: whether each row has a factor of its own besides.
     """
 
-    by_class: Literal["balanced"] | tuple[float, float] | None = None
+    by_class: Literal["balanced"] | tuple[float, ...] | None = None
     by_row: bool = False
 
-    def factors(self, counts: FloatArray) -> tuple[float, float]:
-        """Of the negative and the positive class, with so many rows (2,)."""
+    def factors(self, counts: FloatArray) -> tuple[float, ...]:
+        """Of the classes with so many rows (K,)."""
         if isinstance(self.by_class, tuple):
             return self.by_class
         if self.by_class is None or not counts.all():
-            return 1.0, 1.0
-        negative, positive = (counts.sum() / (2 * counts)).tolist()
-        return negative, positive
+            return (1.0,) * len(counts)
+        return tuple((counts.sum() / (len(counts) * counts)).tolist())
 
 
-def row_prices(price: float, labels: FloatArray, factors: Sequence[float], weights: FloatArray | None) -> FloatArray:
-    """(n,) prices of rows with labels (n,) of +1 and -1 and weights (n,), if they have some."""
-    prices = price * np.where(labels > 0, factors[1], factors[0])
+def row_prices(price: float, numbers: IntArray, factors: Sequence[float], weights: FloatArray | None) -> FloatArray:
+    """(n,) prices of rows of classes with these numbers (n,), and weights (n,), if they have some."""
+    prices = price * np.asarray(factors)[numbers]
     return prices if weights is None else prices * weights
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Model
+from algorithms.data.classes import one_against_rest
 from algorithms.data.columns import Columns, Labelled
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.public_rows import PublicTask, public_columns
@@ -144,7 +145,9 @@ class HorizontalPipeline:
             raise AssertionError("nothing was trained")
 
         def encoded(rows: Rows) -> Labelled:
-            return Labelled(columns.encode(rows.numeric, rows.categorical), rows.signs)
+            """Of several binary problems attacks are on the first, and labels are of that."""
+            labels = one_against_rest(rows.labels, len(self.dataset.classes))[0]
+            return Labelled(columns.encode(rows.numeric, rows.categorical), labels)
 
         dataset = self.dataset
         held = zip(dataset.names, dataset.shards, strict=True)
@@ -154,7 +157,7 @@ class HorizontalPipeline:
     def _scaled(self, indices: IntArray, columns: Columns) -> Labelled:
         """Rows (n, p) on the common scale, and their labels (n,)."""
         rows = self.dataset.rows.take(indices)
-        return Labelled(columns(rows.numeric, rows.categorical), rows.signs)
+        return Labelled(columns(rows.numeric, rows.categorical), rows.labels)
 
 
 def _evaluated(model: Model, decisions: FloatArray, labels: FloatArray) -> metrics.FoldMetrics:

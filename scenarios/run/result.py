@@ -38,7 +38,7 @@ _PACKAGES = ("clarabel", "cryptography", "msgpack", "numpy", "pyzmq", "scikit-le
 class ModelResult(TrainingReport):
     """The last model that was trained: what it is called, the fold that was held out, and how training went.
 
-    classes: negative, then positive.
+    classes: negative, then positive, or all of more.
     """
 
     algorithm: str

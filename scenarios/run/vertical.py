@@ -104,7 +104,7 @@ class VerticalPipeline:
         with np.load(self.folder / SITE_MODELS / f"{sites[0]}.npz") as part:
             indices, training = self.dataset.shard(sites[0]).rows[part["order"]], part["training"]
         rows = self._encoded(indices, {column for site in of for column in self.dataset.shard(site).columns})
-        scaled, labels = Scale.of(rows[training], self.scenario.data.scale)(rows), self.dataset.rows.signs[indices]
+        scaled, labels = Scale.of(rows[training], self.scenario.data.scale)(rows), self.dataset.rows.labels[indices]
         train = Labelled(scaled[training], labels[training])
         return EvaluationRows(train, Labelled(scaled[~training], labels[~training]) if not training.all() else train)
 
