@@ -4,7 +4,8 @@ With Z (n, d) the features of all rows, and a column of ones for the intercept, 
 
     W = (Z^T Z + lambda D)^-1 Z^T Y,   D = diag(1, ..., 1, 0),
 
-and both products are sums over rows: d (d + 1)/2 + K d numbers for K problems, in one round. This is the "Fourier + LS"
+and both products are sums over rows: d (d + 1)/2 + K d numbers for K problems, each class of K against the others,
+in one round. This is the "Fourier + LS"
 of the PAN-SVM dissertation's table 3.6, which cites its figures: ridge regression on random features, no SVM. Rahimi
 and Recht's features are sqrt(2/D) cos(rho.x + b) with random offsets; here they are the paired cosines and sines of
 `features.fourier`, of which D/2 frequencies make as many features and approximate the kernel better. Landmarks will do
@@ -34,6 +35,7 @@ from algorithms.attacks.contract import Attack
 from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.second_moments import SecondMoments
 from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
+from algorithms.data.classes import one_against_rest
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.features.choice import Features, FeatureSettings
 from algorithms.features.mapped_rows import MappedSite, map_rows
@@ -108,6 +110,7 @@ class LeastSquares(HorizontalAlgorithm[LeastSquaresSettings, PanModel]):
         "rank": "features of a row",
         "records_exposed": "landmarks that are a single row's copy",
     }
+    multiclass = True
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: LeastSquaresSettings) -> PanModel:
         """Map the rows, sum, and solve."""
@@ -117,18 +120,18 @@ class LeastSquares(HorizontalAlgorithm[LeastSquaresSettings, PanModel]):
             features = map_rows(federation, settings, prepared, task.seed)
             d = features.map.dimensions + int(settings.intercept)
             bound = float(prepared.rows) if settings.features == "fourier" else math.inf  # whose features are short
-            shape = (d * (d + 1) // 2 + d,)
+            shape = (d * (d + 1) // 2 + task.problems * d,)
             with federation.phase("train"):
                 return features, federation.sum("moments", shape=shape, bound=bound, intercept=settings.intercept)
 
         features, moments = federation.until_stable(stage)
         federation.disclose("coordinator", "moments", MOMENTS, moments.shape)
         d = features.map.dimensions + int(settings.intercept)
-        (found,) = weights(*unpacked_moments(moments, d), settings.regularisation, intercept=settings.intercept)
-        w, b = (found[:-1], float(found[-1])) if settings.intercept else (found, 0.0)
+        found = weights(*unpacked_moments(moments, d), settings.regularisation, intercept=settings.intercept)
+        found = found if settings.intercept else np.column_stack([found, np.zeros(len(found))])
         remarks = tuple(Remark(name, sentence) for name, sentence in features.remarks.items())
         report = TrainingReport(federation.sites, features.description, figures=features.figures, remarks=remarks)
-        return PanModel(features.map, w, b, report)
+        return PanModel.of_weights(features.map, found, report, classes=len(task.classes))
 
     def problems(self, settings: LeastSquaresSettings, outline: Outline) -> Iterator[str]:
         """Settings of features that these are not, and kernels that they do not have."""
@@ -138,7 +141,9 @@ class LeastSquares(HorizontalAlgorithm[LeastSquaresSettings, PanModel]):
         """The same on all rows together, by a least squares solver that forms no products."""
         z = with_ones(model.features(rows.train.rows), intercept=settings.intercept)
         ridge = math.sqrt(settings.regularisation) * np.eye(z.shape[1])[: model.feature_map.dimensions]
-        right = np.append(rows.train.labels, np.zeros(len(ridge)))
+        several, count = len(rows.classes) > 2, len(rows.classes)
+        labels = one_against_rest(rows.train.labels, count).T if several else rows.train.labels
+        right = np.concatenate([labels, np.zeros((len(ridge), *labels.shape[1:]))])
         found = np.linalg.lstsq(np.vstack([z, ridge]), right, rcond=None)[0]
         return Pooled(with_ones(model.features(rows.test.rows), intercept=settings.intercept) @ found)
 

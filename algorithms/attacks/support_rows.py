@@ -69,7 +69,8 @@ class SiteSupportRows(SupportRows):
 
     def _points(self, epoch: Epoch) -> list[FloatArray]:
         tables = [table for each in epoch.of("model_table") for table in each.sums.values()]
-        return [row[:-1] for table in tables[-1:] for row in table if row[-1]]
+        length = 0 if epoch.features is None else epoch.features.dimensions + 1
+        return [row[:length] for table in tables[-1:] for row in table if row[-1]]
 
 
 def parts_in(point: FloatArray, C: float, epoch: Epoch, others: Labelled, own: Labelled) -> FloatArray | None:

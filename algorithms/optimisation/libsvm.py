@@ -69,11 +69,16 @@ def _split(C: Prices) -> tuple[float, FloatArray | None]:
     return (1.0, C) if isinstance(C, np.ndarray) else (C, None)
 
 
-def exact_scores(feature_map: FeatureMap, C: Prices, train: Labelled, test: FloatArray) -> FloatArray | None:
-    """(k,) decision values of test rows (k, p) by the kernel that a map approximates; None of one that is exact."""
+def exact_scores(
+    feature_map: FeatureMap, C: Prices, train: Labelled, test: FloatArray, classes: int = 2
+) -> FloatArray | None:
+    """Decision values of test rows (k, p) by the kernel that a map approximates; None of one that is exact.
+
+    (k,), or (k, K) of more than two classes, each against the others.
+    """
     if feature_map.exact:
         return None
-    return np.asarray(kernel(feature_map.kernel, *train, C).decision_function(test))
+    return against_others(lambda labels: kernel(feature_map.kernel, train.rows, labels, C), train.labels, classes, test)
 
 
 def dual(matrix: FloatArray, labels: FloatArray, C: float) -> SVC:
