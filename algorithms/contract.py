@@ -54,6 +54,8 @@ class TrainingReport:
         How many training took; None where noise does not cover it.
     converged : bool, default True
         Whether training came to its tolerance.
+    gaps : tuple of float
+        The gap of each of several problems that are trained in the same rounds; `gap` is the largest.
     figures : mapping
         Numbers that only this algorithm has, by the names in `Algorithm.figures`.
     remarks : tuple of Remark
@@ -69,6 +71,7 @@ class TrainingReport:
     converged: bool = True
     figures: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[Remark, ...] = ()
+    gaps: tuple[float, ...] = ()
 
 
 class Model(ABC):

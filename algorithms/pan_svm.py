@@ -176,7 +176,6 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
         "records_exposed": "landmarks that are a single row's copy",
         "bundles": "of cuts; each change of membership during training begins a new one",
         "problems": "binary ones, of more than two classes",
-        "problem_gaps": "the certified gap of each problem, of more than two classes",
     }
     multiclass = True
 
@@ -260,10 +259,9 @@ def train(
         )
     certificates, description, figures = trained.certificates, features.description, dict(trained.figures)
     if classes > 2:
-        gaps = [each.gap for each in certificates]
-        figures |= {"problems": len(gaps), "problem_gaps": gaps}
+        figures["problems"] = len(certificates)
         kind = "each class against the others" if settings.multiclass == "ovr" else "every two classes"
-        description = f"{description}, {len(gaps)} problems, {kind}"
+        description = f"{description}, {len(certificates)} problems, {kind}"
     report = TrainingReport(
         sites=federation.sites,
         description=description,
@@ -274,6 +272,7 @@ def train(
         converged=all(each.converged for each in certificates),
         figures={**features.figures, **figures},
         remarks=(*(Remark(name, sentence) for name, sentence in features.remarks.items()), *trained.remarks),
+        gaps=tuple(each.gap for each in certificates) if classes > 2 else (),
     )
     return PanModel.of_weights(features.map, trained.weights, report, settings.multiclass, classes)
 

@@ -218,3 +218,29 @@ def test_fixed_steps_stop_when_the_derivative_turns_positive() -> None:
 def test_an_unknown_line_search_is_named() -> None:
     with pytest.raises(LookupError, match="grid and fixed-step"):
         line_search("exact", 0.1)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_a_master_has_the_same_solution_by_its_dual(
+    intercept: bool, boards: tuple[FloatArray, FloatArray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where there are more dimensions than cuts; whole trainings differ by no more than their tolerance."""
+    features, labels = boards
+    found = []
+    for least in (1, 10_000):
+        monkeypatch.setattr(cutting_plane, "_DUAL_DIMENSIONS", least)
+        (solution,) = solve(
+            PooledOracle(features, labels[None], 8),
+            problems=1,
+            dimensions=features.shape[1],
+            groups=8,
+            C=10.0,
+            stopping=Stopping(1e-6, 300),
+            search=grid_search,
+            on_iteration=lambda iteration, solutions: None,
+            intercept=intercept,
+        )
+        found.append(solution)
+    assert all(each.gap <= 1e-6 for each in found)
+    assert found[0].objective == pytest.approx(found[1].objective, rel=2e-6)
+    assert abs(found[0].iterations - found[1].iterations) <= 10

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 
@@ -37,6 +37,9 @@ IDLE_MASTERS = 2
 _MASTER_ACCURACY = 1e-3
 """Accuracy of a master problem, as a share of the tolerance of the whole."""
 _FINEST_ACCURACY = 1e-12
+_DUAL_DIMENSIONS = 300
+"""From so many on a master with fewer cuts than dimensions is solved by its dual: of 400 five times as fast, and of 200
+no faster."""
 _ACTIVE = 1e-9
 
 
@@ -199,7 +202,8 @@ class _Bundle:
     def solve_master(self, iteration: int) -> None:
         """The master problem: a new point to go towards, and perhaps a better bound."""
         self.iterations = iteration
-        self.master_w, self.master_b, multipliers = _solve_master(
+        by_dual = len(self._cuts) < self.dimensions >= _DUAL_DIMENSIONS
+        self.master_w, self.master_b, multipliers = (_solve_dual if by_dual else _solve_master)(
             self._cuts, self._group, self.groups, self.C, self.accuracy
         )
         self.master_b = self.master_b if self.intercept else 0.0
@@ -229,17 +233,47 @@ def _solve_master(
     positive = sparse.hstack([sparse.csr_array((groups, dimensions + 1)), -sparse.eye_array(groups)])
     A = sparse.vstack([own, positive]).tocsc()
     right = np.concatenate([-cuts[:, -1], np.zeros(groups)])
+    cones = [clarabel.NonnegativeConeT(len(right))]
+    found = clarabel.DefaultSolver(P, q, A, right, cones, _solver_settings(accuracy)).solve()
+    x, z = np.array(found.x), np.array(found.z)[:count]
+    if not (np.isfinite(x).all() and np.isfinite(z).all()):
+        raise FederationError(f"A master problem could not be solved ({found.status}); try a smaller algorithm.C.")
+    return x[:dimensions], float(x[dimensions]), z
+
+
+def _solve_dual(
+    cuts: FloatArray, group: IntArray, groups: int, C: float, accuracy: float
+) -> tuple[FloatArray, float, FloatArray]:
+    """The same by its dual: max z.m - 1/2 |sum z a|^2  with  sum z d = 0, z >= 0, and no group's sum above C.
+
+    w = sum z a, and b is the multiplier of the equality. Dimensions are in the cuts' Gram matrix only.
+    """
+    import clarabel
+    from scipy import sparse
+
+    count, a, d = len(cuts), cuts[:, :-2], cuts[:, -2]
+    P = sparse.csc_array(np.triu(a @ a.T))
+    member = sparse.csr_array((np.ones(count), (group, np.arange(count))), shape=(groups, count))
+    A = sparse.vstack([sparse.csr_array(d[None, :]), member, -sparse.eye_array(count)]).tocsc()
+    right = np.concatenate([[0.0], np.full(groups, C), np.zeros(count)])
+    cones = [clarabel.ZeroConeT(1), clarabel.NonnegativeConeT(groups + count)]
+    found = clarabel.DefaultSolver(P, -cuts[:, -1], A, right, cones, _solver_settings(accuracy)).solve()
+    z = np.array(found.x)
+    if not np.isfinite(z).all():
+        raise FederationError(f"A master problem could not be solved ({found.status}); try a smaller algorithm.C.")
+    return np.asarray(z @ a), float(found.z[0]), z
+
+
+def _solver_settings(accuracy: float) -> Any:
+    """Clarabel's, for problems of this size on one thread."""
+    import clarabel
+
     settings = clarabel.DefaultSettings()
     settings.verbose = False
     settings.direct_solve_method = "faer"
     settings.max_threads = 1
     settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = accuracy
-    cones = [clarabel.NonnegativeConeT(len(right))]
-    found = clarabel.DefaultSolver(P, q, A, right, cones, settings).solve()
-    x, z = np.array(found.x), np.array(found.z)[:count]
-    if not (np.isfinite(x).all() and np.isfinite(z).all()):
-        raise FederationError(f"A master problem could not be solved ({found.status}); try a smaller algorithm.C.")
-    return x[:dimensions], float(x[dimensions]), z
+    return settings
 
 
 def _feasible(z: FloatArray, d: FloatArray, group: IntArray, groups: int, C: float) -> FloatArray:
