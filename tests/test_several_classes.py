@@ -440,6 +440,46 @@ def test_naive_bayes_is_scikit_learns(tmp_path: Path) -> None:
     assert model.decision_function(X).shape == (178, 3)
 
 
+# Sites that hold columns.
+
+
+@pytest.mark.parametrize("change", ["algorithm.kernel=rbf", "algorithm.kernel=linear", "algorithm.landmarks=40"])
+def test_columns_of_several_classes_exchange_the_kernel_once(change: str, tmp_path: Path) -> None:
+    """Three duals of one matrix, in as many rounds as one of two classes; and new records by every site's part."""
+    path = tmp_path / "columns.toml"
+    path.write_text(
+        """
+[federation]
+sites = 3
+[data]
+source = "wine"
+partition = "vertical"
+test_fraction = 0.3
+[algorithm]
+name = "dpp-svm"
+C = 2.0
+"""
+    )
+    gamma = [] if "linear" in change else ["algorithm.gamma=0.05"]
+    several = run(str(path), tmp_path / "several", change, *gamma).result
+    binary = run(str(path), tmp_path / "binary", change, *gamma, "data.positive=class_0").result
+    assert several["cost"]["rounds"] == binary["cost"]["rounds"]
+    assert several["model"]["gap"] == max(several["model"]["gaps"]) <= 1e-4
+    assert several["model"]["objective"] == pytest.approx(several["centralised"]["objective"], rel=1e-6)
+    assert several["centralised"]["max_decision_difference"] < 1e-3
+    assert several["metrics"]["accuracy"] > 0.95
+    assert predict(tmp_path / "several", "wine").decisions.shape == (178, 3)
+    agreed = run(str(path), tmp_path / "all", change, *gamma, "data.label_site=all").result
+    assert agreed["metrics"] == several["metrics"]
+
+
+def test_an_estimator_of_columns_tells_several_classes_apart() -> None:
+    X, y = load_wine(return_X_y=True)
+    model = classifier("dpp-svm")(sites=3, sum="ring").fit(X, y)
+    assert model.score(X, y) > 0.97
+    assert model.dual_coef_.shape[0] == 3
+
+
 # Estimators.
 
 
