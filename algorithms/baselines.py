@@ -57,7 +57,8 @@ def _placed(values: FloatArray, found: FloatArray, rows: EvaluationRows, absent:
     if len(rows.classes) == 2:
         return values
     placed = np.full((len(values), len(rows.classes)), absent)
-    placed[:, found.astype(np.int64)] = values
+    known = found >= 0
+    placed[:, found[known].astype(np.int64)] = values[:, known]
     return placed
 
 

@@ -256,8 +256,8 @@ class Algorithm(ABC, Generic[S, M, T]):
         """
         return False
 
-    def foreseen(self, settings: S, rows: int) -> Iterator[str]:
-        """Sentences about what training on so many rows cannot come to, before anything starts or is spent."""
+    def foreseen(self, settings: S, rows: int, classes: int) -> Iterator[str]:
+        """Sentences about what training on so many rows of so many classes cannot come to, before anything starts."""
         return iter(())
 
     def warnings(self, model: M, settings: S, rows: EvaluationRows, fold: int) -> list[str]:

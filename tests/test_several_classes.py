@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import math
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,14 @@ from sklearn.svm import SVC
 
 from algorithms.data.classes import Scheme, called, log_odds, one_against_one, one_against_rest, pairs, ranked_by_votes
 from algorithms.features.identity import IdentityMap
+from algorithms.hybrid_svm import minimised, noise_of
 from algorithms.optimisation.barrier import Problem
 from algorithms.optimisation.hinge_sums import HingeSums
 from algorithms.optimisation.interior_point import solve_pooled
 from algorithms.optimisation.solution import Stopping
 from algorithms.pan_svm import PanModel
+from algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
+from federation.arrays import FloatArray
 from fedsvm import PanSVC, ScenarioError, classifier
 from scenarios.data import dataset
 from scenarios.predict import predict
@@ -34,6 +38,7 @@ from scenarios.run.metrics import evaluate
 from scenarios.run.result import read_result
 from scenarios.schema import spec
 from tests.ran import Ran
+from tests.test_privacy import lower_bounds
 from tests.test_runs import fedsvm, run
 
 TOLERANCE = 1e-6
@@ -478,6 +483,101 @@ def test_an_estimator_of_columns_tells_several_classes_apart() -> None:
     model = classifier("dpp-svm")(sites=3, sum="ring").fit(X, y)
     assert model.score(X, y) > 0.97
     assert model.dual_coef_.shape[0] == 3
+
+
+# Models with noise.
+
+
+@pytest.mark.parametrize("variant", ["joint", "one-shot"])
+@pytest.mark.parametrize("prior", ["none", "public"])
+def test_private_training_of_several_classes_is_that_of_pooled_rows(variant: str, prior: str, tmp_path: Path) -> None:
+    """Without noise, in the joint variant; each site's own models are others."""
+    changes = [*NO_NOISE, f"algorithm.variant={variant}", f"algorithm.prior={prior}"]
+    result = run(str(private(tmp_path)), tmp_path / "run", *changes)
+    model, pooled = result.result["model"], result.result["centralised"]
+    assert result.result["metrics"]["accuracy"] > 0.85
+    with np.load(result.folder / "model.npz") as arrays:
+        assert arrays["w"].shape == (3, 80)
+    if variant == "joint":
+        assert model["objective"] == pytest.approx(pooled["objective"], rel=1e-6)
+        assert pooled["max_decision_difference"] < 1e-3
+
+
+NO_NOISE = ["algorithm.mechanism=none", "algorithm.step_noise=0.0"]
+
+
+def private(folder: Path) -> Path:
+    """Wine with forty rows that are nobody's secret, and classes that are declared, as private rows choose nothing."""
+    path = folder / "private.toml"
+    path.write_text(
+        """
+[federation]
+sites = 4
+[data]
+source = "wine"
+public = 40
+classes = ["class_0", "class_1", "class_2"]
+test_fraction = 0.2
+[algorithm]
+name = "hybrid-svm"
+C = 30.0
+features = 40
+[protocol]
+sum = "masked"
+"""
+    )
+    return path
+
+
+@pytest.mark.parametrize(
+    ("variant", "mechanism"), [("joint", "spherical"), ("one-shot", "laplace"), ("one-shot", "gaussian")]
+)
+def test_noise_is_for_all_models_of_several_classes_together(variant: str, mechanism: str, tmp_path: Path) -> None:
+    """One release, by the root of their number more than for one; the model's error is of the promised size."""
+    delta = ["algorithm.delta=1e-6"] if mechanism == "gaussian" else []
+    changes = [f"algorithm.variant={variant}", f"algorithm.mechanism={mechanism}", *delta, "algorithm.epsilon=3.0"]
+    several = run(str(private(tmp_path)), tmp_path / "several", *changes, "compare.baselines=true").result
+    (release,) = several["privacy"]["releases"]
+    rows = sum(site["rows"] for site in several["sites"])
+    in_l2 = math.sqrt(3) * 2 * 30.0 / rows
+    norm = math.sqrt(240) if mechanism == "laplace" else 1.0
+    assert release["sensitivity"] == pytest.approx(in_l2 * norm, rel=1e-3)
+    assert release["epsilon"] == 3.0
+    assert set(several["baselines"]) == {"public", "private", "no_noise"}
+    assert several["baselines"]["public"]["accuracy"] > 0.9
+    refused = 'solver: must be "interior-point" for 3 classes'
+    with pytest.raises(ScenarioError, match=refused):
+        dataset.prepare(*spec.read(str(private(tmp_path)), overrides=["algorithm.solver=cutting-plane"]))
+
+
+def opposite_rows(classes: int) -> tuple[FloatArray, FloatArray]:
+    """(K 2,) each: all classes' minimisers of one row, and of the row at the opposite point, of the same class."""
+    point, labels = np.array([[math.sqrt(0.5), math.sqrt(0.5)]]), one_against_rest(np.zeros(1), classes)
+    one, other = (
+        np.concatenate([minimised(at, signs, np.zeros(2), ONE_PRICE, Stopping(1e-12, 100)).w for signs in labels])
+        for at in (point, -point)
+    )
+    return one, other
+
+
+ONE_PRICE, FOUR = 0.5, 4
+
+
+def test_one_row_moves_all_models_by_what_noise_is_for() -> None:
+    """sqrt(K) 2 C / n, and no less: it is attained."""
+    one, other = opposite_rows(FOUR)
+    assert np.linalg.norm(one - other) == pytest.approx(math.sqrt(FOUR) * 2 * ONE_PRICE, rel=1e-4)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mechanism", ["laplace", "spherical"])
+def test_models_of_several_classes_give_away_no_more_than_is_promised(mechanism: MechanismName) -> None:
+    """By 40,000 releases from the worst pair; noise for one model on each of four is found out."""
+    privacy, pair, gap = PrivacyParameters(mechanism, 1.0), opposite_rows(FOUR), 1e-12
+    noise = noise_of(privacy, np.zeros((FOUR, 2)), 2 * ONE_PRICE, gap)
+    assert lower_bounds(noise, pair, noise.released).sure <= 1.0
+    too_little = noise_for(privacy, 2 * FOUR, 2 * ONE_PRICE, gap)
+    assert lower_bounds(too_little, pair, too_little.released).sure > 1.0
 
 
 # Estimators.

@@ -119,7 +119,7 @@ def newton_paths(epoch: Epoch) -> list[NewtonPath]:
 def _path(begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequence[RoundView]) -> list[NewtonPath]:
     if begun is None or not rounds:
         return []
-    prior, lever = begun["prior"], begun["lever"]
+    prior, lever = np.atleast_2d(begun["prior"])[PROBLEM], begun["lever"]
     layout = Layout(len(prior) + int(lever > 0), len(prior))
     found: list[PathRound] = []
     mask: Mask | None = None

@@ -52,8 +52,9 @@ class PublicClassifier(RowsClassifier):
             accountant=PrivacyAccountant.within(chosen, DataIdentity.of("an estimator's rows", "y", names)),
             noise_shares=max(1, len(partitions) - _CURIOUS_SITES),
             seed=seed,
+            classes=len(self.classes_),
         )
-        for sentence in self._algorithm.foreseen(chosen, len(private)):
+        for sentence in self._algorithm.foreseen(chosen, len(private), len(self.classes_)):
             warnings.warn(sentence, UserWarning, stacklevel=3)
         with self._federation(partitions, seed) as federation:
             model = self._algorithm.fit(federation, task, chosen)

@@ -134,11 +134,11 @@ class PathSite(FeatureSite):
         factors: Sequence[float] = (),
         scheme: Scheme = "ovr",
     ) -> None:
-        """Take down how the rows are to be trained on: around `prior` (m,), at `price` each, times its class's factor
+        """Take down how the rows are to be trained on: around `prior` (m,), or (P, m) of each problem, at `price` each,
 
-        and, where rows have weights, the row's; each class against the others, or every two classes.
+        times its class's factor and, where rows have weights, the row's; each class against the others, or every two.
         """
-        self.layout = Layout(len(prior) + int(lever > 0), len(prior))
+        self.layout = Layout(prior.shape[-1] + int(lever > 0), prior.shape[-1])
         self.prior, self.price, self.lever, self.masking = prior, price, lever, masking
         self.factors = factors
         self.problem_labels = one_against_one(self.labels) if scheme == "ovo" else self.labels
@@ -161,10 +161,8 @@ class PathSite(FeatureSite):
             factors = self.factors or [1.0] * max(2, len(self.labels))
             prices = row_prices(self.price, numbers(self.labels), factors, self.weights)
             self.problems = [
-                Problem.of(
-                    self.features, labels, np.where(labels == 0, 0.0, prices), prior=self.prior, lever=self.lever
-                )
-                for labels in self.problem_labels
+                Problem.of(self.features, labels, np.where(labels == 0, 0.0, prices), prior=prior, lever=self.lever)
+                for labels, prior in zip(self.problem_labels, self._priors(), strict=True)
             ]
         for place, (problem, path) in enumerate(zip(self.problems, rest.reshape(problems, -1), strict=True)):
             point = Standing.at(problem, int(path[0]), path[1 : size + 1], path[size + 1 :])
@@ -172,6 +170,11 @@ class PathSite(FeatureSite):
                 self.standings.append([point])
             elif self.standings[place][-1].iteration != point.iteration:
                 self.standings[place] = [point]
+
+    def _priors(self) -> FloatArray:
+        """(P, m) of each problem."""
+        size = self.layout.features
+        return np.broadcast_to(self.prior, (len(self.problem_labels), size))
 
     def _own_path(self) -> Residues:
         """The seed, and of each problem the round, the point and the best point, as residues."""
@@ -272,8 +275,8 @@ class FederatedPath:
     """The path of K problems over the sites of a federation, which have their features ready.
 
     classes, scheme: what the problems are of; see `classes.problems_of`. price: of every row, times what `weighting`
-    says. prior (m,): around which w is sought. intercept: whether there is one. release: who has the best points in the
-    end.
+    says. prior (m,), or (P, m): around which w is sought. intercept: whether there is one. release: who has the best
+    points in the end.
 
     Attributes
     ----------
@@ -302,7 +305,7 @@ class FederatedPath:
         self._prior, self._price, self._target = prior, price, target
         self._weighting = weighting or Weighting()
         self._intercept, self._masking, self._release = intercept, masking, release
-        self._layout = Layout(len(prior) + int(intercept), len(prior))
+        self._layout = Layout(prior.shape[-1] + int(intercept), prior.shape[-1])
         self.weights: FloatArray | None = None
         federation.until_stable(self._begin)
         self._seen = len(federation.membership.changes)

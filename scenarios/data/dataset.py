@@ -146,7 +146,7 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     settings = scenario.data
     public, private = _set_apart(scenario, data)
     choosing = data.take(public) if _is_blind(scenario) else data
-    classes = classes_of(choosing, settings)
+    classes = classes_of(choosing, settings, are_all=not _is_blind(scenario))
     table = scenario.algorithm
     _require_able(scenario, data, classes)
     if problems := [f"algorithm.{said}." for said in table.implementation.class_problems(table.settings, classes)]:
@@ -177,7 +177,7 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         identity=DataIdentity.of(data.name, settings.label, [feature.name for feature in data.features]),
         candidates=_candidates(scenario, data, base_folder, classes),
         weights=data.weights,
-        foreseen=tuple(table.implementation.foreseen(table.settings, trained_on)),
+        foreseen=tuple(table.implementation.foreseen(table.settings, trained_on, len(classes))),
         apart=_apart(scenario, labels, private, tests) if settings.calibration else np.zeros(0, dtype=np.bool_),
     )
 
@@ -368,23 +368,24 @@ _POSITIVE = frozenset({
 """Names of classes that everybody takes for +1."""
 
 
-def classes_of(data: Dataset, settings: DataSpec) -> tuple[str, ...]:
+def classes_of(data: Dataset, settings: DataSpec, *, are_all: bool = True) -> tuple[str, ...]:
     """The classes by name, negative and positive where there are two: those declared, or those that the data have.
 
     More than two are told apart, numbers in their order and words in the alphabet's, unless one is said to be +1. Of
-    two, +1 is the larger number, or the word that everybody takes for it. Raises ScenarioError for names that are none
-    of the data, data of other classes, and where it is not plain which of two is +1.
+    two, +1 is the larger number, or the word that everybody takes for it. are_all: whether these are all rows, and not
+    the public ones, which need not have one of each class that is declared. Raises ScenarioError for names that are
+    none of the data, data of other classes, and where it is not plain which of two is +1.
     """
     declared, positive = settings.classes, settings.positive
     if others := [name for name in data.classes if declared and name not in declared]:
         raise ScenarioError(
             [f"data.classes: {data.name} has {_listed(list(map(repr, others)))} too; add it, or leave the rows out."]
         )
-    if absent := [name for name in declared if name not in data.classes]:
+    if absent := [name for name in declared if are_all and name not in data.classes]:
         raise ScenarioError(
             [f"data.classes: {data.name} has no row of {_listed(list(map(repr, absent)))}; leave it out."]
         )
-    if positive is not None or len(data.classes) == 2:
+    if positive is not None or len(declared or data.classes) == 2:
         return _two_classes(data, positive if positive is not None or not declared else declared[1])
     if declared:
         return tuple(declared)

@@ -95,7 +95,8 @@ class HorizontalPipeline:
         public = dataset.rows.take(dataset.public)
         columns = public_columns(dataset.schema, public.numeric, public.categorical, data.scale, data.ranges)
         rows = self._scaled(dataset.public, columns)
-        return lambda fold: PublicTask(columns, rows, accountant, self._noise_shares, seed, fold)
+        classes = len(dataset.classes)
+        return lambda fold: PublicTask(columns, rows, accountant, self._noise_shares, seed, fold, classes)
 
     @property
     def _noise_shares(self) -> int:
