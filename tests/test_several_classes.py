@@ -580,6 +580,29 @@ def test_models_of_several_classes_give_away_no_more_than_is_promised(mechanism:
     assert lower_bounds(too_little, pair, too_little.released).sure > 1.0
 
 
+@pytest.mark.parametrize(("perturbation", "epsilon"), [("none", 1.0), ("output", 300.0), ("objective", 1e4)])
+@pytest.mark.parametrize("features", [0, 20])
+def test_private_risk_minimisation_trains_all_classes_in_the_same_rounds(
+    perturbation: str, epsilon: float, features: int, tmp_path: Path
+) -> None:
+    path = private(tmp_path)
+    path.write_text(
+        path.read_text().replace('"hybrid-svm"\nC = 30.0\nfeatures = 40', f'"dp-erm"\nfeatures = {features}')
+    )
+    changes = [f"algorithm.perturbation={perturbation}", f"algorithm.epsilon={epsilon}"]
+    several = run(str(path), tmp_path / "several", *changes).result
+    one = run(str(path), tmp_path / "one", *changes, "data.classes=[]", "data.positive=class_1").result
+    assert several["centralised"]["max_decision_difference"] < (1e-3 if perturbation == "none" else 1.0)
+    assert several["metrics"]["accuracy"] > 0.75
+    assert several["cost"]["rounds"] <= one["cost"]["rounds"] + 4
+    if perturbation == "output":
+        (release,), (alone,) = several["privacy"]["releases"], one["privacy"]["releases"]
+        assert release["sensitivity"] == pytest.approx(math.sqrt(3) * alone["sensitivity"], rel=1e-4)
+    if perturbation == "objective":
+        (release,), (alone,) = several["privacy"]["releases"], one["privacy"]["releases"]
+        assert release["noise_scale"] == pytest.approx(3 * alone["noise_scale"], rel=1e-3)
+
+
 # Estimators.
 
 
