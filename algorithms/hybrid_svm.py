@@ -250,6 +250,8 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
             yield 'delta: must be given with mechanism = "gaussian": a number above 0 and below 1'
         if settings.mechanism != "gaussian" and settings.delta is not None:
             yield f'delta: is what mechanism = "gaussian" needs, and no other, got {settings.delta!r}; leave it out'
+        if settings.solver == "auto":
+            yield 'solver: must be "interior-point" or "cutting-plane" here, since the promise says what they show'
         yield from pairs_problem(settings.features, outline.public_rows)
         yield from settings.budget_problems(outline.models, settings.delta or 0.0, private=settings.privacy is not None)
 

@@ -37,6 +37,7 @@ from algorithms.contract import (
     TrainingReport,
 )
 from algorithms.data.classes import Scheme, one_against_one, one_against_rest, pairs, ranked_by_votes
+from algorithms.data.conditions import Conditions
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.scaling import Scale
 from algorithms.features.choice import Features, FeatureSettings, read_map
@@ -188,6 +189,7 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
             features,
             settings.weighting(task.classes, by_row=task.weighted),
             classes=len(task.classes),
+            conditions=task.conditions,
         )
         if not task.calibrated or model.w is None or not isinstance(model.b, float):
             return model
@@ -202,7 +204,7 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
 
     def takes_weights(self, settings: PanSettings) -> bool:
         """Where the interior point trains."""
-        return settings.solver == "interior-point"
+        return settings.solver != "cutting-plane"
 
     def can_calibrate(self, settings: PanSettings) -> bool:
         """Where the coordinator has the weights, which it tells the sites."""
@@ -248,15 +250,15 @@ def train(
     features: Features,
     weighting: Weighting | None = None,
     classes: int = 2,
+    conditions: Conditions | None = None,
 ) -> PanModel:
     """Train on the features of the live sites' rows, to the certified gap of every problem.
 
     Of several problems the objectives are added up, which is the objective of all together; the gap is the worst one's.
     """
     with federation.phase("train"):
-        trained = train_linear(
-            federation, settings, features.map.dimensions, _rows_told_by(features.map), weighting, classes
-        )
+        told = _rows_told_by(features.map)
+        trained = train_linear(federation, settings, features.map.dimensions, told, weighting, classes, conditions)
     certificates, description, figures = trained.certificates, features.description, dict(trained.figures)
     if classes > 2:
         figures["problems"] = len(certificates)

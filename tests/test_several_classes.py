@@ -19,11 +19,14 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC
 
 from algorithms.data.classes import Scheme, called, log_odds, one_against_one, one_against_rest, pairs, ranked_by_votes
+from algorithms.data.conditions import Conditions
 from algorithms.features.identity import IdentityMap
 from algorithms.hybrid_svm import minimised, noise_of
 from algorithms.optimisation.barrier import Problem
 from algorithms.optimisation.hinge_sums import HingeSums
 from algorithms.optimisation.interior_point import solve_pooled
+from algorithms.optimisation.path_sums import Layout
+from algorithms.optimisation.predicted import Work
 from algorithms.optimisation.solution import Stopping
 from algorithms.pan_svm import PanModel
 from algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
@@ -652,3 +655,50 @@ def test_an_audit_attacks_the_first_problem(tmp_path: Path) -> None:
         assert all(each["false_claims"] == 0 for each in audits)
     assert found["interior-point"] == 0
     assert found["cutting-plane"] > 30
+
+
+# Which solver.
+
+
+LETTERS = Work(rows=15_000, features=1_500, problems=26, groups=32, sites=5)
+SLOW = Conditions(latency_s=0.02, bytes_per_s=20 * 125_000)
+
+
+@pytest.mark.parametrize(
+    ("work", "conditions", "newton"),
+    [
+        (Work(766, 180, 1, 32, 5), Conditions(), True),
+        (Work(1_437, 100, 10, 32, 5), Conditions(), True),
+        (LETTERS, Conditions(), False),
+        (Work(15_000, 1_500, 1, 32, 5), SLOW, False),
+        (Work(766, 180, 1, 32, 5), SLOW, True),
+    ],
+)
+def test_the_faster_solver_is_the_one_that_carries_and_computes_less(
+    work: Work, conditions: Conditions, newton: bool
+) -> None:
+    assert (work.by_interior_point(conditions) < work.by_cutting_planes(conditions)) == newton
+
+
+def test_what_a_round_is_predicted_to_take_is_what_the_network_makes_of_its_bytes() -> None:
+    """Letter by Newton's systems: 235 MB round a ring in chunks and to the coordinator, at 20 Mbit a second."""
+    numbers = 26 * Layout(1_501, 1_500).length
+    assert SLOW.sum_s(5, numbers, 0) == pytest.approx(7 * 0.02 + 6 / 5 * 8 * numbers / 2.5e6)
+    assert 8 * numbers == pytest.approx(235e6, rel=0.01)
+
+
+@pytest.mark.parametrize(("landmarks", "chosen"), [(20, "interior-point"), (100, "cutting-plane")])
+def test_a_solver_is_chosen_for_the_network_of_the_scenario(landmarks: int, chosen: str, tmp_path: Path) -> None:
+    slow = ["data.positive=class_0", "algorithm.solver=auto", "network={bandwidth_mbit=2.0}", "algorithm.cut_groups=16"]
+    slow += ["algorithm.min_cluster_size=1", "algorithm.tolerance=0.05", f"algorithm.landmarks={landmarks}"]
+    result = run("digits", tmp_path / "run", *WINE, *slow).result
+    (remark,) = [each["sentence"] for each in result["model"]["remarks"] if each["name"] == "solver"]
+    assert remark.startswith(chosen)
+    assert ("cuts" in {each["step"] for each in result["disclosures"]}) == (chosen == "cutting-plane")
+
+
+def test_what_only_one_solver_can_do_it_does(tmp_path: Path) -> None:
+    changes = [*WINE, "algorithm.solver=auto", "algorithm.class_weight=balanced", "algorithm.tolerance=1e-3"]
+    result = run("digits", tmp_path / "run", *changes).result
+    (remark,) = [each["sentence"] for each in result["model"]["remarks"] if each["name"] == "solver"]
+    assert remark == "interior-point, which alone does what the other settings ask for"

@@ -15,6 +15,7 @@ import numpy as np
 
 from algorithms.data import encoding
 from algorithms.data.columns import Columns, Filling, Schema
+from algorithms.data.conditions import Conditions
 from algorithms.data.encoding import Vocabulary
 from algorithms.data.partition import held_out
 from algorithms.data.scaling import Scale, ScaleName
@@ -197,6 +198,8 @@ class HorizontalTask:
         Whether rows have weights.
     calibrated : bool, default False
         Whether rows are set apart, of which no model is, to calibrate one by.
+    conditions : Conditions, optional
+        Of the network, by which seconds are predicted; without it those of this machine.
 
     Attributes
     ----------
@@ -213,6 +216,7 @@ class HorizontalTask:
     classes: tuple[str, ...] = ("-1", "1")
     weighted: bool = False
     calibrated: bool = False
+    conditions: Conditions | None = None
     columns: Columns = field(init=False)
     agreed: _Agreement = field(default_factory=_Agreement, repr=False)
 

@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from algorithms.calibration import MIN_OF_CLASS
 from algorithms.data.columns import Schema
+from algorithms.data.conditions import Conditions
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.partition import site_partition
 from algorithms.estimators.base import FederatedClassifier, estimator
@@ -110,6 +111,7 @@ class HorizontalClassifier(RowsClassifier):
             calibrated=apart is not None,
         )
         held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
+        task.conditions = Conditions(self._secure_sum(len(held)))
         partitions = {
             site: site_partition(
                 rows[mine],

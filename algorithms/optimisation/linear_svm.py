@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Annotated, Any, Literal
 
 import numpy as np
 
 from algorithms.data.classes import Scheme, members, numbers, one_against_rest, problems_of
+from algorithms.data.conditions import Conditions
 from algorithms.optimisation import cutting_plane, interior_point, libsvm
 from algorithms.optimisation.barrier import Problem
 from algorithms.optimisation.cutting_plane import CuttingPlaneSettings
@@ -23,6 +24,7 @@ from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, Point
 from algorithms.optimisation.line_search import line_search
 from algorithms.optimisation.masking import Masking
 from algorithms.optimisation.path_sums import FederatedPath, PathSite, Release
+from algorithms.optimisation.predicted import Work
 from algorithms.optimisation.solution import Certificate, Solution, Stopping
 from algorithms.optimisation.weighting import Weighting, row_prices
 from algorithms.remarks import Remark
@@ -59,8 +61,11 @@ class SolverSettings(CuttingPlaneSettings):
     """By which solver, and what it shows to whom."""
 
     solver: Annotated[
-        Literal["interior-point", "cutting-plane"],
-        doc("One sum a round that a blind coordinator solves, or the paper's, which shows it every point and cut."),
+        Literal["interior-point", "cutting-plane", "auto"],
+        doc(
+            "One sum a round that a blind coordinator solves, the paper's, which shows it every point and cut, or what "
+            "is predicted to be faster."
+        ),
     ] = "interior-point"
     masking: Annotated[
         Masking,
@@ -157,16 +162,53 @@ def train_linear(
     rows_told: RowsTold = lambda points, cuts: 0,
     weighting: Weighting | None = None,
     classes: int = 2,
+    conditions: Conditions | None = None,
 ) -> Trained:
     """Train on the live sites' rows of so many features, to the certified gap. weighting: of the interior point only.
 
     classes: how many there are. All binary problems are in the same rounds, which each leaves when it is done.
+    conditions: of the network, by which `solver = "auto"` chooses.
     What is certified in the end is so for the rows of the sites that are there in the end. Raises FederationError where
     too few sites are left, or a step cannot be computed.
     """
+    weighting = weighting or Weighting()
+    if settings.solver == "auto":
+        solver, remark = _faster(federation, settings, features, weighting, classes, conditions or Conditions())
+        settings = replace(settings, solver=solver)
+        found = train_linear(federation, settings, features, rows_told, weighting, classes)
+        return replace(found, remarks=(remark, *found.remarks))
     if settings.solver == "interior-point":
-        return _by_interior_point(federation, settings, features, weighting or Weighting(), classes)
+        return _by_interior_point(federation, settings, features, weighting, classes)
     return _by_cutting_planes(federation, settings, features, rows_told, classes)
+
+
+def _faster(
+    federation: Federation,
+    settings: LinearSvmSettings,
+    features: int,
+    weighting: Weighting,
+    classes: int,
+    conditions: Conditions,
+) -> tuple[Literal["interior-point", "cutting-plane"], Remark]:
+    """The solver that takes fewer seconds, as predicted, and what to say of it.
+
+    Where the sites keep the weights, or rows have some, there is one that can.
+    """
+    if settings.release == "sites" or weighting != Weighting():
+        return "interior-point", Remark("solver", "interior-point, which alone does what the other settings ask for")
+    rows = max(1, round(float(federation.sum("squared_norms", shape=(2,), bound=math.inf)[1])))
+    problems = problems_of(classes, settings.multiclass)
+    work = Work(rows, features, problems, settings.cut_groups, len(federation.sites))
+    seconds = {
+        "interior-point": work.by_interior_point(conditions),
+        "cutting-plane": work.by_cutting_planes(conditions),
+    }
+    told = " and ".join(f"{each:.2g} s by {name}" for name, each in seconds.items())
+    solver: Literal["interior-point", "cutting-plane"] = (
+        "interior-point" if seconds["interior-point"] <= seconds["cutting-plane"] else "cutting-plane"
+    )
+    shows = ", which shows the coordinator every point and cut" if solver == "cutting-plane" else ""
+    return solver, Remark("solver", f"{solver}{shows}; predicted were {told}")
 
 
 def _note(federation: Federation, iteration: int, certificates: Sequence[Certificate]) -> None:

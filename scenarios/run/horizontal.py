@@ -12,6 +12,7 @@ import numpy as np
 from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Model
 from algorithms.data.classes import one_against_rest
 from algorithms.data.columns import Columns, Labelled
+from algorithms.data.conditions import Conditions
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.public_rows import PublicTask, public_columns
 from algorithms.privacy.accountant import PrivacyAccountant, PrivacyReport
@@ -90,13 +91,26 @@ class HorizontalPipeline:
             filled, indicated = data.missing == "mean", data.missing_indicators
             task = HorizontalTask(dataset.schema, data.scale, seed, filled=filled, indicated=indicated)
             return replace(
-                task, classes=dataset.classes, weighted=bool(len(dataset.weights)), calibrated=data.calibration > 0
+                task,
+                classes=dataset.classes,
+                weighted=bool(len(dataset.weights)),
+                calibrated=data.calibration > 0,
+                conditions=self._conditions,
             ).of_fold
         public = dataset.rows.take(dataset.public)
         columns = public_columns(dataset.schema, public.numeric, public.categorical, data.scale, data.ranges)
         rows = self._scaled(dataset.public, columns)
         classes = len(dataset.classes)
         return lambda fold: PublicTask(columns, rows, accountant, self._noise_shares, seed, fold, classes)
+
+    @property
+    def _conditions(self) -> Conditions:
+        """What is known of the network before anything was sent."""
+        network, chosen = self.scenario.network, Conditions(self.scenario.protocol.secure_sum)
+        if network is None:
+            return chosen
+        slow = replace(chosen, latency_s=network.latency_ms / 1000)
+        return slow if network.bandwidth_mbit is None else replace(slow, bytes_per_s=network.bandwidth_mbit * 125_000)
 
     @property
     def _noise_shares(self) -> int:
