@@ -14,6 +14,7 @@ from scenarios.data import dataset
 from scenarios.data.located import located
 from scenarios.report import page
 from scenarios.run import runner
+from scenarios.run.folder import make_folder
 from scenarios.run.result import RunResult
 from scenarios.schema import spec
 
@@ -107,7 +108,7 @@ def run(
     chosen, base = spec.read(scenario, changes=changes or {}, sites=sites)
     chosen = located(chosen, base)
     prepared = dataset.prepare(chosen, base)
-    folder = runner.make_folder(chosen, Path(out) if out is not None else None)
+    folder = make_folder(chosen, Path(out) if out is not None else None)
     began = time.monotonic()
 
     def tell(federation: Federation, faults: Sequence[str]) -> None:

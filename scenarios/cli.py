@@ -26,6 +26,7 @@ from scenarios import runs, sets
 from scenarios.console import OutputLost, complain, errors, guard_streams, out, print_table, visible
 from scenarios.report.live import LiveView, PlainView, SilentView, View
 from scenarios.report.summary import print_summary
+from scenarios.run.folder import make_folder
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 
@@ -521,10 +522,8 @@ def _view(chosen: spec.Scenario, *, silent: bool) -> View:
 
 
 def _make_folder(chosen: spec.Scenario, folder: Path | None) -> Path:
-    from scenarios.run import runner
-
     try:
-        return runner.make_folder(chosen, folder)
+        return make_folder(chosen, folder)
     except FileExistsError:
         raise ScenarioError([f"--out: {folder} exists already; name a folder that does not, or remove it."]) from None
     except OSError as error:
