@@ -105,17 +105,18 @@ def run(
     >>> result.status
     'completed'
     """
+    began = time.monotonic()
     chosen, base = spec.read(scenario, changes=changes or {}, sites=sites)
     chosen = located(chosen, base)
     prepared = dataset.prepare(chosen, base)
     folder = make_folder(chosen, Path(out) if out is not None else None)
-    began = time.monotonic()
+    started = time.monotonic()
 
     def tell(federation: Federation, faults: Sequence[str]) -> None:
         if progress is not None:
-            progress(RunProgress.of(federation, faults, time.monotonic() - began))
+            progress(RunProgress.of(federation, faults, time.monotonic() - started))
 
-    result = runner.run(chosen, prepared, folder, tell, audit=audit).result
+    result = runner.run(chosen, prepared, folder, tell, began=began, audit=audit).result
     try:
         page.write_report(folder)
     except OSError as error:

@@ -12,8 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
+from algorithms import SITE_MODULE
 from algorithms.attacks.contract import KnownRecords
-from algorithms.registry import SITE_MODULE
 from federation import report
 from federation.assemble import started
 from federation.errors import FederationError, SiteFailed
@@ -101,11 +101,13 @@ def run(
     folder: Path,
     on_progress: OnProgress,
     *,
+    began: float | None = None,
     audit: bool = False,
     command: str = "",
 ) -> Finished:
     """Carry out a scenario whose data are prepared, in an empty folder.
 
+    began: when it was asked for, on the monotonic clock, if that was before now: its seconds in all are from there.
     audit: find out afterwards what the coordinator, each site, and the coordinator with each site made of the run.
     command: what it was started by, for the record.
     Never raises for what goes wrong within the run, or where its folder cannot be written: the result says what it was.
@@ -113,27 +115,28 @@ def run(
     """
     this = _Run(scenario, dataset, folder, audit, command, RunLog(folder / LOG))
     outcome = this.outcome
+    called = time.monotonic()
+    asked = called if began is None else began
+    outcome.timing["prepare_s"] = called - asked
     with Interrupts() as interrupts:
-        with outcome.timed("total_s"):
-            try:
-                with interrupts.allowed():
-                    _carry_out(this, on_progress)
-                outcome.status = "completed"
-            except KeyboardInterrupt:
-                outcome.status, outcome.error = "interrupted", "The run was interrupted."
-            except FederationError as error:
-                outcome.error = str(error)
-                outcome.traceback = error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
-            except MemoryError as error:
-                outcome.error = f"There is not enough memory ({error}); have fewer rows or columns, or a smaller model."
-                outcome.traceback = traceback.format_exc()
-            except OSError as error:
-                outcome.error, outcome.traceback = _unwritten(folder, error), traceback.format_exc()
-            except Exception as error:  # noqa: BLE001 - a defect of ours must still leave a result behind
-                outcome.error = (
-                    f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
-                )
-                outcome.traceback = traceback.format_exc()
+        try:
+            with interrupts.allowed():
+                _carry_out(this, on_progress)
+            outcome.status = "completed"
+        except KeyboardInterrupt:
+            outcome.status, outcome.error = "interrupted", "The run was interrupted."
+        except FederationError as error:
+            outcome.error = str(error)
+            outcome.traceback = error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
+        except MemoryError as error:
+            outcome.error = f"There is not enough memory ({error}); have fewer rows or columns, or a smaller model."
+            outcome.traceback = traceback.format_exc()
+        except OSError as error:
+            outcome.error, outcome.traceback = _unwritten(folder, error), traceback.format_exc()
+        except Exception as error:  # noqa: BLE001 - a defect of ours must still leave a result behind
+            outcome.error = f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
+            outcome.traceback = traceback.format_exc()
+        outcome.timing["total_s"] = time.monotonic() - asked
         return Finished(_written(this), folder, outcome.traceback)
 
 
