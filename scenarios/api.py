@@ -16,7 +16,9 @@ from scenarios.report import page
 from scenarios.run import runner
 from scenarios.run.folder import make_folder
 from scenarios.run.result import RunResult
+from scenarios.run.runner import OnProgress
 from scenarios.schema import spec
+from scenarios.schema.spec import Scenario
 
 
 @dataclass(frozen=True)
@@ -107,15 +109,27 @@ def run(
     """
     began = time.monotonic()
     chosen, base = spec.read(scenario, changes=changes or {}, sites=sites)
-    chosen = located(chosen, base)
-    prepared = dataset.prepare(chosen, base)
-    folder = make_folder(chosen, Path(out) if out is not None else None)
-    started = time.monotonic()
 
     def tell(federation: Federation, faults: Sequence[str]) -> None:
         if progress is not None:
-            progress(RunProgress.of(federation, faults, time.monotonic() - started))
+            progress(RunProgress.of(federation, faults, time.monotonic() - began))
 
+    return carry_out(chosen, base, Path(out) if out is not None else None, tell, began=began, audit=audit)
+
+
+def carry_out(
+    scenario: Scenario,
+    base: Path,
+    out: Path | None,
+    tell: OnProgress = lambda federation, faults: None,
+    *,
+    began: float | None = None,
+    audit: bool = False,
+) -> RunResult:
+    """Run a scenario that was read from the folder `base`, and write its report; see `run` and `runner.run`."""
+    chosen = located(scenario, base)
+    prepared = dataset.prepare(chosen, base)
+    folder = make_folder(chosen, out)
     result = runner.run(chosen, prepared, folder, tell, began=began, audit=audit).result
     try:
         page.write_report(folder)

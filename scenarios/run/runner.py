@@ -18,7 +18,7 @@ from federation import report
 from federation.assemble import started
 from federation.errors import FederationError, SiteFailed
 from federation.federation import Federation
-from federation.processes.spare import SPARE
+from federation.processes.spare import spare_launcher
 from federation.shown import ShownRound
 from protocols.analysis.views import Coalition, RecordedRun
 from scenarios.data.dataset import FederatedDataset
@@ -143,7 +143,7 @@ def run(
 def _carry_out(this: _Run, on_progress: OnProgress) -> None:
     scenario = this.scenario
     pipeline = PIPELINES[scenario.data.partition](scenario, this.dataset, this.folder)
-    with SPARE.take(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
+    with spare_launcher(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
         this.injector = injector
         starter = Starter(scenario, this.dataset, launcher, injector, this.folder, this.everybody)
         with _started(this, starter, on_progress) as federation:
