@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 2
 RESULT = "result.json"
-_PACKAGES = ("clarabel", "cryptography", "msgpack", "numpy", "pyzmq", "scikit-learn", "scipy")
+_PACKAGES = ("cryptography", "msgpack", "numpy", "piqp", "pyzmq", "scikit-learn", "scipy")
 
 
 @dataclass(frozen=True, kw_only=True)
