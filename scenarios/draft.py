@@ -74,7 +74,8 @@ def draft(path: Path, source: str, label: str, *, site: str | None = None, posit
         "[protocol]",
         f"sum = {_text('ring' if _sites(table, by) >= 3 else 'masked')}               # fedsvm audit compares them",
     ]
-    asks = () if chosen is not None else (f"data.positive: say which of {_listed(data.classes)} is +1.",)
+    is_told = chosen is not None or len(data.classes) > 2
+    asks = () if is_told else (f"data.positive: say which of {_listed(data.classes)} is +1.",)
     return Draft("\n".join([*lines, ""]), (*asks, *categories.mistakes(data)))
 
 
@@ -115,6 +116,9 @@ def _data(
     if positive is not None:
         others = _listed([name for name in data.classes if name != positive])
         yield f"positive = {_text(positive)}  # which label is +1; {others} is -1"
+    elif len(data.classes) > 2:
+        yield f"# all of {_listed(data.classes)} are told apart; to tell one from the others, say it in the next line"
+        yield f"# positive = {_text(data.classes[0])}"
     else:
         yield f"# which of {_listed(data.classes)} is +1? Say it in the next line, and take its # away"
         yield f"# positive = {_text(data.classes[0])}"

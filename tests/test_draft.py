@@ -46,6 +46,15 @@ def test_a_hospitals_file_becomes_a_report_without_an_edit(tmp_path: Path) -> No
     assert len(done.stdout.splitlines()) == 801
 
 
+def test_of_more_than_two_classes_it_asks_for_none(tmp_path: Path) -> None:
+    rows = "".join(f"{row % 12},{row / 3:.2f},{'abc'[row % 3]}\n" for row in range(300))
+    (tmp_path / "p.csv").write_text(f"age,dose,group\n{rows}")
+    done = fedsvm("new", "my.toml", "--data", "p.csv", "--label", "group", folder=tmp_path)
+    assert (done.returncode, "positive" in done.stdout) == (0, False)
+    assert "# all of 'a', 'b', 'c' are told apart; to tell one" in (tmp_path / "my.toml").read_text()
+    assert fedsvm("run", "my.toml", "--quiet", folder=tmp_path).returncode == 0
+
+
 def test_what_it_cannot_know_it_asks_for(tmp_path: Path) -> None:
     rows = "".join(f"{row % 12},{row / 3:.2f},{'ab'[row % 2]}\n" for row in range(300))
     (tmp_path / "p.csv").write_text(f"age,dose,group\n{rows}3,oops,a\n")
