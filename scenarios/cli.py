@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import shlex
 import signal
 import sys
@@ -21,6 +22,7 @@ import typer
 from algorithms.registry import ALGORITHMS, SITE_MODULE
 from algorithms.settings import settings
 from federation.errors import FederationError
+from federation.federation import SITES_LOGGER
 from federation.processes.spare import SPARE
 from scenarios import runs, sets
 from scenarios.console import OutputLost, complain, errors, guard_streams, out, print_table, visible
@@ -146,6 +148,7 @@ def _run(
     _end_on_sigterm()
     if tracker is not None:
         _check_tracker(tracker)
+    logging.getLogger(SITES_LOGGER).addHandler(logging.NullHandler())  # the view shows what sites log
     SPARE.start(SITE_MODULE)  # as long as data are read
     with _view(chosen, silent=silent) as view:
         from scenarios.data import dataset  # half a second that only a run needs, and a terminal shows meanwhile

@@ -73,6 +73,7 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
         else [],
         "protocols": [_cost(name, spent) for name, spent in cost.by_protocol.items()] if cost else [],
         "sites": [_site(site) for site in result.sites],
+        "logged": [_logged(event) for event in log if event["event"] == "site_log"],
         "confusion": _confusion(result),
         "measures": _measures(result),
         "dealt": dealt(result),
@@ -185,6 +186,7 @@ def _contents(run: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ("links", "Links", run["links"]["names"]),
         ("cost", "Cost", run["phases"]),
         ("sites", "Sites", run["sites"]),
+        ("logged", "Logged", run["logged"]),
         ("measures", "Measures", run["measures"]),
         ("folds", "Folds", run["folds"]),
         ("audit", "Audit", run["audit"]),
@@ -230,6 +232,10 @@ def _site(site: SiteResult) -> list[Any]:
     own = human_bytes(site.unique_memory_bytes) if site.unique_memory_bytes else ""
     spent = human_seconds(site.cpu_s) if site.cpu_s is not None else ""
     return [site.name, site.status, site.rows, site.columns, spent, own]
+
+
+def _logged(event: Event) -> list[Any]:
+    return [event["site"], event["round"], event["level"], event["logger"], event["text"]]
 
 
 def _confusion(result: RunResult) -> dict[str, Any] | None:
