@@ -109,6 +109,55 @@ def test_a_row_of_no_hospital_is_refused_with_its_number(blank: str, site: str |
     )
 
 
+def test_hospitals_with_files_of_their_own_need_no_edit(tmp_path: Path) -> None:
+    table = hospitals.rows(600)
+    hospitals.as_excel_writes(tmp_path / "n.csv", table[:200])
+    hospitals.plain(tmp_path / "m.csv", table[200:400])
+    hospitals.plain(tmp_path / "s.csv", table[400:], without=["ward"])
+    words = [
+        word
+        for name, file in (("north", "n"), ("mid.1", "m"), ("south", "s"))
+        for word in ("--data", f"{name}={file}.csv")
+    ]
+    done = fedsvm("new", "my.toml", *words, "--label", "died", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "note Column 'ward' is left out: 'south' has none.",
+        "note Column 'hospital' is left out: says whose a row is, as the files do.",
+        "my.toml",
+    ]
+    written = (tmp_path / "my.toml").read_text()
+    assert 'names = ["north", "mid.1", "south"]' in written
+    assert "# n.csv: read as cp1252 text with semicolons between columns and a decimal comma" in written
+    assert '\nnorth = "n.csv"\n"mid.1" = "m.csv"\nsouth = "s.csv"\n' in written
+    small = ["--set", "algorithm.landmarks=20", "--set", "algorithm.tolerance=1e-3"]
+    done = fedsvm("run", "my.toml", "--json", *small, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert [site["name"] for site in result["sites"]] == ["north", "mid.1", "south"]
+    assert result["data"]["rows"] == 600
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["n=p.csv"], "--data: name one table, or of each site its file, such as --data north=n.csv"),
+        (["p.csv", "s=p.csv"], "--data: name one table, or of each site its file"),
+        (["n=p.csv", "n=p.csv"], "--data: name one table, or of each site its file"),
+        (["n n=p.csv", "s=p.csv"], "--data: the name of a site must be made of letters"),
+        (["n=p.csv", "s=q.csv"], "data.source: there is no file 'q.csv'"),
+    ],
+)
+def test_sites_that_are_badly_named_are_sentences(words: list[str], says: str, tmp_path: Path) -> None:
+    hospitals.plain(tmp_path / "p.csv", hospitals.rows(60))
+    given = [each for word in words for each in ("--data", word)]
+    done = fedsvm("new", "my.toml", *given, "--label", "died", folder=tmp_path)
+    assert done.returncode == 2
+    assert says in done.stderr
+    done = fedsvm("new", "my.toml", *given, "--label", "died", "--site", "hospital", folder=tmp_path)
+    assert done.returncode == 2
+
+
 def test_mistakes_are_sentences(tmp_path: Path) -> None:
     hospitals.plain(tmp_path / "p.csv", hospitals.rows(60))
     source = str(tmp_path / "p.csv")

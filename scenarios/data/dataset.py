@@ -20,7 +20,7 @@ from algorithms.data.columns import Schema
 from algorithms.data.partition import NO_FOLD, held_out, site_partition
 from algorithms.privacy.ledger import DataIdentity
 from federation.arrays import FloatArray, IntArray
-from scenarios.data import categories, joining, sources, splits
+from scenarios.data import categories, joining, sources, splits, text_form
 from scenarios.data.notation import is_number
 from scenarios.data.sources import Dataset
 from scenarios.schema.base import resolve
@@ -193,7 +193,7 @@ def _warnings(
             yield "Rows with missing values are left out, and nothing is promised of whether a row is one of them."
         return
     if data.table is not None:
-        yield from (f"{name} was read as {form}." for name, form in data.table.forms.items() if not form.is_plain)
+        yield from text_form.notes(data.table.forms)
     if data.dropped:
         yield f"{data.dropped} rows with missing values were left out."
     yield from categories.warnings(data)
