@@ -174,7 +174,9 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         identity=DataIdentity.of(data.name, settings.label, [feature.name for feature in data.features]),
         candidates=_candidates(scenario, data, base_folder, classes),
         weights=data.weights,
-        foreseen=tuple(table.implementation.foreseen(table.settings, trained_on)),
+        foreseen=tuple(
+            table.implementation.foreseen(table.settings, trained_on, _width(choosing, settings.categories))
+        ),
         apart=_apart(scenario, signs, private, tests) if settings.calibration else np.zeros(0, dtype=np.bool_),
     )
 
@@ -199,6 +201,13 @@ def _warnings(
     yield from categories.warnings(data)
     names = scenario.federation.site_names
     yield from splits.sites_without_a_class(names, [signs[held.rows] for held in shards], classes)
+
+
+def _width(data: Dataset, declared: Mapping[str, Sequence[str]]) -> int:
+    """How many columns there are once each value of a categorical one has its own."""
+    categorical = [feature for feature in data.features if feature.categorical]
+    values = [declared.get(feature.name) or set(feature.values.tolist()) for feature in categorical]
+    return len(data.features) - len(categorical) + sum(map(len, values))
 
 
 def _pooled(data: Dataset, classes: tuple[str, str]) -> Iterator[str]:

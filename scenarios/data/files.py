@@ -65,8 +65,7 @@ def read(
     """Every column of a file, (n,) each: float64 with NaN, or text with "" for missing values; and how it was read.
 
     text: columns that are text whatever they look like, as it is written, NA and the like included. memory_bytes: how
-    much it may take, and else what there is. form: what is told of how text is written. Raises ScenarioError, saying what
-    to change.
+    much it may take, and else what there is. form: what is told of how text is written. Raises ScenarioError.
     """
     try:
         room = available_bytes() if memory_bytes is None else memory_bytes

@@ -16,7 +16,7 @@ from federation.transport.keys import COORDINATOR
 from scenarios.report import exchange, template, whole_run
 from scenarios.report.live import human_bytes
 from scenarios.report.run_plots import gap_curves, human_seconds, plots
-from scenarios.report.summary import dealt, lines, release_remarks, repeats
+from scenarios.report.summary import dealt, fold_names, lines, release_remarks, repeats
 from scenarios.run.audit import Finding
 from scenarios.run.earlier import event_from_schema_1
 from scenarios.run.log import NAME as LOG
@@ -303,12 +303,15 @@ def _folds(result: RunResult, log: Sequence[Event]) -> list[list[str]]:
     folds = result.metrics.folds if result.metrics else ()
     if result.metrics is None or len(folds) < 2:
         return []
-    gaps = {name: points[-1] for name, points in gap_curves(log, None).items()}
+    gaps = {name: points[-1] for name, points in gap_curves(log, None, fold_names(result)).items()}
+    name_of = fold_names(result)
     head, rows = ["fold", "accuracy", "AUC", *(["iterations", "last gap"] if gaps else [])], []
     for number, fold in enumerate(folds, start=1):
-        last = gaps.get(f"fold {number}")
+        last = gaps.get(name_of(number))
         certified = ([f"{last[0]:.0f}", f"{last[1]:.1e}"] if last else ["", ""]) if gaps else []
-        rows.append([str(number), f"{100 * fold.accuracy:.2f} %", _area(fold.auc), *certified])
+        rows.append(
+            [name_of(number).removeprefix("fold "), f"{100 * fold.accuracy:.2f} %", _area(fold.auc), *certified]
+        )
     spread = statistics.stdev(fold.accuracy for fold in folds)
     empty = ["", ""] if gaps else []
     mean = ["mean", f"{100 * result.metrics.accuracy:.2f} %", _area(result.metrics.auc), *empty]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -204,6 +204,18 @@ def dealt(result: RunResult) -> str:
     if count < 2:
         return ""
     return f"{times} repeats of {count // times} folds" if times > 1 else f"{count} folds"
+
+
+def fold_names(result: RunResult) -> Callable[[int], str]:
+    """What a model is called by the fold that it did without, counted from 1: "fold 2", or "repeat 1, fold 2"."""
+    data = result.scenario["data"]
+    folds, several = data.get("folds") or 1, data.get("repeats", 1) > 1
+
+    def name(number: int) -> str:
+        repeat, fold = divmod(number - 1, folds)
+        return f"repeat {repeat + 1}, fold {fold + 1}" if several else f"fold {number}"
+
+    return name
 
 
 def repeats(result: RunResult) -> int:
