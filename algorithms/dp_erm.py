@@ -202,8 +202,8 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
         if settings.is_private and moved > longest:
             by = "by" if noise is not None else "by up to"
             yield (
-                f"Noise for epsilon {settings.epsilon:g} over {rows} private rows moves {size} weights {by} {moved:.3g}; "
-                f"without it they are {longest:.3g} long at most: the model will hardly be better than a guess. "
+                f"Noise for epsilon {settings.epsilon:g} over {rows} private rows moves {size} weights {by} {moved:.3g}"
+                f", and without it they are {longest:.3g} long at most: the model will hardly be better than a guess. "
                 "Have more rows, allow a larger epsilon, raise regularisation, or learn fewer weights."
             )
 

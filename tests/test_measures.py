@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -156,7 +157,9 @@ def test_an_estimator_warns_before_it_spends() -> None:
 
 @pytest.mark.parametrize("perturbation", ["output", "objective"])
 @pytest.mark.parametrize("features", [0, 10])
-def test_perturbation_on_few_rows_warns_before_it_spends_and_on_many_does_not(perturbation: str, features: int) -> None:
+def test_perturbation_on_few_rows_warns_before_it_spends_and_on_many_does_not(
+    perturbation: Literal["output", "objective"], features: int
+) -> None:
     """Where it warns the model is no better than a guess, on rows that many noiseless ones tell apart."""
     scores, warned = {}, {}
     for count in (60, 6000):

@@ -83,7 +83,7 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
         "audit_head": whole_run.HEAD,
         "audit": whole_run.table(result.audit),
         "releases": [_release(release) for release in result.privacy.releases] if result.privacy else [],
-        "disclosures": sorted(map(_disclosure, result.disclosures), key=lambda each: each["rank"]),
+        "disclosures": sorted(_disclosures(result.disclosures), key=lambda each: each["rank"]),
         "scenario": scenario,
         "short_scenario": _beside_defaults(scenario),
     }
@@ -345,6 +345,21 @@ _SEVERITY = {
 }
 
 
+_MAX_SHAPES = 2
+
+
+def _disclosures(listed: Sequence[DisclosureReport]) -> Iterator[dict[str, Any]]:
+    """Each thing once, with the shapes that it had, of which a fold may have its own."""
+    alike: dict[tuple[str, str, str, str], list[DisclosureReport]] = {}
+    for each in listed:
+        alike.setdefault((each.to, each.step, each.kind, each.detail), []).append(each)
+    for same in alike.values():
+        shapes = [" x ".join(map(str, each.shape)) or "1" for each in same]
+        more = f" and {len(shapes) - _MAX_SHAPES} more" if len(shapes) > _MAX_SHAPES else ""
+        shape = f"{', '.join(shapes[:_MAX_SHAPES])}{more}"
+        yield {**_disclosure(same[0]), "shape": shape, "times": sum(each.times for each in same)}
+
+
 def _disclosure(each: DisclosureReport) -> dict[str, Any]:
     """How much it says of single rows, and that in words."""
     rank, level, severity, sentence = _SEVERITY[each.kind]
@@ -356,8 +371,6 @@ def _disclosure(each: DisclosureReport) -> dict[str, Any]:
         "to": each.to,
         "what": what,
         "step": each.step.replace("_", " "),
-        "shape": " x ".join(map(str, each.shape)) or "1",
-        "times": each.times,
     }
 
 
