@@ -33,11 +33,12 @@ from algorithms.attacks.cluster_rounds import ClusterRounds
 from algorithms.attacks.contract import Attack
 from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.second_moments import SecondMoments
+from algorithms.calibration import CalibratedMappedSite, ThresholdSettings
 from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.features.choice import Features, FeatureSettings
-from algorithms.features.mapped_rows import MappedSite, map_rows
-from algorithms.pan_svm import PanModel
+from algorithms.features.mapped_rows import map_rows
+from algorithms.pan_svm import PanModel, with_calibration
 from algorithms.remarks import Remark
 from algorithms.settings import Positive, doc
 from federation.arrays import FloatArray
@@ -52,7 +53,7 @@ MOMENTS = (
 
 
 @dataclass
-class LeastSquaresSettings(FeatureSettings):
+class LeastSquaresSettings(FeatureSettings, ThresholdSettings):
     """What a user decides."""
 
     regularisation: Annotated[Positive, doc("lambda of sum of squared residuals + lambda |w|^2.")] = 1.0
@@ -86,7 +87,7 @@ def weights(gram: FloatArray, products: FloatArray, regularisation: float, *, in
     return np.asarray(np.linalg.solve(gram + np.diag(penalties), products.T).T)
 
 
-class LeastSquaresSite(MappedSite):
+class LeastSquaresSite(CalibratedMappedSite):
     """The site half."""
 
     @step
@@ -128,11 +129,16 @@ class LeastSquares(HorizontalAlgorithm[LeastSquaresSettings, PanModel]):
         w, b = (found[:-1], float(found[-1])) if settings.intercept else (found, 0.0)
         remarks = tuple(Remark(name, sentence) for name, sentence in features.remarks.items())
         report = TrainingReport(federation.sites, features.description, figures=features.figures, remarks=remarks)
-        return PanModel(features.map, w, b, report)
+        return with_calibration(federation, task, PanModel(features.map, w, b, report), settings)
 
     def problems(self, settings: LeastSquaresSettings, outline: Outline) -> Iterator[str]:
         """Settings of features that these are not, and kernels that they do not have."""
         yield from settings.feature_problems()
+        yield from settings.threshold_problems(calibrated=outline.calibrated)
+
+    def can_calibrate(self, settings: LeastSquaresSettings) -> bool:
+        """By the weights, which all may know."""
+        return True
 
     def pooled(self, model: PanModel, settings: LeastSquaresSettings, rows: EvaluationRows) -> Pooled:
         """The same on all rows together, by a least squares solver that forms no products."""

@@ -30,12 +30,13 @@ from algorithms.attacks.cluster_rounds import ClusterRounds
 from algorithms.attacks.contract import Attack
 from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.second_moments import SecondMoments
+from algorithms.calibration import CalibratedMappedSite, ThresholdSettings
 from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.features.choice import FeatureSettings
-from algorithms.features.mapped_rows import MappedSite, map_rows
+from algorithms.features.mapped_rows import map_rows
 from algorithms.least_squares import with_ones
-from algorithms.pan_svm import PanModel
+from algorithms.pan_svm import PanModel, with_calibration
 from algorithms.remarks import Remark
 from algorithms.settings import Count, Positive, Tolerance, doc
 from federation.arrays import FloatArray
@@ -56,7 +57,7 @@ NEWTON_SUMS = (
 
 
 @dataclass
-class LogisticSettings(FeatureSettings):
+class LogisticSettings(FeatureSettings, ThresholdSettings):
     """What a user decides."""
 
     regularisation: Annotated[Positive, doc("lambda of sum of losses + lambda/2 |w|^2.")] = 1.0
@@ -75,7 +76,7 @@ def newton_terms(rows: FloatArray, labels: FloatArray, point: FloatArray) -> tup
     return float(np.logaddexp(0.0, -margins).sum()), -(chance * labels) @ rows, hessian
 
 
-class LogisticSite(MappedSite):
+class LogisticSite(CalibratedMappedSite):
     """The site half."""
 
     @step
@@ -175,11 +176,16 @@ class LogisticRegression(HorizontalAlgorithm[LogisticSettings, PanModel]):
             figures=features.figures,
             remarks=tuple(Remark(name, sentence) for name, sentence in features.remarks.items()),
         )
-        return PanModel(features.map, w, b, report)
+        return with_calibration(federation, task, PanModel(features.map, w, b, report), settings)
 
     def problems(self, settings: LogisticSettings, outline: Outline) -> Iterator[str]:
         """Settings of features that these are not, and kernels that they do not have."""
         yield from settings.feature_problems()
+        yield from settings.threshold_problems(calibrated=outline.calibrated)
+
+    def can_calibrate(self, settings: LogisticSettings) -> bool:
+        """By the weights, which all may know."""
+        return True
 
     def pooled(self, model: PanModel, settings: LogisticSettings, rows: EvaluationRows) -> Pooled:
         """scikit-learn's on all rows together."""

@@ -258,6 +258,31 @@ def test_gaps_are_filled_by_means_over_all_sites(folds: int | None, tmp_path: Pa
     assert right == pytest.approx(result.metrics.folds[-1].accuracy, abs=1e-12)
 
 
+@pytest.mark.parametrize(
+    "name", ["logistic-regression", "least-squares", "svm-admm", "naive-bayes", "decision-tree", "voting-ensemble"]
+)
+def test_other_algorithms_train_on_rows_with_gaps_too(name: str, tmp_path: Path) -> None:
+    table = hospitals.rows(300)
+    hospitals.plain(tmp_path / "p.csv", table)
+    text = f'name = "own"\n[algorithm]\nname = "{name}"\n[data]\nlabel = "died"\nsource = "p.csv"\nmissing = "mean"\n'
+    (tmp_path / "own.toml").write_text(f'{text}missing_indicators = true\nignore = ["patient_id", "aufnahme"]\n')
+    result = run(tmp_path / "own.toml", sites=3, out=tmp_path / "run")
+    assert result.status == "completed", result.error
+    assert result.data is not None and result.data.rows == len(table)
+    assert result.metrics is not None and result.metrics.auc is not None
+    assert result.metrics.auc > 0.7 or name == "voting-ensemble"  # whose sites have too few who died
+    if name in (
+        "logistic-regression",
+        "least-squares",
+        "naive-bayes",
+        "decision-tree",
+    ):  # which are as pooled rows give
+        assert result.centralised is not None
+        assert result.centralised.max_decision_difference < 1e-3
+    predicted = predict.predict(tmp_path / "run", str(tmp_path / "p.csv"))
+    assert np.isfinite(predicted.decisions).all()
+
+
 def test_a_gap_in_words_is_none_of_the_categories(tmp_path: Path) -> None:
     rows = "".join(f"{row % 12},{('', 'a', 'b')[row % 3]},{row % 2}\n" for row in range(90))
     (tmp_path / "p.csv").write_text(f"age,ward,died\n{rows}")
