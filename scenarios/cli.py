@@ -11,6 +11,7 @@ import logging
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from importlib.metadata import version
@@ -19,15 +20,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from algorithms.registry import ALGORITHMS, SITE_MODULE
+import fedsvm
+from algorithms.registry import ALGORITHMS
 from algorithms.settings import settings
 from federation.errors import FederationError
 from federation.federation import SITES_LOGGER
-from federation.processes.spare import SPARE
 from scenarios import runs, sets
-from scenarios.console import OutputLost, complain, errors, guard_streams, out, print_table, visible
+from scenarios.console import OutputLost, complain, errors, out, print_table, visible
 from scenarios.report.live import LiveView, PlainView, SilentView, View
-from scenarios.report.summary import print_summary
+from scenarios.report.summary import print_end, print_summary
+from scenarios.run.folder import make_folder
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 
@@ -149,7 +151,6 @@ def _run(
     if tracker is not None:
         _check_tracker(tracker)
     logging.getLogger(SITES_LOGGER).addHandler(logging.NullHandler())  # the view shows what sites log
-    SPARE.start(SITE_MODULE)  # as long as data are read
     with _view(chosen, silent=silent) as view:
         from scenarios.data import dataset  # half a second that only a run needs, and a terminal shows meanwhile
         from scenarios.data.located import located
@@ -163,11 +164,12 @@ def _run(
         try:
             view.launching({name: len(held.rows) for name, held in zip(rows.names, rows.shards, strict=True)})
             command = shlex.join(["fedsvm", *sys.argv[1:]])
-            finished = runner.run(chosen, rows, target, view.update, audit=audit, command=command)
+            finished = runner.run(chosen, rows, target, view.update, began=fedsvm.BEGAN, audit=audit, command=command)
         except KeyboardInterrupt:
             _end_interrupted(target)
     try:
         unprinted = _unprinted(lambda: show(finished.result, target))
+        summarised = time.monotonic()
         unwritten = _unreported(target) or unprinted  # when the summary is on the screen
         if tracker is not None:
             unwritten = _untracked(target, finished.result) or unwritten
@@ -179,6 +181,8 @@ def _run(
         complain(unwritten)
         _point_to(target)
         raise typer.Exit(FAILED)
+    if not silent:
+        print_end(out, time.monotonic() - fedsvm.BEGAN, time.monotonic() - summarised)
 
 
 def _end_interrupted(folder: Path) -> NoReturn:
@@ -509,7 +513,6 @@ def _list_data() -> None:
 
 def main() -> None:
     """Run the command line; every error ends in a sentence and an exit status."""
-    guard_streams()
     try:
         try:
             app()
@@ -543,10 +546,8 @@ def _view(chosen: spec.Scenario, *, silent: bool) -> View:
 
 
 def _make_folder(chosen: spec.Scenario, folder: Path | None) -> Path:
-    from scenarios.run import runner
-
     try:
-        return runner.make_folder(chosen, folder)
+        return make_folder(chosen, folder)
     except FileExistsError:
         raise ScenarioError([f"--out: {folder} exists already; name a folder that does not, or remove it."]) from None
     except OSError as error:
