@@ -7,7 +7,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -86,7 +86,8 @@ def draft(
     asks = () if chosen is not None else (f"data.positive: say which of {_listed(data.classes)} is +1.",)
     left_out = (f"Column {name!r} is left out: {why}." for name, why in apart.items())
     doubts = (f"{name}: {form.doubt}" for name, form in table.forms.items() if form.doubt)
-    return Draft("\n".join([*lines, ""]), (*asks, *left_out, *doubts, *categories.mistakes(data)))
+    used = replace(data, features=tuple(each for each in data.features if each.name not in _left_out(data, apart)))
+    return Draft("\n".join([*lines, ""]), (*asks, *left_out, *doubts, *categories.warnings(used)))
 
 
 def _of_sites(places: Mapping[str, str], label: str) -> tuple[Table, dict[str, str]]:
@@ -161,9 +162,12 @@ def _data(
         yield f"# positive = {_text(data.classes[0])}"
     if by is not None:
         yield f"site = {_text(by)}  # whose a row is"
-    yield from _ignored(data, apart)
+    if reasons := _left_out(data, apart):
+        said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        yield f"ignore = {json.dumps(list(reasons), ensure_ascii=False)}  # {said}"
     yield from (f"# to be mended first: {mistake}" for mistake in categories.mistakes(data))
-    missing = {feature.name: int(gaps(feature.values).sum()) for feature in data.features}
+    used = [feature for feature in data.features if feature.name not in reasons]
+    missing = {feature.name: int(gaps(feature.values).sum()) for feature in used}
     if incomplete := {name: count for name, count in missing.items() if count}:
         said = ", ".join(f"{name} {count}" for name, count in list(incomplete.items())[:8])
         yield f'missing = "mean"           # filled with means over all sites, by secure sums; missing are: {said}'
@@ -192,17 +196,17 @@ def _key(name: str) -> str:
     return _text(name) if "." in name else name
 
 
-def _ignored(data: Dataset, apart: Mapping[str, str]) -> Iterator[str]:
+def _left_out(data: Dataset, apart: Mapping[str, str]) -> dict[str, str]:
     """Columns that are no measurements, or that not all sites have, each with the reason."""
     reasons = dict(apart)
     for feature in data.features:
-        if feature.categorical and categories.is_date([value for value in set(feature.values.tolist()) if value]):
+        if gaps(feature.values).all():
+            reasons[feature.name] = "has no values"
+        elif feature.categorical and categories.is_date([value for value in set(feature.values.tolist()) if value]):
             reasons[feature.name] = "dates"
         elif categories.looks_identifying(data, feature):
             reasons[feature.name] = "looks like an identifier"
-    if reasons:
-        said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-        yield f"ignore = {json.dumps(list(reasons), ensure_ascii=False)}  # {said}"
+    return reasons
 
 
 def _algorithm(data: Dataset) -> Iterator[str]:

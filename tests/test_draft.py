@@ -158,6 +158,35 @@ def test_sites_that_are_badly_named_are_sentences(words: list[str], says: str, t
     assert done.returncode == 2
 
 
+def test_an_export_with_odd_columns_needs_no_edit(tmp_path: Path) -> None:
+    """A separator ends each line, a column is empty, k.A. is a gap, sexes have two spellings, codes are many."""
+    head = "Fall-Nr.;Klinik;Geschlecht;Leukozyten;CRP;Bemerkung;ICD;Ausgang;"
+    lines = [
+        f"{row:05d};Nord {row % 3} ;{'mwW'[row % 3]};{1 + row % 9}.{100 + row};"
+        f"{'k.A.' if row == 7 else f'{row % 11},5'};;"
+        f"I{row % 40};{'verstorben' if row % 7 == 0 else 'entlassen'};"
+        for row in range(240)
+    ]
+    (tmp_path / "export.csv").write_text("\n".join([head, *lines, ""]), encoding="utf-8-sig")
+    done = fedsvm("new", "my.toml", "--data", "export.csv", "--label", "Ausgang", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = done.stdout.splitlines()
+    assert said[0].startswith(
+        "note Column 'Geschlecht' writes 'W' (row 3) and 'w' (row 2) in ways that differ in capitals"
+    )
+    assert said[1].startswith("note Column 'ICD' has 40 different texts in 240 rows, and becomes as many columns of 0")
+    assert len(said) == 3
+    written = (tmp_path / "my.toml").read_text()
+    assert "positive = \"verstorben\"  # which label is +1; 'entlassen' is -1" in written
+    assert (
+        'ignore = ["Fall-Nr.", "Bemerkung"]  # Fall-Nr.: looks like an identifier; Bemerkung: has no values' in written
+    )
+    assert "missing are: CRP 1\n" in written
+    small = ["--set", "algorithm.landmarks=20", "--set", "algorithm.tolerance=1e-3", "--quiet"]
+    done = fedsvm("run", "my.toml", *small, folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 def test_mistakes_are_sentences(tmp_path: Path) -> None:
     hospitals.plain(tmp_path / "p.csv", hospitals.rows(60))
     source = str(tmp_path / "p.csv")

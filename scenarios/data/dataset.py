@@ -366,6 +366,7 @@ def _identifiers(scenario: Scenario, data: Dataset) -> NDArray[np.str_]:
 _POSITIVE = frozenset({
     "positive", "pos", "+", "true", "yes", "y", "ja", "oui", "si", "case",
     "ill", "sick", "diseased", "disease", "malignant", "cancer", "dead", "died", "deceased", "death",
+    "verstorben", "gestorben", "tot",
     "event", "abnormal", "relapse", "recurrence", "present", "infected",
 })
 # fmt: on

@@ -147,6 +147,8 @@ def _read_csv(path: Path, text: Collection[str], memory_bytes: int, told: TextFo
             "say how the file is written by data.separator, data.decimal and data.encoding"
         )
     columns, has_thousands = _columns(table, text, memory_bytes), False
+    if "" in columns and columns[""].dtype.kind == "U" and (columns[""] == "").all():
+        del columns[""]  # what stands behind a separator that ends every line, the names' too
     for name in columns.keys() - set(text):
         columns[name], is_grouped = _as_numbers(columns[name], form.decimal or ".")
         has_thousands |= is_grouped
