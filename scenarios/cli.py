@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-import fedsvm
 from algorithms.registry import ALGORITHMS
 from algorithms.settings import settings
 from federation.errors import FederationError
@@ -96,6 +95,7 @@ def _options(
 
 @app.command()
 def run(
+    context: typer.Context,
     scenario: Annotated[str, _SCENARIO],
     sites: Annotated[int | None, typer.Option(help="Number of sites, in place of the scenario's.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
@@ -119,6 +119,7 @@ def run(
             base,
             folder,
             functools.partial(_show, as_json=as_json, quiet=quiet),
+            began=context.find_root().obj,
             silent=as_json or quiet,
             debug=debug,
             tracker=tracker,
@@ -141,6 +142,7 @@ def _run(
     folder: Path | None,
     show: Callable[[RunResult, Path], None],
     *,
+    began: float,
     silent: bool,
     debug: bool = False,
     audit: bool = False,
@@ -164,7 +166,7 @@ def _run(
         try:
             view.launching({name: len(held.rows) for name, held in zip(rows.names, rows.shards, strict=True)})
             command = shlex.join(["fedsvm", *sys.argv[1:]])
-            finished = runner.run(chosen, rows, target, view.update, began=fedsvm.BEGAN, audit=audit, command=command)
+            finished = runner.run(chosen, rows, target, view.update, began=began, audit=audit, command=command)
         except KeyboardInterrupt:
             _end_interrupted(target)
     try:
@@ -182,7 +184,7 @@ def _run(
         _point_to(target)
         raise typer.Exit(FAILED)
     if not silent:
-        print_end(out, time.monotonic() - fedsvm.BEGAN, time.monotonic() - summarised)
+        print_end(out, time.monotonic() - began, time.monotonic() - summarised)
 
 
 def _end_interrupted(folder: Path) -> NoReturn:
@@ -343,6 +345,7 @@ def schema() -> None:
 
 @app.command()
 def audit(
+    context: typer.Context,
     scenario: Annotated[
         str | None,
         typer.Argument(
@@ -362,7 +365,7 @@ def audit(
     A scenario is run, and attacked as the coordinator alone, each site alone, and the coordinator with each site would.
     """
     if scenario is not None:
-        _audit_run(scenario, sites, changes or [], folder, as_json=as_json)
+        _audit_run(scenario, sites, changes or [], folder, context.find_root().obj, as_json=as_json)
     elif changes:
         raise ScenarioError(["--set: is of a scenario; name one, or leave it out."])
     elif sites is not None and sites > MAX_AUDITED_SITES:
@@ -371,9 +374,12 @@ def audit(
         _audit_sums(DEFAULT_AUDITED_SITES if sites is None else sites, folder, as_json=as_json)
 
 
-def _audit_run(scenario: str, sites: int | None, changes: list[str], folder: Path | None, *, as_json: bool) -> None:
+def _audit_run(
+    scenario: str, sites: int | None, changes: list[str], folder: Path | None, began: float, *, as_json: bool
+) -> None:
     chosen, base = spec.read(scenario, overrides=changes, sites=sites)
-    _run(chosen, base, folder, functools.partial(_show_audit, as_json=as_json), silent=as_json, audit=True)
+    show = functools.partial(_show_audit, as_json=as_json)
+    _run(chosen, base, folder, show, began=began, silent=as_json, audit=True)
 
 
 def _show_audit(result: RunResult, folder: Path, *, as_json: bool) -> None:
@@ -511,11 +517,11 @@ def _list_data() -> None:
     out.print(f"{sources.FOLDER_VARIABLE} {place}: files there can be named without path and ending.")
 
 
-def main() -> None:
-    """Run the command line; every error ends in a sentence and an exit status."""
+def main(began: float) -> None:
+    """Run the command line, given when that was asked for; every error ends in a sentence and an exit status."""
     try:
         try:
-            app()
+            app(obj=began)
         finally:
             sys.stdout.flush()
     except OutputLost as error:

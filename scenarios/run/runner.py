@@ -18,7 +18,7 @@ from federation import report
 from federation.assemble import started
 from federation.errors import FederationError, SiteFailed
 from federation.federation import Federation
-from federation.processes.spare import spare_launcher
+from federation.processes.spare import SPARE, spare_launcher
 from federation.shown import ShownRound
 from protocols.analysis.views import Coalition, RecordedRun
 from scenarios.data.dataset import FederatedDataset
@@ -87,6 +87,7 @@ class _Run:
     dataset: FederatedDataset
     folder: Path
     everybody: bool
+    another_follows: bool
     command: str
     log: RunLog
     outcome: Outcome = field(default_factory=Outcome)
@@ -103,17 +104,19 @@ def run(
     *,
     began: float | None = None,
     audit: bool = False,
+    another_follows: bool = False,
     command: str = "",
 ) -> Finished:
     """Carry out a scenario whose data are prepared, in an empty folder.
 
     began: when it was asked for, on the monotonic clock, if that was before now: its seconds in all are from there.
     audit: find out afterwards what the coordinator, each site, and the coordinator with each site made of the run.
+    another_follows: perhaps, from this process: what sites are forked from waits a moment for it, see `spare_launcher`.
     command: what it was started by, for the record.
     Never raises for what goes wrong within the run, or where its folder cannot be written: the result says what it was.
     Raises KeyboardInterrupt for one that comes while results are written, when they are.
     """
-    this = _Run(scenario, dataset, folder, audit, command, RunLog(folder / LOG))
+    this = _Run(scenario, dataset, folder, audit, another_follows, command, RunLog(folder / LOG))
     outcome = this.outcome
     called = time.monotonic()
     asked = called if began is None else began
@@ -143,7 +146,8 @@ def run(
 def _carry_out(this: _Run, on_progress: OnProgress) -> None:
     scenario = this.scenario
     pipeline = PIPELINES[scenario.data.partition](scenario, this.dataset, this.folder)
-    with spare_launcher(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
+    launcher_for = spare_launcher if this.another_follows else SPARE.take
+    with launcher_for(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
         this.injector = injector
         starter = Starter(scenario, this.dataset, launcher, injector, this.folder, this.everybody)
         with _started(this, starter, on_progress) as federation:
