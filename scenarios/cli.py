@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import shlex
 import signal
 import sys
@@ -22,6 +23,7 @@ import typer
 from algorithms.registry import ALGORITHMS
 from algorithms.settings import settings
 from federation.errors import FederationError
+from federation.federation import SITES_LOGGER
 from scenarios import runs, sets
 from scenarios.console import OutputLost, complain, errors, out, print_table, visible
 from scenarios.report.live import LiveView, PlainView, SilentView, View
@@ -150,6 +152,7 @@ def _run(
     _end_on_sigterm()
     if tracker is not None:
         _check_tracker(tracker)
+    logging.getLogger(SITES_LOGGER).addHandler(logging.NullHandler())  # the view shows what sites log
     with _view(chosen, silent=silent) as view:
         from scenarios.data import dataset  # half a second that only a run needs, and a terminal shows meanwhile
         from scenarios.data.located import located
@@ -279,7 +282,10 @@ def predict(
     """Predict new rows with the model of a run: row, decision value and class, as comma-separated text."""
     from scenarios import predict
 
-    text = "\n".join(predict.predict(run_folder, rows, identifier).lines()) + "\n"
+    predicted = predict.predict(run_folder, rows, identifier)
+    text = "\n".join(predicted.lines()) + "\n"
+    for doubt in predicted.doubts:
+        errors.print(f"note {visible(rows)}: {visible(doubt)}", soft_wrap=True, markup=False)
     if target is None:
         print(text, end="")
     else:
@@ -463,8 +469,12 @@ def describe_data(
 @app.command("new")
 def new_scenario(
     target: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The scenario to write.")],
-    source: Annotated[
-        str, typer.Option("--data", help="A file, or the name of a data set.", autocompletion=_complete_data)
+    data: Annotated[
+        list[str],
+        typer.Option(
+            help="A file, or the name of a data set; SITE=FILE for each site that has its own.",
+            autocompletion=_complete_data,
+        ),
     ],
     label: Annotated[str, typer.Option(help="The column of the classes.")] = "label",
     positive: Annotated[str | None, typer.Option(help="Which class is +1.")] = None,
@@ -475,11 +485,23 @@ def new_scenario(
 
     if target.suffix != ".toml":
         raise ScenarioError([f"{target}: the name of a scenario ends in .toml."])
-    made = draft.draft(target, source, label, site=site, positive=positive)
+    made = draft.draft(target, _source(data), label, site=site, positive=positive)
     _write_new(target, made.text)
     for ask in made.asks:
         out.print(f"note {visible(ask)}", soft_wrap=True)
     print(target)
+
+
+def _source(data: list[str]) -> str | dict[str, str]:
+    """One source, or those of sites by their names. Raises ScenarioError."""
+    if len(data) == 1 and ("=" not in data[0] or Path(data[0]).is_file()):
+        return data[0]
+    named = dict(each.partition("=")[::2] for each in data)
+    if len(named) < len(data) or not all(named.values()) or len(named) < 2:
+        raise ScenarioError(
+            ["--data: name one table, or of each site its file, such as --data north=n.csv --data south=s.csv."]
+        )
+    return named
 
 
 def _list_data() -> None:
