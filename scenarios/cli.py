@@ -26,7 +26,7 @@ from federation.errors import FederationError
 from federation.federation import SITES_LOGGER
 from scenarios import runs, sets
 from scenarios.console import OutputLost, complain, errors, out, print_table, visible
-from scenarios.report.live import LiveView, PlainView, SilentView, View
+from scenarios.report.live import LiveView, PlainView, SilentView, View, human_bytes
 from scenarios.report.summary import print_end, print_summary
 from scenarios.run.folder import make_folder
 from scenarios.schema import spec
@@ -35,6 +35,7 @@ from scenarios.schema.errors import ScenarioError
 if TYPE_CHECKING:
     from protocols.analysis.survey import Cell
     from protocols.sums.contract import SecureSum
+    from scenarios.forecast import Total
     from scenarios.run.result import RunResult
 
 WRONG, FAILED, INTERRUPTED = 2, 3, 130
@@ -265,6 +266,41 @@ def _print_sweep(rows: list[dict[str, Any]], keys: list[str]) -> None:
 
 def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@app.command("predict-cost")
+def predict_cost(
+    scenario: Annotated[str, _SCENARIO],
+    sites: Annotated[int, typer.Option(min=2, help="Number of sites to predict for.")],
+    changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
+    measured: Annotated[
+        str, typer.Option("--measure", metavar="N,N,…", help="Numbers of sites to run it with first, three or more.")
+    ] = "5,20,60",
+) -> None:
+    """Predict what a scenario would cost with more sites than a machine holds, from small runs of it."""
+    from scenarios import forecast
+
+    try:
+        numbers = sorted({int(each) for each in measured.split(",")})
+    except ValueError:
+        raise ScenarioError([f"--measure {measured}: list numbers of sites, such as 5,20,60."]) from None
+    forecast.check(sites, numbers)
+    runs = []
+    for number in numbers:
+        runs.append(forecast.measure(scenario, number, changes or []))
+        errors.print(f"{number} sites measured")
+    totals = [run.total for run in runs]
+    totals.append(forecast.predict(runs, forecast.secure_sum_of(scenario, changes or []), sites))
+    counts, seconds = ("sites", "rounds", "hops", "messages"), ("launch", "rounds take", "between")
+    head = ("", *counts, "payload", "wire", "orders", *seconds, "memory")
+    print_table([head, *(_cost_row("predicted" if each is totals[-1] else "measured", each) for each in totals)])
+
+
+def _cost_row(how: str, total: Total) -> tuple[str, ...]:
+    carried = (human_bytes(each) for each in (total.payload_bytes, total.wire_bytes, total.control_bytes))
+    seconds = (f"{each:.3g} s" for each in (total.launch_s, total.rounds_s, total.own_s))
+    counts = (f"{total.sites}", f"{total.rounds}", f"{total.hops:.0f}", f"{total.messages:.0f}")
+    return (how, *counts, *carried, *seconds, human_bytes(total.sites * total.site_bytes))
 
 
 @app.command()
