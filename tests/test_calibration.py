@@ -82,17 +82,17 @@ def test_a_run_fits_the_sigmoid_of_pooled_rows(tmp_path: Path) -> None:
     }
     predicted = predict.predict(tmp_path / "run", str(source_without_gaps(source)))
     data = dataset.prepare(*spec.read("quickstart", changes=given_names(changes)))
-    reference = _SigmoidCalibration().fit(predicted.decisions[data.apart], data.rows.signs[data.apart])
+    reference = _SigmoidCalibration().fit(predicted.decisions[data.apart], data.rows.labels[data.apart])
     assert predicted.probabilities is not None
     np.testing.assert_allclose(predicted.probabilities, reference.predict(predicted.decisions), atol=2e-4)
     assert not set(np.flatnonzero(data.apart)) & set(data.training(None, data.names))
     found = result.metrics
     assert found is not None and found.brier is not None and found.threshold is not None
     tested = data.test(None)
-    outcome = data.rows.signs[tested] > 0
+    outcome = data.rows.labels[tested] > 0
     assert found.brier == pytest.approx(((predicted.probabilities[tested] - outcome) ** 2).mean(), abs=1e-12)
     assert found.sensitivity == pytest.approx((predicted.predicted[tested][outcome] == "died").mean(), abs=1e-12)
-    positive = data.apart & (data.rows.signs > 0)
+    positive = data.apart & (data.rows.labels > 0)
     assert (predicted.decisions[positive] >= found.threshold).mean() >= 0.9
     assert result.centralised is not None and result.model is not None
     assert result.model.objective == pytest.approx(result.centralised.objective, rel=1e-3)
@@ -107,7 +107,7 @@ def test_other_models_with_weights_in_features_are_calibrated_alike(name: str, t
     chosen = spec.read(name, changes=changes)
     data = dataset.prepare(*chosen)
     predicted = predict.predict(tmp_path / "run", "wdbc")
-    reference = _SigmoidCalibration().fit(predicted.decisions[data.apart], data.rows.signs[data.apart])
+    reference = _SigmoidCalibration().fit(predicted.decisions[data.apart], data.rows.labels[data.apart])
     assert predicted.probabilities is not None
     np.testing.assert_allclose(predicted.probabilities, reference.predict(predicted.decisions), atol=2e-4)
     assert result.metrics is not None and result.metrics.brier is not None

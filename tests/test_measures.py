@@ -203,7 +203,7 @@ def test_a_runs_measures_are_scikit_learns_on_the_pooled_test_rows(tmp_path: Pat
     found = runner.run(scenario, data, tmp_path / "run", lambda federation, faults: None).result.metrics
     assert found is not None
     tested = data.test(None)
-    decisions, labels = predict(tmp_path / "run", "wdbc").decisions[tested], data.rows.signs[tested]
+    decisions, labels = predict(tmp_path / "run", "wdbc").decisions[tested], data.rows.labels[tested]
     called = np.where(decisions >= 0, 1.0, -1.0)
     for name, measure in REFERENCES.items():
         assert getattr(found, name) == pytest.approx(measure(labels, called), abs=1e-12), name

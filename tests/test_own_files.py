@@ -254,7 +254,7 @@ def test_gaps_are_filled_by_means_over_all_sites(folds: int | None, tmp_path: Pa
     predicted = predict.predict(tmp_path / "run", str(tmp_path / "new.csv")).predicted
     assert result.metrics is not None
     tested = data.test(fold)
-    right = np.mean(predicted[tested] == np.where(data.rows.signs[tested] > 0, "died", "survived"))
+    right = np.mean(predicted[tested] == np.where(data.rows.labels[tested] > 0, "died", "survived"))
     assert right == pytest.approx(result.metrics.folds[-1].accuracy, abs=1e-12)
 
 

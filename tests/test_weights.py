@@ -69,7 +69,7 @@ def test_balanced_is_what_scikit_learn_calls_so(tmp_path: Path) -> None:
     chosen, base = spec.read("quickstart", changes=changes)
     data = dataset.prepare(chosen, base)
     training = data.training(None, data.names)
-    rows, signs = data.rows.numeric[training], data.rows.signs[training]
+    rows, signs = data.rows.numeric[training], data.rows.labels[training]
     scaled = (rows - rows.mean(axis=0)) / rows.std(axis=0)
     svm = SVC(kernel="linear", C=0.5, class_weight="balanced", tol=1e-8).fit(scaled, signs)
     prices = 0.5 * np.where(signs > 0, svm.class_weight_[1], svm.class_weight_[0])

@@ -70,10 +70,12 @@ def _moments(each: RoundView) -> list[FloatArray]:
 def solve(moments: FloatArray, rows: FloatArray, labels: FloatArray, prices: FloatArray) -> Counts | None:
     """How often candidates Z (n, d) with labels (n,) occur; None where they cannot make up the moments.
 
-    moments: (d (d + 1)/2 + d,) the upper triangle of the sum of p z z^T, and the sum of p y z. prices (n,): p.
+    moments: (d (d + 1)/2 + K d,) the upper triangle of the sum of p z z^T, and the sum of p y z of K problems, of which
+    the first is taken. prices (n,): p.
     """
     d = rows.shape[1]
     triangle = np.triu_indices(d)
+    products = moments[len(triangle[0]) :][:d]
     gram = np.zeros((d, d))
     gram[triangle] = moments[: len(triangle[0])]
     gram += np.triu(gram, 1).T
@@ -82,6 +84,6 @@ def solve(moments: FloatArray, rows: FloatArray, labels: FloatArray, prices: Flo
     random = np.random.default_rng(0)
     forms = random.standard_normal((int(_EQUATIONS * len(first)) + 1, d)) / d**0.5
     design = np.vstack([(forms @ rows[first].T) ** 2, (labels[first, None] * rows[first]).T]) * prices[first]
-    seen = np.concatenate([np.einsum("ij,ij->i", forms @ gram, forms), moments[len(triangle[0]) :]])
+    seen = np.concatenate([np.einsum("ij,ij->i", forms @ gram, forms), products])
     found, determined = least_squares(design, seen)
     return checked(design, seen, found, determined, first, len(rows))

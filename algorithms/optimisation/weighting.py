@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
+from algorithms.data.classes import members, numbers, one_against_rest
 from algorithms.data.horizontal import HorizontalSite
 from algorithms.settings import MAX_COUNT, Positive, doc
-from federation.arrays import FloatArray
+from federation.arrays import FloatArray, IntArray
 from federation.federation import Federation
 from federation.site.program import step
 
@@ -22,21 +23,20 @@ EXPONENTS = np.arange(-64, 65)
 class Weighting:
     """What prices are multiplied by.
 
-    by_class: factors of the negative and the positive class, or what makes these balanced: n / (2 n_c) of a class with
-    n_c of n rows, as in scikit-learn. by_row: whether each row has a factor of its own besides.
+    by_class: factors of the classes, of two the negative one's first, or what makes K of them balanced: n / (K n_c) of
+    a class with n_c of n rows, as in scikit-learn. by_row: whether each row has a factor of its own besides.
     """
 
-    by_class: Literal["balanced"] | tuple[float, float] | None = None
+    by_class: Literal["balanced"] | tuple[float, ...] | None = None
     by_row: bool = False
 
-    def factors(self, counts: FloatArray) -> tuple[float, float]:
-        """Of the negative and the positive class, with so many rows (2,)."""
+    def factors(self, counts: FloatArray) -> tuple[float, ...]:
+        """Of the classes with so many rows (K,)."""
         if isinstance(self.by_class, tuple):
             return self.by_class
         if self.by_class is None or not counts.all():
-            return 1.0, 1.0
-        negative, positive = (counts.sum() / (2 * counts)).tolist()
-        return negative, positive
+            return (1.0,) * len(counts)
+        return tuple((counts.sum() / (len(counts) * counts)).tolist())
 
 
 ClassWeight = Literal["balanced"] | dict[str, Positive]
@@ -48,32 +48,32 @@ class ClassWeightSettings:
 
     class_weight: Annotated[
         ClassWeight | None,
-        doc("Factors of a class's losses: its name and a number, 1 if left out; or balanced: rows / (2 of it)."),
+        doc("Factors of losses by class, 1 if left out; or balanced: all rows / (the number of classes * its rows)."),
     ] = None
 
-    def class_problems(self, classes: tuple[str, str]) -> Iterator[str]:
+    def class_problems(self, classes: tuple[str, ...]) -> Iterator[str]:
         """Weights of classes that there are not; see `Algorithm.class_problems`."""
         if isinstance(self.class_weight, dict) and (
             unknown := [name for name in self.class_weight if name not in classes]
         ):
-            yield f"class_weight: {unknown[0]!r} is none of the classes {classes[0]!r} and {classes[1]!r}"
+            listed = f"{', '.join(map(repr, classes[:-1]))} and {classes[-1]!r}"
+            yield f"class_weight: {unknown[0]!r} is none of the classes {listed}"
 
-    def weighting(self, classes: tuple[str, str], *, by_row: bool) -> Weighting:
+    def weighting(self, classes: tuple[str, ...], *, by_row: bool) -> Weighting:
         """What prices of rows are multiplied by. by_row: whether they have weights."""
         if not isinstance(self.class_weight, dict):
             return Weighting(self.class_weight, by_row)
-        negative, positive = (self.class_weight.get(name, 1.0) for name in classes)
-        return Weighting((negative, positive), by_row)
+        return Weighting(tuple(self.class_weight.get(name, 1.0) for name in classes), by_row)
 
     def pooled_factors(
-        self, labels: FloatArray, weights: FloatArray | None, classes: tuple[str, str]
+        self, labels: FloatArray, weights: FloatArray | None, classes: tuple[str, ...]
     ) -> FloatArray | None:
         """(n,) of all rows together, with labels (n,) and weights (n,) if they have some; None where all are 1."""
         if self.class_weight is None and weights is None:
             return None
         weighting = self.weighting(classes, by_row=weights is not None)
-        counts = np.array([float((labels < 0).sum()), float((labels > 0).sum())])
-        return row_prices(1.0, labels, weighting.factors(counts), weights)
+        problems = one_against_rest(labels, len(classes))
+        return row_prices(1.0, numbers(problems), weighting.factors(members(problems).sum(axis=1)), weights)
 
 
 class WeightedSite(HorizontalSite):
@@ -81,38 +81,47 @@ class WeightedSite(HorizontalSite):
 
     @step
     def class_counts(self) -> FloatArray:
-        """(2,): how many rows are of the negative and of the positive class."""
-        return np.array([float((self.labels[0] < 0).sum()), float((self.labels[0] > 0).sum())])
+        """(K,): how many rows are of each class, of two the negative one first."""
+        return np.asarray(members(self.labels).sum(axis=1))
 
     @step
     def largest_weight(self) -> FloatArray:
         """(129,): between which powers of two the largest weight of a row lies."""
         return placed(self.weights)
 
+    def prices(self, price: float, factors: Sequence[float]) -> FloatArray:
+        """(n,) of the rows, at `price` each, times its class's factor, all 1 where there are none, and its weight."""
+        return row_prices(price, numbers(self.labels), factors or [1.0] * max(2, len(self.labels)), self.weights)
+
 
 @dataclass(frozen=True)
 class Factors:
-    """What sites agree on: factors of the negative and the positive class, and what no row's factor exceeds."""
+    """What sites agree on: factors of the classes (K,), and what no row's factor exceeds."""
 
-    by_class: tuple[float, float] = (1.0, 1.0)
+    by_class: tuple[float, ...] = ()
     largest: float = 1.0
 
     @classmethod
-    def agreed(cls, federation: Federation, weighting: Weighting) -> Factors:
+    def agreed(cls, federation: Federation, weighting: Weighting, classes: int) -> Factors:
         """By sums where they are needed; what is balanced is so over the rows that are there now."""
-        counts = np.ones(2)
+        counts = np.ones(classes)
         if weighting.by_class == "balanced":
-            counts = np.rint(federation.sum("class_counts", shape=(2,), bound=float(MAX_COUNT)))
+            counts = np.rint(federation.sum("class_counts", shape=counts.shape, bound=float(MAX_COUNT)))
         by_class, largest = weighting.factors(counts), 1.0
         if weighting.by_row:
             sites = float(len(federation.sites))
             largest = bound_of(federation.sum("largest_weight", shape=EXPONENTS.shape, bound=sites))
         return cls(by_class, max(by_class) * largest)
 
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the sites are told of them: nothing where all are 1."""
+        return {} if set(self.by_class) <= {1.0} else {"factors": list(self.by_class)}
 
-def row_prices(price: float, labels: FloatArray, factors: Sequence[float], weights: FloatArray | None) -> FloatArray:
-    """(n,) prices of rows with labels (n,) of +1 and -1 and weights (n,), if they have some."""
-    prices = price * np.where(labels > 0, factors[1], factors[0])
+
+def row_prices(price: float, numbers: IntArray, factors: Sequence[float], weights: FloatArray | None) -> FloatArray:
+    """(n,) prices of rows of classes with these numbers (n,), and weights (n,), if they have some."""
+    prices = price * np.asarray(factors)[numbers]
     return prices if weights is None else prices * weights
 
 

@@ -111,7 +111,8 @@ def _facts(result: RunResult) -> Iterator[tuple[str, str]]:
     files = ", ".join(data.get("sources", {}).values())
     yield "data", f"{data['source'] or files}{size}"
     if result.model is not None:
-        yield "positive class", result.model.classes[1]
+        names = result.model.classes
+        yield ("positive class", names[1]) if len(names) == 2 else ("classes", f"{len(names)}: {', '.join(names)}")
     yield "algorithm", f"{result.scenario['algorithm']['name']}, {result.scenario['protocol']['sum']} sums"
     if on.date:
         yield "date", on.date[:19].replace("T", " ")
@@ -154,9 +155,15 @@ def _cards(result: RunResult) -> Iterator[dict[str, str]]:
         yield {"name": "accuracy", "value": f"{100 * metrics.accuracy:.2f} %", "beside": aside}
         if metrics.auc is not None:
             areas = [fold.auc for fold in metrics.folds if fold.auc is not None]
-            aside = f"± {statistics.stdev(areas):.4f}" if len(areas) > 1 else "area under the ROC curve"
+            of = (
+                "mean over classes, each against the others" if metrics.confusion_matrix else "area under the ROC curve"
+            )
+            aside = f"± {statistics.stdev(areas):.4f}" if len(areas) > 1 else of
             aside += _of_fewer(metrics, "auc")
             yield {"name": "AUC", "value": f"{metrics.auc:.4f}", "beside": aside}
+        if (share := metrics.binary_accuracy) is not None and metrics.f1 is not None:
+            aside = f"mean over classes; each against the others right for {100 * share:.1f} %"
+            yield {"name": "F1", "value": f"{metrics.f1:.3f}", "beside": aside}
         for name, share in (("sensitivity", metrics.sensitivity), ("specificity", metrics.specificity)):
             if share is not None:
                 of = "positive" if name == "sensitivity" else "negative"
@@ -240,7 +247,13 @@ def _logged(event: Event) -> list[Any]:
 
 def _confusion(result: RunResult) -> dict[str, Any] | None:
     """How many test rows of each class are called what, over all folds; None where that was not counted."""
-    if result.model is None or result.metrics is None or (found := result.metrics.confusion) is None:
+    if result.model is None or result.metrics is None:
+        return None
+    if (table := result.metrics.confusion_matrix) is not None:
+        names = result.model.classes
+        rows = [(f"is {name}", counts) for name, counts in zip(names, table, strict=True)]
+        return {"called": [f"called {name}" for name in names], "rows": rows}
+    if (found := result.metrics.confusion) is None:
         return None
     negative, positive = result.model.classes
     return {
@@ -260,6 +273,7 @@ _SHARES = {
     "ppv": "positive predictive value (PPV)",
     "npv": "negative predictive value (NPV)",
     "balanced_accuracy": "balanced accuracy",
+    "binary_accuracy": "accuracy of one class against the others, mean over classes",
 }
 _SCORES = {
     "f1": "F1",

@@ -25,6 +25,9 @@ from scenarios.schema.protocol import ProtocolSpec
 
 _MAX_NOTES = 5
 
+_MAX_MISTAKEN = 3
+"""Pairs of classes that a line names."""
+
 
 def print_summary(console: Console, result: RunResult, folder: Path) -> None:
     """Print the summary of a completed run."""
@@ -240,6 +243,8 @@ def _class_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, 
     """What medicine asks of the two classes; nothing of a result that was written before these were measured."""
     if metrics.majority_accuracy is None:
         return []
+    if metrics.confusion_matrix is not None:
+        return _several_lines(metrics, classes)
     names = {"sensitivity": "sensitivity", "specificity": "specificity", "ppv": "PPV", "npv": "NPV"}
     shares = [
         f"{said} {100 * share:.1f} %{_deviation(metrics, name, 100)}"
@@ -259,6 +264,30 @@ def _class_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, 
     return [
         ("positive", f"{classes[1]!r}{at}: {', '.join(shares)}"),
         ("balanced", f"{balanced}{', '.join(each for each in others if each)}; {majority}"),
+    ]
+
+
+def _several_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The same of more than two classes, and which of them are taken for which most often."""
+    table = metrics.confusion_matrix or ()
+    mistaken = sorted(
+        ((count, i, j) for i, counts in enumerate(table) for j, count in enumerate(counts) if i != j and count),
+        key=lambda each: (-each[0], each[1], each[2]),
+    )
+    listed = ", ".join(f"{classes[i]!r} for {classes[j]!r} ({count})" for count, i, j in mistaken[:_MAX_MISTAKEN])
+    shares = [
+        f"{said} {100 * share:.2f} %{_deviation(metrics, name, 100)}"
+        for name, said in (("balanced_accuracy", "accuracy"), ("binary_accuracy", "each against the others"))
+        if (share := getattr(metrics, name)) is not None
+    ]
+    scores = [f"F1 {metrics.f1:.3f}" if metrics.f1 is not None else "", f"MCC {metrics.mcc:.3f}"]
+    majority = f"{100 * (metrics.majority_accuracy or 0):.2f} % by the majority class alone"
+    return [
+        (
+            "classes",
+            f"{len(classes)}; most often taken {listed}" if listed else f"{len(classes)}, none taken for another",
+        ),
+        ("balanced", f"{', '.join(each for each in (*shares, *scores) if each)}; {majority}"),
     ]
 
 
