@@ -256,8 +256,11 @@ class Algorithm(ABC, Generic[S, M, T]):
         """
         return False
 
-    def foreseen(self, settings: S, rows: int, classes: int) -> Iterator[str]:
-        """Sentences about what training on so many rows of so many classes cannot come to, before anything starts."""
+    def foreseen(self, settings: S, rows: int, columns: int, classes: int) -> Iterator[str]:
+        """Sentences about what training on so many rows cannot come to, before anything starts or is spent.
+
+        columns: how many rows have, those of 0 and 1 counted that stand for categories. classes: how many there are.
+        """
         return iter(())
 
     def warnings(self, model: M, settings: S, rows: EvaluationRows, fold: int) -> list[str]:

@@ -270,7 +270,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         if len(classes) > 2 and settings.solver == "cutting-plane":
             yield f'solver: must be "interior-point" for {len(classes)} classes; cutting planes train two here'
 
-    def foreseen(self, settings: HybridSettings, rows: int, classes: int) -> Iterator[str]:
+    def foreseen(self, settings: HybridSettings, rows: int, columns: int, classes: int) -> Iterator[str]:
         """Noise that is longer than w can be without a prior: 1/2 |w|^2 <= C, the objective at 0, for each class."""
         problems = 1 if classes == 2 else classes
         noise = _noise(settings, np.zeros((problems, 2 * settings.features)), rows, shares=1)

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any
 
 import numpy as np
@@ -31,13 +31,15 @@ from algorithms.attacks.cluster_rounds import ClusterRounds
 from algorithms.attacks.contract import Attack
 from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.second_moments import SecondMoments
+from algorithms.calibration import CalibratedMappedSite, ThresholdSettings
 from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.features.choice import FeatureSettings
-from algorithms.features.mapped_rows import MappedSite, map_rows
+from algorithms.features.mapped_rows import map_rows
 from algorithms.least_squares import with_ones
 from algorithms.optimisation import libsvm
-from algorithms.pan_svm import PanModel
+from algorithms.optimisation.weighting import ClassWeightSettings, Factors, WeightedSite, Weighting
+from algorithms.pan_svm import PanModel, with_calibration
 from algorithms.remarks import Remark
 from algorithms.settings import Count, Positive, Tolerance, doc
 from federation.arrays import FloatArray
@@ -58,7 +60,7 @@ NEWTON_SUMS = (
 
 
 @dataclass
-class LogisticSettings(FeatureSettings):
+class LogisticSettings(FeatureSettings, ClassWeightSettings, ThresholdSettings):
     """What a user decides."""
 
     regularisation: Annotated[Positive, doc("lambda of sum of losses + lambda/2 |w|^2.")] = 1.0
@@ -69,28 +71,39 @@ class LogisticSettings(FeatureSettings):
     max_iterations: Annotated[Count, doc("Rounds after which training stops short of its tolerance.")] = 100
 
 
-def newton_terms(rows: FloatArray, labels: FloatArray, point: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """The loss of rows Z (n, d) with labels (n,) at v (d,), its gradient (d,) and its Hessian (d, d)."""
+def newton_terms(
+    rows: FloatArray, labels: FloatArray, point: FloatArray, prices: FloatArray | float = 1.0
+) -> tuple[float, FloatArray, FloatArray]:
+    """The loss of rows Z (n, d) with labels (n,) at v (d,), its gradient (d,) and its Hessian (d, d).
+
+    prices (n,): by which each row's loss is multiplied, or one number of all.
+    """
     margins = labels * (rows @ point)
     chance = 1 / (1 + np.exp(np.clip(margins, -_MAX_EXPONENT, _MAX_EXPONENT)))
-    hessian = (rows * (chance * (1 - chance))[:, None]).T @ rows
-    return float(np.logaddexp(0.0, -margins).sum()), -(chance * labels) @ rows, hessian
+    hessian = (rows * (prices * chance * (1 - chance))[:, None]).T @ rows
+    return float((prices * np.logaddexp(0.0, -margins)).sum()), -(prices * chance * labels) @ rows, hessian
 
 
-class LogisticSite(MappedSite):
+class LogisticSite(CalibratedMappedSite, WeightedSite):
     """The site half."""
 
     @step
     def newton_sums(
-        self, points: FloatArray, scales: FloatArray, intercept: bool, problems: Sequence[int] = (0,)
+        self,
+        points: FloatArray,
+        scales: FloatArray,
+        intercept: bool,
+        problems: Sequence[int] = (0,),
+        factors: Sequence[float] = (),
     ) -> FloatArray:
         """(k, 1 + d + d (d + 1)/2): loss, gradient and Hessian's upper triangle at points (k, d), over scales (3,).
 
-        problems: whose points these are; of more than two classes, each against the others.
+        problems: whose points these are; of more than two classes, each against the others. factors: of the losses of
+        the classes; all 1 without.
         """
-        z, found = with_ones(self.features, intercept=intercept), []
+        z, prices, found = with_ones(self.features, intercept=intercept), self.prices(1.0, factors), []
         for labels, point in zip(self.labels[list(problems)], points, strict=True):
-            loss, gradient, hessian = newton_terms(z, labels, point)
+            loss, gradient, hessian = newton_terms(z, labels, point, prices)
             triangle = hessian[np.triu_indices(len(point))]
             found.append(np.concatenate([[loss / scales[0]], gradient / scales[1], triangle / scales[2]]))
         return np.stack(found)
@@ -136,8 +149,10 @@ class _Newton:
 
     federation: Federation
     settings: LogisticSettings
+    weighting: Weighting
     trails: list[_Trail]
     iterations: int = 0
+    factors: Factors = field(default_factory=Factors)
 
     @property
     def penalties(self) -> FloatArray:
@@ -157,6 +172,7 @@ class _Newton:
         squares, count = self.federation.sum("squared_norms", shape=(2,), bound=math.inf)
         rows = max(1.0, round(float(count)))
         squares = (max(0.0, float(squares)) + rows) * _ROOM
+        self.factors = Factors.agreed(self.federation, self.weighting, max(2, len(self.trails)))
         for trail in self.trails:
             trail.restart()
         while self.iterations < self.settings.max_iterations and not self.converged:
@@ -176,7 +192,7 @@ class _Newton:
         points = np.stack([self.trails[k].point for k in active])
         d, lengths = points.shape[1], math.sqrt(rows * squares)
         longest = max(float(np.linalg.norm(point)) for point in points)
-        scales = np.array([rows + longest * lengths, lengths, squares]) * _ROOM
+        scales = np.array([rows + longest * lengths, lengths, squares]) * _ROOM * self.factors.largest
         told: dict[str, Any] = {"problems": active} if len(self.trails) > 1 else {}
         totals = self.federation.sum(
             "newton_sums",
@@ -186,6 +202,7 @@ class _Newton:
             scales=scales,
             intercept=self.settings.intercept,
             **told,
+            **self.factors.told,
         )
         found = []
         for total in totals:
@@ -214,8 +231,9 @@ class LogisticRegression(HorizontalAlgorithm[LogisticSettings, PanModel]):
     def fit(self, federation: Federation, task: HorizontalTask, settings: LogisticSettings) -> PanModel:
         """Map the rows, then Newton's steps; sites lost meanwhile have the others go on from the point."""
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
+        weighting = settings.weighting(task.classes, by_row=task.weighted)
         start = np.zeros(features.map.dimensions + int(settings.intercept))
-        newton = _Newton(federation, settings, [_Trail(start, start) for _ in range(task.problems)])
+        newton = _Newton(federation, settings, weighting, [_Trail(start, start) for _ in range(task.problems)])
         with federation.phase("train"):
             federation.until_stable(newton.stage)
         federation.disclose("coordinator", "newton_sums", NEWTON_SUMS, start.shape)
@@ -229,11 +247,25 @@ class LogisticRegression(HorizontalAlgorithm[LogisticSettings, PanModel]):
             figures=features.figures,
             remarks=tuple(Remark(name, sentence) for name, sentence in features.remarks.items()),
         )
-        return PanModel.of_weights(features.map, found, report, classes=len(task.classes))
+        model = PanModel.of_weights(features.map, found, report, classes=len(task.classes))
+        return with_calibration(federation, task, model, settings)
 
     def problems(self, settings: LogisticSettings, outline: Outline) -> Iterator[str]:
         """Settings of features that these are not, and kernels that they do not have."""
         yield from settings.feature_problems()
+        yield from settings.threshold_problems(calibrated=outline.calibrated)
+
+    def takes_weights(self, settings: LogisticSettings) -> bool:
+        """Always."""
+        return True
+
+    def class_problems(self, settings: LogisticSettings, classes: tuple[str, ...]) -> Iterator[str]:
+        """Weights of classes that there are not."""
+        yield from settings.class_problems(classes)
+
+    def can_calibrate(self, settings: LogisticSettings) -> bool:
+        """By the weights, which all may know."""
+        return True
 
     def pooled(self, model: PanModel, settings: LogisticSettings, rows: EvaluationRows) -> Pooled:
         """scikit-learn's on all rows together."""
@@ -248,7 +280,9 @@ class LogisticRegression(HorizontalAlgorithm[LogisticSettings, PanModel]):
             solver="newton-cg",
         )
         labels, classes = rows.train.labels, len(rows.classes)
-        return Pooled(libsvm.against_others(lambda signs: reference.fit(features, signs), labels, classes, test))
+        factors = settings.pooled_factors(labels, rows.weights, rows.classes)
+        scores = libsvm.against_others(lambda signs: reference.fit(features, signs, factors), labels, classes, test)
+        return Pooled(scores)
 
     def attacks(self, settings: LogisticSettings) -> list[Attack]:
         """On landmarks, and on the first round's moments."""

@@ -54,7 +54,7 @@ class PublicClassifier(RowsClassifier):
             seed=seed,
             classes=len(self.classes_),
         )
-        for sentence in self._algorithm.foreseen(chosen, len(private), len(self.classes_)):
+        for sentence in self._algorithm.foreseen(chosen, len(private), len(names), len(self.classes_)):
             warnings.warn(sentence, UserWarning, stacklevel=3)
         with self._federation(partitions, seed) as federation:
             model = self._algorithm.fit(federation, task, chosen)

@@ -15,17 +15,16 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
-from algorithms.data.classes import Scheme, members, numbers, one_against_one
+from algorithms.data.classes import Scheme, one_against_one
 from algorithms.features.mapped_rows import FeatureSite
 from algorithms.optimisation.barrier import Problem, RowSums, Standing
 from algorithms.optimisation.interior_point import Extent, Opened, Outcome, RoundSums, Terms, opened_by
 from algorithms.optimisation.masking import Mask, Masking, draw_mask
-from algorithms.optimisation.weighting import EXPONENTS, Weighting, bound_of, placed, row_prices
-from algorithms.settings import MAX_COUNT
+from algorithms.optimisation.weighting import Factors, WeightedSite, Weighting
 from federation.arrays import FloatArray, IntArray, Residues
 from federation.errors import MembershipChanged, StepRefused
 from federation.federation import Federation
@@ -111,18 +110,8 @@ class Layout:
         return opened, round(float(keepers[0])), round(float(overflows[0]))
 
 
-class PathSite(FeatureSite):
+class PathSite(FeatureSite, WeightedSite):
     """A site that has its training rows' features (n, m) ready, and goes the path with the others."""
-
-    @step
-    def class_counts(self) -> FloatArray:
-        """(K,): how many rows are of each class, of two the negative one first."""
-        return np.asarray(members(self.labels).sum(axis=1))
-
-    @step
-    def largest_weight(self) -> FloatArray:
-        """(129,): between which powers of two the largest weight of a row lies."""
-        return placed(self.weights)
 
     @step
     def begin_path(
@@ -158,8 +147,7 @@ class PathSite(FeatureSite):
         told = pass_on(self.channel, holder, self._own_path() if holder == self.site else None, shape)
         self.seed, rest = told[:, : common_seed.SHAPE[1]], told[0, common_seed.SHAPE[1] :].view(np.float64)
         if not self.problems:
-            factors = self.factors or [1.0] * max(2, len(self.labels))
-            prices = row_prices(self.price, numbers(self.labels), factors, self.weights)
+            prices = self.prices(self.price, self.factors)
             self.problems = [
                 Problem.of(self.features, labels, np.where(labels == 0, 0.0, prices), prior=prior, lever=self.lever)
                 for labels, prior in zip(self.problem_labels, self._priors(), strict=True)
@@ -364,9 +352,8 @@ class FederatedPath:
         """Have the sites that are there stand at 0, with a seed that they share."""
         squares, rows = self._squared_norms()
         self._lever = math.sqrt(squares / rows) or 1.0 if self._intercept else 0.0
-        factors = self._factors()
-        self._most = max(factors) * self._largest_weight()
-        told: dict[str, Any] = {} if set(factors) == {1.0} else {"factors": list(factors)}
+        factors = Factors.agreed(self._federation, self._weighting, self._classes)
+        self._most, told = factors.largest, factors.told
         if self._scheme != "ovr":
             told["scheme"] = self._scheme
         self._extent = self._bounded(squares, rows)
@@ -380,20 +367,6 @@ class FederatedPath:
             **told,
         )
         self._federation.run("share_path", holders=list(self._federation.sites))
-
-    def _factors(self) -> tuple[float, ...]:
-        """Of the classes; what is balanced is so over the rows that are there now."""
-        counts = np.ones(self._classes)
-        if self._weighting.by_class == "balanced":
-            counts = np.rint(self._federation.sum("class_counts", shape=counts.shape, bound=float(MAX_COUNT)))
-        return self._weighting.factors(counts)
-
-    def _largest_weight(self) -> float:
-        """A power of two that no row's weight exceeds."""
-        if not self._weighting.by_row:
-            return 1.0
-        places = self._federation.sum("largest_weight", shape=EXPONENTS.shape, bound=float(len(self._federation.sites)))
-        return bound_of(places)
 
     def _squared_norms(self) -> tuple[float, float]:
         squares, rows = self._federation.sum("squared_norms", shape=(2,), bound=math.inf)
