@@ -178,6 +178,21 @@ def test_a_deep_tree_shows_rows_and_one_that_is_careful_none() -> None:
     assert len(claimed(data, TreeSettings(**deep)).rows) == 0  # type: ignore[arg-type]
 
 
+def test_rows_of_several_other_classes_that_are_alike_are_counted_together() -> None:
+    """A row of the second class and two of the third are equal: of "not the first" there are three."""
+    written, data = WrittenDown(), np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
+    rows, edges = scaled(written, data, [["a", "b"]]), np.array([[0.0], [0.0]])
+    written.add("receive_edges", edges=edges)
+    of_class = np.equal.outer(np.arange(3), [0, 1, 2, 2]).astype(float)
+    root = Tree(np.array([LEAF]), np.array([0]), np.array([[0, 0]]), np.zeros((1, 3)))
+    tables = cross_tables(root, np.array([0]), binned(rows, edges), of_class, 2)
+    written.add("cross_tables", tables, nodes=np.array([0]), children=root.children)
+    (claim,) = CrossTables()(written.view(), Prior())
+    assert isinstance(claim, Claim)
+    assert sorted(claim.labels.tolist()) == [-1.0, -1.0, -1.0, 1.0]
+    assert sorted(claim.rows.tolist()) == sorted(data.tolist())
+
+
 @pytest.mark.parametrize(("least", "recovered"), [(1, 9), (3, 0)])
 def test_a_coordinator_recovers_boards_of_a_tree_without_limits(least: int, recovered: int, tmp_path: Path) -> None:
     changes = [
