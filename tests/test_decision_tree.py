@@ -24,6 +24,7 @@ from algorithms.decision_tree import (
     impurity,
 )
 from federation.arrays import FloatArray, IntArray
+from federation.errors import FederationError
 from fedsvm import classifier
 from tests.tasks import table
 from tests.test_runs import fedsvm, run
@@ -205,6 +206,14 @@ def test_a_coordinator_recovers_boards_of_a_tree_without_limits(least: int, reco
     changes += ["collusion={sites=[], coordinator=true}"]
     (audit,) = run("decision-tree", tmp_path / "run", *changes).result["audit"]
     assert (audit["recovered"], audit["false_claims"]) == (recovered, 0)
+
+
+def test_a_class_whose_rows_the_root_would_show_is_refused() -> None:
+    y = np.where(np.arange(len(ROWS)) < 2, "rare", np.where(LABELS > 0, "one", "other"))
+    with pytest.raises(FederationError, match=r"Class 'rare' has 2 of the training rows, fewer than .*min_class_rows"):
+        classifier("decision-tree")(sites=3).fit(ROWS, y)
+    model = classifier("decision-tree")(sites=3, min_class_rows=2).fit(ROWS, y)
+    assert model.score(ROWS, y) > 0.8
 
 
 def test_of_numbers_nothing_is_claimed() -> None:
