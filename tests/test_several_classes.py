@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import math
@@ -407,10 +408,77 @@ def test_a_model_of_several_classes_is_read_from_its_arrays() -> None:
 def test_groups_are_capped_by_the_smallest_class(tmp_path: Path) -> None:
     """Wine's 48 rows of class_2 make 4 groups of 8 or more of those that are trained on; 1 a group has all 32."""
     cuts = ["algorithm.solver=cutting-plane", "compare.centralised=false"]
-    for least, groups in ((None, 4), (20, 1), (1, 32)):
-        changes = [] if least is None else [f"algorithm.min_group_rows={least}"]
+    for scheme, least, groups in (("ovr", None, 4), ("ovr", 20, 1), ("ovr", 1, 32), ("ovo", None, 3)):
+        changes = [f"algorithm.multiclass={scheme}"]
+        changes += [] if least is None else [f"algorithm.min_group_rows={least}"]
         result = run("digits", tmp_path / str(groups), *WINE, *cuts, *changes).result
         assert {shape[1:] for shape in shapes(result, "cuts")} == {(groups, 22)}
+
+
+LETTERS_26 = """
+[federation]
+sites = 5
+round_timeout_s = 120.0
+[data]
+source = "train.csv"
+test_source = "test.csv"
+scale = "minmax"
+[algorithm]
+C = 8.0
+gamma = 2.0
+landmarks = 0.25
+tolerance = 1e-3
+solver = "cutting-plane"
+[compare]
+centralised = false
+"""
+
+
+@pytest.mark.long
+def test_letters_take_the_rounds_of_the_hardest_and_cuts_of_single_rows_are_few(
+    tmp_path: Path, data_folder: Path
+) -> None:
+    """1,600 rows of letter, the smallest class 49 of them: 6 groups, and 1 of every two letters."""
+    with gzip.open(data_folder / "letter.csv.gz", "rt") as file:
+        head, *rows = file.read().splitlines()
+    taken = [rows[place] for place in np.random.default_rng(3).permutation(15_000)[:2_600]]
+    for name, part in (("train", taken[:1_600]), ("test", taken[1_600:])):
+        (tmp_path / f"{name}.csv").write_text("\n".join([head, *part, ""]))
+    (tmp_path / "letters.toml").write_text(LETTERS_26)
+    path = str(tmp_path / "letters.toml")
+    against_rest, of_two = (
+        run(path, tmp_path / scheme, f"algorithm.multiclass={scheme}").result for scheme in ("ovr", "ovo")
+    )
+    alone = run(path, tmp_path / "h", "data.positive=H", "algorithm.cut_groups=6").result
+    assert against_rest["model"]["iterations"] <= 1.5 * alone["model"]["iterations"]
+    accuracy, binary = (against_rest["metrics"][name] for name in ("accuracy", "binary_accuracy"))
+    assert 0.76 < accuracy < binary - 0.15
+    assert accuracy < of_two["metrics"]["accuracy"] < accuracy + 0.03
+    cuts = sum(
+        each["times"] * math.prod(each["shape"][:2])
+        for each in against_rest["disclosures"]
+        if (each["step"], each["kind"]) == ("cuts", "sum")
+    )
+    assert {each[1] for each in shapes(against_rest, "cuts")} == {6}
+    assert single_rows(against_rest) <= 0.005 * cuts
+    assert single_rows(of_two) == 0
+
+
+def single_rows(result: dict[str, Any]) -> int:
+    """How many cuts were of one row alone."""
+    return sum(each["times"] for each in result["disclosures"] if each["kind"] == "single-row")
+
+
+@pytest.mark.long
+def test_three_classes_of_dna_are_libsvms(data_folder: Path, tmp_path: Path) -> None:
+    assert data_folder
+    dna = ["data.source=dna_train", "data.scale=none", "algorithm.C=8", "algorithm.gamma=0.03125"]
+    dna += ["algorithm.landmarks=0.25", "algorithm.tolerance=1e-4", "algorithm.solver=cutting-plane"]
+    result = run("digits", tmp_path / "run", *dna).result
+    assert max(result["model"]["gaps"]) <= 1e-4
+    assert result["centralised"]["max_decision_difference"] < 5e-2
+    assert result["metrics"]["accuracy"] >= 0.93
+    assert result["cost"]["by_phase"]["train"]["rounds"] <= 62
 
 
 # Other algorithms.

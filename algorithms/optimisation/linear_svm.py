@@ -277,14 +277,16 @@ def _by_cutting_planes(
 def _groups(federation: Federation, settings: LinearSvmSettings, classes: int) -> int:
     """How many groups rows are dealt to: no more than leave so many rows of every class in each.
 
-    A group with few rows of a class soon has a cut of one of them. Classes without rows have none to show.
+    A group with few rows of a class soon has a cut of one of them. Classes without rows have none to show. Of every two
+    classes a problem has some 2/K of the rows, and as large a share of the groups.
     """
     at_least = settings.min_group_rows or (1 if classes == 2 else _MIN_GROUP_ROWS)
     if at_least == 1:
         return settings.cut_groups
     counts = np.rint(federation.sum("class_counts", shape=(classes,), bound=float(MAX_COUNT)))
     smallest = int(counts[counts > 0].min(initial=MAX_COUNT))
-    return max(1, min(settings.cut_groups, smallest // at_least))
+    groups = max(1, min(settings.cut_groups, smallest // at_least))
+    return groups if settings.multiclass == "ovr" or classes == 2 else max(1, round(2 * groups / classes))
 
 
 def _oracle(
