@@ -1,8 +1,8 @@
 """What a secure sum costs beside bare sockets and beside other frameworks, as ratios within one run.
 
-`python -m benchmarks.peers FOLDER` writes peers.json, peers.md and peers.svg; `--quick` leaves out what takes minutes. Beside our
-five sums stand the floor (`benchmarks.floor`: the same bytes, passed on by processes that do nothing else) and, where
-it is installed (`pip install fedsvm[peers]`), the sum of MPyC, by Shamir's shares between as many processes.
+`python -m benchmarks.peers FOLDER` writes peers.json, peers.md and peers.svg; `--quick` leaves out what takes minutes.
+Beside our five sums stand the floor (`benchmarks.floor`: the same bytes, passed on by processes that do nothing else)
+and, where it is installed (`pip install fedsvm[peers]`), the sum of MPyC, by Shamir's shares between as many processes.
 """
 
 from __future__ import annotations
