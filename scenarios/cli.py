@@ -24,6 +24,7 @@ from federation.errors import FederationError
 from federation.processes.spare import SPARE
 from scenarios import runs, sets
 from scenarios.console import OutputLost, complain, errors, guard_streams, out, print_table, visible
+from scenarios.hosts import commands as hosts
 from scenarios.report.live import LiveView, PlainView, SilentView, View
 from scenarios.report.summary import print_summary
 from scenarios.schema import spec
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from protocols.analysis.survey import Cell
     from protocols.sums.contract import SecureSum
     from scenarios.run.result import RunResult
+    from scenarios.run.runner import Finished
 
 WRONG, FAILED, INTERRUPTED = 2, 3, 130
 DEFAULT_AUDITED_SITES, MAX_AUDITED_SITES = 5, 10  # there are 2^n coalitions
@@ -48,6 +50,7 @@ data_app = typer.Typer(invoke_without_command=True, help="List data sets, or des
 app.add_typer(data_app, name="data")
 app.add_typer(sets.app, name="sets")
 app.add_typer(runs.app, name="runs")
+app.add_typer(hosts.keys_app, name="keys")
 
 
 def _complete_scenario(incomplete: str) -> list[tuple[str, str]]:
@@ -163,6 +166,18 @@ def _run(
             finished = runner.run(chosen, rows, target, view.update, audit=audit, command=command)
         except KeyboardInterrupt:
             _end_interrupted(target)
+    _conclude(finished, target, show, debug=debug, tracker=tracker)
+
+
+def _conclude(
+    finished: Finished,
+    target: Path,
+    show: Callable[[RunResult, Path], None],
+    *,
+    debug: bool = False,
+    tracker: str | None = None,
+) -> None:
+    """Show what a run came to, and write its report; whatever went wrong is a sentence and a status."""
     try:
         unprinted = _unprinted(lambda: show(finished.result, target))
         unwritten = _unreported(target) or unprinted  # when the summary is on the screen
@@ -191,6 +206,78 @@ def _unprinted(show: Callable[[], None]) -> str:
     except OutputLost as error:
         return f"Standard output cannot be written: {error}."
     return ""
+
+
+@app.command()
+def coordinate(
+    scenario: Annotated[str, _SCENARIO],
+    listen: Annotated[str, typer.Option(help="Where sites connect to, such as tcp://0.0.0.0:7100.")],
+    key: Annotated[Path, typer.Option(help="The coordinator's own key, NAME.key_secret.")],
+    sites: Annotated[
+        Path, typer.Option(help="Folder of the sites' public keys, NAME.key each: nobody else is let in.")
+    ],
+    wait: Annotated[str, typer.Option(help="How long to wait for all of them, such as 90s, 30m or 2h.")] = "1h",
+    changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="Folder for the results; must not exist.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print result.json and nothing else.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of what failed.")] = False,
+) -> None:
+    """Run a scenario over sites on other hosts, each with a file of its own: wait until they have joined, and train."""
+    from scenarios.hosts import asking, coordination
+
+    _end_on_sigterm()
+    meeting = hosts.meeting_of(listen, key, sites, wait)
+    chosen = asking.read(scenario, changes or [], list(meeting.admitted))
+    with coordination.listening(meeting) as endpoint:
+        target = _make_folder(chosen, folder)
+        hosts.say("coordinator", f"listens at {endpoint.address} for {', '.join(meeting.admitted)}; each runs:")
+        errors.print(f"  {hosts.join_line(meeting, endpoint.address)}", soft_wrap=True)
+        plain = PlainView(errors, chosen.name)
+        try:
+            finished = coordination.coordinate(
+                chosen,
+                meeting,
+                endpoint,
+                target,
+                lambda sentence: hosts.say("coordinator", sentence),
+                lambda federation: plain.update(federation, []),
+                version=version("fedsvm"),
+                command=shlex.join(["fedsvm", *sys.argv[1:]]),
+            )
+        except KeyboardInterrupt:
+            _end_interrupted(target)
+    _conclude(finished, target, functools.partial(_show, as_json=as_json, quiet=False), debug=debug)
+
+
+@app.command()
+def site(
+    coordinator: Annotated[str, typer.Option(help="Where the coordinator listens, such as tcp://host:7100.")],
+    coordinator_key: Annotated[Path, typer.Option(help="Its public key, coordinator.key.")],
+    key: Annotated[Path, typer.Option(help="This site's own key, NAME.key_secret.")],
+    data: Annotated[str, typer.Option(help="The file of this site's rows.")],
+    listen: Annotated[str, typer.Option(help="Where other sites connect to, such as tcp://0.0.0.0:7101.")] = "",
+    advertise: Annotated[str, typer.Option(help="By which address they do, where it is another.")] = "",
+    wait: Annotated[str, typer.Option(help="How long to wait for the run to begin, such as 90s, 30m or 2h.")] = "1h",
+    patience: Annotated[str, typer.Option(help="How long the coordinator may be silent in mid-run.")] = "10m",
+    faults: Annotated[
+        list[str] | None, typer.Option("--fault", help="To rehearse: kill:phase=train,round=5, or a stall.")
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="File for the part of the model that this site keeps; NAME.npz without it.")
+    ] = None,
+) -> None:
+    """Take part in a run with the rows of one file, which stay here."""
+    _end_on_sigterm()
+    try:
+        hosts.visit_of(
+            coordinator, coordinator_key, key, data, listen, advertise, faults or [], wait, patience, keep
+        ).take_part()
+    except FederationError as error:
+        complain(str(error))
+        raise typer.Exit(FAILED) from None
+    except KeyboardInterrupt:
+        complain("Interrupted; this site takes no part any more.")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @app.command("report")

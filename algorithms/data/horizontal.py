@@ -202,6 +202,8 @@ class HorizontalTask:
     ----------
     columns : Columns
         What rows became, once `prepare` was called.
+    site_rows : dict of str to int
+        How many rows each site trains on, once `prepare` was called.
     """
 
     schema: Schema
@@ -214,6 +216,7 @@ class HorizontalTask:
     weighted: bool = False
     calibrated: bool = False
     columns: Columns = field(init=False)
+    site_rows: dict[str, int] = field(init=False)
     agreed: _Agreement = field(default_factory=_Agreement, repr=False)
 
     def of_fold(self, fold: int | None) -> HorizontalTask:
@@ -237,6 +240,7 @@ class HorizontalTask:
             width = len(self.schema.numeric) + len(vocabulary.columns) + len(filling.indicated if filling else ())
             scale = agree_scale(federation, self.scaling, width, sum(site_rows.values()))
         self.columns = Columns(self.schema.numeric, vocabulary, scale, filling)
+        self.site_rows = site_rows
         return Prepared(width, site_rows)
 
     def _filling(self, federation: Federation, rows: int) -> Filling:

@@ -53,7 +53,7 @@ from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import Message
 
 MAX_SILENCE_S = 3600.0
-"""A coordinator that gave no order for this long is taken for dead."""
+"""How long a coordinator may give no order, where nobody says."""
 
 _MAX_TRACEBACK = 16_000
 
@@ -92,6 +92,8 @@ class Assignment:
         Whether the transcript holds everything, not the inputs alone.
     needs_pairwise_keys : bool, default False
         Whether it makes a key pair to agree on secrets with.
+    patience_s : float
+        A coordinator that gave no order for this long is taken for dead.
     """
 
     name: str
@@ -109,6 +111,7 @@ class Assignment:
     transcript_path: str = ""
     colludes: bool = False
     needs_pairwise_keys: bool = False
+    patience_s: float = MAX_SILENCE_S
 
     def to_fields(self, policy: int) -> dict[str, Any]:
         """Plain values for the launcher's pipe; in place of its policy the number under which that goes beside it."""
@@ -151,7 +154,10 @@ def _orphaned() -> None:
 
 
 class Site:
-    """Carries out the coordinator's orders, one at a time."""
+    """Carries out the coordinator's orders, one at a time.
+
+    `on_failure` is told why an order was refused, or a step failed, for who stands at the site.
+    """
 
     def __init__(
         self,
@@ -160,8 +166,10 @@ class Site:
         endpoint: Endpoint,
         agreement: KeyAgreement | None,
         faults: OwnFaults,
+        on_failure: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self._assignment = assignment
+        self._on_failure = on_failure
         self._policy = assignment.policy
         self._installation = installation
         self._endpoint = endpoint
@@ -175,18 +183,19 @@ class Site:
         self._channel: SocketChannel | None = None
         self._program: SiteProgram | None = None
 
-    def serve(self) -> None:
-        """Carry out orders until the coordinator says stop, then say how it went."""
+    def serve(self) -> bool:
+        """Carry out orders until the coordinator says stop, then say how it went. False where it fell silent."""
         try:
             while True:
                 self._carry_out(self._next_order())
-        except (Stopped, DeadlineExpired):
+        except (Stopped, DeadlineExpired) as end:
             self._send_final_report()
+            return isinstance(end, Stopped)
 
     # What the coordinator says.
 
     def _next_order(self) -> Message:
-        silence = Deadline(MAX_SILENCE_S)
+        silence = Deadline(self._assignment.patience_s)
         while not self._orders:
             self._mailbox.wait(silence)
             self._notice()
@@ -308,6 +317,8 @@ class Site:
     # Answers.
 
     def _fail(self, number: int, reason: str, trace: str = "", *, cut_off: bool = False) -> None:
+        if not cut_off:
+            self._on_failure(reason)
         self._answer(Failed(*self._account(number), reason, trace, cut_off), number)
 
     def _account(self, number: int) -> tuple[list[list[Any]], Standing | None]:

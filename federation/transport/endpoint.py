@@ -21,7 +21,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import zmq
 
@@ -40,7 +40,7 @@ from federation.transport.connection import (
     end_stream,
 )
 from federation.transport.deadline import Deadline
-from federation.transport.keys import KeyPair, Roster
+from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 
 LINGER_MS = 1000
 _UNRECOGNISED = "not a ZeroMQ peer of ours"
@@ -54,6 +54,8 @@ this party computes and does not answer, connects again."""
 _BACKLOG = 4096
 """Connections that the kernel keeps until they are accepted. With too few a peer's is lost among those of strangers,
 and is tried again a second later only."""
+_KEEPALIVE = {zmq.TCP_KEEPALIVE: 1, zmq.TCP_KEEPALIVE_IDLE: 60, zmq.TCP_KEEPALIVE_INTVL: 15, zmq.TCP_KEEPALIVE_CNT: 4}
+"""In seconds: a peer whose machine is gone without a word is noticed within two minutes."""
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
@@ -129,7 +131,7 @@ class Endpoint:
             raise
         self.address = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
 
-    def __enter__(self) -> Endpoint:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -147,8 +149,9 @@ class Endpoint:
 
         The connection to a party that was restarted, with another address or key, is opened anew.
         """
-        for peer in [peer for peer in self._diallers if peer not in roster or roster[peer] != self.roster[peer]]:
-            self._hang_up(peer)
+        for peer, dialler in list(self._diallers.items()):
+            if dialler.peer not in roster or roster[dialler.peer] != dialler.party:
+                self._hang_up(peer)
         self._authenticator.roster = roster
 
     def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
@@ -229,6 +232,8 @@ class Endpoint:
         opened.setsockopt(zmq.LINGER, LINGER_MS)
         opened.setsockopt(zmq.MAXMSGSIZE, wire.MAX_FRAME_BYTES)
         opened.setsockopt(zmq.SNDHWM, 0)
+        for option, value in _KEEPALIVE.items():
+            opened.setsockopt(option, value)
         return opened
 
     def _listen(self, address: str) -> zmq.Socket[bytes]:
@@ -248,25 +253,43 @@ class Endpoint:
         return router
 
     def _dial(self, peer: str) -> Dialler:
-        party, dealer = self.roster[peer], self._socket(zmq.DEALER)
+        return self._dial_party(peer, self.roster[peer], control=self.name == COORDINATOR)
+
+    def _dial_party(self, peer: str, party: Party, *, control: bool) -> Dialler:
+        """Open a connection to `party`, under the name `peer` among this party's own."""
+        dealer = self._socket(zmq.DEALER)
         self._authenticator.secure_dialler(dealer, party)
-        encrypted = self._authenticator.encrypted
 
         def read() -> None:
             for frames in _drain(dealer, copy=False):
                 self._take(peer, frames, None)
 
-        dialler = Dialler(self.name, party, dealer, read, self._opened[peer], encrypted=encrypted, ledger=self.ledger)
+        dialler = Dialler(
+            self.name,
+            party,
+            dealer,
+            read,
+            self._opened[peer],
+            control=control,
+            encrypted=self._authenticator.encrypted,
+            ledger=self.ledger,
+        )
 
         def note(event: int, value: int) -> None:
+            was_established = dialler.established
             if dialler.note(event, value):
                 self.interrupted.add(peer)
             (self._broken.add if dialler.broken else self._broken.discard)(peer)
+            if dialler.established and not was_established:
+                self._greet(peer, dialler)
 
         self._monitor(dealer, note)
         self._poll(dealer, dialler.read)
         dealer.connect(party.address)
         return dialler
+
+    def _greet(self, peer: str, dialler: Dialler) -> None:
+        """A connection of our own stands: what is to be said on it first, where anything is."""
 
     def _hang_up(self, peer: str) -> None:
         """Close the connection to a party that is not there any more as it was."""
@@ -355,19 +378,24 @@ class Endpoint:
 
     def _accept(self, peer: str, routing_id: bytes, frames: Sequence[zmq.Frame]) -> None:
         """Keep account of the connection these frames came by, the first by it."""
+        self._routing_ids[peer] = routing_id
+        self._accepted_stream(peer, frames, control=peer == COORDINATOR)
+
+    def _accepted_stream(self, peer: str, frames: Sequence[zmq.Frame], *, control: bool) -> Stream:
         descriptor = frames[0].get(zmq.SRCFD) if frames else -1
         descriptor = descriptor if isinstance(descriptor, int) else -1
-        self._routing_ids[peer] = routing_id
         self._descriptors.add(descriptor)
         stream = Stream(
             self.name,
             peer,
             peer,
+            control=control,
             encrypted=self._authenticator.encrypted,
             ledger=self.ledger,
             descriptor=descriptor,
         )
         self._accepted[peer].append(stream)
+        return stream
 
     def _streams(self) -> Iterator[Stream]:
         for streams in (*self._opened.values(), *self._accepted.values()):

@@ -32,7 +32,9 @@ MAX_DIMENSIONS = 4
 
 CONTROL_KINDS = frozenset({"roster", "order", "done", "failed", "abort", "aborted", "stop", "final_report"})
 DATA_KIND = "data"
-KINDS = CONTROL_KINDS | {DATA_KIND}
+JOINING_KINDS = frozenset({"join", "offer", "ready", "declined", "refused", "begin", "hello"})
+"""Across hosts: what is said before the first roster, see `federation.hosts.messages`."""
+KINDS = CONTROL_KINDS | JOINING_KINDS | {DATA_KIND}
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     "<f8": np.dtype("<f8"),

@@ -22,7 +22,7 @@ from algorithms.privacy.ledger import DataIdentity
 from federation.arrays import FloatArray, IntArray
 from scenarios.data import categories, joining, sources, splits
 from scenarios.data.notation import is_number
-from scenarios.data.sources import Dataset
+from scenarios.data.sources import Dataset, Feature
 from scenarios.schema.base import resolve
 from scenarios.schema.data import ALL, DataSpec
 from scenarios.schema.errors import ScenarioError, nearest
@@ -52,6 +52,24 @@ class SiteShard:
     rows: IntArray
     columns: tuple[str, ...]
     labelled: bool = True
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Rows and columns of the data, and how many rows are tested on, and public."""
+
+    rows: int
+    columns: int
+    tested: int
+    public: int
+
+
+@dataclass(frozen=True)
+class Holding:
+    """How many rows and columns a site holds."""
+
+    rows: int
+    columns: int
 
 
 @dataclass(frozen=True)
@@ -99,6 +117,17 @@ class FederatedDataset:
         """Indices of the rows that are tested on while `fold` is held out; without folds, of those set apart."""
         return self.tests[fold or 0]
 
+    @property
+    def sizes(self) -> Sizes:
+        """How much there is of everything."""
+        columns = len(self.numeric_columns) + len(self.categorical_columns)
+        return Sizes(len(self.rows.signs), columns, sum(len(rows) for rows in self.tests), len(self.public))
+
+    def held(self, site: str) -> Holding:
+        """How much a site holds."""
+        shard = self.shard(site)
+        return Holding(len(shard.rows), len(shard.columns))
+
     def shard(self, site: str) -> SiteShard:
         """What a site holds."""
         return self.shards[self.names.index(site)]
@@ -145,6 +174,7 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     public, private = _set_apart(scenario, data)
     choosing = data.take(public) if _is_blind(scenario) else data
     classes = positive_class(choosing, settings.positive)
+    require_classes(choosing, settings)
     table = scenario.algorithm
     if problems := [f"algorithm.{said}." for said in table.implementation.class_problems(table.settings, classes)]:
         raise ScenarioError(problems)
@@ -159,7 +189,7 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     names = scenario.federation.site_names
     trained_on = len(private) - len(tests[0])
     return FederatedDataset(
-        rows=_rows(data, signs),
+        rows=rows_of(data.features, signs),
         numeric_columns=tuple(feature.name for feature in data.features if not feature.categorical),
         categorical_columns=tuple(feature.name for feature in data.features if feature.categorical),
         classes=classes,
@@ -220,7 +250,7 @@ def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: t
     if declared is None and not sources.is_complete(settings.source or ""):
         return None
     if declared in (None, "source"):
-        return _rows(data, np.where(data.labels == classes[1], 1.0, -1.0))
+        return rows_of(data.features, np.where(data.labels == classes[1], 1.0, -1.0))
     beside = [name for name in (settings.site, settings.weight) if name is not None]
     listed = sources.load(
         str(declared),
@@ -233,7 +263,7 @@ def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: t
         raise ScenarioError(
             [f"collusion.candidates: {declared} must have the columns of {data.name}, in the same order."]
         )
-    return _rows(listed, np.where(listed.labels == classes[1], 1.0, -1.0))
+    return rows_of(listed.features, np.where(listed.labels == classes[1], 1.0, -1.0))
 
 
 def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
@@ -386,6 +416,15 @@ def positive_class(data: Dataset, positive: str | None) -> tuple[str, str]:
     return others[0] if len(others) == 1 else f"not {chosen}", chosen
 
 
+def require_classes(data: Dataset, settings: DataSpec) -> None:
+    """Raise ScenarioError for labels beside the positive and the negative one, where both are named."""
+    known = {settings.negative, settings.positive}
+    if settings.negative is not None and (others := [name for name in data.classes if name not in known]):
+        raise ScenarioError(
+            [f"data.negative: {data.name} also has {_listed(list(map(repr, others)))}; leave out such rows, or it."]
+        )
+
+
 def obvious_positive(classes: Sequence[str]) -> str | None:
     """Which of two classes is +1 without saying, if it is plain."""
     if all(map(is_number, classes)):
@@ -416,11 +455,12 @@ def _check_ranges(data: Dataset, ranges: dict[str, list[float]]) -> None:
         )
 
 
-def _rows(data: Dataset, signs: FloatArray) -> Rows:
-    numeric: Sequence[FloatArray] = [f.values.astype(np.float64) for f in data.features if not f.categorical]
-    categorical = [f.values.astype(np.str_) for f in data.features if f.categorical]
+def rows_of(features: Sequence[Feature], signs: FloatArray) -> Rows:
+    """Columns side by side, numbers and text apart; signs (n,)."""
+    numeric: Sequence[FloatArray] = [f.values.astype(np.float64) for f in features if not f.categorical]
+    categorical = [f.values.astype(np.str_) for f in features if f.categorical]
     return Rows(
-        np.column_stack(numeric) if numeric else np.zeros((data.rows, 0)),
-        np.column_stack(categorical) if categorical else np.zeros((data.rows, 0), dtype="<U1"),
+        np.column_stack(numeric) if numeric else np.zeros((len(signs), 0)),
+        np.column_stack(categorical) if categorical else np.zeros((len(signs), 0), dtype="<U1"),
         signs,
     )

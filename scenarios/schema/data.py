@@ -59,6 +59,8 @@ class DataSpec(Part):
     """The column of the classes."""
     positive: str | None = None
     """Which label is +1."""
+    negative: str | None = None
+    """Which label is -1, where no others may be; without it all but the positive one are."""
     weight: str | None = None
     """The column of what a row's loss is multiplied by."""
     ignore: list[str] = Field(default=[])
@@ -123,13 +125,13 @@ class DataSpec(Part):
             raise ValueError(f'must be an encoding such as "utf-8" or "cp1252", got {shown(encoding)}') from None
         return encoding
 
-    @field_validator("positive", mode="before")
+    @field_validator("positive", "negative", mode="before")
     @classmethod
-    def _as_label(cls, positive: Any) -> Any:
+    def _as_label(cls, label: Any) -> Any:
         """Labels are text, also where a file has numbers."""
-        if isinstance(positive, bool | int):
-            return str(positive)
-        return f"{positive:g}" if isinstance(positive, float) else positive
+        if isinstance(label, bool | int):
+            return str(label)
+        return f"{label:g}" if isinstance(label, float) else label
 
     @field_validator("sources")
     @classmethod
@@ -194,6 +196,8 @@ class DataSpec(Part):
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
+        if self.negative is not None and self.positive in (None, self.negative):
+            raise ValueError("negative needs positive, another label than itself")
         if self.decimal == "," and self.separator == ",":
             raise ValueError('decimal = "," needs another separator than ","')
         if self.site is not None and self.sources:

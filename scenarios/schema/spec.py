@@ -346,18 +346,27 @@ def _put(given: dict[str, Any], key: str, value: Any, said: str) -> None:
 
 
 def _add_fault(given: dict[str, Any], text: str) -> None:
-    """Add the fault that "kill:site=3,phase=train,round=5" describes; commas within brackets do not separate."""
-    kind, _, rest = text.partition(":")
     listed = given.setdefault("faults", [])
+    if not isinstance(listed, list):
+        raise ScenarioError([f"--fault {text}: faults of the scenario must be a list of tables."])
+    listed.append(fault_fields(text))
+
+
+def fault_fields(text: str) -> dict[str, Any]:
+    """The keys of the fault that "kill:site=3,phase=train,round=5" describes; commas within brackets do not separate.
+
+    Raises ScenarioError for text of another form.
+    """
+    kind, _, rest = text.partition(":")
     fault: dict[str, Any] = {"kind": kind.strip()}
     for part in re.findall(r"(?:\[[^=]*\]|[^,])+", rest):
         key, equals, value = part.partition("=")
-        if not equals or not isinstance(listed, list):
+        if not equals:
             raise ScenarioError(
                 [f"--fault {text}: write it as kind:key=value,…, such as kill:site=3,phase=train,round=5."]
             )
         fault[key.strip()] = _value(value.strip())
-    listed.append(fault)
+    return fault
 
 
 def _value(text: str) -> Any:

@@ -1,0 +1,173 @@
+"""A run over sites on other hosts: wait for them, train, and write down what a coordinator knows."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from algorithms.data.columns import Columns, Schema
+from algorithms.data.horizontal import HorizontalTask
+from federation.federation import Federation
+from federation.hosts.certificates import Certificate
+from federation.hosts.gathering import gathered
+from federation.hosts.hub import HubEndpoint
+from federation.hosts.lobby import Guest, Lobby
+from federation.membership import DropoutPolicy
+from federation.transport.deadline import Deadline
+from federation.transport.keys import COORDINATOR, Party, Roster
+from federation.transport.wire import RUN_ID_BYTES
+from scenarios.data.dataset import Holding, Sizes
+from scenarios.hosts.asking import terms_of
+from scenarios.run.outcome import Fold, Outcome, log_fold, trained
+from scenarios.run.runner import Finished, Run, recorded
+from scenarios.schema.spec import Scenario
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where a coordinator waits for its sites, and how long.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The coordinator's own.
+    listen : str
+        The tcp address that sites connect to.
+    admitted : dict of str to bytes
+        The public keys of the sites, by name, in ring order.
+    wait_s : float
+        How long it waits until all have joined.
+    how_long : str
+        The same, as its user wrote it.
+    """
+
+    certificate: Certificate
+    listen: str
+    admitted: dict[str, bytes]
+    wait_s: float
+    how_long: str
+
+
+@dataclass
+class RemoteDataset:
+    """What a coordinator knows of data that it never sees; rows are known once training began."""
+
+    names: tuple[str, ...]
+    classes: tuple[str, str]
+    numeric_columns: tuple[str, ...] = ()
+    categorical_columns: tuple[str, ...] = ()
+    site_rows: dict[str, int] = field(default_factory=dict)
+    tested: int = 0
+    warnings: tuple[str, ...] = ()
+    foreseen: tuple[str, ...] = ()
+
+    @property
+    def sizes(self) -> Sizes:
+        """How much there is of everything."""
+        return Sizes(sum(self.site_rows.values()) + self.tested, self._width, self.tested, public=0)
+
+    def held(self, site: str) -> Holding:
+        """How many rows a site trains on, and their columns."""
+        return Holding(self.site_rows.get(site, 0), self._width)
+
+    def describe(self, guests: Sequence[Guest]) -> None:
+        """Take in what the sites say of their columns, which are all alike."""
+        columns = guests[0].columns
+        self.numeric_columns = tuple(each.name for each in columns if not each.categorical)
+        self.categorical_columns = tuple(each.name for each in columns if each.categorical)
+
+    @property
+    def _width(self) -> int:
+        return len(self.numeric_columns) + len(self.categorical_columns)
+
+
+@contextmanager
+def listening(meeting: Meeting) -> Iterator[HubEndpoint]:
+    """The endpoint that sites connect to. Raises EndpointError."""
+    keys = meeting.certificate.keys
+    parties = [Party(name, "", key) for name, key in meeting.admitted.items()]
+    roster = Roster([Party(COORDINATOR, meeting.listen, keys.public), *parties])
+    with HubEndpoint(meeting.listen, keys, roster) as endpoint:
+        yield endpoint
+
+
+def coordinate(
+    scenario: Scenario,
+    meeting: Meeting,
+    endpoint: HubEndpoint,
+    folder: Path,
+    tell: Callable[[str], None],
+    on_progress: Callable[[Federation], None],
+    *,
+    version: str,
+    command: str,
+) -> Finished:
+    """Wait for the sites of a scenario, carry it out, and write its results to an empty folder.
+
+    tell: told of who comes and who is turned away, in sentences. Never raises for what goes wrong within the run.
+    """
+    positive, negative = str(scenario.data.positive), scenario.data.negative
+    classes = (negative if negative is not None else f"not {positive}", positive)
+    dataset = RemoteDataset(tuple(meeting.admitted), classes)
+    this = Run(scenario, dataset, folder, command)
+
+    def carry_out() -> None:
+        began = time.monotonic()
+        run = secrets.token_bytes(RUN_ID_BYTES)
+        lobby = Lobby(endpoint, run, terms_of(scenario), version, tell)
+        guests = lobby.wait(Deadline(meeting.wait_s), scenario.min_sites, meeting.how_long)
+        this.outcome.timing["launch_s"] = time.monotonic() - began
+        dataset.describe(guests)
+        with gathered(
+            endpoint,
+            guests,
+            run,
+            scenario.protocol.secure_sum,
+            scenario.federation.round_timeout_s,
+            DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout),
+            on_progress=follow,
+        ) as federation:
+            this.federation = federation
+            federation.assemble()
+            train(scenario, dataset, federation, this.outcome)
+
+    def follow(federation: Federation) -> None:
+        this.log.follow(federation.log)
+        on_progress(federation)
+
+    return recorded(this, carry_out)
+
+
+def train(scenario: Scenario, dataset: RemoteDataset, federation: Federation, outcome: Outcome) -> None:
+    """Train one model after the other."""
+    algorithm, settings = scenario.algorithm.implementation, scenario.algorithm.settings
+    task = task_of(scenario, dataset)
+    with outcome.timed("train_s"):
+        model = algorithm.fit(federation, task, settings)
+    dataset.site_rows = task.site_rows
+    log_fold(federation, None, trained(model))
+    outcome.keep(_fold(model, task.columns), algorithm)
+
+
+def task_of(scenario: Scenario, dataset: RemoteDataset) -> HorizontalTask:
+    """What is to be trained on."""
+    data = scenario.data
+    schema = Schema(dataset.numeric_columns, dataset.categorical_columns, data.categories)
+    return HorizontalTask(
+        schema,
+        data.scale,
+        scenario.seed,
+        filled=data.missing == "mean",
+        indicated=data.missing_indicators,
+        classes=dataset.classes,
+        weighted=data.weight is not None,
+    )
+
+
+def _fold(model: Any, columns: Columns) -> Fold:
+    return Fold(None, trained(model), {**model.to_arrays(), **columns.to_arrays()}, None, None)

@@ -1,0 +1,78 @@
+"""What a site reads of its own file, on the terms that the coordinator offers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from pydantic import ValidationError
+
+from algorithms.data.partition import NO_FOLD, site_partition
+from federation.errors import StepRefused
+from federation.hosts.lobby import Column
+from federation.hosts.visit import Held
+from federation.site.partition import Partition
+from federation.site.terms import Terms
+from scenarios.data import categories, dataset, joining, sources
+from scenarios.data.dataset import require_classes
+from scenarios.data.sources import Dataset
+from scenarios.schema.data import DataSpec
+from scenarios.schema.errors import ScenarioError
+
+
+def hold(name: str, file: str, terms: Terms) -> Held:
+    """The rows of a file, read as a simulation reads one that `data.sources` names.
+
+    Parameters
+    ----------
+    name : str
+        The site's.
+    file : str
+        A .csv, .csv.gz, .svm or .parquet file, or the name of one in the folder of FEDSVM_DATA.
+    terms : Terms
+        The coordinator's.
+
+    Raises
+    ------
+    StepRefused
+        The file cannot be read, or has not what the terms name; the message says what to change.
+    """
+    try:
+        settings = DataSpec.model_validate({**terms.reading, "sources": {name: file}})
+        return _held(settings)
+    except ScenarioError as error:
+        raise StepRefused(" ".join(error.problems)) from error
+    except ValidationError as error:
+        keys = sorted({".".join(map(str, each["loc"])) or "data" for each in error.errors()})
+        raise StepRefused(f"the terms say of the data what cannot be: see {', '.join(keys)}") from error
+
+
+def _held(settings: DataSpec) -> Held:
+    data = sources.choose(
+        joining.read_table(settings, Path()),
+        label=settings.label,
+        weight=settings.weight,
+        ignore=settings.ignore,
+        missing=settings.missing,
+        min_classes=1,
+    )
+    categories.require_few(data, settings.categories, agreed=True)
+    require_classes(data, settings)
+    columns = tuple(Column(each.name, each.categorical) for each in data.features)
+    return Held(columns, lambda order: _partition(settings, data, order))
+
+
+def _partition(settings: DataSpec, data: Dataset, order: Sequence[str]) -> Partition:
+    """The rows with their columns in an order that all sites have."""
+    features = sorted(data.features, key=lambda feature: order.index(feature.name))
+    rows = dataset.rows_of(features, np.where(data.labels == settings.positive, 1.0, -1.0))
+    return site_partition(
+        rows.numeric,
+        rows.signs,
+        names=[each.name for each in features if not each.categorical],
+        categorical=rows.categorical,
+        categorical_names=[each.name for each in features if each.categorical],
+        folds=np.full(data.rows, NO_FOLD),
+        weights=data.weights if len(data.weights) else None,
+    )
