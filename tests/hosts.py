@@ -77,7 +77,7 @@ class Hosts:
     """A folder with keys, files and scenarios, and the commands that run in it."""
 
     folder: Path
-    within: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    within: dict[str, Sequence[str]] = field(default_factory=dict)
     """What comes before the command of a party, such as "ip netns exec NAME"."""
     started: list[Started] = field(default_factory=list)
 
@@ -141,9 +141,9 @@ def same(one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.
 
 
 @contextmanager
-def hosts(folder: Path, names: Sequence[str] = NAMES, **options: Mapping[str, Sequence[str]]) -> Iterator[Hosts]:
+def hosts(folder: Path, names: Sequence[str] = NAMES) -> Iterator[Hosts]:
     """A folder with all that is needed; what was started in it is ended with the context."""
-    there = Hosts(folder, **options)
+    there = Hosts(folder)
     write_files(folder, names)
     there.make_keys(names)
     try:

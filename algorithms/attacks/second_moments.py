@@ -72,7 +72,6 @@ def solve(moments: FloatArray, rows: FloatArray, labels: FloatArray) -> Counts |
     """
     d = rows.shape[1]
     triangle = np.triu_indices(d)
-    products = moments[len(triangle[0]) :][:d]
     gram = np.zeros((d, d))
     gram[triangle] = moments[: len(triangle[0])]
     gram += np.triu(gram, 1).T
@@ -81,6 +80,6 @@ def solve(moments: FloatArray, rows: FloatArray, labels: FloatArray) -> Counts |
     random = np.random.default_rng(0)
     forms = random.standard_normal((int(_EQUATIONS * len(first)) + 1, d)) / d**0.5
     design = np.vstack([(forms @ rows[first].T) ** 2, (labels[first, None] * rows[first]).T])
-    seen = np.concatenate([np.einsum("ij,ij->i", forms @ gram, forms), products])
+    seen = np.concatenate([np.einsum("ij,ij->i", forms @ gram, forms), moments[len(triangle[0]) :]])
     found, determined = least_squares(design, seen)
     return checked(design, seen, found, determined, first, len(rows))
