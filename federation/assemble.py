@@ -10,7 +10,7 @@ import functools
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -24,7 +24,9 @@ from federation.shown import ShownRound
 from federation.site.partition import Partition
 from federation.site.policy import SitePolicy
 from federation.site.program import SumProtocol
+from federation.site.rules import ANYTHING, SiteRules
 from federation.site.site import Assignment
+from federation.site.terms import Terms
 from federation.transport.endpoint import Endpoint, descriptors_explained
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import RUN_ID_BYTES
@@ -46,6 +48,8 @@ class SiteSetup:
         Where it writes its transcript; empty for none.
     colludes : bool, default False
         Whether the transcript holds everything, not the inputs alone.
+    rules : SiteRules
+        What the site's own policy allows.
     """
 
     write_partition: Callable[[Path], None]
@@ -53,6 +57,7 @@ class SiteSetup:
     faults: Sequence[dict[str, Any]] = ()
     transcript_path: str = ""
     colludes: bool = False
+    rules: SiteRules = ANYTHING
 
 
 @dataclass(frozen=True)
@@ -81,6 +86,8 @@ class Deployment:
         With tcp, where the coordinator listens; the sites take the next ones. 0: any.
     encrypted : bool, default True
         Whether sockets use CURVE.
+    terms : Terms, optional
+        What the run asks for, where sites have policies to hold it against.
     """
 
     sites: tuple[str, ...]
@@ -93,6 +100,7 @@ class Deployment:
     transport: Literal["tcp", "ipc"] = "tcp"
     port: int = 0
     encrypted: bool = True
+    terms: Terms | None = None
 
     def address(self, party: str, workspace: Path) -> str:
         """Where a party listens."""
@@ -112,6 +120,7 @@ class Deployment:
             min_sites=max(policy.min_sites, protocol.min_sites),
             shown=self.shown,
             restartable=policy.restartable,
+            terms=self.terms,
         )
 
     def assignment(self, site: str, run: bytes, coordinator: Party, workspace: Path) -> Assignment:
@@ -129,7 +138,7 @@ class Deployment:
             coordinator_key=coordinator.public_key,
             program=self.program,
             partition_path=str(path),
-            policy=self.site_policy,
+            policy=self.site_policy if setup.rules == ANYTHING else replace(self.site_policy, rules=setup.rules),
             settings=dict(setup.settings),
             faults=list(setup.faults),
             transcript_path=setup.transcript_path,

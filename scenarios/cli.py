@@ -51,6 +51,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(sets.app, name="sets")
 app.add_typer(runs.app, name="runs")
 app.add_typer(hosts.keys_app, name="keys")
+app.add_typer(hosts.policy_app, name="policy")
 
 
 def _complete_scenario(incomplete: str) -> list[tuple[str, str]]:
@@ -255,6 +256,7 @@ def site(
     coordinator_key: Annotated[Path, typer.Option(help="Its public key, coordinator.key.")],
     key: Annotated[Path, typer.Option(help="This site's own key, NAME.key_secret.")],
     data: Annotated[str, typer.Option(help="The file of this site's rows.")],
+    policy: Annotated[Path | None, typer.Option(help="What this site allows: see fedsvm policy template.")] = None,
     listen: Annotated[str, typer.Option(help="Where other sites connect to, such as tcp://0.0.0.0:7101.")] = "",
     advertise: Annotated[str, typer.Option(help="By which address they do, where it is another.")] = "",
     wait: Annotated[str, typer.Option(help="How long to wait for the run to begin, such as 90s, 30m or 2h.")] = "1h",
@@ -270,7 +272,7 @@ def site(
     _end_on_sigterm()
     try:
         hosts.visit_of(
-            coordinator, coordinator_key, key, data, listen, advertise, faults or [], wait, patience, keep
+            coordinator, coordinator_key, key, data, listen, advertise, faults or [], wait, patience, keep, policy
         ).take_part()
     except FederationError as error:
         complain(str(error))

@@ -16,7 +16,7 @@ import numpy as np
 from algorithms.data import encoding
 from algorithms.data.columns import Columns, Filling, Schema
 from algorithms.data.encoding import Vocabulary
-from algorithms.data.partition import held_out
+from algorithms.data.partition import held_out, rows_and_columns
 from algorithms.data.scaling import Scale, ScaleName
 from algorithms.settings import MAX_COUNT
 from federation.arrays import FloatArray
@@ -50,6 +50,10 @@ class HorizontalSite(SiteProgram):
         self.encoded: FloatArray = numeric
         self.rows, self.is_scaled = self.encoded, False
         self.indicators = 0
+
+    def held(self) -> tuple[int, list[str]]:
+        """All rows, and the columns of the source."""
+        return rows_and_columns(self.partition)
 
     @property
     def labels(self) -> FloatArray:

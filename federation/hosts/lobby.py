@@ -67,6 +67,7 @@ class Lobby:
         self._tell = tell
         self._invited: dict[str, Call] = {}
         self._away: dict[str, Guest] = {}
+        self._declined: dict[str, str] = {}
         self._strangers = 0
         self._names = tuple(party.name for party in endpoint.roster if party.name != COORDINATOR)
         endpoint.on_call, endpoint.on_closed, endpoint.on_back = self._receive, self._note_closed, self._note_back
@@ -76,7 +77,7 @@ class Lobby:
 
         how_long: the deadline as its user wrote it. Raises FederationError where too few are there.
         """
-        while len(self.guests) < len(self._names):
+        while len(self.guests) < len(self._names) and len(self._names) - len(self._declined) >= min_sites:
             try:
                 self._endpoint.wait(deadline)
             except DeadlineExpired:
@@ -101,6 +102,7 @@ class Lobby:
             return
         self._invited[call.peer] = call
         self._away.pop(call.peer, None)
+        self._declined.pop(call.peer, None)
         ticket = self._endpoint.invite(call)
         self._send(call.peer, Offer(self._run, ticket, self._terms.to_fields()))
 
@@ -133,9 +135,10 @@ class Lobby:
             if message.kind == Ready.kind:
                 self._seat(site, Ready.from_message(message))
             elif message.kind == Declined.kind:
-                reason = Declined.from_message(message).reason
-                self._invited.pop(site, None)
-                self._tell(f"{site} declines: {reason}")
+                declined = Declined.from_message(message)
+                if declined.by_policy:
+                    self._declined[site] = declined.reason
+                self._tell(f"{site} declines: {declined.reason}")
             else:
                 self._endpoint.refused["not a word of joining"] += 1
         except Malformed as error:
@@ -199,14 +202,21 @@ class Lobby:
     def _send_away(self, missing: Sequence[str], min_sites: int, how_long: str) -> None:
         """Tell those who came that it comes to nothing, and raise FederationError."""
         came = _listed(list(self.guests)) if self.guests else "none"
-        why = (
+        if self._declined:
+            said = "; ".join(f"{site} declines: {reason}" for site, reason in self._declined.items())
+            why = f"{said}. Fewer than the {min_sites} sites that are needed are left; change the scenario."
+        else:
+            why = self._why_expired(missing, min_sites, how_long, came)
+        for site in self.guests:
+            self._send(site, Refused(why))
+        raise FederationError(why[0].upper() + why[1:])
+
+    def _why_expired(self, missing: Sequence[str], min_sites: int, how_long: str, came: str) -> str:
+        return (
             f"after {how_long} {len(self.guests)} of {len(self._names)} sites were ready ({came}), and {min_sites} are "
             f"needed: {_listed(missing)} did not come. Start fedsvm site there, and let the coordinator wait longer "
             "(--wait)."
         )
-        for site in self.guests:
-            self._send(site, Refused(why))
-        raise FederationError(why[0].upper() + why[1:])
 
     def _close(self) -> None:
         """Tell all that the run begins, and late ones that it has begun."""

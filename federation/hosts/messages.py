@@ -97,12 +97,13 @@ class Ready(_Plain):
 
 @dataclass(frozen=True)
 class Declined(_Plain):
-    """The site does not take part."""
+    """The site does not take part. by_policy: whatever its data are, its operator does not allow it."""
 
     kind = "declined"
-    types = {"reason": (str,)}
+    types = {"reason": (str,), "by_policy": (bool,)}
 
     reason: str
+    by_policy: bool
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from federation.channel.agreement import KeyAgreement
-from federation.errors import DeadlineExpired, FederationError, Malformed, PeerDropped, StepRefused
+from federation.errors import DeadlineExpired, FederationError, Malformed, OrderRefused, PeerDropped, StepRefused
 from federation.hosts.certificates import Certificate
 from federation.hosts.lobby import Column
 from federation.hosts.messages import Begin, Declined, Join, Offer, Ready, Refused
@@ -23,6 +23,7 @@ from federation.site.faults import OwnFaults
 from federation.site.partition import Partition
 from federation.site.policy import SitePolicy
 from federation.site.program import Installation
+from federation.site.rules import ANYTHING, SiteRules
 from federation.site.site import Assignment, Site
 from federation.site.terms import Terms
 from federation.transport.deadline import Deadline
@@ -64,8 +65,18 @@ class Place:
 
 @dataclass(frozen=True)
 class Held:
-    """What a site brings: its columns, and what makes a partition of them, given their names in the common order."""
+    """What a site brings.
 
+    Parameters
+    ----------
+    rows : int
+        How many it has.
+    columns : tuple of Column
+    partition : callable
+        Makes its partition, given the names of the columns in the order that all sites have.
+    """
+
+    rows: int
     columns: tuple[Column, ...]
     partition: Callable[[Sequence[str]], Partition]
 
@@ -85,6 +96,8 @@ class Visit:
         What the site holds, read as the terms say. Raises StepRefused where it does not take part on these terms.
     tell : callable
         Told of whatever happens, in a sentence.
+    rules : SiteRules
+        What the site's own operator allows.
     settings : mapping, default {}
         Plain values for the program, beside the run's seed.
     faults : sequence of dict, default ()
@@ -100,6 +113,7 @@ class Visit:
     version: str
     hold: Callable[[Terms], Held]
     tell: Callable[[str], None]
+    rules: SiteRules = ANYTHING
     settings: Mapping[str, Any] = field(default_factory=dict)
     faults: Sequence[dict[str, Any]] = ()
     wait_s: float = 3600.0
@@ -135,9 +149,11 @@ class Visit:
         public = agreement.public if agreement is not None else None
         path = workspace / f"{self.name}.partition"
         try:
+            self.rules.check_terms(terms)
             held = self.hold(terms)
+            self.rules.check_held(held.rows, [column.name for column in held.columns])
         except StepRefused as error:
-            self._decline(endpoint, str(error))
+            self._decline(endpoint, str(error), by_policy=isinstance(error, OrderRefused))
             raise FederationError(f"{self.name} does not take part: {error}") from error
         columns = [[column.name, column.categorical] for column in held.columns]
         endpoint.say(Ready(columns, public).to_message(), deadline)
@@ -162,6 +178,8 @@ class Visit:
                 min_sites=terms.min_sites,
                 shown=terms.shown,
                 restartable=terms.restartable,
+                rules=self.rules,
+                terms=terms,
             ),
             settings={**self.settings, "seed": terms.seed},
             needs_pairwise_keys=terms.needs_pairwise_keys,
@@ -230,10 +248,10 @@ class Visit:
             raise FederationError(f"What {self.place.coordinator} says is not a coordinator's: {error}.") from error
         return received.message
 
-    def _decline(self, endpoint: SpokeEndpoint, reason: str) -> None:
+    def _decline(self, endpoint: SpokeEndpoint, reason: str, *, by_policy: bool) -> None:
         """Say why, and leave when it has gone out."""
         try:
-            endpoint.say(Declined(reason).to_message(), Deadline(_PARTING_S))
+            endpoint.say(Declined(reason, by_policy).to_message(), Deadline(_PARTING_S))
         except (PeerDropped, DeadlineExpired):
             self.tell("the coordinator could not be told why")
 

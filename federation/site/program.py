@@ -55,6 +55,12 @@ def opens_of(method: Callable[..., Any]) -> Opens:
     return opens
 
 
+def open_steps(program: type[SiteProgram]) -> tuple[str, ...]:
+    """The steps of a program whose value may be gathered in the clear, by name."""
+    steps = {name: getattr(program, name) for name in dir(program)}
+    return tuple(name for name, method in steps.items() if hasattr(method, _MARK) and opens_of(method) == "value")
+
+
 class SiteProgram:
     """The half of an algorithm that runs where the data is.
 
@@ -82,6 +88,10 @@ class SiteProgram:
         self.site = site
         self.partition = partition
         self.settings = settings
+
+    def held(self) -> tuple[int, Sequence[str]]:
+        """How many rows the site has, and the names of their columns, for its own policy; here none are known."""
+        return 0, ()
 
     def random(self, purpose: str) -> np.random.Generator:
         """The experiment's generator, seeded from the scenario, the site's name and the purpose, afresh at each call.

@@ -272,7 +272,10 @@ class Site:
             program = self._installation.programs[self._assignment.program]
             partition = read_partition(self._assignment.partition_path)
             os.unlink(self._assignment.partition_path)  # noqa: PTH108 - see read_partition
-            self._program = program(self._assignment.name, partition, self._assignment.settings)
+            joined = program(self._assignment.name, partition, self._assignment.settings)
+            self._policy.rules.check_held(*joined.held())
+            self._policy.agree(self._assignment.run)
+            self._program = joined
 
     def _run_round(self, order: Order, number: int) -> None:
         """The step, and what becomes of its value."""

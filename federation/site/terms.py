@@ -29,6 +29,8 @@ class Terms:
         With fewer sites the run ends.
     shown : tuple of str, default ()
         Steps whose value the settings have every site show the coordinator in the clear.
+    gathers : tuple of str, default ()
+        All steps whose value may be asked for in the clear, those among them.
     restartable : tuple of str, default ()
         Sites that may be started again in mid-run.
     routing : {"direct", "via-coordinator"}, default "direct"
@@ -37,6 +39,8 @@ class Terms:
         Whether sites agree on secrets two by two.
     releases : bool, default True
         Whether the coordinator gets the model, or the sites alone keep it.
+    epsilon : float, optional
+        What a run promises of single rows; None where it promises nothing.
     seed : int, default 0
         Of the experiment's generators; never of masks or noise.
     reading : mapping, default {}
@@ -49,10 +53,12 @@ class Terms:
     sum_options: Mapping[str, float]
     min_sites: int
     shown: tuple[str, ...] = ()
+    gathers: tuple[str, ...] = ()
     restartable: tuple[str, ...] = ()
     routing: Routing = "direct"
     needs_pairwise_keys: bool = False
     releases: bool = True
+    epsilon: float | None = None
     seed: int = 0
     reading: Mapping[str, Any] = field(default_factory=dict)
 
@@ -71,6 +77,6 @@ class Terms:
             name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
         }
         for name, value in values.items():
-            if type(value) is not type(known[name]):
+            if type(value) is not type(known[name]) and not (name == "epsilon" and isinstance(value, float)):
                 raise Malformed(f"{name} of the terms must be {type(known[name]).__name__}, got {value!r:.80}")
         return cls(**values)

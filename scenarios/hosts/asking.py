@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from algorithms.contract import HorizontalAlgorithm
-from federation.site.terms import Terms
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.spec import Scenario
 
 HELD_BY_SITE = "held by the site"
 """In place of the files of the sites, in a scenario that is run across hosts."""
-
-_READING = (
-    "label",
-    "positive",
-    "negative",
-    "weight",
-    "ignore",
-    "missing",
-    "separator",
-    "decimal",
-    "encoding",
-    "categories",
-    "test_fraction",
-    "folds",
-    "repeats",
-)
-"""What a site has to know of the [data] table to read and deal what it holds."""
 
 
 def read(scenario: str | Path, overrides: Sequence[str], admitted: Sequence[str]) -> Scenario:
@@ -71,22 +52,3 @@ def _problems(scenario: Scenario) -> Iterator[str]:
     }.items():
         if table:
             yield f"{name}: is of simulations; leave it out (a site may rehearse a fault: fedsvm site --fault)."
-
-
-def terms_of(scenario: Scenario) -> Terms:
-    """What every site is asked for."""
-    table, protocol, data = scenario.algorithm, scenario.protocol.secure_sum, scenario.data
-    settings = table.settings
-    said = data.model_dump(mode="json", exclude_none=True)
-    return Terms(
-        program=table.name,
-        settings=asdict(settings),
-        sum_name=protocol.name,
-        sum_options=dict(protocol.options),
-        min_sites=scenario.min_sites,
-        shown=table.implementation.shown(settings),
-        needs_pairwise_keys=protocol.needs_pairwise_keys,
-        releases=getattr(settings, "release", "everyone") == "everyone",
-        seed=scenario.seed,
-        reading={key: said[key] for key in _READING if key in said},
-    )

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
+from algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from federation.hosts import certificates
+from federation.site.rules import SiteRules
 from scenarios.console import errors, visible
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.federation import require_name
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from scenarios.hosts.coordination import Meeting
 
 keys_app = typer.Typer(no_args_is_help=True, help="Keys by which parties on different hosts know each other.")
+
+policy_app = typer.Typer(no_args_is_help=True, help="What a site allows, whatever a run asks for.")
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -33,6 +37,19 @@ def new_key(
         _require_site_name("NAME", name)
     for path in certificates.create(folder, name):
         print(path)
+
+
+@policy_app.command("template")
+def policy_template(
+    algorithm: Annotated[str, typer.Option(help="What the site is to train.")] = DEFAULT_ALGORITHM,
+    name: Annotated[str, typer.Option(help="The site's.")] = "site",
+) -> None:
+    """Print a policy file to begin with; it is for fedsvm site --policy."""
+    from scenarios.schema import policy
+
+    if algorithm not in ALGORITHMS:
+        raise ScenarioError([f"There is no algorithm {algorithm!r}; this installation has {', '.join(ALGORITHMS)}."])
+    print(policy.template(algorithm, name), end="")
 
 
 def say(who: str, sentence: str) -> None:
@@ -62,11 +79,13 @@ def visit_of(
     wait: str,
     patience: str,
     keep: Path | None,
+    policy: Path | None,
 ) -> Visit:
     """One site's part in a run that is yet to begin. Raises ScenarioError, and FederationError for keys."""
     from algorithms.site_process import INSTALLATION
     from federation.hosts.visit import Place, Visit
     from scenarios.hosts.holding import hold
+    from scenarios.schema.policy import read_policy
 
     _require_address("--coordinator", coordinator)
     for option, address in {"--listen": listen, "--advertise": advertise}.items():
@@ -84,6 +103,7 @@ def visit_of(
         version("fedsvm"),
         lambda terms: hold(name, data, terms),
         lambda sentence: say(name, sentence),
+        rules=SiteRules() if policy is None else read_policy(policy),
         settings={"model_path": str(kept)},
         faults=[_fault(name, number, text) for number, text in enumerate(faults, start=1)],
         wait_s=seconds("--wait", wait),

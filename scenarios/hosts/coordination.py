@@ -22,9 +22,9 @@ from federation.transport.deadline import Deadline
 from federation.transport.keys import COORDINATOR, Party, Roster
 from federation.transport.wire import RUN_ID_BYTES
 from scenarios.data.dataset import Holding, Sizes
-from scenarios.hosts.asking import terms_of
 from scenarios.run.outcome import Fold, Outcome, log_fold, trained
 from scenarios.run.runner import Finished, Run, recorded
+from scenarios.run.terms import terms_of
 from scenarios.schema.spec import Scenario
 
 

@@ -60,7 +60,7 @@ def _held(settings: DataSpec) -> Held:
     categories.require_few(data, settings.categories, agreed=True)
     require_classes(data, settings)
     columns = tuple(Column(each.name, each.categorical) for each in data.features)
-    return Held(columns, lambda order: _partition(settings, data, order))
+    return Held(data.rows, columns, lambda order: _partition(settings, data, order))
 
 
 def _partition(settings: DataSpec, data: Dataset, order: Sequence[str]) -> Partition:

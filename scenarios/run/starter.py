@@ -11,10 +11,13 @@ from federation.channel.transcript import Transcript
 from federation.errors import FederationError
 from federation.membership import DropoutPolicy
 from federation.processes.launcher import LocalLauncher
+from federation.site.rules import SiteRules
 from federation.transport.keys import COORDINATOR
 from scenarios.data.dataset import FederatedDataset
 from scenarios.run.injector import Injector
 from scenarios.run.outcome import SITE_MODELS
+from scenarios.run.terms import terms_of
+from scenarios.schema.base import resolve
 from scenarios.schema.spec import Scenario
 
 TRANSCRIPTS = "transcripts"
@@ -84,6 +87,7 @@ class Starter:
             transport=settings.transport,
             port=settings.port,
             encrypted=settings.encryption,
+            terms=terms_of(self.scenario) if self.scenario.policy else None,
         )
 
     def _write_partition(self, number: int, path: Path) -> None:
@@ -104,4 +108,11 @@ class Starter:
             faults=self.injector.own_faults(name),
             transcript_path=self.transcript(name),
             colludes=self._writes_all(name),
+            rules=self._rules(name),
         )
+
+    def _rules(self, name: str) -> SiteRules:
+        """The site's own policy, where the scenario has one."""
+        names = self.scenario.federation.site_names
+        policies = [policy.rules for policy in self.scenario.policy if resolve(policy.site, names) == name]
+        return policies[-1] if policies else SiteRules()

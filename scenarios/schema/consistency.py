@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from algorithms.baselines import POOLED_BASELINES
@@ -13,6 +13,7 @@ from scenarios.schema.algorithm import AlgorithmTable
 from scenarios.schema.base import resolve
 from scenarios.schema.data import ALL, DataSpec
 from scenarios.schema.federation import FederationSpec
+from scenarios.schema.policy import PolicySpec
 from scenarios.schema.protocol import ProtocolSpec
 from scenarios.schema.split import BY_FEATURE, BY_VALUE, COLUMNS, DIRICHLET, LABEL_SKEW, SIZES, columns_of, sizes_of
 from scenarios.schema.threats import CollusionSpec, FaultSpec, NetworkSpec, contradictions
@@ -32,6 +33,7 @@ class Tables:
     collusion: CollusionSpec | None = None
     faults: dict[int, FaultSpec] = field(default_factory=dict)
     wants_baselines: bool = False
+    policies: Sequence[PolicySpec] = ()
 
 
 def impossible(tables: Tables) -> Iterator[str]:
@@ -47,6 +49,11 @@ def impossible(tables: Tables) -> Iterator[str]:
         yield from _threats(tables, federation, protocol)
     if federation and data:
         yield from _dealt(federation, data)
+    if federation:
+        for number, policy in enumerate(tables.policies, start=1):
+            if resolve(policy.site, federation.site_names) is None:
+                there = ", ".join(federation.site_names)
+                yield f"policy.{number}: there is no site {policy.site!r}; there are {there}."
     if algorithm and data:
         yield from _of_algorithm(algorithm, data)
     if algorithm and tables.wants_baselines and type(algorithm.implementation).baselines is Algorithm.baselines:
