@@ -25,7 +25,8 @@ SCENARIO = """\
 label = "diagnosis"
 positive = "M"
 negative = "B"
-test_fraction = 0.0
+tested_by = "sites"
+test_fraction = 0.25
 
 [compare]
 centralised = false

@@ -18,6 +18,7 @@ from federation.errors import FederationError
 from federation.hosts import certificates
 from tests.hosts import EXACT, NAMES, Hosts, Started, hosts, same
 
+pytestmark = pytest.mark.timeout(300)  # ten processes that load libraries, on a machine that may be busy
 EXACTLY = tuple(word for each in EXACT for word in ("--set", each))
 
 
@@ -68,7 +69,19 @@ def test_the_model_is_the_simulations_to_the_last_bit(eventful: Eventful) -> Non
     assert same(eventful.there.model(), eventful.simulated)
     result = json.loads((eventful.there.folder / "deployed" / "result.json").read_text())
     assert result["status"] == "completed"
-    assert [(site["name"], site["rows"], site["columns"]) for site in result["sites"]] == [(n, 40, 4) for n in NAMES]
+    assert [(site["name"], site["rows"], site["columns"]) for site in result["sites"]] == [(n, 30, 4) for n in NAMES]
+
+
+def test_what_the_sites_find_of_their_own_rows_is_what_the_simulation_finds_of_all(eventful: Eventful) -> None:
+    deployed, simulated = (
+        json.loads((eventful.there.folder / run / "result.json").read_text()) for run in ("deployed", "simulated")
+    )
+    assert deployed["at_sites"] == simulated["at_sites"]
+    assert deployed["metrics"]["confusion"] == simulated["metrics"]["confusion"]
+    assert sum(deployed["metrics"]["confusion"].values()) == deployed["data"]["test_rows"] == 30
+    assert (
+        abs(deployed["metrics"]["auc"] - simulated["metrics"]["auc"]) <= deployed["at_sites"]["auc_resolution"] + 1e-12
+    )
 
 
 def test_protocols_carry_what_they_carry_in_the_simulation_and_the_kernel_counts_what_is_predicted(

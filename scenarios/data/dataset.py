@@ -179,7 +179,9 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     if problems := [f"algorithm.{said}." for said in table.implementation.class_problems(table.settings, classes)]:
         raise ScenarioError(problems)
     signs = np.where(data.labels == classes[1], 1.0, -1.0)
-    folds, tests = _held_out(scenario, data, private)
+    by_sites = settings.tested_by == "sites"
+    nothing = np.full(data.rows, NO_FOLD), (np.zeros(0, dtype=np.int64),)
+    folds, tests = nothing if by_sites else _held_out(scenario, data, private)
     _check_declared(choosing, settings.categories)
     agreed = scenario.algorithm.implementation.scaling == "secure-sums"
     categories.require_few(choosing, settings.categories, agreed=agreed)
@@ -187,6 +189,9 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     vertical = settings.partition == "vertical"
     shards = _deal_columns(scenario, data) if vertical else _deal_rows(scenario, data, private, tests)
     names = scenario.federation.site_names
+    if settings.tested_at_sites:
+        folds = _held_out_by_sites(scenario, signs, shards)
+        tests = tuple(np.flatnonzero(held_out(folds, fold)) for fold in range(settings.models))
     trained_on = len(private) - len(tests[0])
     return FederatedDataset(
         rows=rows_of(data.features, signs),
@@ -308,6 +313,22 @@ def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[Int
     if settings.partition == "vertical":
         folds[test] = 0
     return folds, (test,)
+
+
+def _held_out_by_sites(scenario: Scenario, signs: FloatArray, shards: Sequence[SiteShard]) -> IntArray:
+    """(n,), or (n, repeats), the fold in which the site that holds a row holds it out, -1 for none."""
+    settings = scenario.data
+    folds = np.full((len(signs), settings.repeats), NO_FOLD)
+    for name, shard in zip(scenario.federation.site_names, shards, strict=True):
+        own = own_folds_of(settings, signs[shard.rows], name, scenario.seed)
+        folds[shard.rows] = own.reshape(len(shard.rows), -1)
+    return folds[:, 0] if settings.repeats == 1 else folds
+
+
+def own_folds_of(settings: DataSpec, signs: FloatArray, site: str, seed: int) -> IntArray:
+    """What one site holds out of its own rows, by the [data] table; signs (n,)."""
+    how = {"fraction": settings.test_fraction, "folds": settings.folds, "repeats": settings.repeats}
+    return splits.own_folds(signs, site, seed, **how)  # type: ignore[arg-type]
 
 
 def _fold_seeds(scenario: Scenario) -> list[int]:

@@ -22,10 +22,16 @@ def read(scenario: str | Path, overrides: Sequence[str], admitted: Sequence[str]
     """
     changes: dict[str, Any] = {
         "data.sources": dict.fromkeys(admitted, HELD_BY_SITE),
+        "data.tested_by": "sites",
         "compare.centralised": False,
         "compare.baselines": False,
     }
-    chosen, _ = spec.read(scenario, overrides=overrides, changes=changes)
+    try:
+        chosen, _ = spec.read(scenario, overrides=overrides, changes=changes)
+    except ScenarioError as error:
+        named = [each for each in error.problems if each.startswith("data.source:")]
+        instead = ["data.source: across hosts each site brings a file of its own; leave it out."] if named else []
+        raise ScenarioError([*instead, *(each for each in error.problems if each not in named)]) from None
     if problems := list(_problems(chosen)):
         raise ScenarioError(problems)
     return chosen

@@ -12,6 +12,7 @@ from typing import Any
 
 from algorithms.data.columns import Columns, Schema
 from algorithms.data.horizontal import HorizontalTask
+from algorithms.site_scores import SiteScores, score_at_sites
 from federation.federation import Federation
 from federation.hosts.certificates import Certificate
 from federation.hosts.gathering import gathered
@@ -22,6 +23,8 @@ from federation.transport.deadline import Deadline
 from federation.transport.keys import COORDINATOR, Party, Roster
 from federation.transport.wire import RUN_ID_BYTES
 from scenarios.data.dataset import Holding, Sizes
+from scenarios.run.horizontal import held_out_folds
+from scenarios.run.metrics import counted
 from scenarios.run.outcome import Fold, Outcome, log_fold, trained
 from scenarios.run.runner import Finished, Run, recorded
 from scenarios.run.terms import terms_of
@@ -74,6 +77,11 @@ class RemoteDataset:
     def held(self, site: str) -> Holding:
         """How many rows a site trains on, and their columns."""
         return Holding(self.site_rows.get(site, 0), self._width)
+
+    def count(self, site_rows: dict[str, int], scores: SiteScores | None) -> None:
+        """Take in how many rows a model was trained on at each site, and how many it was tested on."""
+        self.site_rows = site_rows
+        self.tested = 0 if scores is None else scores.rows
 
     def describe(self, guests: Sequence[Guest]) -> None:
         """Take in what the sites say of their columns, which are all alike."""
@@ -144,14 +152,18 @@ def coordinate(
 
 
 def train(scenario: Scenario, dataset: RemoteDataset, federation: Federation, outcome: Outcome) -> None:
-    """Train one model after the other."""
+    """Train one model after the other, and have the sites test each on rows of their own."""
     algorithm, settings = scenario.algorithm.implementation, scenario.algorithm.settings
-    task = task_of(scenario, dataset)
-    with outcome.timed("train_s"):
-        model = algorithm.fit(federation, task, settings)
-    dataset.site_rows = task.site_rows
-    log_fold(federation, None, trained(model))
-    outcome.keep(_fold(model, task.columns), algorithm)
+    first = task_of(scenario, dataset)
+    for fold in held_out_folds(scenario.data):
+        task, named = first.of_fold(fold), fold if scenario.data.folds is not None else None
+        with outcome.timed("train_s"):
+            model = algorithm.fit(federation, task, settings)
+        log_fold(federation, named, trained(model))
+        with outcome.timed("evaluate_s"), federation.phase("evaluate"):
+            scores = score_at_sites(federation, model) if scenario.data.tested_at_sites else None
+        dataset.count(task.site_rows, scores)
+        outcome.keep(_fold(named, model, task.columns, scores), algorithm)
 
 
 def task_of(scenario: Scenario, dataset: RemoteDataset) -> HorizontalTask:
@@ -166,8 +178,18 @@ def task_of(scenario: Scenario, dataset: RemoteDataset) -> HorizontalTask:
         indicated=data.missing_indicators,
         classes=dataset.classes,
         weighted=data.weight is not None,
+        tested_apart=data.folds is None,
     )
 
 
-def _fold(model: Any, columns: Columns) -> Fold:
-    return Fold(None, trained(model), {**model.to_arrays(), **columns.to_arrays()}, None, None)
+def _fold(fold: int | None, model: Any, columns: Columns, scores: SiteScores | None) -> Fold:
+    """A model, and what the sites found of it, which is all that anybody knows here."""
+    threshold = model.calibrated.threshold if model.calibrated is not None else 0.0
+    return Fold(
+        fold=fold,
+        training=trained(model),
+        arrays={**model.to_arrays(), **columns.to_arrays()},
+        test=None if scores is None else counted(scores, threshold),
+        pooled=None,
+        at_sites=scores,
+    )

@@ -8,14 +8,15 @@ from pathlib import Path
 import numpy as np
 from pydantic import ValidationError
 
-from algorithms.data.partition import NO_FOLD, site_partition
+from algorithms.data.partition import site_partition
+from federation.arrays import FloatArray, IntArray
 from federation.errors import StepRefused
 from federation.hosts.lobby import Column
 from federation.hosts.visit import Held
 from federation.site.partition import Partition
 from federation.site.terms import Terms
-from scenarios.data import categories, dataset, joining, sources
-from scenarios.data.dataset import require_classes
+from scenarios.data import categories, joining, sources
+from scenarios.data.dataset import own_folds_of, require_classes, rows_of
 from scenarios.data.sources import Dataset
 from scenarios.schema.data import DataSpec
 from scenarios.schema.errors import ScenarioError
@@ -40,7 +41,7 @@ def hold(name: str, file: str, terms: Terms) -> Held:
     """
     try:
         settings = DataSpec.model_validate({**terms.reading, "sources": {name: file}})
-        return _held(settings)
+        return _held(settings, name, terms.seed)
     except ScenarioError as error:
         raise StepRefused(" ".join(error.problems)) from error
     except ValidationError as error:
@@ -48,7 +49,7 @@ def hold(name: str, file: str, terms: Terms) -> Held:
         raise StepRefused(f"the terms say of the data what cannot be: see {', '.join(keys)}") from error
 
 
-def _held(settings: DataSpec) -> Held:
+def _held(settings: DataSpec, name: str, seed: int) -> Held:
     data = sources.choose(
         joining.read_table(settings, Path()),
         label=settings.label,
@@ -60,19 +61,21 @@ def _held(settings: DataSpec) -> Held:
     categories.require_few(data, settings.categories, agreed=True)
     require_classes(data, settings)
     columns = tuple(Column(each.name, each.categorical) for each in data.features)
-    return Held(data.rows, columns, lambda order: _partition(settings, data, order))
+    signs = np.where(data.labels == settings.positive, 1.0, -1.0)
+    folds = own_folds_of(settings, signs, name, seed)
+    return Held(data.rows, columns, lambda order: _partition(data, signs, folds, order))
 
 
-def _partition(settings: DataSpec, data: Dataset, order: Sequence[str]) -> Partition:
+def _partition(data: Dataset, signs: FloatArray, folds: IntArray, order: Sequence[str]) -> Partition:
     """The rows with their columns in an order that all sites have."""
     features = sorted(data.features, key=lambda feature: order.index(feature.name))
-    rows = dataset.rows_of(features, np.where(data.labels == settings.positive, 1.0, -1.0))
+    rows = rows_of(features, signs)
     return site_partition(
         rows.numeric,
         rows.signs,
         names=[each.name for each in features if not each.categorical],
         categorical=rows.categorical,
         categorical_names=[each.name for each in features if each.categorical],
-        folds=np.full(data.rows, NO_FOLD),
+        folds=folds,
         weights=data.weights if len(data.weights) else None,
     )

@@ -301,6 +301,7 @@ def _result(this: Run) -> RunResult:
         alignment=outcome.alignment,
         model=_model(this, folds[-1]) if folds else None,
         metrics=_metrics(this),
+        at_sites=metrics.mean_site_metrics([fold.at_sites for fold in folds if fold.at_sites is not None]),
         centralised=metrics.mean_pooled([fold.pooled for fold in folds if fold.pooled is not None]),
         baselines=mean_baselines([fold.baselines for fold in folds]),
         sites=_sites(this.dataset, this.federation),

@@ -19,6 +19,7 @@ _READING = (
     "decimal",
     "encoding",
     "categories",
+    "tested_by",
     "test_fraction",
     "folds",
     "repeats",

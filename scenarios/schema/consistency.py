@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from algorithms.baselines import POOLED_BASELINES
-from algorithms.contract import Algorithm, Outline
+from algorithms.contract import Algorithm, HorizontalAlgorithm, Outline
 from algorithms.registry import ALGORITHMS
 from protocols.sums.registry import OWN_SUMS
 from scenarios.schema.algorithm import AlgorithmTable
@@ -106,6 +106,9 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
             f'{table.name} promises privacy with noise for one; set data.split = "random" or sizes:[…], or train '
             "without noise."
         )
+    by_rows = isinstance(algorithm, HorizontalAlgorithm) and type(algorithm).score is HorizontalAlgorithm.score
+    if data.tested_at_sites and not by_rows:
+        yield f'data.tested_by: a site alone cannot score rows by {table.name}; set it to "runner".'
     if algorithm.scaling != "public-rows" and data.public:
         yield f"data.public: {table.name} has no use for public rows; leave it out."
     if data.calibration and not algorithm.can_calibrate(table.settings):
