@@ -86,6 +86,8 @@ class Deployment:
         With tcp, where the coordinator listens; the sites take the next ones. 0: any.
     encrypted : bool, default True
         Whether sockets use CURVE.
+    via_coordinator : bool, default False
+        Whether sites speak to each other through the coordinator, sealed.
     terms : Terms, optional
         What the run asks for, where sites have policies to hold it against.
     """
@@ -100,6 +102,7 @@ class Deployment:
     transport: Literal["tcp", "ipc"] = "tcp"
     port: int = 0
     encrypted: bool = True
+    via_coordinator: bool = False
     terms: Terms | None = None
 
     def address(self, party: str, workspace: Path) -> str:
@@ -144,6 +147,7 @@ class Deployment:
             transcript_path=setup.transcript_path,
             colludes=setup.colludes,
             needs_pairwise_keys=self.sum_protocol.needs_pairwise_keys,
+            via_coordinator=self.via_coordinator,
         )
 
 

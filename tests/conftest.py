@@ -113,6 +113,7 @@ def drill(
     partitions: Sequence[Partition] | None = None,
     transport: Literal["tcp", "ipc"] = "tcp",
     encrypted: bool = True,
+    via_coordinator: bool = False,
     timeout_s: float = 20.0,
     faults: Mapping[str, list[dict[str, Any]]] | None = None,
     on_dropout: Literal["continue", "abort"] = "continue",
@@ -138,7 +139,17 @@ def drill(
 
     chosen = sum_protocol(protocol)
     policy = DropoutPolicy(chosen.min_sites, on_dropout, names if rejoin else ())
-    deployment = Deployment(names, program, chosen, setup, timeout_s, policy, transport=transport, encrypted=encrypted)
+    deployment = Deployment(
+        names,
+        program,
+        chosen,
+        setup,
+        timeout_s,
+        policy,
+        transport=transport,
+        encrypted=encrypted,
+        via_coordinator=via_coordinator,
+    )
     with (
         LocalLauncher("tests.site_process") as launcher,
         started(launcher, deployment, on_listening=on_listening, views=views) as federation,

@@ -185,6 +185,7 @@ class HubEndpoint(Endpoint):
             self.on_back(peer)
         else:
             guest.protocols = routing_id
+            self._pending.append(Received(peer, message, answer=False))
         return True
 
     def _open_line(self, peer: str, frames: Sequence[zmq.Frame], routing_id: bytes, *, control: bool) -> _Line:

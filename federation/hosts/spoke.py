@@ -90,11 +90,6 @@ class SpokeEndpoint(Endpoint):
     def _send_orders(self, message: wire.Message) -> None:
         self._write(_ORDERS, self.orders, message)
 
-    def _write(self, name: str, dialler: Dialler, message: wire.Message) -> None:
-        self._unread[dialler.dealer] = dialler.read
-        dialler.dealer.send_multipart(message.frames, flags=zmq.NOBLOCK)
-        self._opened[name][-1].count(message, message.frames, sent=True)
-
     def _dial(self, peer: str) -> Dialler:
         if peer == _ORDERS:
             return self._dial_party(_ORDERS, self._coordinator, control=True)

@@ -145,7 +145,8 @@ class Visit:
         terms = _read_terms(offer)
         self.tell(f"{COORDINATOR} asks: {described(terms)}")
         endpoint.ticket = offer.ticket
-        agreement = KeyAgreement(offer.run) if terms.needs_pairwise_keys else None
+        via_coordinator = terms.routing == "via-coordinator"
+        agreement = KeyAgreement(offer.run) if terms.needs_pairwise_keys or via_coordinator else None
         public = agreement.public if agreement is not None else None
         path = workspace / f"{self.name}.partition"
         try:
@@ -183,6 +184,7 @@ class Visit:
             ),
             settings={**self.settings, "seed": terms.seed},
             needs_pairwise_keys=terms.needs_pairwise_keys,
+            via_coordinator=via_coordinator,
             patience_s=self.patience_s,
         )
         endpoint.admit_myself(public)

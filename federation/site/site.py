@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from federation.arrays import FloatArray
 from federation.channel.agreement import KeyAgreement
 from federation.channel.contract import Observer
+from federation.channel.envelope import Sealer
 from federation.channel.mailbox import Mailbox
 from federation.channel.socket import SocketChannel
 from federation.channel.transcript import Transcript
@@ -50,12 +51,14 @@ from federation.site.program import Installation, SiteProgram, opens_of
 from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Endpoint, Received, descriptors_explained
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
-from federation.transport.wire import Message
+from federation.transport.wire import HELLO_KIND, Message
 
 MAX_SILENCE_S = 3600.0
 """How long a coordinator may give no order, where nobody says."""
 
 _MAX_TRACEBACK = 16_000
+_REACH_S = 30.0
+"""How long a site that speaks through the coordinator tries to be reachable by it, as a roster comes."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ class Assignment:
         Whether the transcript holds everything, not the inputs alone.
     needs_pairwise_keys : bool, default False
         Whether it makes a key pair to agree on secrets with.
+    via_coordinator : bool, default False
+        Whether it speaks to other sites through the coordinator, sealed.
     patience_s : float
         A coordinator that gave no order for this long is taken for dead.
     """
@@ -111,6 +116,7 @@ class Assignment:
     transcript_path: str = ""
     colludes: bool = False
     needs_pairwise_keys: bool = False
+    via_coordinator: bool = False
     patience_s: float = MAX_SILENCE_S
 
     def to_fields(self, policy: int) -> dict[str, Any]:
@@ -141,7 +147,8 @@ def run_site(
         Endpoint(assignment.name, assignment.listen, keys, assignment.peers) as endpoint,
     ):
         endpoint.watch(lifeline, _orphaned)
-        agreement = KeyAgreement(assignment.run) if assignment.needs_pairwise_keys else None
+        keyed = assignment.needs_pairwise_keys or assignment.via_coordinator
+        agreement = KeyAgreement(assignment.run) if keyed else None
         public = agreement.public if agreement is not None else None
         me = Party(assignment.name, endpoint.address, keys.public if keys else None, public)
         endpoint.admit(Roster([assignment.coordinator, me]))
@@ -178,6 +185,8 @@ class Site:
         path = assignment.transcript_path
         self._transcript = Transcript(path, colludes=assignment.colludes) if path else None
         self._mailbox = Mailbox(endpoint, assignment.run)
+        if assignment.via_coordinator and agreement is not None:
+            self._mailbox.sealer = Sealer(assignment.name, agreement, lambda peer: endpoint.roster[peer].agreement_key)
         self._orders: list[Message] = []
         self._current: Message | None = None
         self._channel: SocketChannel | None = None
@@ -268,6 +277,9 @@ class Site:
         """Learn who takes part; the first time also take in the partition, whose file is not needed any longer."""
         self._policy.check_roster(update.parties, self._endpoint.roster, self._endpoint.name)
         self._endpoint.admit(update.parties)
+        if self._mailbox.sealer is not None:
+            hello = Message(HELLO_KIND, self._assignment.run, self._endpoint.round)
+            self._endpoint.stay_reachable(COORDINATOR, hello, Deadline(_REACH_S))
         if self._program is None:
             program = self._installation.programs[self._assignment.program]
             partition = read_partition(self._assignment.partition_path)
@@ -292,7 +304,7 @@ class Site:
         elif isinstance(terms, SumTerms):
             protocol = self._installation.sums[order.protocol](**terms.options)
             sites = len(channel.sites)
-            for peer in protocol.sends_to(channel.me, channel.sites):
+            for peer in protocol.sends_to(channel.me, channel.sites) if self._mailbox.sealer is None else ():
                 self._endpoint.connect(peer)  # all at once, not one after the other as the sum comes round
             residues = protocol.encoded(_shaped(value, terms.shape, order.step), terms.bound, sites)
             if self._transcript is not None:

@@ -109,6 +109,7 @@ class Endpoint:
         self._authenticator = Authenticator(name, keys)
         self._pending: deque[Received] = deque()
         self._diallers: dict[str, Dialler] = {}
+        self._greetings: dict[str, wire.Message] = {}
         self._opened: dict[str, list[Stream]] = defaultdict(list)
         self._accepted: dict[str, list[Stream]] = defaultdict(list)
         self._routing_ids: dict[str, bytes] = {}
@@ -176,10 +177,21 @@ class Endpoint:
             dialler.check_reachable(deadline)
             self._serve(deadline.remaining_ms())
             meanwhile()
-        # Copied: to send large frames without a copy pyzmq would start a thread, and memory for it, in every site.
-        self._unread[dialler.dealer] = dialler.read
-        dialler.dealer.send_multipart(message.frames, flags=zmq.NOBLOCK)
-        self._opened[peer][-1].count(message, message.frames, sent=True)
+        self._write(peer, dialler, message)
+
+    def stay_reachable(self, peer: str, greeting: wire.Message, deadline: Deadline) -> None:
+        """Keep a connection to `peer` by which it can answer at any time; the greeting is said first on it, each time.
+
+        Raises PeerDropped when the peer cannot be reached within the deadline.
+        """
+        known = self._greetings.get(peer)
+        self._greetings[peer] = greeting
+        self.connect(peer)
+        if known is None and self._diallers[peer].established:
+            self._greet(peer, self._diallers[peer])
+        while not self._diallers[peer].established:
+            self._diallers[peer].check_reachable(deadline)
+            self._serve(deadline.remaining_ms())
 
     def reply(self, peer: str, message: wire.Message) -> None:
         """Send back over the connection that `peer` opened. Raises PeerDropped if it has none any more."""
@@ -289,7 +301,16 @@ class Endpoint:
         return dialler
 
     def _greet(self, peer: str, dialler: Dialler) -> None:
-        """A connection of our own stands: what is to be said on it first, where anything is."""
+        """A connection of our own stands: say on it first what is to be said, where anything is."""
+        if peer in self._greetings:
+            self._write(peer, dialler, self._greetings[peer])
+
+    def _write(self, name: str, dialler: Dialler, message: wire.Message) -> None:
+        """Send by a connection of our own that stands."""
+        # Copied: to send large frames without a copy pyzmq would start a thread, and memory for it, in every site.
+        self._unread[dialler.dealer] = dialler.read
+        dialler.dealer.send_multipart(message.frames, flags=zmq.NOBLOCK)
+        self._opened[name][-1].count(message, message.frames, sent=True)
 
     def _hang_up(self, peer: str) -> None:
         """Close the connection to a party that is not there any more as it was."""

@@ -87,6 +87,7 @@ class Starter:
             transport=settings.transport,
             port=settings.port,
             encrypted=settings.encryption,
+            via_coordinator=self.scenario.protocol.routing == "via-coordinator",
             terms=terms_of(self.scenario) if self.scenario.policy else None,
         )
 

@@ -41,6 +41,7 @@ def terms_of(scenario: Scenario) -> Terms:
         min_sites=scenario.min_sites,
         shown=shown,
         gathers=tuple(sorted({*open_steps(table.implementation.Site), *shown})),
+        routing=scenario.protocol.routing,
         needs_pairwise_keys=protocol.needs_pairwise_keys,
         releases=getattr(settings, "release", "everyone") == "everyone",
         epsilon=settings.epsilon if scenario.is_private else None,
