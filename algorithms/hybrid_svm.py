@@ -142,6 +142,8 @@ class HybridModel(Model):
 class HybridSite(PubliclyScaledSite, PathSite, HingeSite):
     """The site half. share: of the noise, drawn for one release over some sites. whole: the model that is joint."""
 
+    is_replayable = False
+
     whole: FloatArray | None = None
     share: IntArray
     drawn_for: tuple[Any, ...] = ()

@@ -17,6 +17,7 @@ from typing import Any, Literal
 from federation.channel.transcript import Transcript
 from federation.errors import FederationError
 from federation.federation import Federation
+from federation.journal import Journal
 from federation.membership import DropoutPolicy
 from federation.processes.launcher import LocalLauncher
 from federation.processes.spare import spare_launcher
@@ -50,6 +51,8 @@ class SiteSetup:
         Whether the transcript holds everything, not the inputs alone.
     rules : SiteRules
         What the site's own policy allows.
+    journal_path : str, default ""
+        Where it writes its journal; empty for none.
     """
 
     write_partition: Callable[[Path], None]
@@ -58,6 +61,7 @@ class SiteSetup:
     transcript_path: str = ""
     colludes: bool = False
     rules: SiteRules = ANYTHING
+    journal_path: str = ""
 
 
 @dataclass(frozen=True)
@@ -126,7 +130,7 @@ class Deployment:
             terms=self.terms,
         )
 
-    def assignment(self, site: str, run: bytes, coordinator: Party, workspace: Path) -> Assignment:
+    def assignment(self, site: str, run: bytes, coordinator: Party, workspace: Path, until: int) -> Assignment:
         """What the process of a site is told as it starts; its partition is in a file that only it reads."""
         setup, path = self.setup(site), workspace / f"{site}.partition"
         path.unlink(missing_ok=True)  # of a process that was killed before it read it
@@ -148,6 +152,8 @@ class Deployment:
             colludes=setup.colludes,
             needs_pairwise_keys=self.sum_protocol.needs_pairwise_keys,
             via_coordinator=self.via_coordinator,
+            journal_path=setup.journal_path,
+            journal_until=until,
         )
 
 
@@ -162,6 +168,7 @@ def started(
     on_shown: Callable[[ShownRound], None] = lambda shown: None,
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
     transcript: Callable[[], Transcript | None] = lambda: None,
+    journal: Journal | None = None,
 ) -> Iterator[Federation]:
     """A federation whose site processes are up; `federation.assemble()` introduces them to each other.
 
@@ -174,6 +181,8 @@ def started(
     deployment : Deployment
     on_listening : callable, optional
         Called with each party as soon as it listens: the coordinator first, and a site that is restarted again.
+    journal : Journal, optional
+        Of this run; what it has, an earlier process did.
     transcript : callable, optional
         Gives the coordinator's own, once there is a workspace.
     on_progress, on_round, on_shown, views : optional
@@ -186,6 +195,7 @@ def started(
     """
     workspace = launcher.prepare()
     keys = KeyPair.generate() if deployment.encrypted else None
+    until = journal.last_round if journal is not None else 0
     run = secrets.token_bytes(RUN_ID_BYTES)
     address = deployment.address(COORDINATOR, workspace)
     with (
@@ -196,7 +206,7 @@ def started(
         on_listening(me)
 
         def start(sites: Sequence[str]) -> list[Party]:
-            parties = launcher.start([deployment.assignment(site, run, me, workspace) for site in sites])
+            parties = launcher.start([deployment.assignment(site, run, me, workspace, until) for site in sites])
             for party in parties:
                 on_listening(party)
             return parties
@@ -215,6 +225,7 @@ def started(
             on_shown=on_shown,
             views=views,
             transcript=transcript(),
+            journal=journal,
         )
         try:
             yield federation

@@ -11,6 +11,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -96,7 +97,7 @@ def _options(
 
 @app.command()
 def run(
-    scenario: Annotated[str, _SCENARIO],
+    scenario: Annotated[str | None, _SCENARIO] = None,
     sites: Annotated[int | None, typer.Option(help="Number of sites, in place of the scenario's.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
     faults: Annotated[
@@ -109,19 +110,35 @@ def run(
         str | None,
         typer.Option("--track", help="mlflow: also write the run to ./mlruns, or MLFLOW_TRACKING_URI."),
     ] = None,
+    journalled: Annotated[
+        bool, typer.Option("--journal", help="Write every round down, so that the run can be resumed if it is killed.")
+    ] = False,
+    resumed: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="RUN_DIR", help="Go on with a run that was started with --journal."),
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of what failed.")] = False,
 ) -> None:
     """Run a scenario and write its results to a folder of their own."""
+    show = functools.partial(_show, as_json=as_json, quiet=quiet)
     try:
+        if resumed is not None:
+            if scenario is not None or changes or faults or sites is not None or folder is not None or journalled:
+                raise ScenarioError(["--resume: the run has its scenario and its folder; name nothing beside."])
+            _resume(resumed, show, silent=as_json or quiet, debug=debug)
+            return
+        if scenario is None:
+            raise ScenarioError(["SCENARIO: is missing; name a TOML file or a scenario of the catalogue."])
         chosen, base = spec.read(scenario, overrides=changes or [], faults=faults or [], sites=sites)
         _run(
             chosen,
             base,
             folder,
-            functools.partial(_show, as_json=as_json, quiet=quiet),
+            show,
             silent=as_json or quiet,
             debug=debug,
             tracker=tracker,
+            journalled=journalled,
         )
     except KeyboardInterrupt:
         complain("Interrupted before anything was started.")
@@ -145,6 +162,7 @@ def _run(
     debug: bool = False,
     audit: bool = False,
     tracker: str | None = None,
+    journalled: bool = False,
 ) -> None:
     """Run a scenario, and show its result, given with its folder; whatever goes wrong is a sentence and a status."""
     _end_on_sigterm()
@@ -154,9 +172,11 @@ def _run(
     with _view(chosen, silent=silent) as view:
         from scenarios.data import dataset  # half a second that only a run needs, and a terminal shows meanwhile
         from scenarios.data.located import located
-        from scenarios.run import runner  # half a second that only a run needs
+        from scenarios.run import resume, runner  # half a second that only a run needs
 
         chosen = located(chosen, base)
+        if journalled:
+            resume.require_replayable(chosen)
         rows = dataset.prepare(chosen, base)
         target = _make_folder(chosen, folder)
         for sentence in () if silent else rows.foreseen:
@@ -164,10 +184,29 @@ def _run(
         try:
             view.launching({name: len(held.rows) for name, held in zip(rows.names, rows.shards, strict=True)})
             command = shlex.join(["fedsvm", *sys.argv[1:]])
-            finished = runner.run(chosen, rows, target, view.update, audit=audit, command=command)
+            with resume.begun(target, chosen, base) if journalled else nullcontext() as journal:
+                finished = runner.run(chosen, rows, target, view.update, audit=audit, command=command, journal=journal)
         except KeyboardInterrupt:
             _end_interrupted(target)
     _conclude(finished, target, show, debug=debug, tracker=tracker)
+
+
+def _resume(folder: Path, show: Callable[[RunResult, Path], None], *, silent: bool, debug: bool) -> None:
+    """Go on with a run that was killed, and show its result."""
+    from scenarios.data import dataset
+    from scenarios.run import resume, runner
+
+    _end_on_sigterm()
+    SPARE.start(SITE_MODULE)
+    with resume.resumed(folder) as (journal, chosen, base), _view(chosen, silent=silent) as view:
+        rows = dataset.prepare(chosen, base)
+        try:
+            view.launching({name: len(held.rows) for name, held in zip(rows.names, rows.shards, strict=True)})
+            command = shlex.join(["fedsvm", *sys.argv[1:]])
+            finished = runner.run(chosen, rows, folder, view.update, command=command, journal=journal)
+        except KeyboardInterrupt:
+            _end_interrupted(folder)
+    _conclude(finished, folder, show, debug=debug)
 
 
 def _conclude(

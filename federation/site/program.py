@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar, overload
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -79,10 +79,14 @@ class SiteProgram:
         The round's, for steps that run a protocol among the sites.
     opened : FloatArray
         The last sum that this site was the receiver of.
+    is_replayable : bool
+        Whether its steps come to the same again from the same parameters and what their channel gave them: whether none
+        draws anything at random by itself.
     """
 
     channel: Channel
     opened: FloatArray
+    is_replayable: ClassVar[bool] = True
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         self.site = site

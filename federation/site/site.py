@@ -45,6 +45,7 @@ from federation.errors import (
     Transient,
 )
 from federation.site.faults import OwnFaults
+from federation.site.journal import EndOfRecordError, ReplayChannel, SiteJournal
 from federation.site.partition import read_partition
 from federation.site.policy import SitePolicy
 from federation.site.program import Installation, SiteProgram, opens_of
@@ -97,6 +98,10 @@ class Assignment:
         Whether it makes a key pair to agree on secrets with.
     via_coordinator : bool, default False
         Whether it speaks to other sites through the coordinator, sealed.
+    journal_path : str, default ""
+        Where it writes its journal, see `journal`; empty for none.
+    journal_until : int, default 0
+        The last round of the coordinator's journal: what is later in the site's own did not happen.
     patience_s : float
         A coordinator that gave no order for this long is taken for dead.
     """
@@ -117,6 +122,8 @@ class Assignment:
     colludes: bool = False
     needs_pairwise_keys: bool = False
     via_coordinator: bool = False
+    journal_path: str = ""
+    journal_until: int = 0
     patience_s: float = MAX_SILENCE_S
 
     def to_fields(self, policy: int) -> dict[str, Any]:
@@ -184,6 +191,7 @@ class Site:
         self._faults = faults
         path = assignment.transcript_path
         self._transcript = Transcript(path, colludes=assignment.colludes) if path else None
+        self._journal = SiteJournal(assignment.journal_path) if assignment.journal_path else None
         self._mailbox = Mailbox(endpoint, assignment.run)
         if assignment.via_coordinator and agreement is not None:
             self._mailbox.sealer = Sealer(assignment.name, agreement, lambda peer: endpoint.roster[peer].agreement_key)
@@ -288,6 +296,20 @@ class Site:
             self._policy.rules.check_held(*joined.held())
             self._policy.agree(self._assignment.run)
             self._program = joined
+            if self._journal is not None:
+                self._replay(joined, self._journal)
+
+    def _replay(self, program: SiteProgram, journal: SiteJournal) -> None:
+        """Carry out what an earlier process of this site did, and stand where it stood."""
+        for record in journal.earlier:
+            order, number = Order.from_message(record.order), record.order.round
+            if number <= self._assignment.journal_until:
+                program.channel = ReplayChannel(self._assignment.name, order.sites, record)
+                with suppress(EndOfRecordError):  # it was aborted there
+                    program.find_step(order.step)(**order.parameters, **order.arrays)
+                    if record.opened is not None:
+                        program.opened = record.opened
+            self._mailbox.enter(number)
 
     def _run_round(self, order: Order, number: int) -> None:
         """The step, and what becomes of its value."""
@@ -298,6 +320,8 @@ class Site:
         self._policy.check_order(order, self._endpoint.name, opens_of(step))
         program.channel = channel = self._open_channel(order, number)
         value = step(**order.parameters, **order.arrays)
+        if self._journal is not None:
+            self._journal.end_step()
         terms = order.terms
         if isinstance(terms, GatherTerms):
             channel.send(COORDINATOR, _shaped(value, terms.shape, order.step))
@@ -312,12 +336,16 @@ class Site:
             total = protocol.contribute(channel, residues, terms.receiver)
             if total is not None:
                 program.opened = protocol.decoded(total, terms.shape, terms.bound, sites)
+                if self._journal is not None:
+                    self._journal.opened(program.opened)
 
     def _open_channel(self, order: Order, number: int) -> SocketChannel:
         """The round's channel, for the protocol and for steps that run one."""
         observers: list[Observer] = [self._faults.begin_round(order.phase, order.phase_round)]
         if self._transcript is not None:
             observers.append(self._transcript.begin_round(number))
+        if self._journal is not None:
+            observers.append(self._journal.begin(order.to_message(self._assignment.run, number)))
         self._channel = SocketChannel(
             self._mailbox,
             order.sites,

@@ -19,6 +19,7 @@ from federation import report
 from federation.assemble import started
 from federation.errors import FederationError, SiteFailed
 from federation.federation import Federation
+from federation.journal import Journal
 from federation.processes.spare import SPARE
 from federation.shown import ShownRound
 from protocols.analysis.views import Coalition, RecordedRun
@@ -116,6 +117,7 @@ class Run:
     folder: Path
     command: str
     everybody: bool = False
+    journal: Journal | None = None
     outcome: Outcome = field(default_factory=Outcome)
     shown: list[ShownRound] = field(default_factory=list)
     federation: Federation | None = None
@@ -133,14 +135,17 @@ def run(
     *,
     audit: bool = False,
     command: str = "",
+    journal: Journal | None = None,
 ) -> Finished:
     """Carry out a scenario whose data are prepared, in an empty folder.
+
+    journal: where the run is written down so that it can be resumed; what it has already is not done again.
 
     audit: find out afterwards what the coordinator, each site, and the coordinator with each site made of the run.
     command: what it was started by, for the record.
     See `recorded` for what becomes of errors.
     """
-    this = Run(scenario, dataset, folder, command, audit)
+    this = Run(scenario, dataset, folder, command, audit, journal)
     return recorded(this, lambda: _carry_out(this, dataset, on_progress))
 
 
@@ -180,7 +185,8 @@ def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) ->
     pipeline = PIPELINES[scenario.data.partition](scenario, dataset, this.folder)
     with SPARE.take(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
         this.injector = injector
-        starter = Starter(scenario, dataset, launcher, injector, this.folder, this.everybody)
+        journalled = this.journal is not None
+        starter = Starter(scenario, dataset, launcher, injector, this.folder, this.everybody, journalled)
         with _started(this, starter, on_progress) as federation:
             federation.assemble()
             pipeline.train(federation, this.outcome)
@@ -208,6 +214,7 @@ def _started(this: Run, starter: Starter, on_progress: OnProgress) -> Iterator[F
             on_shown=this.shown.append if this.everybody or this.scenario.collusion is not None else lambda shown: None,
             views=injector.view,
             transcript=starter.coordinators_transcript,
+            journal=this.journal,
         ) as federation:
             this.outcome.timing["launch_s"] = time.monotonic() - began
             this.federation = federation

@@ -21,6 +21,8 @@ from scenarios.schema.base import resolve
 from scenarios.schema.spec import Scenario
 
 TRANSCRIPTS = "transcripts"
+JOURNAL = "journal"
+"""The folder of a run that has the parties' journals, each readable by its owner only."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,8 @@ class Starter:
     """Says what sites are started with, and knows where parties write their transcripts.
 
     everybody: all parties are audited, and write down all that they see; otherwise declared colluders do, and where
-    there are any, the honest parties write down their inputs.
+    there are any, the honest parties write down their inputs. journalled: all parties write journals, by which the run
+    can be resumed.
     """
 
     scenario: Scenario
@@ -37,6 +40,7 @@ class Starter:
     injector: Injector
     folder: Path
     everybody: bool
+    journalled: bool = False
     transcripts: dict[str, list[Path]] = field(default_factory=lambda: defaultdict(list))
 
     def transcript(self, party: str) -> str:
@@ -110,7 +114,12 @@ class Starter:
             transcript_path=self.transcript(name),
             colludes=self._writes_all(name),
             rules=self._rules(name),
+            journal_path=self._journal_path(name),
         )
+
+    def _journal_path(self, name: str) -> str:
+        """Where a site writes its own journal, in a run that has one."""
+        return str((self.folder / JOURNAL / f"{name}.journal").resolve()) if self.journalled else ""
 
     def _rules(self, name: str) -> SiteRules:
         """The site's own policy, where the scenario has one."""
