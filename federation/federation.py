@@ -52,7 +52,7 @@ Revision = Callable[[], Mapping[str, Any]]
 _PATIENCE = 4
 """Sites wait this many times as long as the coordinator, who judges what is late and aborts the round."""
 
-_SKIPPED_ROUNDS = 100
+SKIPPED_ROUNDS = 100
 """Numbers of rounds that a resumed run leaves out, since the process before it may have begun some and not said so."""
 
 _MAX_REPEATS = 10
@@ -499,7 +499,7 @@ class Federation:
 
         Sites that had dropped stay out.
         """
-        self.progress.round = journal.last_round + _SKIPPED_ROUNDS
+        self.progress.round = journal.last_round + SKIPPED_ROUNDS
         for site in journal.dropped:
             self.membership.note_ended(site, "was gone before the run was resumed")
 

@@ -250,12 +250,15 @@ def _unprinted(show: Callable[[], None]) -> str:
 
 @app.command()
 def coordinate(
-    scenario: Annotated[str, _SCENARIO],
     listen: Annotated[str, typer.Option(help="Where sites connect to, such as tcp://0.0.0.0:7100.")],
     key: Annotated[Path, typer.Option(help="The coordinator's own key, NAME.key_secret.")],
+    scenario: Annotated[str | None, _SCENARIO] = None,
     sites: Annotated[
-        Path, typer.Option(help="Folder of the sites' public keys, NAME.key each: nobody else is let in.")
-    ],
+        Path | None, typer.Option(help="Folder of the sites' public keys, NAME.key each: nobody else is let in.")
+    ] = None,
+    resumed: Annotated[
+        Path | None, typer.Option("--resume", metavar="RUN_DIR", help="Go on with a run whose coordinator ended.")
+    ] = None,
     wait: Annotated[str, typer.Option(help="How long to wait for all of them, such as 90s, 30m or 2h.")] = "1h",
     changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Folder for the results; must not exist.")] = None,
@@ -266,7 +269,15 @@ def coordinate(
     from scenarios.hosts import asking, coordination
 
     _end_on_sigterm()
-    meeting = hosts.meeting_of(listen, key, sites, wait)
+    show = functools.partial(_show, as_json=as_json, quiet=False)
+    if resumed is not None:
+        if scenario is not None or sites is not None or changes or folder is not None:
+            raise ScenarioError(["--resume: the run has its scenario, its sites and its folder; name none beside."])
+        _coordinate_again(resumed, listen, key, wait, show, debug=debug)
+        return
+    if scenario is None or sites is None:
+        raise ScenarioError(["SCENARIO and --sites are needed, but with --resume."])
+    meeting = hosts.meeting_of(listen, key, hosts.admitted_in(sites), wait)
     chosen = asking.read(scenario, changes or [], list(meeting.admitted))
     with coordination.listening(meeting) as endpoint:
         target = _make_folder(chosen, folder)
@@ -286,7 +297,38 @@ def coordinate(
             )
         except KeyboardInterrupt:
             _end_interrupted(target)
-    _conclude(finished, target, functools.partial(_show, as_json=as_json, quiet=False), debug=debug)
+    _conclude(finished, target, show, debug=debug)
+
+
+def _coordinate_again(
+    folder: Path, listen: str, key: Path, wait: str, show: Callable[[RunResult, Path], None], *, debug: bool
+) -> None:
+    """Take the place of a coordinator that ended, whose sites wait."""
+    from scenarios.hosts import coordination
+    from scenarios.run import resume
+    from scenarios.run.runner import Run
+
+    with resume.resumed(folder) as (journal, chosen, _):
+        if "tickets" not in journal.header:
+            raise ScenarioError([f"{folder} is a run on one machine; resume it by fedsvm run --resume."])
+        meeting = hosts.meeting_of(listen, key, journal.header["admitted"], wait)
+        with coordination.listening(meeting) as endpoint:
+            hosts.say("coordinator", f"listens at {endpoint.address} for {', '.join(journal.header['tickets'])}")
+            plain = PlainView(errors, chosen.name)
+            command = shlex.join(["fedsvm", *sys.argv[1:]])
+            this = Run(chosen, coordination.RemoteDataset.of(chosen), folder, command)
+            try:
+                finished = coordination.go_on(
+                    this,
+                    journal,
+                    meeting,
+                    endpoint,
+                    lambda sentence: hosts.say("coordinator", sentence),
+                    lambda federation: plain.update(federation, []),
+                )
+            except KeyboardInterrupt:
+                _end_interrupted(folder)
+    _conclude(finished, folder, show, debug=debug)
 
 
 @app.command()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pyarrow.parquet as pq
 import pytest
 import zmq.auth
@@ -16,6 +17,7 @@ from numpy.typing import NDArray
 
 from federation.errors import FederationError
 from federation.hosts import certificates
+from tests.conftest import wait_until
 from tests.hosts import EXACT, NAMES, Hosts, Started, hosts, same
 
 pytestmark = pytest.mark.timeout(300)  # ten processes that load libraries, on a machine that may be busy
@@ -136,6 +138,31 @@ def test_a_wait_that_expires_ends_with_a_sentence_at_both_ends(tmp_path: Path) -
     sentence = "fter 6s 1 of 3 sites were ready (north), and 3 are needed: east, south did not come."
     assert sentence in coordinator.said
     assert sentence in north.said
+
+
+def test_a_coordinator_that_is_killed_is_resumed_and_sites_that_waited_go_on(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator(*EXACTLY, "--set", "algorithm.tolerance=1e-8")
+        stalls = ("--fault", "stall:phase=train,round=6,for_s=3")
+        sites = [there.site(name, coordinator, *(stalls if name == "north" else ())) for name in NAMES]
+        coordinator.says("train after")
+        journal = tmp_path / "deployed" / "journal" / "coordinator.journal"
+        wait_until(lambda: stalled(sites[NAMES.index("north")]), 60)
+        before = journal.stat().st_size
+        coordinator.process.kill()
+        coordinator.ends()
+        assert journal.stat().st_size == before > 0
+        address = coordinator.said.partition("listens at ")[2].partition(" ")[0]
+        words = ("--listen", address, "--key", "coordinator.key_secret", "--wait", "60s")
+        resumed = there.command("coordinator", "coordinate", "--resume", "deployed", *words)
+        assert [each.ends() for each in (resumed, *sites)] == [0] * 4, [each.said for each in (resumed, *sites)]
+        assert "east, north, south are back; the run goes on after" in resumed.said
+        assert same(there.model(), there.simulated(*EXACTLY, "--set", "algorithm.tolerance=1e-8"))
+
+
+def stalled(site: Started) -> bool:
+    """Whether a site has stopped itself."""
+    return bool(psutil.Process(site.process.pid).status() == psutil.STATUS_STOPPED)
 
 
 def test_columns_that_differ_are_named_before_the_first_round(tmp_path: Path) -> None:

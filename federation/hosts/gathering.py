@@ -6,17 +6,20 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import MappingProxyType
 
-from federation.errors import LaunchError
+from federation.control import Abort
+from federation.errors import DeadlineExpired, LaunchError
 from federation.federation import Federation
 from federation.hosts.hub import HubEndpoint
 from federation.hosts.lobby import Guest
+from federation.journal import Journal
 from federation.membership import DropoutPolicy
 from federation.processes.contract import Ended
 from federation.shown import ShownRound
 from federation.site.program import SumProtocol
+from federation.transport.deadline import Deadline
 from federation.transport.keys import COORDINATOR, Party, Roster
 
 GRACE_S = 3.0
@@ -86,6 +89,37 @@ def _nobody_is_started(site: str) -> Party:
     raise LaunchError(f"{site} runs on a host of its own and cannot be started from here.")
 
 
+def gather_again(
+    endpoint: HubEndpoint, tickets: Mapping[str, bytes], run: bytes, heard: int, deadline: Deadline
+) -> list[str]:
+    """Wait until the sites of a run whose coordinator ended have connected to this one, and have them leave its round.
+
+    Parameters
+    ----------
+    endpoint : HubEndpoint
+    tickets : mapping of str to bytes
+        By which the sites are known.
+    run : bytes
+        The run's 8 random bytes.
+    heard : int
+        No round that they heard of is above this one.
+    deadline : Deadline
+        Of the wait.
+
+    Returns
+    -------
+    Sites that did not come.
+    """
+    endpoint.expect(tickets)
+    with suppress(DeadlineExpired):
+        while not all(map(endpoint.is_connected, tickets)):
+            endpoint.wait(deadline)
+            endpoint.received()  # whatever it is, it is of a round that is over
+    for site in filter(endpoint.is_connected, tickets):
+        endpoint.send(site, Abort().to_message(run, heard), Deadline(0))
+    return [site for site in tickets if not endpoint.is_connected(site)]
+
+
 @contextmanager
 def gathered(
     endpoint: HubEndpoint,
@@ -97,6 +131,7 @@ def gathered(
     *,
     on_progress: Callable[[Federation], None] = lambda federation: None,
     on_shown: Callable[[ShownRound], None] = lambda shown: None,
+    journal: Journal | None = None,
 ) -> Iterator[Federation]:
     """A federation of the sites that came; `federation.assemble()` introduces them to each other.
 
@@ -110,7 +145,7 @@ def gathered(
         In ring order.
     run : bytes
         The run's 8 random bytes.
-    sum_protocol, round_timeout_s, policy, on_progress, on_shown
+    sum_protocol, round_timeout_s, policy, on_progress, on_shown, journal
         See `Federation`.
 
     Raises
@@ -131,6 +166,7 @@ def gathered(
         restart=_nobody_is_started,
         on_progress=on_progress,
         on_shown=on_shown,
+        journal=journal,
     )
     try:
         yield federation

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import zmq
@@ -103,6 +103,15 @@ class HubEndpoint(Endpoint):
         self._guests[call.peer] = _Guest(ticket, call.routing_id)
         self._lines[call.routing_id].known = True
         return ticket
+
+    def expect(self, tickets: Mapping[str, bytes]) -> None:
+        """Sites that have these tickets, from an earlier process of this coordinator, are let in by them."""
+        self._guests = {site: _Guest(ticket, None) for site, ticket in tickets.items()}
+
+    @property
+    def tickets(self) -> dict[str, bytes]:
+        """Of the sites that were let in."""
+        return {site: guest.ticket for site, guest in self._guests.items()}
 
     def turn_away(self, call: Call, reason: str) -> None:
         """Tell a site that wants to join why it must not."""

@@ -57,14 +57,19 @@ def say(who: str, sentence: str) -> None:
     errors.print(f"{who}: {visible(sentence)}", soft_wrap=True)
 
 
-def meeting_of(listen: str, key: Path, folder: Path, wait: str) -> Meeting:
-    """Where a coordinator waits, and for whom. Raises ScenarioError, and FederationError for keys."""
-    from scenarios.hosts.coordination import Meeting
-
-    _require_address("--listen", listen)
+def admitted_in(folder: Path) -> dict[str, bytes]:
+    """The public keys of a folder, by the names of sites. Raises ScenarioError, and FederationError for keys."""
     admitted = certificates.admitted(folder)
     for name in admitted:
         _require_site_name(f"{folder}/{name}.key", name)
+    return admitted
+
+
+def meeting_of(listen: str, key: Path, admitted: dict[str, bytes], wait: str) -> Meeting:
+    """Where a coordinator waits, and for whom. Raises ScenarioError, and FederationError for its key."""
+    from scenarios.hosts.coordination import Meeting
+
+    _require_address("--listen", listen)
     return Meeting(certificates.read_secret(key), listen, admitted, seconds("--wait", wait), wait)
 
 

@@ -8,21 +8,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from algorithms.data.columns import Columns, Schema
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.site_scores import SiteScores, score_at_sites
-from federation.federation import Federation
+from federation.errors import FederationError
+from federation.federation import SKIPPED_ROUNDS, Federation
 from federation.hosts.certificates import Certificate
-from federation.hosts.gathering import gathered
+from federation.hosts.gathering import gather_again, gathered
 from federation.hosts.hub import HubEndpoint
-from federation.hosts.lobby import Guest, Lobby
+from federation.hosts.lobby import Column, Guest, Lobby
+from federation.journal import Journal
 from federation.membership import DropoutPolicy
 from federation.transport.deadline import Deadline
 from federation.transport.keys import COORDINATOR, Party, Roster
 from federation.transport.wire import RUN_ID_BYTES
 from scenarios.data.dataset import Holding, Sizes
+from scenarios.run import resume
 from scenarios.run.horizontal import held_out_folds
 from scenarios.run.metrics import counted
 from scenarios.run.outcome import Fold, Outcome, log_fold, trained
@@ -68,6 +71,13 @@ class RemoteDataset:
     tested: int = 0
     warnings: tuple[str, ...] = ()
     foreseen: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Self:
+        """Before anything is known but the scenario, which names sites and classes."""
+        positive, negative = str(scenario.data.positive), scenario.data.negative
+        classes = (negative if negative is not None else f"not {positive}", positive)
+        return cls(tuple(scenario.federation.site_names), classes)
 
     @property
     def sizes(self) -> Sizes:
@@ -119,9 +129,7 @@ def coordinate(
 
     tell: told of who comes and who is turned away, in sentences. Never raises for what goes wrong within the run.
     """
-    positive, negative = str(scenario.data.positive), scenario.data.negative
-    classes = (negative if negative is not None else f"not {positive}", positive)
-    dataset = RemoteDataset(tuple(meeting.admitted), classes)
+    dataset = RemoteDataset.of(scenario)
     this = Run(scenario, dataset, folder, command)
 
     def carry_out() -> None:
@@ -130,25 +138,84 @@ def coordinate(
         lobby = Lobby(endpoint, run, terms_of(scenario), version, tell)
         guests = lobby.wait(Deadline(meeting.wait_s), scenario.min_sites, meeting.how_long)
         this.outcome.timing["launch_s"] = time.monotonic() - began
-        dataset.describe(guests)
-        with gathered(
-            endpoint,
-            guests,
-            run,
-            scenario.protocol.secure_sum,
-            scenario.federation.round_timeout_s,
-            DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout),
-            on_progress=follow,
-        ) as federation:
-            this.federation = federation
-            federation.assemble()
-            train(scenario, dataset, federation, this.outcome)
+        with resume.begun(folder, scenario, Path(), **_met(meeting, endpoint, run, guests)) as journal:
+            _conduct(this, dataset, endpoint, guests, run, journal, on_progress)
+
+    return recorded(this, carry_out)
+
+
+def go_on(
+    this: Run,
+    journal: Journal,
+    meeting: Meeting,
+    endpoint: HubEndpoint,
+    tell: Callable[[str], None],
+    on_progress: Callable[[Federation], None],
+) -> Finished:
+    """Go on with a run whose coordinator ended: its sites, which waited, come back to this one.
+
+    Never raises for what goes wrong within the run.
+    """
+    met = journal.header
+    guests = [Guest(Party(*party), tuple(Column(*column) for column in columns)) for party, columns in met["guests"]]
+
+    def carry_out() -> None:
+        if not isinstance(this.dataset, RemoteDataset):
+            raise TypeError("the data of a run across hosts are with its sites")
+        heard, deadline = journal.last_round + SKIPPED_ROUNDS - 1, Deadline(meeting.wait_s)
+        if missing := gather_again(endpoint, met["tickets"], met["run"], heard, deadline):
+            raise FederationError(
+                f"After {meeting.how_long} {', '.join(missing)} had not come back, and the run cannot go on without; "
+                "see whether fedsvm site still runs there, and resume again (--wait)."
+            )
+        tell(f"{', '.join(met['tickets'])} are back; the run goes on after {journal.last_round} rounds")
+        _conduct(this, this.dataset, endpoint, guests, met["run"], journal, on_progress)
+
+    return recorded(this, carry_out)
+
+
+def _met(meeting: Meeting, endpoint: HubEndpoint, run: bytes, guests: Sequence[Guest]) -> dict[str, Any]:
+    """What another process has to know of who has come, to take this one's place."""
+    return {
+        "run": run,
+        "admitted": meeting.admitted,
+        "tickets": {guest.party.name: endpoint.tickets[guest.party.name] for guest in guests},
+        "guests": [
+            [list(guest.party), [[column.name, column.categorical] for column in guest.columns]] for guest in guests
+        ],
+    }
+
+
+def _conduct(
+    this: Run,
+    dataset: RemoteDataset,
+    endpoint: HubEndpoint,
+    guests: Sequence[Guest],
+    run: bytes,
+    journal: Journal,
+    on_progress: Callable[[Federation], None],
+) -> None:
+    """Train over the sites that have come, and take down what happens."""
+    scenario = this.scenario
+    dataset.describe(guests)
 
     def follow(federation: Federation) -> None:
         this.log.follow(federation.log)
         on_progress(federation)
 
-    return recorded(this, carry_out)
+    with gathered(
+        endpoint,
+        guests,
+        run,
+        scenario.protocol.secure_sum,
+        scenario.federation.round_timeout_s,
+        DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout),
+        on_progress=follow,
+        journal=journal,
+    ) as federation:
+        this.federation = federation
+        federation.assemble()
+        train(scenario, dataset, federation, this.outcome)
 
 
 def train(scenario: Scenario, dataset: RemoteDataset, federation: Federation, outcome: Outcome) -> None:

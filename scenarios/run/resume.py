@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from federation.journal import Journal
 from scenarios.run.starter import JOURNAL
@@ -17,14 +18,16 @@ _COORDINATORS = "coordinator.journal"
 
 
 @contextmanager
-def begun(folder: Path, scenario: Scenario, base: Path) -> Iterator[Journal]:
+def begun(folder: Path, scenario: Scenario, base: Path, **met: Any) -> Iterator[Journal]:
     """The journal of a run that begins in a folder; base: where paths of the scenario start from.
+
+    met: of a run across hosts, who has come.
 
     Raises FederationError where it cannot be written.
     """
     (folder / JOURNAL).mkdir(mode=0o700)
     with Journal(folder / JOURNAL / _COORDINATORS) as journal:
-        journal.begin({"scenario": resolved_toml(scenario), "base": str(base.resolve())})
+        journal.begin({"scenario": resolved_toml(scenario), "base": str(base.resolve()), **met})
         yield journal
 
 
@@ -36,7 +39,7 @@ def resumed(folder: Path) -> Iterator[tuple[Journal, Scenario, Path]]:
     """
     path = folder / JOURNAL / _COORDINATORS
     if not path.is_file():
-        raise ScenarioError([f"{folder} has no journal to resume by; only a run that was started with --journal has."])
+        raise ScenarioError([f"{folder} has no journal to resume by; runs with --journal have, and runs across hosts."])
     with Journal(path) as journal:
         if not journal.header:
             raise ScenarioError([f"The journal of {folder} ends before its first record; start the run anew."])
