@@ -10,6 +10,7 @@ import json
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import asdict
@@ -19,15 +20,16 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from algorithms.registry import ALGORITHMS, SITE_MODULE
+import fedsvm
+from algorithms.registry import ALGORITHMS
 from algorithms.settings import settings
 from federation.errors import FederationError
-from federation.processes.spare import SPARE
 from scenarios import runs, sets
-from scenarios.console import OutputLost, complain, errors, guard_streams, out, print_table, visible
+from scenarios.console import OutputLost, complain, errors, out, print_table, visible
 from scenarios.hosts import commands as hosts
 from scenarios.report.live import LiveView, PlainView, SilentView, View
-from scenarios.report.summary import print_summary
+from scenarios.report.summary import print_end, print_summary
+from scenarios.run.folder import make_folder
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 
@@ -168,7 +170,6 @@ def _run(
     _end_on_sigterm()
     if tracker is not None:
         _check_tracker(tracker)
-    SPARE.start(SITE_MODULE)  # as long as data are read
     with _view(chosen, silent=silent) as view:
         from scenarios.data import dataset  # half a second that only a run needs, and a terminal shows meanwhile
         from scenarios.data.located import located
@@ -185,10 +186,19 @@ def _run(
             view.launching({name: len(held.rows) for name, held in zip(rows.names, rows.shards, strict=True)})
             command = shlex.join(["fedsvm", *sys.argv[1:]])
             with resume.begun(target, chosen, base) if journalled else nullcontext() as journal:
-                finished = runner.run(chosen, rows, target, view.update, audit=audit, command=command, journal=journal)
+                finished = runner.run(
+                    chosen,
+                    rows,
+                    target,
+                    view.update,
+                    began=fedsvm.BEGAN,
+                    audit=audit,
+                    command=command,
+                    journal=journal,
+                )
         except KeyboardInterrupt:
             _end_interrupted(target)
-    _conclude(finished, target, show, debug=debug, tracker=tracker)
+    _conclude(finished, target, show, silent=silent, debug=debug, tracker=tracker)
 
 
 def _resume(folder: Path, show: Callable[[RunResult, Path], None], *, silent: bool, debug: bool) -> None:
@@ -197,7 +207,6 @@ def _resume(folder: Path, show: Callable[[RunResult, Path], None], *, silent: bo
     from scenarios.run import resume, runner
 
     _end_on_sigterm()
-    SPARE.start(SITE_MODULE)
     with resume.resumed(folder) as (journal, chosen, base), _view(chosen, silent=silent) as view:
         rows = dataset.prepare(chosen, base)
         try:
@@ -206,7 +215,7 @@ def _resume(folder: Path, show: Callable[[RunResult, Path], None], *, silent: bo
             finished = runner.run(chosen, rows, folder, view.update, command=command, journal=journal)
         except KeyboardInterrupt:
             _end_interrupted(folder)
-    _conclude(finished, folder, show, debug=debug)
+    _conclude(finished, folder, show, silent=silent, debug=debug)
 
 
 def _conclude(
@@ -214,12 +223,14 @@ def _conclude(
     target: Path,
     show: Callable[[RunResult, Path], None],
     *,
+    silent: bool,
     debug: bool = False,
     tracker: str | None = None,
 ) -> None:
     """Show what a run came to, and write its report; whatever went wrong is a sentence and a status."""
     try:
         unprinted = _unprinted(lambda: show(finished.result, target))
+        summarised = time.monotonic()
         unwritten = _unreported(target) or unprinted  # when the summary is on the screen
         if tracker is not None:
             unwritten = _untracked(target, finished.result) or unwritten
@@ -231,6 +242,8 @@ def _conclude(
         complain(unwritten)
         _point_to(target)
         raise typer.Exit(FAILED)
+    if not silent:
+        print_end(out, time.monotonic() - fedsvm.BEGAN, time.monotonic() - summarised)
 
 
 def _end_interrupted(folder: Path) -> NoReturn:
@@ -273,7 +286,7 @@ def coordinate(
     if resumed is not None:
         if scenario is not None or sites is not None or changes or folder is not None:
             raise ScenarioError(["--resume: the run has its scenario, its sites and its folder; name none beside."])
-        _coordinate_again(resumed, listen, key, wait, show, debug=debug)
+        _coordinate_again(resumed, listen, key, wait, show, silent=as_json, debug=debug)
         return
     if scenario is None or sites is None:
         raise ScenarioError(["SCENARIO and --sites are needed, but with --resume."])
@@ -297,11 +310,18 @@ def coordinate(
             )
         except KeyboardInterrupt:
             _end_interrupted(target)
-    _conclude(finished, target, show, debug=debug)
+    _conclude(finished, target, show, silent=as_json, debug=debug)
 
 
 def _coordinate_again(
-    folder: Path, listen: str, key: Path, wait: str, show: Callable[[RunResult, Path], None], *, debug: bool
+    folder: Path,
+    listen: str,
+    key: Path,
+    wait: str,
+    show: Callable[[RunResult, Path], None],
+    *,
+    silent: bool,
+    debug: bool,
 ) -> None:
     """Take the place of a coordinator that ended, whose sites wait."""
     from scenarios.hosts import coordination
@@ -328,7 +348,7 @@ def _coordinate_again(
                 )
             except KeyboardInterrupt:
                 _end_interrupted(folder)
-    _conclude(finished, folder, show, debug=debug)
+    _conclude(finished, folder, show, silent=silent, debug=debug)
 
 
 @app.command()
@@ -657,7 +677,6 @@ def _list_data() -> None:
 
 def main() -> None:
     """Run the command line; every error ends in a sentence and an exit status."""
-    guard_streams()
     try:
         try:
             app()
@@ -691,10 +710,8 @@ def _view(chosen: spec.Scenario, *, silent: bool) -> View:
 
 
 def _make_folder(chosen: spec.Scenario, folder: Path | None) -> Path:
-    from scenarios.run import runner
-
     try:
-        return runner.make_folder(chosen, folder)
+        return make_folder(chosen, folder)
     except FileExistsError:
         raise ScenarioError([f"--out: {folder} exists already; name a folder that does not, or remove it."]) from None
     except OSError as error:

@@ -215,31 +215,34 @@ def _solve_master(
 ) -> tuple[FloatArray, float, FloatArray]:
     """min 1/2 |w|^2 + C sum_g xi_g  with  xi_g >= m - w.a - b d  for its cuts, and xi_g >= 0.
 
-    Returns w (m,), b and the multipliers (T,) of the T cuts.
+    Returns w (m,), b and the multipliers (T,) of the T cuts. w is in the span of the cuts: as long as they are fewer
+    than features, the problem is about its coordinates there. The dual is no larger then, but where many b are best
+    its b is one at the edge and not in the middle of them, and the cuts taken there need up to ten times the rounds.
     """
     # Imported here because sites, which share this file's module, have no use for a solver and pay for its memory.
-    import clarabel
-    from scipy import sparse
+    import piqp
 
-    count, dimensions = len(cuts), cuts.shape[1] - 2
-    P = sparse.diags_array(np.concatenate([np.ones(dimensions), np.zeros(1 + groups)])).tocsc()
-    q = np.concatenate([np.zeros(dimensions + 1), np.full(groups, C)])
-    member = sparse.csr_array((np.ones(count), (np.arange(count), group)), shape=(count, groups))
-    own = sparse.hstack([sparse.csr_array(-cuts[:, :-1]), -member])
-    positive = sparse.hstack([sparse.csr_array((groups, dimensions + 1)), -sparse.eye_array(groups)])
-    A = sparse.vstack([own, positive]).tocsc()
-    right = np.concatenate([-cuts[:, -1], np.zeros(groups)])
-    settings = clarabel.DefaultSettings()
-    settings.verbose = False
-    settings.direct_solve_method = "faer"
-    settings.max_threads = 1
-    settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = accuracy
-    cones = [clarabel.NonnegativeConeT(len(right))]
-    found = clarabel.DefaultSolver(P, q, A, right, cones, settings).solve()
-    x, z = np.array(found.x), np.array(found.z)[:count]
+    count, span = len(cuts), None
+    own = cuts[:, :-2]
+    if count < own.shape[1]:
+        span, triangle = np.linalg.qr(own.T)
+        own = triangle.T
+    size = own.shape[1]
+    quadratic = np.diag(np.concatenate([np.ones(size), np.zeros(1 + groups)]))
+    linear = np.concatenate([np.zeros(size + 1), np.full(groups, C)])
+    member = np.zeros((count, groups))
+    member[np.arange(count), group] = 1
+    lowest = np.concatenate([np.full(size + 1, -np.inf), np.zeros(groups)])
+    solver = piqp.DenseSolver()
+    for name in ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"):
+        setattr(solver.settings, name, accuracy)
+    bounded = -np.hstack([own, cuts[:, -2:-1], member])
+    solver.setup(quadratic, linear, None, None, bounded, None, -cuts[:, -1], lowest, None)
+    status = solver.solve()
+    x, z = np.asarray(solver.result.x), np.asarray(solver.result.z_u)
     if not (np.isfinite(x).all() and np.isfinite(z).all()):
-        raise FederationError(f"A master problem could not be solved ({found.status}); try a smaller algorithm.C.")
-    return x[:dimensions], float(x[dimensions]), z
+        raise FederationError(f"A master problem could not be solved ({status.name}); try a smaller algorithm.C.")
+    return x[:size] if span is None else span @ x[:size], float(x[size]), z
 
 
 def _feasible(z: FloatArray, d: FloatArray, group: IntArray, groups: int, C: float) -> FloatArray:

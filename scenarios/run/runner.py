@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,14 +12,14 @@ from typing import Protocol
 
 import numpy as np
 
+from algorithms import SITE_MODULE
 from algorithms.attacks.contract import KnownRecords
-from algorithms.registry import SITE_MODULE
 from federation import report
 from federation.assemble import started
 from federation.errors import FederationError, SiteFailed
 from federation.federation import Federation
 from federation.journal import Journal
-from federation.processes.spare import SPARE
+from federation.processes.spare import spare_launcher
 from federation.shown import ShownRound
 from protocols.analysis.views import Coalition, RecordedRun
 from scenarios.data.dataset import FederatedDataset, Holding, Sizes
@@ -118,6 +117,7 @@ class Run:
     command: str
     everybody: bool = False
     journal: Journal | None = None
+    began: float | None = None
     outcome: Outcome = field(default_factory=Outcome)
     shown: list[ShownRound] = field(default_factory=list)
     federation: Federation | None = None
@@ -133,6 +133,7 @@ def run(
     folder: Path,
     on_progress: OnProgress,
     *,
+    began: float | None = None,
     audit: bool = False,
     command: str = "",
     journal: Journal | None = None,
@@ -140,12 +141,12 @@ def run(
     """Carry out a scenario whose data are prepared, in an empty folder.
 
     journal: where the run is written down so that it can be resumed; what it has already is not done again.
-
+    began: when it was asked for, on the monotonic clock, if that was before now: its seconds in all are from there.
     audit: find out afterwards what the coordinator, each site, and the coordinator with each site made of the run.
     command: what it was started by, for the record.
     See `recorded` for what becomes of errors.
     """
-    this = Run(scenario, dataset, folder, command, audit, journal)
+    this = Run(scenario, dataset, folder, command, audit, journal, began)
     return recorded(this, lambda: _carry_out(this, dataset, on_progress))
 
 
@@ -156,34 +157,35 @@ def recorded(this: Run, carry_out: Callable[[], None]) -> Finished:
     Raises KeyboardInterrupt for one that comes while results are written, when they are.
     """
     outcome = this.outcome
+    called = time.monotonic()
+    asked = called if this.began is None else this.began
+    outcome.timing["prepare_s"] = called - asked
     with Interrupts() as interrupts:
-        with outcome.timed("total_s"):
-            try:
-                with interrupts.allowed():
-                    carry_out()
-                outcome.status = "completed"
-            except KeyboardInterrupt:
-                outcome.status, outcome.error = "interrupted", "The run was interrupted."
-            except FederationError as error:
-                outcome.error = str(error)
-                outcome.traceback = error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
-            except MemoryError as error:
-                outcome.error = f"There is not enough memory ({error}); have fewer rows or columns, or a smaller model."
-                outcome.traceback = traceback.format_exc()
-            except OSError as error:
-                outcome.error, outcome.traceback = _unwritten(this.folder, error), traceback.format_exc()
-            except Exception as error:  # noqa: BLE001 - a defect of ours must still leave a result behind
-                outcome.error = (
-                    f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
-                )
-                outcome.traceback = traceback.format_exc()
+        try:
+            with interrupts.allowed():
+                carry_out()
+            outcome.status = "completed"
+        except KeyboardInterrupt:
+            outcome.status, outcome.error = "interrupted", "The run was interrupted."
+        except FederationError as error:
+            outcome.error = str(error)
+            outcome.traceback = error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
+        except MemoryError as error:
+            outcome.error = f"There is not enough memory ({error}); have fewer rows or columns, or a smaller model."
+            outcome.traceback = traceback.format_exc()
+        except OSError as error:
+            outcome.error, outcome.traceback = _unwritten(this.folder, error), traceback.format_exc()
+        except Exception as error:  # noqa: BLE001 - a defect of ours must still leave a result behind
+            outcome.error = f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
+            outcome.traceback = traceback.format_exc()
+        outcome.timing["total_s"] = time.monotonic() - asked
         return Finished(_written(this), this.folder, outcome.traceback)
 
 
 def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) -> None:
     scenario = this.scenario
     pipeline = PIPELINES[scenario.data.partition](scenario, dataset, this.folder)
-    with SPARE.take(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
+    with spare_launcher(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
         this.injector = injector
         journalled = this.journal is not None
         starter = Starter(scenario, dataset, launcher, injector, this.folder, this.everybody, journalled)
@@ -358,25 +360,3 @@ def _sites(dataset: DataFacts, federation: Federation | None) -> tuple[SiteResul
         SiteResult(**vars(known.get(name, report.SiteReport(name))), **vars(dataset.held(name)))
         for name in dataset.names
     )
-
-
-RUNS = Path("runs")
-"""Where runs go that are not told where to."""
-
-LATEST = "latest"
-"""The link there that leads to the last of them."""
-
-
-def make_folder(scenario: Scenario, out: Path | None) -> Path:
-    """An empty folder for a run: `out`, or runs/NAME-TIME-PID, which runs/latest leads to then. Raises OSError."""
-    if out is not None:
-        out.mkdir(parents=True)
-        return out
-    folder = RUNS / f"{scenario.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    folder.mkdir(parents=True)
-    link = RUNS / f"{LATEST}.{os.getpid()}"
-    with suppress(OSError):  # on a disk without links, or where "latest" is somebody's folder
-        link.unlink(missing_ok=True)
-        link.symlink_to(folder.name)
-        link.replace(RUNS / LATEST)
-    return folder
