@@ -36,7 +36,7 @@ def main() -> None:
     signal.signal(signal.SIGINT, interrupt)
     try:
         try:
-            cli.main()
+            cli.main(fedsvm.BEGAN)
         finally:
             interrupt.end()
     except KeyboardInterrupt:

@@ -130,7 +130,7 @@ def carry_out(
     chosen = located(scenario, base)
     prepared = dataset.prepare(chosen, base)
     folder = make_folder(chosen, out)
-    result = runner.run(chosen, prepared, folder, tell, began=began, audit=audit).result
+    result = runner.run(chosen, prepared, folder, tell, began=began, audit=audit, another_follows=True).result
     try:
         page.write_report(folder)
     except OSError as error:

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-import fedsvm
 from algorithms.registry import ALGORITHMS
 from algorithms.settings import settings
 from federation.errors import FederationError
@@ -99,6 +98,7 @@ def _options(
 
 @app.command()
 def run(
+    context: typer.Context,
     scenario: Annotated[str | None, _SCENARIO] = None,
     sites: Annotated[int | None, typer.Option(help="Number of sites, in place of the scenario's.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
@@ -127,7 +127,7 @@ def run(
         if resumed is not None:
             if scenario is not None or changes or faults or sites is not None or folder is not None or journalled:
                 raise ScenarioError(["--resume: the run has its scenario and its folder; name nothing beside."])
-            _resume(resumed, show, silent=as_json or quiet, debug=debug)
+            _resume(resumed, show, began=context.find_root().obj, silent=as_json or quiet, debug=debug)
             return
         if scenario is None:
             raise ScenarioError(["SCENARIO: is missing; name a TOML file or a scenario of the catalogue."])
@@ -137,6 +137,7 @@ def run(
             base,
             folder,
             show,
+            began=context.find_root().obj,
             silent=as_json or quiet,
             debug=debug,
             tracker=tracker,
@@ -160,6 +161,7 @@ def _run(
     folder: Path | None,
     show: Callable[[RunResult, Path], None],
     *,
+    began: float,
     silent: bool,
     debug: bool = False,
     audit: bool = False,
@@ -191,17 +193,17 @@ def _run(
                     rows,
                     target,
                     view.update,
-                    began=fedsvm.BEGAN,
+                    began=began,
                     audit=audit,
                     command=command,
                     journal=journal,
                 )
         except KeyboardInterrupt:
             _end_interrupted(target)
-    _conclude(finished, target, show, silent=silent, debug=debug, tracker=tracker)
+    _conclude(finished, target, show, began=began, silent=silent, debug=debug, tracker=tracker)
 
 
-def _resume(folder: Path, show: Callable[[RunResult, Path], None], *, silent: bool, debug: bool) -> None:
+def _resume(folder: Path, show: Callable[[RunResult, Path], None], *, began: float, silent: bool, debug: bool) -> None:
     """Go on with a run that was killed, and show its result."""
     from scenarios.data import dataset
     from scenarios.run import resume, runner
@@ -212,10 +214,10 @@ def _resume(folder: Path, show: Callable[[RunResult, Path], None], *, silent: bo
         try:
             view.launching({name: len(held.rows) for name, held in zip(rows.names, rows.shards, strict=True)})
             command = shlex.join(["fedsvm", *sys.argv[1:]])
-            finished = runner.run(chosen, rows, folder, view.update, command=command, journal=journal)
+            finished = runner.run(chosen, rows, folder, view.update, began=began, command=command, journal=journal)
         except KeyboardInterrupt:
             _end_interrupted(folder)
-    _conclude(finished, folder, show, silent=silent, debug=debug)
+    _conclude(finished, folder, show, began=began, silent=silent, debug=debug)
 
 
 def _conclude(
@@ -223,6 +225,7 @@ def _conclude(
     target: Path,
     show: Callable[[RunResult, Path], None],
     *,
+    began: float,
     silent: bool,
     debug: bool = False,
     tracker: str | None = None,
@@ -243,7 +246,7 @@ def _conclude(
         _point_to(target)
         raise typer.Exit(FAILED)
     if not silent:
-        print_end(out, time.monotonic() - fedsvm.BEGAN, time.monotonic() - summarised)
+        print_end(out, time.monotonic() - began, time.monotonic() - summarised)
 
 
 def _end_interrupted(folder: Path) -> NoReturn:
@@ -263,6 +266,7 @@ def _unprinted(show: Callable[[], None]) -> str:
 
 @app.command()
 def coordinate(
+    context: typer.Context,
     listen: Annotated[str, typer.Option(help="Where sites connect to, such as tcp://0.0.0.0:7100.")],
     key: Annotated[Path, typer.Option(help="The coordinator's own key, NAME.key_secret.")],
     scenario: Annotated[str | None, _SCENARIO] = None,
@@ -286,7 +290,8 @@ def coordinate(
     if resumed is not None:
         if scenario is not None or sites is not None or changes or folder is not None:
             raise ScenarioError(["--resume: the run has its scenario, its sites and its folder; name none beside."])
-        _coordinate_again(resumed, listen, key, wait, show, silent=as_json, debug=debug)
+        began = context.find_root().obj
+        _coordinate_again(resumed, listen, key, wait, show, began=began, silent=as_json, debug=debug)
         return
     if scenario is None or sites is None:
         raise ScenarioError(["SCENARIO and --sites are needed, but with --resume."])
@@ -310,7 +315,7 @@ def coordinate(
             )
         except KeyboardInterrupt:
             _end_interrupted(target)
-    _conclude(finished, target, show, silent=as_json, debug=debug)
+    _conclude(finished, target, show, began=context.find_root().obj, silent=as_json, debug=debug)
 
 
 def _coordinate_again(
@@ -320,6 +325,7 @@ def _coordinate_again(
     wait: str,
     show: Callable[[RunResult, Path], None],
     *,
+    began: float,
     silent: bool,
     debug: bool,
 ) -> None:
@@ -348,7 +354,7 @@ def _coordinate_again(
                 )
             except KeyboardInterrupt:
                 _end_interrupted(folder)
-    _conclude(finished, folder, show, silent=silent, debug=debug)
+    _conclude(finished, folder, show, began=began, silent=silent, debug=debug)
 
 
 @app.command()
@@ -523,6 +529,7 @@ def schema() -> None:
 
 @app.command()
 def audit(
+    context: typer.Context,
     scenario: Annotated[
         str | None,
         typer.Argument(
@@ -542,7 +549,7 @@ def audit(
     A scenario is run, and attacked as the coordinator alone, each site alone, and the coordinator with each site would.
     """
     if scenario is not None:
-        _audit_run(scenario, sites, changes or [], folder, as_json=as_json)
+        _audit_run(scenario, sites, changes or [], folder, context.find_root().obj, as_json=as_json)
     elif changes:
         raise ScenarioError(["--set: is of a scenario; name one, or leave it out."])
     elif sites is not None and sites > MAX_AUDITED_SITES:
@@ -551,9 +558,12 @@ def audit(
         _audit_sums(DEFAULT_AUDITED_SITES if sites is None else sites, folder, as_json=as_json)
 
 
-def _audit_run(scenario: str, sites: int | None, changes: list[str], folder: Path | None, *, as_json: bool) -> None:
+def _audit_run(
+    scenario: str, sites: int | None, changes: list[str], folder: Path | None, began: float, *, as_json: bool
+) -> None:
     chosen, base = spec.read(scenario, overrides=changes, sites=sites)
-    _run(chosen, base, folder, functools.partial(_show_audit, as_json=as_json), silent=as_json, audit=True)
+    show = functools.partial(_show_audit, as_json=as_json)
+    _run(chosen, base, folder, show, began=began, silent=as_json, audit=True)
 
 
 def _show_audit(result: RunResult, folder: Path, *, as_json: bool) -> None:
@@ -675,11 +685,11 @@ def _list_data() -> None:
     out.print(f"{sources.FOLDER_VARIABLE} {place}: files there can be named without path and ending.")
 
 
-def main() -> None:
-    """Run the command line; every error ends in a sentence and an exit status."""
+def main(began: float) -> None:
+    """Run the command line, given when that was asked for; every error ends in a sentence and an exit status."""
     try:
         try:
-            app()
+            app(obj=began)
         finally:
             sys.stdout.flush()
     except OutputLost as error:

@@ -19,7 +19,7 @@ from federation.assemble import started
 from federation.errors import FederationError, SiteFailed
 from federation.federation import Federation
 from federation.journal import Journal
-from federation.processes.spare import spare_launcher
+from federation.processes.spare import SPARE, spare_launcher
 from federation.shown import ShownRound
 from protocols.analysis.views import Coalition, RecordedRun
 from scenarios.data.dataset import FederatedDataset, Holding, Sizes
@@ -116,6 +116,7 @@ class Run:
     folder: Path
     command: str
     everybody: bool = False
+    another_follows: bool = False
     journal: Journal | None = None
     began: float | None = None
     outcome: Outcome = field(default_factory=Outcome)
@@ -135,6 +136,7 @@ def run(
     *,
     began: float | None = None,
     audit: bool = False,
+    another_follows: bool = False,
     command: str = "",
     journal: Journal | None = None,
 ) -> Finished:
@@ -143,10 +145,11 @@ def run(
     journal: where the run is written down so that it can be resumed; what it has already is not done again.
     began: when it was asked for, on the monotonic clock, if that was before now: its seconds in all are from there.
     audit: find out afterwards what the coordinator, each site, and the coordinator with each site made of the run.
+    another_follows: perhaps, from this process: what sites are forked from waits a moment for it, see `spare_launcher`.
     command: what it was started by, for the record.
     See `recorded` for what becomes of errors.
     """
-    this = Run(scenario, dataset, folder, command, audit, journal, began)
+    this = Run(scenario, dataset, folder, command, audit, another_follows, journal, began)
     return recorded(this, lambda: _carry_out(this, dataset, on_progress))
 
 
@@ -185,7 +188,8 @@ def recorded(this: Run, carry_out: Callable[[], None]) -> Finished:
 def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) -> None:
     scenario = this.scenario
     pipeline = PIPELINES[scenario.data.partition](scenario, dataset, this.folder)
-    with spare_launcher(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
+    launcher_for = spare_launcher if this.another_follows else SPARE.take
+    with launcher_for(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
         this.injector = injector
         journalled = this.journal is not None
         starter = Starter(scenario, dataset, launcher, injector, this.folder, this.everybody, journalled)
