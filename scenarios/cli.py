@@ -277,6 +277,9 @@ def coordinate(
         Path | None, typer.Option("--resume", metavar="RUN_DIR", help="Go on with a run whose coordinator ended.")
     ] = None,
     wait: Annotated[str, typer.Option(help="How long to wait for all of them, such as 90s, 30m or 2h.")] = "1h",
+    rejoin: Annotated[
+        str, typer.Option(help="How long to wait for a site that ended to be started again; without it, not at all.")
+    ] = "",
     changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Folder for the results; must not exist.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print result.json and nothing else.")] = False,
@@ -295,7 +298,7 @@ def coordinate(
         return
     if scenario is None or sites is None:
         raise ScenarioError(["SCENARIO and --sites are needed, but with --resume."])
-    meeting = hosts.meeting_of(listen, key, hosts.admitted_in(sites), wait)
+    meeting = hosts.meeting_of(listen, key, hosts.admitted_in(sites), wait, rejoin)
     chosen = asking.read(scenario, changes or [], list(meeting.admitted))
     with coordination.listening(meeting) as endpoint:
         target = _make_folder(chosen, folder)

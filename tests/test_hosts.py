@@ -160,6 +160,23 @@ def test_a_coordinator_that_is_killed_is_resumed_and_sites_that_waited_go_on(tmp
         assert same(there.model(), there.simulated(*EXACTLY, "--set", "algorithm.tolerance=1e-8"))
 
 
+def test_a_site_that_ended_is_waited_for_and_takes_part_again(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        words = ("--set", "algorithm.tolerance=1e-8", "--rejoin", "60s")
+        coordinator = there.coordinator(*EXACTLY, *words)
+        kill = ("--fault", "kill:phase=train,round=6")
+        sites = [there.site(name, coordinator, *(kill if name == "north" else ())) for name in NAMES]
+        assert sites[NAMES.index("north")].ends() == -9
+        coordinator.says("north ended; the run waits for it to be started again")
+        again = there.site("north", coordinator)
+        assert [each.ends() for each in (coordinator, again)] == [0, 0], coordinator.said
+        assert "north is back" in coordinator.said
+    result = json.loads((tmp_path / "deployed" / "result.json").read_text())
+    assert result["model"]["sites"] == list(NAMES)
+    assert result["model"]["converged"]
+    assert sum(result["at_sites"]["confusion"].values()) == 30
+
+
 def stalled(site: Started) -> bool:
     """Whether a site has stopped itself."""
     return bool(psutil.Process(site.process.pid).status() == psutil.STATUS_STOPPED)

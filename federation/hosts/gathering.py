@@ -39,6 +39,7 @@ class RemoteSites:
         self._read.setblocking(False)
         self._timers: dict[str, threading.Timer] = {}
         self._closed_at: dict[str, float] = {}
+        self._restarted: set[str] = set()
         self._endpoint = endpoint
         endpoint.on_closed, endpoint.on_back = self._note_closed, self._note_back
 
@@ -61,7 +62,16 @@ class RemoteSites:
         for site in gone:
             self._note_back(site)
         how = f"closed its connection and did not connect again within {GRACE_S:g} s"
-        return [Ended(site, how, well=True) for site in gone if not self._endpoint.is_connected(site)]
+        restarted, self._restarted = self._restarted, set()
+        return [
+            *(Ended(site, how, well=True) for site in gone if not self._endpoint.is_connected(site)),
+            *(Ended(site, "ended, and another was started", well=True) for site in restarted),
+        ]
+
+    def note_restarted(self, site: str) -> None:
+        """A process of a site is there that is not the one which had begun the run."""
+        self._restarted.add(site)
+        self._write.send(b"\0")
 
     def close(self) -> None:
         """Watch no longer."""
@@ -85,7 +95,8 @@ class RemoteSites:
             del self._closed_at[site]
 
 
-def _nobody_is_started(site: str) -> Party:
+def nobody_is_started(site: str) -> Party:
+    """No site can be had anew. Raises LaunchError."""
     raise LaunchError(f"{site} runs on a host of its own and cannot be started from here.")
 
 
@@ -123,6 +134,7 @@ def gather_again(
 @contextmanager
 def gathered(
     endpoint: HubEndpoint,
+    sites: RemoteSites,
     guests: Sequence[Guest],
     run: bytes,
     sum_protocol: SumProtocol,
@@ -131,6 +143,7 @@ def gathered(
     *,
     on_progress: Callable[[Federation], None] = lambda federation: None,
     on_shown: Callable[[ShownRound], None] = lambda shown: None,
+    restart: Callable[[str], Party] = nobody_is_started,
     journal: Journal | None = None,
 ) -> Iterator[Federation]:
     """A federation of the sites that came; `federation.assemble()` introduces them to each other.
@@ -141,11 +154,13 @@ def gathered(
     ----------
     endpoint : HubEndpoint
         To which they are connected.
+    sites : RemoteSites
+        Watches them; closed with the context.
     guests : sequence of Guest
         In ring order.
     run : bytes
         The run's 8 random bytes.
-    sum_protocol, round_timeout_s, policy, on_progress, on_shown, journal
+    sum_protocol, round_timeout_s, policy, on_progress, on_shown, restart, journal
         See `Federation`.
 
     Raises
@@ -153,7 +168,6 @@ def gathered(
     FederationError
         Too few sites answer.
     """
-    sites = RemoteSites(endpoint)
     me = Party(COORDINATOR, endpoint.address, endpoint.roster[COORDINATOR].public_key)
     federation = Federation(
         endpoint,
@@ -163,7 +177,7 @@ def gathered(
         sum_protocol,
         round_timeout_s,
         policy=policy,
-        restart=_nobody_is_started,
+        restart=restart,
         on_progress=on_progress,
         on_shown=on_shown,
         journal=journal,

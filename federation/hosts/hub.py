@@ -15,13 +15,14 @@ from dataclasses import dataclass
 
 import zmq
 
-from federation.errors import Malformed, PeerDropped
+from federation.errors import DeadlineExpired, Malformed, PeerDropped
 from federation.hosts.messages import Hello, Join, Refused
 from federation.transport import wire
 from federation.transport.connection import DISCONNECTED, Stream
 from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Endpoint, Received
 from federation.transport.keys import COORDINATOR, KeyPair, Roster
+from federation.transport.wire import JOINING_KINDS
 
 TICKET_BYTES = 16
 _CONNECTIONS_PER_SITE = 2
@@ -71,6 +72,8 @@ class HubEndpoint(Endpoint):
     ----------
     on_call : callable
         Told of each site that wants to join.
+    on_word : callable
+        Told what a site says of joining after it was made an offer.
     on_closed : callable
         Told of each site whose connection for orders broke.
     on_back : callable
@@ -87,6 +90,7 @@ class HubEndpoint(Endpoint):
         self._admitted = admitted
         self.admit(admitted)
         self.on_call: Callable[[Call], None] = lambda call: None
+        self.on_word: Callable[[str, wire.Message], None] = lambda peer, message: None
         self.on_closed: Callable[[str], None] = lambda peer: None
         self.on_back: Callable[[str], None] = lambda peer: None
         self._lines: dict[bytes, _Line] = {}
@@ -112,6 +116,12 @@ class HubEndpoint(Endpoint):
     def tickets(self) -> dict[str, bytes]:
         """Of the sites that were let in."""
         return {site: guest.ticket for site, guest in self._guests.items()}
+
+    def serve(self, deadline: Deadline) -> None:
+        """Wait until something happens, whatever has come in and waits. Raises DeadlineExpired."""
+        if deadline.expired:
+            raise DeadlineExpired
+        self._serve(deadline.remaining_ms())
 
     def turn_away(self, call: Call, reason: str) -> None:
         """Tell a site that wants to join why it must not."""
@@ -168,6 +178,8 @@ class HubEndpoint(Endpoint):
         self._lines[routing_id].stream.count(message, buffers, sent=False)
         if message.kind == Join.kind:
             self.on_call(Call(peer, routing_id, Join.from_message(message)))
+        elif message.kind in JOINING_KINDS - {Hello.kind}:
+            self.on_word(peer, message)
         elif message.kind != Hello.kind:
             answer = self._guests[peer].orders == routing_id
             self._pending.append(Received(peer, message, answer=answer))

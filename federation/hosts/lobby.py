@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from federation.errors import DeadlineExpired, FederationError, Malformed, PeerDropped
+from federation.errors import DeadlineExpired, FederationError, LaunchError, Malformed, PeerDropped
 from federation.hosts.hub import Call, HubEndpoint
 from federation.hosts.messages import Begin, Declined, Offer, Ready, Refused
 from federation.site.terms import Terms
 from federation.transport.auth import REFUSED
 from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Received
 from federation.transport.keys import COORDINATOR, Party
+from federation.transport.wire import Message
 
 MAX_NAMED = 8
 
@@ -54,6 +54,8 @@ class Lobby:
     ----------
     guests : dict of str to Guest
         Sites that are ready, and there.
+    on_restarted : callable
+        Told of a site that was started again in mid-run.
     """
 
     def __init__(
@@ -68,9 +70,14 @@ class Lobby:
         self._invited: dict[str, Call] = {}
         self._away: dict[str, Guest] = {}
         self._declined: dict[str, str] = {}
+        self._sites: list[str] = []
+        self._columns: list[str] = []
+        self._back: dict[str, Party] = {}
+        self.on_restarted: Callable[[str], None] = lambda site: None
         self._strangers = 0
         self._names = tuple(party.name for party in endpoint.roster if party.name != COORDINATOR)
-        endpoint.on_call, endpoint.on_closed, endpoint.on_back = self._receive, self._note_closed, self._note_back
+        endpoint.on_call, endpoint.on_word = self._receive, self._hear
+        endpoint.on_closed, endpoint.on_back = self._note_closed, self._note_back
 
     def wait(self, deadline: Deadline, min_sites: int, how_long: str) -> list[Guest]:
         """Wait until every admitted site is ready, or until time is up and enough are. Those that are, in ring order.
@@ -79,12 +86,10 @@ class Lobby:
         """
         while len(self.guests) < len(self._names) and len(self._names) - len(self._declined) >= min_sites:
             try:
-                self._endpoint.wait(deadline)
+                self._endpoint.serve(deadline)
             except DeadlineExpired:
                 break
             self._note_strangers()
-            while (received := self._endpoint.received()) is not None:
-                self._hear(received)
         missing = [name for name in self._names if name not in self.guests]
         if len(self.guests) < min_sites:
             self._send_away(missing, min_sites, how_long)
@@ -128,9 +133,8 @@ class Lobby:
             )
         return ""
 
-    def _hear(self, received: Received) -> None:
+    def _hear(self, site: str, message: Message) -> None:
         """A site took the offer, or did not."""
-        site, message, _ = received
         try:
             if message.kind == Ready.kind:
                 self._seat(site, Ready.from_message(message))
@@ -224,13 +228,54 @@ class Lobby:
         columns = [column.name for column in self.guests[sites[0]].columns]
         for site in sites:
             self._send(site, Begin(sites, columns))
-        self._endpoint.on_call = self._turn_away_late
+        self._sites, self._columns = sites, columns
+        self._endpoint.on_call = self._receive_late
         self._endpoint.on_closed = self._endpoint.on_back = lambda peer: None
 
-    def _turn_away_late(self, call: Call) -> None:
-        why = self._reason_against(call) or "the run has begun without it; wait for the next one."
-        self._endpoint.turn_away(call, why)
-        self._tell(f"{call.peer} was turned away: {why}")
+    # Once the run has begun.
+
+    def wait_for(self, site: str, deadline: Deadline) -> Party:
+        """Wait until a site whose process ended was started again, and is ready. Raises LaunchError if it is not."""
+        self._tell(f"{site} ended; the run waits for it to be started again")
+        while site not in self._back:
+            try:
+                self._endpoint.serve(deadline)
+            except DeadlineExpired:
+                raise LaunchError(
+                    f"{site} ended, and was not started again within {deadline.seconds:g} s; start fedsvm site there "
+                    "sooner, or let the coordinator wait longer (--rejoin)."
+                ) from None
+        self._tell(f"{site} is back")
+        return self._back.pop(site)
+
+    def _receive_late(self, call: Call) -> None:
+        site = call.peer
+        why = self._reason_against(call)
+        if (not why and site not in self._terms.restartable) or site not in self._sites:
+            why = why or "the run has begun without it; wait for the next one."
+        if why:
+            self._endpoint.turn_away(call, why)
+            self._tell(f"{site} was turned away: {why}")
+            return
+        self._invited[site] = call
+        self._back.pop(site, None)
+        self._endpoint.on_word = self._hear_late
+        self._send(site, Offer(self._run, self._endpoint.invite(call), self._terms.to_fields()))
+        self.on_restarted(site)
+
+    def _hear_late(self, site: str, message: Message) -> None:
+        """A site that was started again takes the offer, or does not."""
+        if message.kind != Ready.kind or site not in self._invited:
+            return
+        try:
+            ready = Ready.from_message(message)
+        except Malformed as error:
+            self._endpoint.refused[f"malformed: {error}"] += 1
+            return
+        known = self.guests[site].party
+        address = self._invited[site].join.address
+        self._back[site] = known._replace(address=address, agreement_key=ready.agreement_key)
+        self._send(site, Begin(self._sites, self._columns))
 
 
 def _columns(rows: list[list[object]]) -> tuple[Column, ...]:

@@ -65,12 +65,19 @@ def admitted_in(folder: Path) -> dict[str, bytes]:
     return admitted
 
 
-def meeting_of(listen: str, key: Path, admitted: dict[str, bytes], wait: str) -> Meeting:
+def meeting_of(listen: str, key: Path, admitted: dict[str, bytes], wait: str, rejoin: str = "") -> Meeting:
     """Where a coordinator waits, and for whom. Raises ScenarioError, and FederationError for its key."""
     from scenarios.hosts.coordination import Meeting
 
     _require_address("--listen", listen)
-    return Meeting(certificates.read_secret(key), listen, admitted, seconds("--wait", wait), wait)
+    return Meeting(
+        certificates.read_secret(key),
+        listen,
+        admitted,
+        seconds("--wait", wait),
+        wait,
+        seconds("--rejoin", rejoin) if rejoin else 0.0,
+    )
 
 
 def visit_of(

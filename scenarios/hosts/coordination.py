@@ -16,7 +16,7 @@ from algorithms.site_scores import SiteScores, score_at_sites
 from federation.errors import FederationError
 from federation.federation import SKIPPED_ROUNDS, Federation
 from federation.hosts.certificates import Certificate
-from federation.hosts.gathering import gather_again, gathered
+from federation.hosts.gathering import RemoteSites, gather_again, gathered, nobody_is_started
 from federation.hosts.hub import HubEndpoint
 from federation.hosts.lobby import Column, Guest, Lobby
 from federation.journal import Journal
@@ -50,6 +50,8 @@ class Meeting:
         How long it waits until all have joined.
     how_long : str
         The same, as its user wrote it.
+    rejoin_s : float, default 0.0
+        How long a run waits for a site that ended to be started again; 0: it goes on without.
     """
 
     certificate: Certificate
@@ -57,6 +59,7 @@ class Meeting:
     admitted: dict[str, bytes]
     wait_s: float
     how_long: str
+    rejoin_s: float = 0.0
 
 
 @dataclass
@@ -135,13 +138,33 @@ def coordinate(
     def carry_out() -> None:
         began = time.monotonic()
         run = secrets.token_bytes(RUN_ID_BYTES)
-        lobby = Lobby(endpoint, run, terms_of(scenario), version, tell)
+        restartable = tuple(meeting.admitted) if meeting.rejoin_s else ()
+        lobby = Lobby(endpoint, run, terms_of(scenario, restartable=restartable), version, tell)
         guests = lobby.wait(Deadline(meeting.wait_s), scenario.min_sites, meeting.how_long)
         this.outcome.timing["launch_s"] = time.monotonic() - began
         with resume.begun(folder, scenario, Path(), **_met(meeting, endpoint, run, guests)) as journal:
-            _conduct(this, dataset, endpoint, guests, run, journal, on_progress)
+            sites = RemoteSites(endpoint)
+            lobby.on_restarted = sites.note_restarted
+            policy = DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout, restartable)
+
+            def restart(site: str) -> Party:
+                return lobby.wait_for(site, Deadline(meeting.rejoin_s))
+
+            _conduct(this, dataset, _Met(endpoint, sites, guests, run, policy, restart), journal, on_progress)
 
     return recorded(this, carry_out)
+
+
+@dataclass(frozen=True)
+class _Met:
+    """The sites that have come, and how a run over them is conducted when some end."""
+
+    endpoint: HubEndpoint
+    sites: RemoteSites
+    guests: Sequence[Guest]
+    run: bytes
+    policy: DropoutPolicy
+    restart: Callable[[str], Party]
 
 
 def go_on(
@@ -169,7 +192,10 @@ def go_on(
                 "see whether fedsvm site still runs there, and resume again (--wait)."
             )
         tell(f"{', '.join(met['tickets'])} are back; the run goes on after {journal.last_round} rounds")
-        _conduct(this, this.dataset, endpoint, guests, met["run"], journal, on_progress)
+        policy = DropoutPolicy(this.scenario.min_sites, this.scenario.federation.on_dropout)
+        sites = RemoteSites(endpoint)
+        come = _Met(endpoint, sites, guests, met["run"], policy, nobody_is_started)
+        _conduct(this, this.dataset, come, journal, on_progress)
 
     return recorded(this, carry_out)
 
@@ -189,28 +215,28 @@ def _met(meeting: Meeting, endpoint: HubEndpoint, run: bytes, guests: Sequence[G
 def _conduct(
     this: Run,
     dataset: RemoteDataset,
-    endpoint: HubEndpoint,
-    guests: Sequence[Guest],
-    run: bytes,
+    met: _Met,
     journal: Journal,
     on_progress: Callable[[Federation], None],
 ) -> None:
     """Train over the sites that have come, and take down what happens."""
     scenario = this.scenario
-    dataset.describe(guests)
+    dataset.describe(met.guests)
 
     def follow(federation: Federation) -> None:
         this.log.follow(federation.log)
         on_progress(federation)
 
     with gathered(
-        endpoint,
-        guests,
-        run,
+        met.endpoint,
+        met.sites,
+        met.guests,
+        met.run,
         scenario.protocol.secure_sum,
         scenario.federation.round_timeout_s,
-        DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout),
+        met.policy,
         on_progress=follow,
+        restart=met.restart,
         journal=journal,
     ) as federation:
         this.federation = federation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 
 from federation.site.program import open_steps
@@ -27,8 +28,8 @@ _READING = (
 """What a site has to know of the [data] table to read and deal what it holds."""
 
 
-def terms_of(scenario: Scenario) -> Terms:
-    """What every site is asked for."""
+def terms_of(scenario: Scenario, *, restartable: Sequence[str] = ()) -> Terms:
+    """What every site is asked for. restartable: sites that may be started again in mid-run."""
     table, protocol, data = scenario.algorithm, scenario.protocol.secure_sum, scenario.data
     settings = table.settings
     shown = table.implementation.shown(settings)
@@ -41,6 +42,7 @@ def terms_of(scenario: Scenario) -> Terms:
         min_sites=scenario.min_sites,
         shown=shown,
         gathers=tuple(sorted({*open_steps(table.implementation.Site), *shown})),
+        restartable=tuple(restartable),
         routing=scenario.protocol.routing,
         needs_pairwise_keys=protocol.needs_pairwise_keys,
         releases=getattr(settings, "release", "everyone") == "everyone",
