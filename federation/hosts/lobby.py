@@ -251,8 +251,8 @@ class Lobby:
     def _receive_late(self, call: Call) -> None:
         site = call.peer
         why = self._reason_against(call)
-        if (not why and site not in self._terms.restartable) or site not in self._sites:
-            why = why or "the run has begun without it; wait for the next one."
+        if not why and (site not in self._terms.restartable or site not in self._sites):
+            why = "the run goes on without it; wait for the next one."
         if why:
             self._endpoint.turn_away(call, why)
             self._tell(f"{site} was turned away: {why}")
