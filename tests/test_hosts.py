@@ -182,6 +182,17 @@ def stalled(site: Started) -> bool:
     return bool(psutil.Process(site.process.pid).status() == psutil.STATUS_STOPPED)
 
 
+def test_a_coordinator_that_is_not_there_is_waited_for_and_then_missed(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        site = there.command(
+            "north",
+            *("site", "--coordinator", "tcp://127.0.0.1:9", "--coordinator-key", "coordinator.key"),
+            *("--key", "north.key_secret", "--data", "north.csv", "--wait", "1s"),
+        )
+        assert site.ends() == 3
+    assert "north could not reach the coordinator at tcp://127.0.0.1:9 within 1 s; see whether it runs" in site.said
+
+
 def test_columns_that_differ_are_named_before_the_first_round(tmp_path: Path) -> None:
     with hosts(tmp_path) as there:
         path = tmp_path / "south.csv"

@@ -123,6 +123,35 @@ def test_a_simulation_has_the_same_policies(policy: dict[str, Any], sentence: st
     assert result.cost is not None and result.cost.rounds == 0
 
 
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        ({"max_epsilon": 0.5}, "epsilon must be 0.5 or less, got 1"),
+        ({"min_rows": 10**6}, "it must have 1000000 rows or more, and has"),
+    ],
+)
+def test_a_private_run_beyond_the_sites_epsilon_is_refused(
+    policy: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    scenario, base = spec.read("dp-logistic", changes={"policy": [{"site": 1, **policy}], "algorithm.epsilon": 1.0})
+    rows = dataset.prepare(scenario, base)
+    result = runner.run(scenario, rows, tmp_path, lambda federation, faults: None).result
+    assert sentence in str(result.error)
+    assert result.cost is not None and result.cost.rounds == 0
+
+
+def test_a_ledger_is_charged_once_for_a_run_and_refuses_the_next(tmp_path: Path) -> None:
+    policy = {"site": 1, "budget": 1.5, "ledger": str(tmp_path / "site-1.ledger")}
+    scenario, base = spec.read("dp-logistic", changes={"policy": [policy], "algorithm.epsilon": 1.0})
+    rows = dataset.prepare(scenario, base)
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+    first, second = (runner.run(scenario, rows, folder, lambda federation, faults: None).result for folder in folders)
+    assert first.status == "completed", first.error
+    assert "all runs together may spend epsilon 1.5; 1 is spent, and this one asks for 1" in str(second.error)
+
+
 def test_a_policy_of_no_site_is_refused() -> None:
     with pytest.raises(ScenarioError, match=r"policy\.1: there is no site 'west'"):
         spec.read("quickstart", changes={"policy": [{"site": "west"}]})
