@@ -303,7 +303,10 @@ def coordinate(
     with coordination.listening(meeting) as endpoint:
         target = _make_folder(chosen, folder)
         hosts.say("coordinator", f"listens at {endpoint.address} for {', '.join(meeting.admitted)}; each runs:")
-        errors.print(f"  {hosts.join_line(meeting, endpoint.address)}", soft_wrap=True)
+        errors.print(
+            f"  {hosts.join_line(meeting, endpoint.address, direct=chosen.protocol.routing == 'direct')}",
+            soft_wrap=True,
+        )
         plain = PlainView(errors, chosen.name)
         try:
             finished = coordination.coordinate(
@@ -379,11 +382,15 @@ def site(
     ] = None,
 ) -> None:
     """Take part in a run with the rows of one file, which stay here."""
+    from threadpoolctl import threadpool_limits
+
     _end_on_sigterm()
     try:
-        hosts.visit_of(
+        visit = hosts.visit_of(
             coordinator, coordinator_key, key, data, listen, advertise, faults or [], wait, patience, keep, policy
-        ).take_part()
+        )
+        with threadpool_limits(1):  # as the sites of a simulation: sums come out the same
+            visit.take_part()
     except FederationError as error:
         complain(str(error))
         raise typer.Exit(FAILED) from None

@@ -12,7 +12,7 @@ from federation.hosts.messages import Begin, Declined, Offer, Ready, Refused
 from federation.site.terms import Terms
 from federation.transport.auth import REFUSED
 from federation.transport.deadline import Deadline
-from federation.transport.keys import COORDINATOR, Party
+from federation.transport.keys import COORDINATOR, KEY_BYTES, Party
 from federation.transport.wire import Message
 
 MAX_NAMED = 8
@@ -82,9 +82,10 @@ class Lobby:
     def wait(self, deadline: Deadline, min_sites: int, how_long: str) -> list[Guest]:
         """Wait until every admitted site is ready, or until time is up and enough are. Those that are, in ring order.
 
-        how_long: the deadline as its user wrote it. Raises FederationError where too few are there.
+        Nobody waits for a site whose own policy forbids it to take part. how_long: the deadline as its user wrote it.
+        Raises FederationError where too few are there.
         """
-        while len(self.guests) < len(self._names) and len(self._names) - len(self._declined) >= min_sites:
+        while len(self.guests) < (expected := len(self._names) - len(self._declined)) and expected >= min_sites:
             try:
                 self._endpoint.serve(deadline)
             except DeadlineExpired:
@@ -150,6 +151,7 @@ class Lobby:
 
     def _seat(self, site: str, ready: Ready) -> None:
         columns = _columns(ready.columns)
+        _check_key(ready.agreement_key)
         if why := self._other_columns(columns):
             self._send(site, Refused(why))
             self._tell(f"{site} was turned away: {why}")
@@ -269,6 +271,7 @@ class Lobby:
             return
         try:
             ready = Ready.from_message(message)
+            _check_key(ready.agreement_key)
         except Malformed as error:
             self._endpoint.refused[f"malformed: {error}"] += 1
             return
@@ -284,6 +287,12 @@ def _columns(rows: list[list[object]]) -> tuple[Column, ...]:
         if not isinstance(row, list) or [type(value) for value in row] != [str, bool]:
             raise Malformed("a column must be a name and whether it is categorical")
     return tuple(Column(str(name), bool(categorical)) for name, categorical in rows)
+
+
+def _check_key(key: bytes | None) -> None:
+    """Raises Malformed for one that no roster may have."""
+    if key is not None and len(key) != KEY_BYTES:
+        raise Malformed(f"an agreement key must be {KEY_BYTES} bytes")
 
 
 def _kind(categorical: bool) -> str:

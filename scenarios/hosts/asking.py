@@ -29,12 +29,19 @@ def read(scenario: str | Path, overrides: Sequence[str], admitted: Sequence[str]
     try:
         chosen, _ = spec.read(scenario, overrides=overrides, changes=changes)
     except ScenarioError as error:
-        named = [each for each in error.problems if each.startswith("data.source:")]
-        instead = ["data.source: across hosts each site brings a file of its own; leave it out."] if named else []
-        raise ScenarioError([*instead, *(each for each in error.problems if each not in named)]) from None
+        raise ScenarioError([_across_hosts(problem, admitted) for problem in error.problems]) from None
     if problems := list(_problems(chosen)):
         raise ScenarioError(problems)
     return chosen
+
+
+def _across_hosts(problem: str, admitted: Sequence[str]) -> str:
+    """What is wrong, where a user has not written what it is about."""
+    if problem.startswith("data.source:"):
+        return "data.source: across hosts each site brings a file of its own; leave it out."
+    if problem.startswith("data.sources:"):
+        return f"federation.names: must be the sites whose keys are admitted ({', '.join(admitted)}), or left out."
+    return problem
 
 
 def _problems(scenario: Scenario) -> Iterator[str]:

@@ -123,12 +123,13 @@ def visit_of(
     )
 
 
-def join_line(meeting: Meeting, address: str) -> str:
-    """The line that every site has to run; what only the site knows is in capitals."""
+def join_line(meeting: Meeting, address: str, *, direct: bool) -> str:
+    """The line that every site has to run, with what only it knows in capitals. direct: sites reach each other."""
     port = address.rpartition(":")[2]
+    reached = " --listen tcp://0.0.0.0:PORT --advertise tcp://NAME:PORT" if direct else ""
     return (
         f"fedsvm site --coordinator tcp://HOST:{port} --coordinator-key {meeting.certificate.name}.key "
-        "--key NAME.key_secret --data FILE --listen tcp://0.0.0.0:PORT --advertise tcp://NAME:PORT"
+        f"--key NAME.key_secret --data FILE{reached}"
     )
 
 
