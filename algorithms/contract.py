@@ -253,8 +253,11 @@ class Algorithm(ABC, Generic[S, M, T]):
         """
         return False
 
-    def foreseen(self, settings: S, rows: int) -> Iterator[str]:
-        """Sentences about what training on so many rows cannot come to, before anything starts or is spent."""
+    def foreseen(self, settings: S, rows: int, columns: int) -> Iterator[str]:
+        """Sentences about what training on so many rows cannot come to, before anything starts or is spent.
+
+        columns: how many rows have, those of 0 and 1 counted that stand for categories.
+        """
         return iter(())
 
     def warnings(self, model: M, settings: S, rows: EvaluationRows, fold: int) -> list[str]:

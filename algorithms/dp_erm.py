@@ -194,6 +194,21 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
         yield from pairs_problem(settings.features, outline.public_rows)
         yield from settings.budget_problems(outline.models, 0.0, private=settings.is_private)
 
+    def foreseen(self, settings: ErmSettings, rows: int, columns: int) -> Iterator[str]:
+        """Noise that moves f by more than its length can be: lambda/2 |f|^2 <= J(0), and lambda |f| <= 1."""
+        size = 2 * settings.features or columns
+        noise, (lam, scale) = _output_noise(settings, size, rows), _objective_terms(settings, rows)
+        moved = noise.length if noise is not None else size * (scale or 0.0) / (rows * lam)
+        at_zero = float(settings.loss_function(np.zeros(1))[0][0])
+        longest = min(math.sqrt(2 * at_zero / lam), 1 / lam)
+        if settings.is_private and moved > longest:
+            by = "by" if noise is not None else "by up to"
+            yield (
+                f"Noise for epsilon {settings.epsilon:g} over {rows} private rows moves {size} weights {by} {moved:.3g}"
+                f", and without it they are {longest:.3g} long at most: the model will hardly be better than a guess. "
+                "Have more rows, allow a larger epsilon, raise regularisation, or learn fewer weights."
+            )
+
     def warnings(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows, fold: int) -> list[str]:
         """How many rows were clipped; not of private ones, since no noise covers it."""
         longer = model.feature_map.longer(rows.train.rows)
@@ -320,14 +335,20 @@ class Plan:
 
 def perturbed(settings: ErmSettings, size: int, rows: int) -> Plan:
     """What objective perturbation minimises, with its b drawn; without it, J itself."""
+    lam, scale = _objective_terms(settings, rows)
+    return Plan(lam, np.zeros(size) if scale is None else spherical(size, scale), scale)
+
+
+def _objective_terms(settings: ErmSettings, rows: int) -> tuple[float, float | None]:
+    """The regularisation of what is minimised, and the scale of b's norm; None where there is no b."""
     c, lam = settings.loss_function.curvature, settings.regularisation
     if settings.perturbation != "objective":
-        return Plan(lam, np.zeros(size), None)
+        return lam, None
     left, extra = settings.epsilon - 2 * math.log1p(c / (rows * lam)), 0.0
     if left <= 0:
         extra = c / (rows * math.expm1(settings.epsilon / 4)) - lam
         left = settings.epsilon / 2
-    return Plan(lam + extra, spherical(size, 2 / left), 2 / left)
+    return lam + extra, 2 / left
 
 
 def minimised(total: Callable[[FloatArray], FloatArray], plan: Plan, rows: int) -> FloatArray:

@@ -247,7 +247,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
             exact=_rbf_scores(settings.C / len(rows.train.labels), sigma, rows.train, rows.test.rows),
         )
 
-    def foreseen(self, settings: HybridSettings, rows: int) -> Iterator[str]:
+    def foreseen(self, settings: HybridSettings, rows: int, columns: int) -> Iterator[str]:
         """Noise that is longer than w can be without a prior: 1/2 |w|^2 <= C, the objective at 0."""
         noise = _noise(settings, np.zeros(2 * settings.features), rows, shares=1)
         longest = math.sqrt(2 * settings.C)

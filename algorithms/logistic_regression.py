@@ -20,9 +20,9 @@ the same sums without hiding the addends.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -30,12 +30,14 @@ from algorithms.attacks.cluster_rounds import ClusterRounds
 from algorithms.attacks.contract import Attack
 from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.second_moments import SecondMoments
+from algorithms.calibration import CalibratedMappedSite, ThresholdSettings
 from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.features.choice import FeatureSettings
-from algorithms.features.mapped_rows import MappedSite, map_rows
+from algorithms.features.mapped_rows import map_rows
 from algorithms.least_squares import with_ones
-from algorithms.pan_svm import PanModel
+from algorithms.optimisation.weighting import ClassWeightSettings, Factors, WeightedSite, Weighting, row_prices
+from algorithms.pan_svm import PanModel, with_calibration
 from algorithms.remarks import Remark
 from algorithms.settings import Count, Positive, Tolerance, doc
 from federation.arrays import FloatArray
@@ -56,7 +58,7 @@ NEWTON_SUMS = (
 
 
 @dataclass
-class LogisticSettings(FeatureSettings):
+class LogisticSettings(FeatureSettings, ClassWeightSettings, ThresholdSettings):
     """What a user decides."""
 
     regularisation: Annotated[Positive, doc("lambda of sum of losses + lambda/2 |w|^2.")] = 1.0
@@ -67,23 +69,33 @@ class LogisticSettings(FeatureSettings):
     max_iterations: Annotated[Count, doc("Rounds after which training stops short of its tolerance.")] = 100
 
 
-def newton_terms(rows: FloatArray, labels: FloatArray, point: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """The loss of rows Z (n, d) with labels (n,) at v (d,), its gradient (d,) and its Hessian (d, d)."""
+def newton_terms(
+    rows: FloatArray, labels: FloatArray, point: FloatArray, prices: FloatArray | float = 1.0
+) -> tuple[float, FloatArray, FloatArray]:
+    """The loss of rows Z (n, d) with labels (n,) at v (d,), its gradient (d,) and its Hessian (d, d).
+
+    prices (n,): by which each row's loss is multiplied, or one number of all.
+    """
     margins = labels * (rows @ point)
     chance = 1 / (1 + np.exp(np.clip(margins, -_MAX_EXPONENT, _MAX_EXPONENT)))
-    hessian = (rows * (chance * (1 - chance))[:, None]).T @ rows
-    return float(np.logaddexp(0.0, -margins).sum()), -(chance * labels) @ rows, hessian
+    hessian = (rows * (prices * chance * (1 - chance))[:, None]).T @ rows
+    return float((prices * np.logaddexp(0.0, -margins)).sum()), -(prices * chance * labels) @ rows, hessian
 
 
-class LogisticSite(MappedSite):
+class LogisticSite(CalibratedMappedSite, WeightedSite):
     """The site half."""
 
     @step
-    def newton_sums(self, points: FloatArray, scales: FloatArray, intercept: bool) -> FloatArray:
-        """(K, 1 + d + d (d + 1)/2): loss, gradient and Hessian's upper triangle at points (K, d), over scales (3,)."""
+    def newton_sums(
+        self, points: FloatArray, scales: FloatArray, intercept: bool, factors: Sequence[float] = (1.0, 1.0)
+    ) -> FloatArray:
+        """(K, 1 + d + d (d + 1)/2): loss, gradient and Hessian's upper triangle at points (K, d), over scales (3,).
+
+        factors: of the losses of the negative and the positive class.
+        """
         z, found = with_ones(self.features, intercept=intercept), []
         for labels, point in zip(self.labels, points, strict=True):
-            loss, gradient, hessian = newton_terms(z, labels, point)
+            loss, gradient, hessian = newton_terms(z, labels, point, row_prices(1.0, labels, factors, self.weights))
             triangle = hessian[np.triu_indices(len(point))]
             found.append(np.concatenate([[loss / scales[0]], gradient / scales[1], triangle / scales[2]]))
         return np.stack(found)
@@ -95,10 +107,12 @@ class _Newton:
 
     federation: Federation
     settings: LogisticSettings
+    weighting: Weighting
     point: FloatArray
     iterations: int = 0
     converged: bool = False
     objective: float = math.inf
+    factors: Factors = field(default_factory=Factors)
 
     @property
     def penalties(self) -> FloatArray:
@@ -113,6 +127,7 @@ class _Newton:
         squares, count = self.federation.sum("squared_norms", shape=(2,), bound=math.inf)
         rows = max(1.0, round(float(count)))
         squares = (max(0.0, float(squares)) + rows) * _ROOM
+        self.factors = Factors.agreed(self.federation, self.weighting)
         best, step_ = self.point, np.zeros(len(self.point))
         self.objective, self.converged = math.inf, False
         while self.iterations < self.settings.max_iterations:
@@ -135,10 +150,12 @@ class _Newton:
         """Loss, gradient and Hessian at a point, by one secure sum whose parts are scaled to at most 1."""
         d, lengths = len(point), math.sqrt(rows * squares)
         scales = np.array([rows + float(np.linalg.norm(point)) * lengths, lengths, squares]) * _ROOM
+        scales *= self.factors.largest
         shape = (1, 1 + d + d * (d + 1) // 2)
-        intercept = self.settings.intercept
+        intercept, by_class = self.settings.intercept, self.factors.by_class
+        weighted: dict[str, Any] = {} if by_class == (1.0, 1.0) else {"factors": list(by_class)}
         (total,) = self.federation.sum(
-            "newton_sums", shape=shape, bound=1.0, points=point[None], scales=scales, intercept=intercept
+            "newton_sums", shape=shape, bound=1.0, points=point[None], scales=scales, intercept=intercept, **weighted
         )
         hessian = np.zeros((d, d))
         hessian[np.triu_indices(d)] = total[1 + d :] * scales[2]
@@ -162,7 +179,8 @@ class LogisticRegression(HorizontalAlgorithm[LogisticSettings, PanModel]):
     def fit(self, federation: Federation, task: HorizontalTask, settings: LogisticSettings) -> PanModel:
         """Map the rows, then Newton's steps; sites lost meanwhile have the others go on from the point."""
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
-        newton = _Newton(federation, settings, np.zeros(features.map.dimensions + int(settings.intercept)))
+        weighting = settings.weighting(task.classes, by_row=task.weighted)
+        newton = _Newton(federation, settings, weighting, np.zeros(features.map.dimensions + int(settings.intercept)))
         with federation.phase("train"):
             federation.until_stable(newton.stage)
         federation.disclose("coordinator", "newton_sums", NEWTON_SUMS, newton.point.shape)
@@ -175,11 +193,24 @@ class LogisticRegression(HorizontalAlgorithm[LogisticSettings, PanModel]):
             figures=features.figures,
             remarks=tuple(Remark(name, sentence) for name, sentence in features.remarks.items()),
         )
-        return PanModel(features.map, w, b, report)
+        return with_calibration(federation, task, PanModel(features.map, w, b, report), settings)
 
     def problems(self, settings: LogisticSettings, outline: Outline) -> Iterator[str]:
         """Settings of features that these are not, and kernels that they do not have."""
         yield from settings.feature_problems()
+        yield from settings.threshold_problems(calibrated=outline.calibrated)
+
+    def takes_weights(self, settings: LogisticSettings) -> bool:
+        """Always."""
+        return True
+
+    def class_problems(self, settings: LogisticSettings, classes: tuple[str, str]) -> Iterator[str]:
+        """Weights of classes that there are not."""
+        yield from settings.class_problems(classes)
+
+    def can_calibrate(self, settings: LogisticSettings) -> bool:
+        """By the weights, which all may know."""
+        return True
 
     def pooled(self, model: PanModel, settings: LogisticSettings, rows: EvaluationRows) -> Pooled:
         """scikit-learn's on all rows together."""
@@ -193,7 +224,8 @@ class LogisticRegression(HorizontalAlgorithm[LogisticSettings, PanModel]):
             max_iter=1000,
             solver="newton-cg",
         )
-        return Pooled(reference.fit(features, labels).decision_function(model.features(rows.test.rows)))
+        factors = settings.pooled_factors(labels, rows.weights, rows.classes)
+        return Pooled(reference.fit(features, labels, factors).decision_function(model.features(rows.test.rows)))
 
     def attacks(self, settings: LogisticSettings) -> list[Attack]:
         """On landmarks, and on the first round's moments."""

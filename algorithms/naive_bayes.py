@@ -63,10 +63,15 @@ class Categories:
 
     @classmethod
     def of(cls, columns: Columns) -> Self:
-        """Of the columns that sites agreed on; categories stand behind numbers."""
+        """Of the columns that sites agreed on: categories stand behind numbers, and columns of gaps behind these.
+
+        A column of 0 and 1 that says where there was a gap counts as one of numbers.
+        """
         values = columns.vocabulary.values.values()
         of_values = np.repeat(np.arange(len(values)), [len(each) for each in values])
-        column = np.concatenate([np.full(len(columns.numeric), -1), of_values]).astype(np.int64)
+        indicators = len(columns.filling.indicated) if columns.filling is not None else 0
+        numbers = [np.full(count, -1) for count in (len(columns.numeric), indicators)]
+        column = np.concatenate([numbers[0], of_values, numbers[1]]).astype(np.int64)
         return cls(column, (0.5 - columns.scale.offset) / columns.scale.scale)
 
     @property

@@ -26,7 +26,7 @@ from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.newton_steps import NewtonSteps
 from algorithms.attacks.newton_systems import NewtonSystems
 from algorithms.attacks.support_rows import SupportRows
-from algorithms.calibration import CalibratedSite, Calibration, ThresholdSettings, calibrate
+from algorithms.calibration import CalibratedMappedSite, Calibration, ThresholdSettings, calibrate
 from algorithms.contract import (
     Arrays,
     EvaluationRows,
@@ -41,7 +41,7 @@ from algorithms.data.scaling import Scale
 from algorithms.features.choice import Features, FeatureSettings, read_map
 from algorithms.features.feature_map import FeatureMap
 from algorithms.features.inversion import NystromInverse
-from algorithms.features.mapped_rows import MappedSite, map_rows
+from algorithms.features.mapped_rows import map_rows
 from algorithms.features.nystrom import NystromMap
 from algorithms.optimisation import libsvm
 from algorithms.optimisation.linear_svm import (
@@ -56,7 +56,6 @@ from algorithms.optimisation.weighting import Weighting
 from algorithms.remarks import Remark
 from federation.arrays import FloatArray
 from federation.federation import Federation
-from federation.site.program import step
 from protocols.analysis.views import Coalition
 
 
@@ -118,15 +117,21 @@ class PanModel(Model):
         return self.w is None
 
 
-class PanSite(MappedSite, LinearSvmSite, CalibratedSite):
-    """The site half."""
+def with_calibration(
+    federation: Federation, task: HorizontalTask, model: PanModel, settings: ThresholdSettings
+) -> PanModel:
+    """The model with what rows set apart say of its decision values, where there are such and its weights are known.
 
-    @step
-    def receive_map(self, **feature_map: Any) -> None:
-        """Map this site's rows, those apart too."""
-        super().receive_map(**feature_map)
-        if self.is_scaled:
-            self.features_apart = self.map(self.rows_apart)
+    Raises FederationError where too few of them are of a class.
+    """
+    if not task.calibrated or model.w is None or model.b is None:
+        return model
+    with federation.phase("train"):
+        return replace(model, calibration=calibrate(federation, model.w, model.b, settings))
+
+
+class PanSite(CalibratedMappedSite, LinearSvmSite):
+    """The site half."""
 
 
 class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
@@ -148,10 +153,7 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
         """Features from the sites' rows, then training on them; sites lost before training begin it all anew."""
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
         model = train(federation, settings, features, settings.weighting(task.classes, by_row=task.weighted))
-        if not task.calibrated or model.w is None or model.b is None:
-            return model
-        with federation.phase("train"):
-            return replace(model, calibration=calibrate(federation, model.w, model.b, settings))
+        return with_calibration(federation, task, model, settings)
 
     def problems(self, settings: PanSettings, outline: Outline) -> Iterator[str]:
         """Settings of features that these are not, and kernels that they do not have."""

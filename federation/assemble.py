@@ -96,6 +96,8 @@ class Deployment:
         Whether sites speak to each other through the coordinator, sealed.
     terms : Terms, optional
         What the run asks for, where sites have policies to hold it against.
+    log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
+        From which level on sites tell the coordinator what their code logs, see `site.logs`.
     """
 
     sites: tuple[str, ...]
@@ -110,6 +112,7 @@ class Deployment:
     encrypted: bool = True
     via_coordinator: bool = False
     terms: Terms | None = None
+    log_level: str = "warning"
 
     def address(self, party: str, workspace: Path) -> str:
         """Where a party listens."""
@@ -156,6 +159,7 @@ class Deployment:
             via_coordinator=self.via_coordinator,
             journal_path=setup.journal_path,
             journal_until=until,
+            log_level=self.log_level,
         )
 
 

@@ -27,13 +27,15 @@ class Predictions:
     """decisions (n,): positive for the second class. predicted (n,): the classes' names.
 
     called: what rows are told apart by, and by that of each of them (n,).
-    probabilities (n,): of the second class; None of a model that gives none.
+    probabilities (n,): of the second class; None of a model that gives none. doubts: what of the rows' text may be
+    meant otherwise than it was read, in sentences.
     """
 
     decisions: FloatArray
     predicted: NDArray[np.str_]
     called: tuple[str, Sequence[str]]
     probabilities: FloatArray | None = None
+    doubts: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """As comma-separated text."""
@@ -75,9 +77,9 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
     except KeyError:
         raise ScenarioError([earlier]) from None
     form, filling = _form(result), arrays.get("filling")
-    table = sources.read_columns(source, Path(), form=form)
+    table = sources.read(source, Path(), form=form)
     filled = {} if filling is None else dict(zip(columns, filling.tolist(), strict=False))
-    rows = _Rows(source, table, _spare(result) | {identifier or ""}, filled).take(columns)
+    rows = _Rows(source, table.columns, _spare(result) | {identifier or ""}, filled).take(columns)
     decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
     calibration = model.calibrated
     threshold = 0.0 if calibration is None else calibration.threshold
@@ -86,15 +88,16 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
     if identifier is not None:
         called = (identifier, _identifiers(source, form, identifier))
     chances = None if calibration is None else calibration.probabilities(decisions)
-    return Predictions(decisions, predicted, called, chances)
+    doubts = tuple(each.doubt for each in table.forms.values() if each.doubt)
+    return Predictions(decisions, predicted, called, chances, doubts)
 
 
 def _identifiers(source: str, form: TextForm, column: str) -> list[str]:
-    """What stands in a column, as it is written; "" for a missing value. Raises ScenarioError if there is no such.
+    """What stands in a column, as it is written. Raises ScenarioError if there is no such.
 
     The source is read once more for it, since the model may have the same column as numbers, and 007 is not 7.
     """
-    table = sources.read_columns(source, Path(), text=[column], form=form)
+    table = sources.read_as_written(source, Path(), column, form).columns
     if column not in table:
         raise ScenarioError([f"--id: {source} has no column {column!r}.{nearest(column, table)}"])
     names: list[str] = table[column].tolist()

@@ -118,6 +118,7 @@ def drill(
     faults: Mapping[str, list[dict[str, Any]]] | None = None,
     on_dropout: Literal["continue", "abort"] = "continue",
     rejoin: bool = False,
+    log_level: str = "warning",
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
     on_listening: Callable[[Party], None] = lambda party: None,
     launched: Callable[[LocalLauncher], None] = lambda launcher: None,
@@ -149,6 +150,7 @@ def drill(
         transport=transport,
         encrypted=encrypted,
         via_coordinator=via_coordinator,
+        log_level=log_level,
     )
     with (
         LocalLauncher("tests.site_process") as launcher,

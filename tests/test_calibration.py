@@ -98,6 +98,34 @@ def test_a_run_fits_the_sigmoid_of_pooled_rows(tmp_path: Path) -> None:
     assert result.model.objective == pytest.approx(result.centralised.objective, rel=1e-3)
 
 
+@pytest.mark.parametrize("name", ["logistic-regression", "least-squares", "svm-admm"])
+def test_other_models_with_weights_in_features_are_calibrated_alike(name: str, tmp_path: Path) -> None:
+    changes = {"data.source": "wdbc", "data.positive": "malignant", "data.scale": "standard", "data.calibration": 0.3}
+    changes |= {"algorithm.threshold": "balanced"}
+    result = run(name, changes=changes, out=tmp_path / "run")
+    assert result.status == "completed", result.error
+    chosen = spec.read(name, changes=changes)
+    data = dataset.prepare(*chosen)
+    predicted = predict.predict(tmp_path / "run", "wdbc")
+    reference = _SigmoidCalibration().fit(predicted.decisions[data.apart], data.rows.signs[data.apart])
+    assert predicted.probabilities is not None
+    np.testing.assert_allclose(predicted.probabilities, reference.predict(predicted.decisions), atol=2e-4)
+    assert result.metrics is not None and result.metrics.brier is not None
+    assert result.metrics.brier < 0.06
+    assert result.metrics.threshold in MARKS.tolist()
+    with pytest.raises(ScenarioError, match='threshold: "balanced" needs rows to be found by'):
+        spec.read(name, changes={**changes, "data.calibration": 0.0})
+
+
+@pytest.mark.parametrize("name", ["naive-bayes", "decision-tree", "voting-ensemble"])
+def test_models_of_another_kind_refuse_to_be_calibrated(name: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        spec.read(name, changes={"data.calibration": 0.3})
+    assert caught.value.problems == (
+        f"data.calibration: {name} as it is set cannot be calibrated by sums over sites; leave it out.",
+    )
+
+
 def given_names(changes: dict[str, Any]) -> dict[str, Any]:
     names = ["Koln-Sud", "Nord", "Ost", "St.-Anna", "West"]
     return {**changes, "federation": {"names": names}}

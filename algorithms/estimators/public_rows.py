@@ -53,7 +53,7 @@ class PublicClassifier(RowsClassifier):
             noise_shares=max(1, len(partitions) - _CURIOUS_SITES),
             seed=seed,
         )
-        for sentence in self._algorithm.foreseen(chosen, len(private)):
+        for sentence in self._algorithm.foreseen(chosen, len(private), len(names)):
             warnings.warn(sentence, UserWarning, stacklevel=3)
         with self._federation(partitions, seed) as federation:
             model = self._algorithm.fit(federation, task, chosen)

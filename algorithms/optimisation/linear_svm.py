@@ -23,7 +23,7 @@ from algorithms.optimisation.line_search import line_search
 from algorithms.optimisation.masking import Dither, Masking, dither_seed
 from algorithms.optimisation.path_sums import FederatedPath, PathSite, Release
 from algorithms.optimisation.solution import Certificate, Solution, Stopping
-from algorithms.optimisation.weighting import Weighting, row_prices
+from algorithms.optimisation.weighting import ClassWeightSettings, Weighting
 from algorithms.remarks import Remark
 from algorithms.settings import Portion, Positive, doc
 from federation.arrays import FloatArray
@@ -67,19 +67,12 @@ class SolverSettings(CuttingPlaneSettings):
         return self.step_noise if len(sites) > 1 else 0.0
 
 
-ClassWeight = Literal["balanced"] | dict[str, Positive]
-
-
 @dataclass
-class LinearSvmSettings(SolverSettings):
+class LinearSvmSettings(ClassWeightSettings, SolverSettings):
     """What a user decides about training."""
 
     C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
     _: KW_ONLY
-    class_weight: Annotated[
-        ClassWeight | None,
-        doc("What C of a class is multiplied by: its name and a number, 1 if left out; or balanced: rows / (2 of it)."),
-    ] = None
     intercept: Annotated[bool, doc("Whether the decision value has a constant term.")] = True
     release: Annotated[Release, doc("Who has the weights in the end: the coordinator too, or the sites alone.")] = (
         "everyone"
@@ -97,20 +90,6 @@ class LinearSvmSettings(SolverSettings):
             yield 'release: "sites" needs a masking other than "none", which shows the coordinator every step'
         if self.class_weight is not None and self.solver == "cutting-plane":
             yield 'class_weight: needs solver = "interior-point"; cutting planes add up losses of equal weight'
-
-    def class_problems(self, classes: tuple[str, str]) -> Iterator[str]:
-        """Weights of classes that there are not; see `Algorithm.class_problems`."""
-        if isinstance(self.class_weight, dict) and (
-            unknown := [name for name in self.class_weight if name not in classes]
-        ):
-            yield f"class_weight: {unknown[0]!r} is none of the classes {classes[0]!r} and {classes[1]!r}"
-
-    def weighting(self, classes: tuple[str, str], *, by_row: bool) -> Weighting:
-        """What prices of rows are multiplied by. by_row: whether they have weights."""
-        if not isinstance(self.class_weight, dict):
-            return Weighting(self.class_weight, by_row)
-        negative, positive = (self.class_weight.get(name, 1.0) for name in classes)
-        return Weighting((negative, positive), by_row)
 
 
 class LinearSvmSite(PathSite, HingeSite):
@@ -265,11 +244,8 @@ def pooled_prices(
     settings: LinearSvmSettings, labels: FloatArray, weights: FloatArray | None, classes: tuple[str, str]
 ) -> libsvm.Prices:
     """C of all rows together, with labels (n,) and weights (n,) if they have some; or of each of them (n,)."""
-    if settings.class_weight is None and weights is None:
-        return settings.C
-    weighting = settings.weighting(classes, by_row=weights is not None)
-    counts = np.array([float((labels < 0).sum()), float((labels > 0).sum())])
-    return row_prices(settings.C, labels, weighting.factors(counts), weights)
+    factors = settings.pooled_factors(labels, weights, classes)
+    return settings.C if factors is None else settings.C * factors
 
 
 def pooled_solution(

@@ -23,8 +23,7 @@ from algorithms.features.mapped_rows import FeatureSite
 from algorithms.optimisation.barrier import Problem, RowSums, Standing
 from algorithms.optimisation.interior_point import Extent, Opened, Outcome, RoundSums, Terms, opened_by
 from algorithms.optimisation.masking import Mask, Masking, draw_mask
-from algorithms.optimisation.weighting import EXPONENTS, Weighting, bound_of, placed, row_prices
-from algorithms.settings import MAX_COUNT
+from algorithms.optimisation.weighting import Factors, WeightedSite, Weighting, row_prices
 from federation.arrays import FloatArray, IntArray, Residues
 from federation.errors import MembershipChanged, StepRefused
 from federation.federation import Federation
@@ -110,18 +109,8 @@ class Layout:
         return opened, round(float(keepers[0])), round(float(overflows[0]))
 
 
-class PathSite(FeatureSite):
+class PathSite(FeatureSite, WeightedSite):
     """A site that has its training rows' features (n, m) ready, and goes the path with the others."""
-
-    @step
-    def class_counts(self) -> FloatArray:
-        """(2,): how many rows are of the negative and of the positive class."""
-        return np.array([float((self.labels[0] < 0).sum()), float((self.labels[0] > 0).sum())])
-
-    @step
-    def largest_weight(self) -> FloatArray:
-        """(129,): between which powers of two the largest weight of a row lies."""
-        return placed(self.weights)
 
     @step
     def begin_path(
@@ -352,9 +341,9 @@ class FederatedPath:
         """Have the sites that are there stand at 0, with a seed that they share."""
         squares, rows = self._squared_norms()
         self._lever = math.sqrt(squares / rows) or 1.0 if self._intercept else 0.0
-        factors = self._factors()
-        self._most = max(factors) * self._largest_weight()
-        weighted: dict[str, Any] = {} if factors == (1.0, 1.0) else {"factors": list(factors)}
+        factors = Factors.agreed(self._federation, self._weighting)
+        self._most = factors.largest
+        weighted: dict[str, Any] = {} if factors.by_class == (1.0, 1.0) else {"factors": list(factors.by_class)}
         self._extent = self._bounded(squares, rows)
         self._federation.run(
             "begin_path",
@@ -366,20 +355,6 @@ class FederatedPath:
             **weighted,
         )
         self._federation.run("share_path", holders=list(self._federation.sites))
-
-    def _factors(self) -> tuple[float, float]:
-        """Of the negative and the positive class; what is balanced is so over the rows that are there now."""
-        counts = np.ones(2)
-        if self._weighting.by_class == "balanced":
-            counts = np.rint(self._federation.sum("class_counts", shape=(2,), bound=float(MAX_COUNT)))
-        return self._weighting.factors(counts)
-
-    def _largest_weight(self) -> float:
-        """A power of two that no row's weight exceeds."""
-        if not self._weighting.by_row:
-            return 1.0
-        places = self._federation.sum("largest_weight", shape=EXPONENTS.shape, bound=float(len(self._federation.sites)))
-        return bound_of(places)
 
     def _squared_norms(self) -> tuple[float, float]:
         squares, rows = self._federation.sum("squared_norms", shape=(2,), bound=math.inf)

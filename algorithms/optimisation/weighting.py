@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 
+from algorithms.data.horizontal import HorizontalSite
+from algorithms.settings import MAX_COUNT, Positive, doc
 from federation.arrays import FloatArray
+from federation.federation import Federation
+from federation.site.program import step
 
 EXPONENTS = np.arange(-64, 65)
 """Of two: between these the largest weight of a site is placed."""
@@ -33,6 +37,77 @@ class Weighting:
             return 1.0, 1.0
         negative, positive = (counts.sum() / (2 * counts)).tolist()
         return negative, positive
+
+
+ClassWeight = Literal["balanced"] | dict[str, Positive]
+
+
+@dataclass(kw_only=True)
+class ClassWeightSettings:
+    """By what the losses of a class are multiplied."""
+
+    class_weight: Annotated[
+        ClassWeight | None,
+        doc("Factors of a class's losses: its name and a number, 1 if left out; or balanced: rows / (2 of it)."),
+    ] = None
+
+    def class_problems(self, classes: tuple[str, str]) -> Iterator[str]:
+        """Weights of classes that there are not; see `Algorithm.class_problems`."""
+        if isinstance(self.class_weight, dict) and (
+            unknown := [name for name in self.class_weight if name not in classes]
+        ):
+            yield f"class_weight: {unknown[0]!r} is none of the classes {classes[0]!r} and {classes[1]!r}"
+
+    def weighting(self, classes: tuple[str, str], *, by_row: bool) -> Weighting:
+        """What prices of rows are multiplied by. by_row: whether they have weights."""
+        if not isinstance(self.class_weight, dict):
+            return Weighting(self.class_weight, by_row)
+        negative, positive = (self.class_weight.get(name, 1.0) for name in classes)
+        return Weighting((negative, positive), by_row)
+
+    def pooled_factors(
+        self, labels: FloatArray, weights: FloatArray | None, classes: tuple[str, str]
+    ) -> FloatArray | None:
+        """(n,) of all rows together, with labels (n,) and weights (n,) if they have some; None where all are 1."""
+        if self.class_weight is None and weights is None:
+            return None
+        weighting = self.weighting(classes, by_row=weights is not None)
+        counts = np.array([float((labels < 0).sum()), float((labels > 0).sum())])
+        return row_prices(1.0, labels, weighting.factors(counts), weights)
+
+
+class WeightedSite(HorizontalSite):
+    """A site whose rows may count for more or less than others."""
+
+    @step
+    def class_counts(self) -> FloatArray:
+        """(2,): how many rows are of the negative and of the positive class."""
+        return np.array([float((self.labels[0] < 0).sum()), float((self.labels[0] > 0).sum())])
+
+    @step
+    def largest_weight(self) -> FloatArray:
+        """(129,): between which powers of two the largest weight of a row lies."""
+        return placed(self.weights)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What sites agree on: factors of the negative and the positive class, and what no row's factor exceeds."""
+
+    by_class: tuple[float, float] = (1.0, 1.0)
+    largest: float = 1.0
+
+    @classmethod
+    def agreed(cls, federation: Federation, weighting: Weighting) -> Factors:
+        """By sums where they are needed; what is balanced is so over the rows that are there now."""
+        counts = np.ones(2)
+        if weighting.by_class == "balanced":
+            counts = np.rint(federation.sum("class_counts", shape=(2,), bound=float(MAX_COUNT)))
+        by_class, largest = weighting.factors(counts), 1.0
+        if weighting.by_row:
+            sites = float(len(federation.sites))
+            largest = bound_of(federation.sum("largest_weight", shape=EXPONENTS.shape, bound=sites))
+        return cls(by_class, max(by_class) * largest)
 
 
 def row_prices(price: float, labels: FloatArray, factors: Sequence[float], weights: FloatArray | None) -> FloatArray:

@@ -20,6 +20,7 @@ from federation.hosts.messages import Begin, Declined, Join, Offer, Ready, Refus
 from federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
 from federation.processes.forkserver import WORKSPACE_PREFIX
 from federation.site.faults import OwnFaults
+from federation.site.logs import SILENT
 from federation.site.partition import Partition
 from federation.site.policy import SitePolicy
 from federation.site.program import Installation
@@ -185,6 +186,7 @@ class Visit:
             settings={**self.settings, "seed": terms.seed},
             needs_pairwise_keys=terms.needs_pairwise_keys,
             via_coordinator=via_coordinator,
+            log_level=SILENT,
             patience_s=self.patience_s,
         )
         endpoint.admit_myself(public)

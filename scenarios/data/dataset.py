@@ -20,7 +20,7 @@ from algorithms.data.columns import Schema
 from algorithms.data.partition import NO_FOLD, held_out, site_partition
 from algorithms.privacy.ledger import DataIdentity
 from federation.arrays import FloatArray, IntArray
-from scenarios.data import categories, joining, sources, splits
+from scenarios.data import categories, joining, sources, splits, text_form
 from scenarios.data.notation import is_number
 from scenarios.data.sources import Dataset, Feature
 from scenarios.schema.base import resolve
@@ -209,7 +209,9 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         identity=DataIdentity.of(data.name, settings.label, [feature.name for feature in data.features]),
         candidates=_candidates(scenario, data, base_folder, classes),
         weights=data.weights,
-        foreseen=tuple(table.implementation.foreseen(table.settings, trained_on)),
+        foreseen=tuple(
+            table.implementation.foreseen(table.settings, trained_on, _width(choosing, settings.categories))
+        ),
         apart=_apart(scenario, signs, private, tests) if settings.calibration else np.zeros(0, dtype=np.bool_),
     )
 
@@ -228,12 +230,19 @@ def _warnings(
             yield "Rows with missing values are left out, and nothing is promised of whether a row is one of them."
         return
     if data.table is not None:
-        yield from (f"{name} was read as {form}." for name, form in data.table.forms.items() if not form.is_plain)
+        yield from text_form.notes(data.table.forms)
     if data.dropped:
         yield f"{data.dropped} rows with missing values were left out."
     yield from categories.warnings(data)
     names = scenario.federation.site_names
     yield from splits.sites_without_a_class(names, [signs[held.rows] for held in shards], classes)
+
+
+def _width(data: Dataset, declared: Mapping[str, Sequence[str]]) -> int:
+    """How many columns there are once each value of a categorical one has its own."""
+    categorical = [feature for feature in data.features if feature.categorical]
+    values = [declared.get(feature.name) or set(feature.values.tolist()) for feature in categorical]
+    return len(data.features) - len(categorical) + sum(map(len, values))
 
 
 def _pooled(data: Dataset, classes: tuple[str, str]) -> Iterator[str]:
@@ -408,6 +417,7 @@ def _identifiers(scenario: Scenario, data: Dataset) -> NDArray[np.str_]:
 _POSITIVE = frozenset({
     "positive", "pos", "+", "true", "yes", "y", "ja", "oui", "si", "case",
     "ill", "sick", "diseased", "disease", "malignant", "cancer", "dead", "died", "deceased", "death",
+    "verstorben", "gestorben", "tot",
     "event", "abnormal", "relapse", "recurrence", "present", "infected",
 })
 # fmt: on

@@ -16,7 +16,7 @@ from federation.transport.keys import COORDINATOR
 from scenarios.report import exchange, template, whole_run
 from scenarios.report.live import human_bytes
 from scenarios.report.run_plots import gap_curves, human_seconds, plots
-from scenarios.report.summary import dealt, lines, release_remarks, repeats
+from scenarios.report.summary import dealt, fold_names, lines, release_remarks, repeats
 from scenarios.run.audit import Finding
 from scenarios.run.earlier import event_from_schema_1
 from scenarios.run.log import NAME as LOG
@@ -73,6 +73,7 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
         else [],
         "protocols": [_cost(name, spent) for name, spent in cost.by_protocol.items()] if cost else [],
         "sites": [_site(site) for site in result.sites],
+        "logged": [_logged(event) for event in log if event["event"] == "site_log"],
         "confusion": _confusion(result),
         "measures": _measures(result),
         "dealt": dealt(result),
@@ -82,7 +83,7 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
         "audit_head": whole_run.HEAD,
         "audit": whole_run.table(result.audit),
         "releases": [_release(release) for release in result.privacy.releases] if result.privacy else [],
-        "disclosures": sorted(map(_disclosure, result.disclosures), key=lambda each: each["rank"]),
+        "disclosures": sorted(_disclosures(result.disclosures), key=lambda each: each["rank"]),
         "scenario": scenario,
         "short_scenario": _beside_defaults(scenario),
     }
@@ -185,6 +186,7 @@ def _contents(run: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ("links", "Links", run["links"]["names"]),
         ("cost", "Cost", run["phases"]),
         ("sites", "Sites", run["sites"]),
+        ("logged", "Logged", run["logged"]),
         ("measures", "Measures", run["measures"]),
         ("folds", "Folds", run["folds"]),
         ("audit", "Audit", run["audit"]),
@@ -230,6 +232,10 @@ def _site(site: SiteResult) -> list[Any]:
     own = human_bytes(site.unique_memory_bytes) if site.unique_memory_bytes else ""
     spent = human_seconds(site.cpu_s) if site.cpu_s is not None else ""
     return [site.name, site.status, site.rows, site.columns, spent, own]
+
+
+def _logged(event: Event) -> list[Any]:
+    return [event["site"], event["round"], event["level"], event["logger"], event["text"]]
 
 
 def _confusion(result: RunResult) -> dict[str, Any] | None:
@@ -297,12 +303,15 @@ def _folds(result: RunResult, log: Sequence[Event]) -> list[list[str]]:
     folds = result.metrics.folds if result.metrics else ()
     if result.metrics is None or len(folds) < 2:
         return []
-    gaps = {name: points[-1] for name, points in gap_curves(log, None).items()}
+    gaps = {name: points[-1] for name, points in gap_curves(log, None, fold_names(result)).items()}
+    name_of = fold_names(result)
     head, rows = ["fold", "accuracy", "AUC", *(["iterations", "last gap"] if gaps else [])], []
     for number, fold in enumerate(folds, start=1):
-        last = gaps.get(f"fold {number}")
+        last = gaps.get(name_of(number))
         certified = ([f"{last[0]:.0f}", f"{last[1]:.1e}"] if last else ["", ""]) if gaps else []
-        rows.append([str(number), f"{100 * fold.accuracy:.2f} %", _area(fold.auc), *certified])
+        rows.append(
+            [name_of(number).removeprefix("fold "), f"{100 * fold.accuracy:.2f} %", _area(fold.auc), *certified]
+        )
     spread = statistics.stdev(fold.accuracy for fold in folds)
     empty = ["", ""] if gaps else []
     mean = ["mean", f"{100 * result.metrics.accuracy:.2f} %", _area(result.metrics.auc), *empty]
@@ -336,6 +345,21 @@ _SEVERITY = {
 }
 
 
+_MAX_SHAPES = 2
+
+
+def _disclosures(listed: Sequence[DisclosureReport]) -> Iterator[dict[str, Any]]:
+    """Each thing once, with the shapes that it had, of which a fold may have its own."""
+    alike: dict[tuple[str, str, str, str], list[DisclosureReport]] = {}
+    for each in listed:
+        alike.setdefault((each.to, each.step, each.kind, each.detail), []).append(each)
+    for same in alike.values():
+        shapes = [" x ".join(map(str, each.shape)) or "1" for each in same]
+        more = f" and {len(shapes) - _MAX_SHAPES} more" if len(shapes) > _MAX_SHAPES else ""
+        shape = f"{', '.join(shapes[:_MAX_SHAPES])}{more}"
+        yield {**_disclosure(same[0]), "shape": shape, "times": sum(each.times for each in same)}
+
+
 def _disclosure(each: DisclosureReport) -> dict[str, Any]:
     """How much it says of single rows, and that in words."""
     rank, level, severity, sentence = _SEVERITY[each.kind]
@@ -347,8 +371,6 @@ def _disclosure(each: DisclosureReport) -> dict[str, Any]:
         "to": each.to,
         "what": what,
         "step": each.step.replace("_", " "),
-        "shape": " x ".join(map(str, each.shape)) or "1",
-        "times": each.times,
     }
 
 

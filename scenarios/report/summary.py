@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 
@@ -119,11 +119,13 @@ def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
 
 
 def _event_lines(result: RunResult) -> list[tuple[str, str]]:
-    """What was done to the run: faults, slow links, collusion."""
+    """What was done to the run: faults, slow links, collusion; and what its sites logged."""
     found = [
         ("fault", f"{fault.kind} {fault.site} in {fault.phase} round {fault.round}: {fault.outcome}")
         for fault in result.faults
     ]
+    if logged := {site.name: site.logged for site in result.sites if site.logged}:
+        found.append(("logged", f"{_logged(logged)}; see log.jsonl"))
     if (network := result.network) is not None:
         measured, predicted = 1000 * network.measured_s_per_round, 1000 * network.predicted_s_per_round
         found.append(("network", f"{measured:.1f} ms a round measured, {predicted:.1f} ms predicted without computing"))
@@ -205,6 +207,18 @@ def dealt(result: RunResult) -> str:
     if count < 2:
         return ""
     return f"{times} repeats of {count // times} folds" if times > 1 else f"{count} folds"
+
+
+def fold_names(result: RunResult) -> Callable[[int], str]:
+    """What a model is called by the fold that it did without, counted from 1: "fold 2", or "repeat 1, fold 2"."""
+    data = result.scenario["data"]
+    folds, several = data.get("folds") or 1, data.get("repeats", 1) > 1
+
+    def name(number: int) -> str:
+        repeat, fold = divmod(number - 1, folds)
+        return f"repeat {repeat + 1}, fold {fold + 1}" if several else f"fold {number}"
+
+    return name
 
 
 def repeats(result: RunResult) -> int:
@@ -307,6 +321,16 @@ def _single_rows(disclosures: tuple[DisclosureReport, ...]) -> Mapping[str, Coun
             what = each.step if each.kind == "single-row" else f"differences of {each.step}"
             found[each.to][what] += each.times
     return found
+
+
+def _logged(by_site: Mapping[str, Mapping[str, int]]) -> str:
+    """How many records of each level came from each site, such as "site-1 2 warnings, 1 error"."""
+    levels = {"info": "message", "debug": "debugging message"}
+    told = {
+        site: ", ".join(_counted(count, levels.get(level, level)) for level, count in counts.items())
+        for site, counts in by_site.items()
+    }
+    return "; ".join(f"{site} {counts}" for site, counts in told.items())
 
 
 def _counted(count: int, name: str) -> str:

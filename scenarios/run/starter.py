@@ -93,6 +93,7 @@ class Starter:
             encrypted=settings.encryption,
             via_coordinator=self.scenario.protocol.routing == "via-coordinator",
             terms=terms_of(self.scenario) if self.scenario.policy else None,
+            log_level=settings.site_log,
         )
 
     def _write_partition(self, number: int, path: Path) -> None:

@@ -52,7 +52,8 @@ class DataSpec(Part):
     separator: Separator | None = None
     """What stands between values of a file of text; found out unless it is said."""
     decimal: Decimal | None = None
-    """What numbers have before their fraction; found out unless it is said."""
+    """What numbers have before their fraction; found out unless it is said. Where it is a comma, points before groups
+    of three digits stand between thousands: 4.102 is 4102."""
     encoding: str | None = None
     """Of a file of text, such as "cp1252"; found out unless it is said."""
     label: str = "label"
