@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from algorithms.attacks.contract import Attack
 from algorithms.calibration import Calibration
 from algorithms.data.columns import Labelled
-from algorithms.data.horizontal import HorizontalTask
+from algorithms.data.horizontal import HorizontalSite, HorizontalTask
 from algorithms.data.public_rows import PublicTask
 from algorithms.data.scaling import Scale
 from algorithms.data.vertical import VerticalTask
@@ -216,6 +216,13 @@ class Algorithm(ABC, Generic[S, M, T]):
     Model: ClassVar[type[Model]]
     figures: ClassVar[Mapping[str, str]] = {}
     multiclass: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        """Sites that hold rows can be asked to score them by the model."""
+        super().__init_subclass__()
+        site, model = getattr(cls, "Site", None), getattr(cls, "Model", None)
+        if site is not None and model is not None and issubclass(site, HorizontalSite):
+            site.model_type = model
 
     @property
     def summary(self) -> str:

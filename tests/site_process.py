@@ -63,6 +63,14 @@ class Drill(SiteProgram):
         return np.zeros(4 if self.site == site else 3)
 
     @step
+    def tell(self) -> None:
+        """Show the next site this one's rows."""
+        sites, rows = self.channel.sites, np.asarray(self.partition.arrays["rows"])
+        place = sites.index(self.site)
+        self.channel.send(sites[(place + 1) % len(sites)], rows)
+        self.channel.receive(sites[place - 1], rows.shape, np.float64)
+
+    @step
     def agree(self) -> None:
         self.seed = common_seed(self.channel)
 

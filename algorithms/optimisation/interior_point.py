@@ -166,17 +166,18 @@ def solve(
     on_iteration: Callable[[int, Sequence[Certificate]], None] = lambda iteration, certificates: None,
     settle: Callable[[Sequence[Outcome]], bool] = lambda outcomes: False,
     step_noise: float = 0.0,
+    dither: Dither | None = None,
 ) -> list[Outcome]:
     """Solve `problems` binary problems in the same rounds; each leaves the rounds when it is done.
 
     dimensions: of v, so that w has one less where there is an intercept. step_noise: size of the dither, as a share of
-    the step. `on_iteration` is told the iteration and the state of every problem, where it is known: it is not in a
-    round in which rows left or joined. `settle` is given what training came to, and says whether rows left or joined
-    meanwhile, so that nothing is certified and training goes on. A certificate that is not `converged` ran into
-    `max_iterations`. Raises FederationError where a step cannot be computed.
+    the step, which `dither` draws. `on_iteration` is told the iteration and the state of every problem, where it is
+    known: it is not in a round in which rows left or joined. `settle` is given what training came to, and says whether
+    rows left or joined meanwhile, so that nothing is certified and training goes on. A certificate that is not
+    `converged` ran into `max_iterations`. Raises FederationError where a step cannot be computed.
     """
     extent = path.extent()
-    dither = Dither()
+    dither = dither if dither is not None else Dither()
     trails = [_Trail(k, dimensions, intercept, extent, stopping.tolerance, step_noise) for k in range(problems)]
     wide = False
     for iteration in itertools.count(1):

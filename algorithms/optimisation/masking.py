@@ -49,16 +49,24 @@ def draw_mask(seed: Residues, purpose: str, dimensions: int, features: int, mask
 
 
 class Dither:
-    """Standard normal numbers that nobody else can foretell: ChaCha20 of a seed from the operating system."""
+    """Standard normal numbers that nobody else can foretell: ChaCha20 of a seed (1, 4) from the operating system.
 
-    def __init__(self) -> None:
-        self._seed = uniform_residues((1, 4))
+    seed: as `dither_seed` draws one, where a run that is resumed must have the same; None for one of its own.
+    """
+
+    def __init__(self, seed: Residues | None = None) -> None:
+        self._seed = dither_seed() if seed is None else seed
         self._draws = 0
 
     def draw(self, size: int) -> FloatArray:
         """(size,), other ones at each call."""
         self._draws += 1
         return _normal(self._seed, f"dither {self._draws}", size)
+
+
+def dither_seed() -> Residues:
+    """(1, 4) from the operating system's generator."""
+    return uniform_residues((1, 4))
 
 
 def _rotation(seed: Residues, purpose: str, size: int) -> FloatArray:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -19,7 +20,7 @@ from scenarios.console import visible
 from scenarios.report import whole_run
 from scenarios.report.live import human_bytes
 from scenarios.run.audit import AttackResult, CollusionReport, KnownBefore
-from scenarios.run.metrics import Metrics, PooledMetrics
+from scenarios.run.metrics import Metrics, PooledMetrics, SiteMetrics
 from scenarios.run.result import ModelResult, RunResult, Timing
 from scenarios.schema.protocol import ProtocolSpec
 
@@ -76,6 +77,8 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     if result.metrics is not None:
         found.append(("accuracy", _metrics(result.metrics, dealt(result))))
         found += _class_lines(result.metrics, model.classes)
+    if result.at_sites is not None:
+        found.append(("at sites", _at_sites(result.at_sites)))
     if result.centralised is not None:
         found.append(("pooled rows", _pooled(result.centralised, result)))
     if model.objective is not None:
@@ -230,6 +233,12 @@ def _metrics(metrics: Metrics, folds: str) -> str:
     where = f"mean of {folds}" if folds else "on the test rows"
     auc = f", AUC {metrics.auc:.4f}{_deviation(metrics, 'auc')}" if metrics.auc is not None else ""
     return f"{100 * metrics.accuracy:.2f} %{_deviation(metrics, 'accuracy', 100)} {where}{auc}"
+
+
+def _at_sites(found: SiteMetrics) -> str:
+    auc = f", AUC {found.auc:.4f} to within {found.auc_resolution:.1g}" if found.auc is not None else ""
+    rows = sum(asdict(found.confusion).values())
+    return f"{100 * found.accuracy:.2f} % of {rows} rows that they hold out{auc}, by secure sums"
 
 
 def _deviation(metrics: Metrics, name: str, factor: float = 1) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from algorithms.contract import Algorithm, Model, TrainingReport
 from algorithms.privacy.accountant import PrivacyReport
+from algorithms.site_scores import SiteScores
 from federation.errors import FederationError
 from federation.federation import Federation
 from scenarios.run.audit import CollusionReport, PartyAudit
@@ -27,7 +28,8 @@ class Fold:
     """One model, trained and tested. `fold` is None when there is only one.
 
     training: what is known of it. arrays: its file. pooled: what all data together would have given. baselines: other
-    methods on the same rows. public: of models that spend privacy, what public rows alone give.
+    methods on the same rows. public: of models that spend privacy, what public rows alone give. at_sites: what the
+    sites found by themselves.
     """
 
     fold: int | None
@@ -37,6 +39,7 @@ class Fold:
     pooled: PooledFold | None
     baselines: dict[str, BaselineMetrics] | None = None
     public: BaselineMetrics | None = None
+    at_sites: SiteScores | None = None
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from federation.ledger import Accounts, RoundRecord, Traffic
 from federation.report import CostReport, DisclosureReport, MembershipReport, ProgressReport, SiteReport
 from scenarios.run.audit import CollusionReport, PartyAudit
 from scenarios.run.injector import FaultReport
-from scenarios.run.metrics import BaselineMetrics, Metrics, PooledMetrics
+from scenarios.run.metrics import BaselineMetrics, Metrics, PooledMetrics, SiteMetrics
 from scenarios.run.outcome import Alignment
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.threats import NetworkSpec
@@ -123,6 +123,8 @@ class RunResult:
         The last model.
     metrics : Metrics, optional
         On test rows.
+    at_sites : SiteMetrics, optional
+        What sites found by scoring rows of their own.
     centralised : PooledMetrics, optional
         What all data in one place would have given.
     baselines : mapping of str to BaselineMetrics, optional
@@ -157,6 +159,7 @@ class RunResult:
     alignment: Alignment | None = None
     model: ModelResult | None = None
     metrics: Metrics | None = None
+    at_sites: SiteMetrics | None = None
     centralised: PooledMetrics | None = None
     baselines: Mapping[str, BaselineMetrics] | None = None
     cost: CostReport | None = None

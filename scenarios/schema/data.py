@@ -81,6 +81,8 @@ class DataSpec(Part):
     """The common scale of columns, from secure sums over training rows; minmax is to [-1, 1]."""
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
     """The share of rows that are tested on."""
+    tested_by: Literal["runner", "sites"] = "runner"
+    """Who deals the rows to test on and tests: the runner, among all rows, or every site among its own, in sums."""
     calibration: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of rows that no model is of, but probabilities and thresholds."""
     folds: Annotated[int, Field(ge=2, le=MAX_FOLDS)] | None = None
@@ -189,6 +191,7 @@ class DataSpec(Part):
     @field_validator(
         "sources",
         "test_source",
+        "tested_by",
         "site",
         "weight",
         "calibration",
@@ -211,6 +214,11 @@ class DataSpec(Part):
         return value
 
     @property
+    def tested_at_sites(self) -> bool:
+        """Whether sites hold out rows of their own."""
+        return self.tested_by == "sites" and (self.folds is not None or self.test_fraction > 0)
+
+    @property
     def models(self) -> int:
         """How many are trained."""
         return (self.folds or 1) * self.repeats
@@ -225,6 +233,8 @@ class DataSpec(Part):
             raise ValueError(
                 "split deals rows that are nobody's yet; leave it out, since site or sources say whose they are"
             )
+        if self.tested_by == "sites" and (self.test_source is not None or self.calibration):
+            raise ValueError('tested_by = "sites" excludes test_source and calibration; leave them out')
         if self.repeats > 1 and self.folds is None:
             raise ValueError("repeats are of cross-validation; set folds too")
         if self.models > MAX_FOLDS:
