@@ -24,8 +24,9 @@ from algorithms.registry import ALGORITHMS
 from algorithms.settings import settings
 from federation.errors import FederationError
 from federation.federation import SITES_LOGGER
+from federation.text import visible
 from scenarios import runs, sets
-from scenarios.console import OutputLost, complain, errors, out, print_table, visible
+from scenarios.console import OutputLost, complain, errors, out, print_table
 from scenarios.report.live import LiveView, PlainView, SilentView, View
 from scenarios.report.summary import print_end, print_summary
 from scenarios.run.folder import make_folder

@@ -12,10 +12,10 @@ from rich.text import Text
 
 from algorithms.privacy.accountant import PrivacyReport
 from federation.report import CostReport, DisclosureReport
+from federation.text import visible
 from federation.transport.keys import COORDINATOR
 from protocols.analysis.views import Coalition
 from protocols.sums.registry import SUMS
-from scenarios.console import visible
 from scenarios.report import whole_run
 from scenarios.report.live import human_bytes
 from scenarios.run.audit import AttackResult, CollusionReport, KnownBefore
