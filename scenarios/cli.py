@@ -464,7 +464,7 @@ def describe_data(
         print_table(table)
         out.print()
     for warning in found.warnings:
-        out.print(f"note {visible(warning)}")
+        out.print(f"note {visible(warning)}", soft_wrap=not out.is_terminal)
 
 
 @app.command("new")
