@@ -357,9 +357,9 @@ class LogRecord:
     ----------
     level : {"debug", "info", "warning", "error"}
     logger : str
-        MAX_LOGGER_NAME characters or fewer.
+        MAX_LOGGER_NAME printable characters or fewer.
     text : str
-        MAX_LOG_TEXT characters or fewer.
+        MAX_LOG_TEXT printable characters or fewer.
     """
 
     kind: ClassVar[str] = "log_record"
@@ -381,6 +381,8 @@ class LogRecord:
         for name, most in (("logger", MAX_LOGGER_NAME), ("text", MAX_LOG_TEXT)):
             if len(fields[name]) > most:
                 raise Malformed(f"{name} of {cls.kind} must have {most} characters or fewer, got {len(fields[name])}")
+            if not fields[name].isprintable():  # it goes to terminals and logs as it is
+                raise Malformed(f"{name} of {cls.kind} must be printable, got {fields[name]!a:.80}")
         return cls(**fields)
 
 

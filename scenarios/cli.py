@@ -25,8 +25,9 @@ from algorithms.registry import ALGORITHMS
 from algorithms.settings import settings
 from federation.errors import FederationError
 from federation.federation import SITES_LOGGER
+from federation.text import visible
 from scenarios import runs, sets
-from scenarios.console import OutputLost, complain, errors, out, print_table, visible
+from scenarios.console import OutputLost, complain, errors, out, print_table
 from scenarios.hosts import commands as hosts
 from scenarios.report.live import LiveView, PlainView, SilentView, View, human_bytes
 from scenarios.report.summary import print_end, print_summary
@@ -699,7 +700,7 @@ def describe_data(
         print_table(table)
         out.print()
     for warning in found.warnings:
-        out.print(f"note {visible(warning)}")
+        out.print(f"note {visible(warning)}", soft_wrap=not out.is_terminal)
 
 
 @app.command("new")

@@ -120,6 +120,7 @@ class Drill(SiteProgram):
             raise ValueError(f"cannot be: {rows[0, 0]}")
         except ValueError as error:
             logger.exception("a value cannot be read: %s", error)
+        logger.error("no file %s", os.fsdecode(b"\xff\x1b[2J"))  # half of a surrogate pair, which no message can carry
         thread = threading.Thread(target=lambda: logger.warning("by a thread of its own"))
         thread.start()
         thread.join()

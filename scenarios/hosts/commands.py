@@ -12,7 +12,8 @@ from pydantic import ValidationError
 from algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from federation.hosts import certificates
 from federation.site.rules import SiteRules
-from scenarios.console import errors, visible
+from federation.text import visible
+from scenarios.console import errors
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.federation import require_name
 

@@ -13,10 +13,10 @@ from rich.text import Text
 
 from algorithms.privacy.accountant import PrivacyReport
 from federation.report import CostReport, DisclosureReport
+from federation.text import visible
 from federation.transport.keys import COORDINATOR
 from protocols.analysis.views import Coalition
 from protocols.sums.registry import SUMS
-from scenarios.console import visible
 from scenarios.report import whole_run
 from scenarios.report.live import human_bytes
 from scenarios.run.audit import AttackResult, CollusionReport, KnownBefore
@@ -31,17 +31,24 @@ _MAX_MISTAKEN = 3
 
 
 def print_summary(console: Console, result: RunResult, folder: Path) -> None:
-    """Print the summary of a completed run."""
-    table = Table(title=result.scenario["name"], title_justify="left", show_header=False, box=None, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column()
-    for name, value in lines(result):
-        table.add_row(name, Text(visible(value)))
-    table.add_row("results", Text(visible(str(folder))))
-    console.print(table)
+    """Print the summary of a completed run: as wide as a terminal is, and elsewhere a line for each figure and note."""
+    shown = [(name, visible(value)) for name, value in (*lines(result), ("results", str(folder)))]
+    title, has_own_lines = result.scenario["name"], not console.is_terminal
+    if has_own_lines:
+        width = max(len(name) for name, _ in shown)
+        console.print(title, soft_wrap=True)
+        for name, value in shown:
+            console.print(f"{name.ljust(width)}  {value}", soft_wrap=True)
+    else:
+        table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+        table.add_column(style="dim", no_wrap=True)
+        table.add_column()
+        for name, value in shown:
+            table.add_row(name, Text(value))
+        console.print(table)
     remarks = [*(result.collusion.remarks if result.collusion else ()), *release_remarks(result)]
     for note in (*remarks, *result.warnings[:_MAX_NOTES]):
-        console.print(Text.assemble(("note", "yellow"), f" {visible(note)}"))
+        console.print(Text.assemble(("note", "yellow"), f" {visible(note)}"), soft_wrap=has_own_lines)
     if len(result.warnings) > _MAX_NOTES:
         more = len(result.warnings) - _MAX_NOTES
         console.print(Text.assemble(("note", "yellow"), f" and {more} more like it in result.json"))
@@ -387,7 +394,9 @@ def _seconds(timing: Timing, cost: CostReport) -> str:
     )
     rounds = [phase.rounds_s for phase in cost.by_phase.values() if phase.rounds_s is not None]
     own = max(0.0, timing.train_s + timing.evaluate_s - sum(rounds))
-    return f"{said}; of the last two {sum(rounds):.1f} in rounds, {own:.1f} by the coordinator" if rounds else said
+    if rounds:
+        said += f"; of the last two {sum(rounds):.1f} in rounds, {own:.1f} by the coordinator"
+    return f"{said}; audit {timing.audit_s:.1f}" if timing.audit_s else said
 
 
 def print_end(console: Console, seconds: float, report_s: float) -> None:
