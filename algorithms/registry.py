@@ -35,6 +35,7 @@ OWN_ALGORITHMS = {
     "decision-tree": "algorithms.decision_tree:DecisionTree",
     "pp-svm": "algorithms.pp_svm:PpSvm",
     "naive-bayes": "algorithms.naive_bayes:NaiveBayes",
+    "filter": "algorithms.filter_selection:Filter",
 }
 
 _PARTS = ("partition", "scaling", "phases", "estimator", "Settings", "Site", "Model")

@@ -14,6 +14,7 @@ from federation.errors import FederationError
 from federation.federation import Federation
 from scenarios.run.audit import CollusionReport, PartyAudit
 from scenarios.run.metrics import BaselineMetrics, FoldMetrics, PooledFold
+from scenarios.run.selection import FoldSelection
 
 _OF_RUN = frozenset({"classes", "algorithm"})
 """What model.npz says beside the arrays of the model."""
@@ -27,7 +28,8 @@ class Fold:
     """One model, trained and tested. `fold` is None when there is only one.
 
     training: what is known of it. arrays: its file. pooled: what all data together would have given. baselines: other
-    methods on the same rows. public: of models that spend privacy, what public rows alone give.
+    methods on the same rows. public: of models that spend privacy, what public rows alone give. selection: how columns
+    were chosen.
     """
 
     fold: int | None
@@ -37,6 +39,7 @@ class Fold:
     pooled: PooledFold | None
     baselines: dict[str, BaselineMetrics] | None = None
     public: BaselineMetrics | None = None
+    selection: FoldSelection | None = None
 
 
 @dataclass(frozen=True)

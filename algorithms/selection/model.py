@@ -1,0 +1,405 @@
+"""The model of chosen columns, the settings that all methods of choosing share, and a fit: choose, then PAN-SVM.
+
+What an algorithm of this family says is how columns are ordered (`SelectionAlgorithm.choose`). How many of them are
+kept follows from the curve of accuracy against size, or is told. The curve is measured by inner cross-validation of
+linear SVMs on the best columns, all sizes and folds in the same rounds. Its columns were ranked on the rows that it
+counts on, so that its accuracies are too good (Ambroise and McLachlan 2002): they choose a size, and nothing else.
+
+References
+----------
+C. Ambroise and G. J. McLachlan, "Selection bias in gene extraction on the basis of microarray gene-expression data",
+PNAS 99, 2002. Y. Lu, "Privacy-preserving SVM" (the PAN-SVM dissertation), 2016, chapters 5 and 6.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+
+import numpy as np
+from annotated_types import Ge, Le
+from numpy.typing import NDArray
+
+from algorithms.attacks.contract import Attack
+from algorithms.calibration import Calibration, calibrate
+from algorithms.contract import (
+    Arrays,
+    EvaluationRows,
+    HorizontalAlgorithm,
+    Model,
+    Outline,
+    Pooled,
+    TrainingReport,
+)
+from algorithms.data.columns import Labelled
+from algorithms.data.horizontal import HorizontalTask, Prepared
+from algorithms.data.scaling import Scale
+from algorithms.features.mapped_rows import map_rows
+from algorithms.optimisation.solution import Stopping
+from algorithms.pan_svm import PanModel, PanSettings, PanSvm, train
+from algorithms.ranking import CurvePoint, Ranking, RankingStep
+from algorithms.remarks import Remark
+from algorithms.selection.filters import ClassMoments, membership_auc
+from algorithms.selection.subsets import ALL_ROWS, Extent, Subset, SubsetSite, train_subsets
+from algorithms.settings import MAX_COUNT, Positive, ShareOrCount, doc
+from federation.arrays import FloatArray, IntArray
+from federation.errors import FederationError
+from federation.federation import Federation
+from federation.transport.keys import COORDINATOR
+from protocols.analysis.views import Coalition
+
+MIN_OF_CLASS = 3
+"""Rows of a class over all sites that its sums may be told of."""
+
+_DENSE, _GROWTH = 16, 1.25
+"""Sizes of a curve: each up to the first, then by this factor."""
+
+_CURVE_TOLERANCE = 1e-3
+"""Certified relative gap of the models that a size is chosen by."""
+
+MOMENTS = "class means and variances of every column: rows of each class, sums and sums of squares"
+SHOWN_COLUMNS = "which columns are kept, and in which order others were dropped"
+
+
+@dataclass
+class SelectionSettings(PanSettings):
+    """What a user decides, beside what PAN-SVM on the chosen columns is told."""
+
+    size: Annotated[
+        Literal["best", "one-se"] | ShareOrCount,
+        doc(
+            "How many columns are kept: with the highest inner accuracy, the fewest within a standard error of it, a "
+            "count, or a share."
+        ),
+    ] = "one-se"
+    inner_folds: Annotated[
+        int, Ge(2), Le(20), doc("Of the cross-validation by which sizes and columns are compared.")
+    ] = 5
+    select_penalty: Annotated[Positive, doc("C of the linear SVMs on columns that are trained to choose them.")] = 1.0
+    select_groups: Annotated[
+        int, Ge(1), Le(64), doc("Cuts per round of the SVMs that choose columns; more take fewer rounds and show more.")
+    ] = 4
+
+
+def chosen_count(size: int | float, columns: int) -> int:
+    """How many of so many columns a count or a share says."""
+    return max(1, min(columns, size if isinstance(size, int) else round(size * columns)))
+
+
+def curve_sizes(columns: int) -> list[int]:
+    """The sizes that a curve is measured at."""
+    sizes = list(range(1, min(columns, _DENSE) + 1))
+    while sizes[-1] < columns:
+        sizes.append(min(columns, math.ceil(sizes[-1] * _GROWTH)))
+    return sizes
+
+
+@dataclass(frozen=True)
+class SizeModel:
+    """A linear SVM on some columns: their numbers (m,), w (m,) and b."""
+
+    columns: IntArray
+    w: FloatArray
+    b: float
+
+    def decision_function(self, rows: FloatArray) -> FloatArray:
+        """(n,) of scaled rows (n, p)."""
+        return np.asarray(rows[:, self.columns] @ self.w + self.b)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a method comes to: the ranking, but for how many are kept, by numbers of columns.
+
+    order: the best first. scores (p,): of each column. score: what they are. ranks (p,): of the ordered columns.
+    size, size_rule: how many are kept, where the method itself says so. selected: which, where they are not the first.
+    """
+
+    order: IntArray
+    scores: FloatArray
+    score: str
+    ranks: IntArray
+    extent: Extent
+    steps: tuple[RankingStep, ...] = ()
+    size: int | None = None
+    size_rule: str = ""
+    rows_determined: int | None = None
+    stability: tuple[float, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+
+
+@dataclass(frozen=True)
+class Selecting:
+    """What a method is given to choose by: sites whose rows are on the common scale."""
+
+    federation: Federation
+    prepared: Prepared
+    names: Sequence[str]
+    seed: int
+
+
+@dataclass(frozen=True)
+class SelectedModel(Model):
+    """A PAN-SVM of chosen columns: their numbers among those of the rows it is asked about, in rising order.
+
+    by_size: linear models of the best columns by their number, on the way to the size that was chosen.
+    """
+
+    inner: PanModel
+    selected: IntArray
+    ranking: Ranking | None = None
+    by_size: tuple[SizeModel, ...] = ()
+    training: TrainingReport | None = None
+
+    def decision_function(self, rows: FloatArray) -> FloatArray:
+        """(n,) decision values of scaled rows (n, p) of all columns; positive for the class +1."""
+        return self.inner.decision_function(rows[:, self.selected])
+
+    @property
+    def calibrated(self) -> Calibration | None:
+        """As of the inner model."""
+        return self.inner.calibrated
+
+    @property
+    def kept_by_sites(self) -> bool:
+        """Whether the weights are with the sites alone."""
+        return self.inner.kept_by_sites
+
+    @property
+    def selected_columns(self) -> IntArray:
+        """Those that a file has."""
+        return self.selected
+
+    @property
+    def ranked(self) -> Ranking | None:
+        """As it was found; None of a model that was read from a file."""
+        return self.ranking
+
+    def decisions_by_size(self, rows: FloatArray) -> dict[int, FloatArray]:
+        """(n,) decision values of scaled rows (n, p) by the best columns, for each size of the curve."""
+        return {len(each.columns): each.decision_function(rows) for each in self.by_size}
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Those of the PAN-SVM; which columns it is of, the file says by their names."""
+        return self.inner.to_arrays()
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
+        """The model in a file, which has the chosen columns alone."""
+        inner = PanModel.from_arrays(arrays, parts)
+        return cls(inner, np.arange(len(arrays["columns"])))
+
+    def attributes(self, scaling: Scale) -> dict[str, Any]:
+        """Those of the PAN-SVM, and `support_`: numbers of the chosen columns are `selected_`."""
+        scale = Scale(scaling.offset[self.selected], scaling.scale[self.selected])
+        return {"selected_": self.selected, **self.inner.attributes(scale)}
+
+
+S = TypeVar("S", bound=SelectionSettings)
+
+
+class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
+    """A way to choose columns, and a PAN-SVM on those."""
+
+    phases: ClassVar[tuple[str, ...]] = ("setup", "select", "landmarks", "train")
+    Site, Model = SubsetSite, SelectedModel
+    chooses_columns = True
+    figures: ClassVar[Mapping[str, str]] = {
+        "columns_selected": "columns that the model is of",
+        "select_rounds": "rounds until they were chosen",
+        **PanSvm.figures,
+    }
+
+    @abstractmethod
+    def choose(self, selecting: Selecting, settings: S) -> Choice:
+        """Order the columns. The rounds are of phase "select"."""
+
+    def fit(self, federation: Federation, task: HorizontalTask, settings: S) -> SelectedModel:
+        """Choose columns, then features of them from the sites' rows, then training."""
+        prepared = federation.until_stable(lambda: task.prepare(federation))
+        began = federation.progress.round
+        with federation.phase("select"):
+            choice = self.choose(Selecting(federation, prepared, task.columns.names, task.seed), settings)
+            ranking, by_size = _sized(federation, choice, settings, task.columns.names)
+            selected = np.sort([task.columns.names.index(name) for name in ranking.selected])
+            federation.run("keep_columns", remember=True, columns=selected)
+        rounds = federation.progress.round - began
+        federation.disclose("sites", "keep_columns", SHOWN_COLUMNS, selected.shape)
+
+        def mapped() -> Any:
+            rows = {site: prepared.site_rows[site] for site in federation.sites}
+            return map_rows(federation, settings, Prepared(len(selected), rows), task.seed)
+
+        features = federation.until_stable(mapped)
+        inner = train(federation, settings, features, settings.weighting(task.classes, by_row=task.weighted))
+        if task.calibrated and inner.w is not None and inner.b is not None:
+            with federation.phase("train"):
+                inner = replace(inner, calibration=calibrate(federation, inner.w, inner.b, settings))
+        report = _reported(inner, ranking, rounds, choice.remarks)
+        return SelectedModel(inner, selected, ranking, by_size, report)
+
+    def problems(self, settings: S, outline: Outline) -> Iterator[str]:
+        """Those of PAN-SVM, and sizes without a curve."""
+        yield from PanSvm().problems(settings, outline)
+        if outline.needs_curve and settings.size not in ("best", "one-se"):
+            yield f'size: must be "best" or "one-se" where data.evaluation looks at every size, got {settings.size!r}'
+
+    def takes_weights(self, settings: S) -> bool:
+        """No: columns are chosen by rows of equal weight."""
+        return False
+
+    def can_calibrate(self, settings: S) -> bool:
+        """As of PAN-SVM."""
+        return PanSvm().can_calibrate(settings)
+
+    def class_problems(self, settings: S, classes: tuple[str, str]) -> Iterator[str]:
+        """Those of PAN-SVM."""
+        yield from PanSvm().class_problems(settings, classes)
+
+    def warnings(self, model: SelectedModel, settings: S, rows: EvaluationRows, fold: int) -> list[str]:
+        """What class means of more columns than rows tell of who is in them, as measured on these rows."""
+        return list(_memberships(rows))
+
+    def pooled(self, model: SelectedModel, settings: S, rows: EvaluationRows) -> Pooled:
+        """As of PAN-SVM on the same columns."""
+        return PanSvm().pooled(model.inner, settings, _only(rows, model.selected))
+
+    def attacks(self, settings: S) -> Sequence[Attack]:
+        """Those on PAN-SVM, which know rows in the chosen columns."""
+        return PanSvm().attacks(settings)
+
+    def remarks(self, settings: S, coalition: Coalition) -> list[str]:
+        """As of PAN-SVM."""
+        return PanSvm().remarks(settings, coalition)
+
+
+def _only(rows: EvaluationRows, columns: IntArray) -> EvaluationRows:
+    """The same rows in some columns."""
+    train, test = (Labelled(each.rows[:, columns], each.labels) for each in (rows.train, rows.test))
+    return replace(rows, train=train, test=test)
+
+
+def _reported(inner: PanModel, ranking: Ranking, rounds: int, remarks: Sequence[Remark]) -> TrainingReport:
+    """What is known of the training, and how many columns it was of."""
+    training = inner.training
+    if training is None:
+        raise AssertionError("a model that was trained says nothing of it")
+    count, of = len(ranking.selected), len(ranking.columns)
+    return replace(
+        training,
+        description=f"{count} of {of} columns, {training.description}",
+        figures={"columns_selected": count, "select_rounds": rounds, **training.figures},
+        remarks=(*training.remarks, *remarks),
+    )
+
+
+def _memberships(rows: EvaluationRows) -> Iterator[str]:
+    """A sentence for each class of fewer rows than columns, whose means were summed."""
+    columns = rows.train.rows.shape[1]
+    for name, sign in zip(rows.classes, (-1.0, 1.0), strict=True):
+        inside = rows.train.rows[rows.train.labels == sign]
+        if columns <= len(inside):
+            continue
+        others = rows.test.rows[rows.test.labels == sign]
+        area = membership_auc(inside, others[::2], others[1::2]) if others.shape[0] < len(inside) * 20 else None
+        measured = f", here with an AUC of {area:.2f}" if area is not None and rows.test is not rows.train else ""
+        yield (
+            f"The means of class {name!r} are of {columns} columns and {len(inside)} rows: who has a record, and "
+            f"others to compare it with, can tell whether it is one of them{measured}. No secure sum helps, for the "
+            "sum tells."
+        )
+
+
+# Sums that all methods ask for.
+
+
+def class_moments(federation: Federation, columns: int, classes: int = 2) -> ClassMoments:
+    """Of all rows, once no class is known to be so small that its sums would show them.
+
+    Raises FederationError for one that is, and MembershipChanged where sites leave or join.
+    """
+    sizes = np.rint(federation.sum("class_sizes", shape=(classes,), bound=float(MAX_COUNT)))
+    if sizes.min() < MIN_OF_CLASS:
+        raise FederationError(
+            f"A class must have {MIN_OF_CLASS} rows or more over all sites to choose columns by, got "
+            f"{int(sizes.min())}: its sums would show them. Have more rows of it."
+        )
+    packed = federation.sum("class_moments", shape=(classes, 2 * columns + 1), bound=math.inf)
+    federation.disclose(COORDINATOR, "class_moments", MOMENTS, packed.shape)
+    return ClassMoments.unpacked(packed)
+
+
+# How many are kept.
+
+
+def _sized(
+    federation: Federation, choice: Choice, settings: SelectionSettings, names: Sequence[str]
+) -> tuple[Ranking, tuple[SizeModel, ...]]:
+    """The ranking with what is selected, and the models of the curve, where one was measured."""
+    curve: tuple[CurvePoint, ...] = ()
+    by_size: tuple[SizeModel, ...] = ()
+    if choice.size is not None:
+        size, rule = choice.size, choice.size_rule
+    elif isinstance(settings.size, str):
+        curve, by_size = accuracy_curve(federation, choice, settings)
+        size, rule = size_of(curve, settings.size)
+    else:
+        size, rule = chosen_count(settings.size, len(names)), f"{settings.size:g}, as told"
+    ranking = Ranking(
+        columns=tuple(names[column] for column in choice.order),
+        ranks=tuple(choice.ranks.tolist()),
+        scores=tuple(float(s) if np.isfinite(s) else None for s in choice.scores[choice.order]),
+        score=choice.score,
+        selected=tuple(names[column] for column in np.sort(choice.order[:size])),
+        size_rule=rule,
+        steps=choice.steps,
+        curve=curve,
+        rows_determined=choice.rows_determined,
+        stability=tuple(choice.stability[column] for column in choice.order) if choice.stability else (),
+    )
+    return ranking, by_size
+
+
+def accuracy_curve(
+    federation: Federation, choice: Choice, settings: SelectionSettings
+) -> tuple[tuple[CurvePoint, ...], tuple[SizeModel, ...]]:
+    """Inner cross-validation of the best columns, for every size of the curve, all in the same rounds.
+
+    The models of all training rows ride along: one for each size.
+    """
+    sizes, folds = curve_sizes(len(choice.order)), [*range(settings.inner_folds), ALL_ROWS]
+    subsets = [Subset(choice.order[:size], fold) for size in sizes for fold in folds]
+    judged = judged_folds(federation, choice.extent, subsets, settings)
+    right, rows = (each.reshape(len(sizes), len(folds)).sum(axis=1) for each in (judged.right, judged.rows))
+    points, models = [], []
+    for place, size in enumerate(sizes):
+        accuracy = float(right[place] / rows[place])
+        error = math.sqrt(accuracy * (1 - accuracy) / rows[place])
+        points.append(CurvePoint(size, accuracy, error))
+        whole = judged.solutions[(place + 1) * len(folds) - 1]
+        models.append(SizeModel(choice.order[:size], whole.w, whole.b))
+    return tuple(points), tuple(models)
+
+
+def judged_folds(federation: Federation, extent: Extent, subsets: Sequence[Subset], settings: SelectionSettings) -> Any:
+    """Problems trained and counted on what they leave out, anew where sites leave or join."""
+    stopping = Stopping(_CURVE_TOLERANCE, settings.max_iterations)
+    return federation.until_stable(
+        lambda: train_subsets(federation, extent, subsets, C=settings.select_penalty, stopping=stopping)
+    )
+
+
+def size_of(curve: Sequence[CurvePoint], rule: str) -> tuple[int, str]:
+    """The size by a rule, and the rule in a phrase; among equals the fewest columns."""
+    best = max(curve, key=lambda point: (point.accuracy, -point.size))
+    if rule == "best":
+        return best.size, f"the highest inner accuracy, {100 * best.accuracy:.1f} %"
+    floor = best.accuracy - best.standard_error
+    fewest = next(point for point in curve if point.accuracy >= floor - 1e-12)
+    return fewest.size, (
+        f"the fewest within a standard error, {100 * best.standard_error:.1f} points, of the highest inner accuracy, "
+        f"{100 * best.accuracy:.1f} %"
+    )
