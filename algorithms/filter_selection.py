@@ -36,7 +36,7 @@ from algorithms.selection.model import (
     chosen_count,
     class_moments,
 )
-from algorithms.selection.subsets import Extent
+from algorithms.selection.training import SubsetTraining
 from algorithms.settings import Count, Share, ShareOrCount, doc
 from federation.arrays import FloatArray, IntArray
 from federation.federation import Federation
@@ -105,11 +105,11 @@ class Filter(SelectionAlgorithm[FilterSettings]):
             size, rule = max(1, found), f"a false discovery rate of {settings.false_discovery_rate:g}"
             if not found:
                 rule += ", at which no column is significant: the best one"
-        extent = Extent.of(moments, settings.select_groups, settings.inner_folds)
+        training = SubsetTraining.of(federation, moments, settings)
         ranks = filters.ranks_of(scored.scores, scored.order)
         if settings.score == "mrmr":
             ranks = np.arange(1, columns + 1)
-        return Choice(scored.order, scored.scores, SCORES[settings.score], ranks, extent, size=size, size_rule=rule)
+        return Choice(scored.order, scored.scores, SCORES[settings.score], ranks, training, size=size, size_rule=rule)
 
     def problems(self, settings: FilterSettings, outline: Outline) -> Iterator[str]:
         """Scores without p-values."""

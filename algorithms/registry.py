@@ -36,6 +36,7 @@ OWN_ALGORITHMS = {
     "pp-svm": "algorithms.pp_svm:PpSvm",
     "naive-bayes": "algorithms.naive_bayes:NaiveBayes",
     "filter": "algorithms.filter_selection:Filter",
+    "rfe": "algorithms.rfe:Rfe",
 }
 
 _PARTS = ("partition", "scaling", "phases", "estimator", "Settings", "Site", "Model")

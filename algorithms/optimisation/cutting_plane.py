@@ -257,7 +257,7 @@ class Bundle:
             self.w, self.b, self.objective = w[: self.dimensions], b, objective
 
     def add(self, cuts: FloatArray, w: FloatArray, b: float) -> None:
-        """Add the cuts taken at (w, b), (g, m + 2) or wider; they are tight there, and so evaluate the objective too."""
+        """Add the cuts taken at (w, b), (g, m + 2) or wider; tight there, they evaluate the objective too."""
         cuts, w = np.hstack([cuts[:, : self.dimensions], cuts[:, -2:]]), w[: self.dimensions]
         if not self.intercept:
             cuts[:, -2] = 0.0

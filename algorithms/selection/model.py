@@ -16,11 +16,10 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
-from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
 from algorithms.attacks.contract import Attack
@@ -38,13 +37,14 @@ from algorithms.data.columns import Labelled
 from algorithms.data.horizontal import HorizontalTask, Prepared
 from algorithms.data.scaling import Scale
 from algorithms.features.mapped_rows import map_rows
-from algorithms.optimisation.solution import Stopping
-from algorithms.pan_svm import PanModel, PanSettings, PanSvm, train
+from algorithms.pan_svm import PanModel, PanSvm, train
 from algorithms.ranking import CurvePoint, Ranking, RankingStep
 from algorithms.remarks import Remark
 from algorithms.selection.filters import ClassMoments, membership_auc
-from algorithms.selection.subsets import ALL_ROWS, Extent, Subset, SubsetSite, train_subsets
-from algorithms.settings import MAX_COUNT, Positive, ShareOrCount, doc
+from algorithms.selection.subset_path import SelectionSite
+from algorithms.selection.subsets import ALL_ROWS, Subset
+from algorithms.selection.training import SubsetTraining, TrainingSettings
+from algorithms.settings import MAX_COUNT, ShareOrCount, doc
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError
 from federation.federation import Federation
@@ -57,7 +57,7 @@ MIN_OF_CLASS = 3
 _DENSE, _GROWTH = 16, 1.25
 """Sizes of a curve: each up to the first, then by this factor."""
 
-_CURVE_TOLERANCE = 1e-3
+CURVE_TOLERANCE = 1e-3
 """Certified relative gap of the models that a size is chosen by."""
 
 MOMENTS = "class means and variances of every column: rows of each class, sums and sums of squares"
@@ -65,9 +65,10 @@ SHOWN_COLUMNS = "which columns are kept, and in which order others were dropped"
 
 
 @dataclass
-class SelectionSettings(PanSettings):
+class SelectionSettings(TrainingSettings):
     """What a user decides, beside what PAN-SVM on the chosen columns is told."""
 
+    _: KW_ONLY
     size: Annotated[
         Literal["best", "one-se"] | ShareOrCount,
         doc(
@@ -75,13 +76,6 @@ class SelectionSettings(PanSettings):
             "count, or a share."
         ),
     ] = "one-se"
-    inner_folds: Annotated[
-        int, Ge(2), Le(20), doc("Of the cross-validation by which sizes and columns are compared.")
-    ] = 5
-    select_penalty: Annotated[Positive, doc("C of the linear SVMs on columns that are trained to choose them.")] = 1.0
-    select_groups: Annotated[
-        int, Ge(1), Le(64), doc("Cuts per round of the SVMs that choose columns; more take fewer rounds and show more.")
-    ] = 4
 
 
 def chosen_count(size: int | float, columns: int) -> int:
@@ -122,7 +116,7 @@ class Choice:
     scores: FloatArray
     score: str
     ranks: IntArray
-    extent: Extent
+    training: SubsetTraining
     steps: tuple[RankingStep, ...] = ()
     size: int | None = None
     size_rule: str = ""
@@ -205,7 +199,7 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
     """A way to choose columns, and a PAN-SVM on those."""
 
     phases: ClassVar[tuple[str, ...]] = ("setup", "select", "landmarks", "train")
-    Site, Model = SubsetSite, SelectedModel
+    Site, Model = SelectionSite, SelectedModel
     chooses_columns = True
     figures: ClassVar[Mapping[str, str]] = {
         "columns_selected": "columns that the model is of",
@@ -223,7 +217,7 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         began = federation.progress.round
         with federation.phase("select"):
             choice = self.choose(Selecting(federation, prepared, task.columns.names, task.seed), settings)
-            ranking, by_size = _sized(federation, choice, settings, task.columns.names)
+            ranking, by_size = _sized(choice, settings, task.columns.names)
             selected = np.sort([task.columns.names.index(name) for name in ranking.selected])
             federation.run("keep_columns", remember=True, columns=selected)
         rounds = federation.progress.round - began
@@ -335,16 +329,14 @@ def class_moments(federation: Federation, columns: int, classes: int = 2) -> Cla
 # How many are kept.
 
 
-def _sized(
-    federation: Federation, choice: Choice, settings: SelectionSettings, names: Sequence[str]
-) -> tuple[Ranking, tuple[SizeModel, ...]]:
+def _sized(choice: Choice, settings: SelectionSettings, names: Sequence[str]) -> tuple[Ranking, tuple[SizeModel, ...]]:
     """The ranking with what is selected, and the models of the curve, where one was measured."""
     curve: tuple[CurvePoint, ...] = ()
     by_size: tuple[SizeModel, ...] = ()
     if choice.size is not None:
         size, rule = choice.size, choice.size_rule
     elif isinstance(settings.size, str):
-        curve, by_size = accuracy_curve(federation, choice, settings)
+        curve, by_size = accuracy_curve(choice, settings.inner_folds)
         size, rule = size_of(curve, settings.size)
     else:
         size, rule = chosen_count(settings.size, len(names)), f"{settings.size:g}, as told"
@@ -363,16 +355,14 @@ def _sized(
     return ranking, by_size
 
 
-def accuracy_curve(
-    federation: Federation, choice: Choice, settings: SelectionSettings
-) -> tuple[tuple[CurvePoint, ...], tuple[SizeModel, ...]]:
+def accuracy_curve(choice: Choice, inner_folds: int) -> tuple[tuple[CurvePoint, ...], tuple[SizeModel, ...]]:
     """Inner cross-validation of the best columns, for every size of the curve, all in the same rounds.
 
     The models of all training rows ride along: one for each size.
     """
-    sizes, folds = curve_sizes(len(choice.order)), [*range(settings.inner_folds), ALL_ROWS]
+    sizes, folds = curve_sizes(len(choice.order)), [*range(inner_folds), ALL_ROWS]
     subsets = [Subset(choice.order[:size], fold) for size in sizes for fold in folds]
-    judged = judged_folds(federation, choice.extent, subsets, settings)
+    judged = choice.training.judged(subsets, CURVE_TOLERANCE)
     right, rows = (each.reshape(len(sizes), len(folds)).sum(axis=1) for each in (judged.right, judged.rows))
     points, models = [], []
     for place, size in enumerate(sizes):
@@ -382,14 +372,6 @@ def accuracy_curve(
         whole = judged.solutions[(place + 1) * len(folds) - 1]
         models.append(SizeModel(choice.order[:size], whole.w, whole.b))
     return tuple(points), tuple(models)
-
-
-def judged_folds(federation: Federation, extent: Extent, subsets: Sequence[Subset], settings: SelectionSettings) -> Any:
-    """Problems trained and counted on what they leave out, anew where sites leave or join."""
-    stopping = Stopping(_CURVE_TOLERANCE, settings.max_iterations)
-    return federation.until_stable(
-        lambda: train_subsets(federation, extent, subsets, C=settings.select_penalty, stopping=stopping)
-    )
 
 
 def size_of(curve: Sequence[CurvePoint], rule: str) -> tuple[int, str]:

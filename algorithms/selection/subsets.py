@@ -12,17 +12,13 @@ coordinator.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from algorithms.optimisation.cutting_plane import Bundle, Penalty, improve, start
 from algorithms.optimisation.hinge_sums import HingeSums, Points
-from algorithms.optimisation.line_search import grid_search
-from algorithms.optimisation.solution import Solution, Stopping
 from algorithms.pan_svm import PanSite
 from algorithms.selection.filters import ClassMoments, bin_counts, class_members
 from federation.arrays import BoolArray, FloatArray, IntArray
@@ -52,6 +48,25 @@ class Subset:
 
     columns: IntArray
     fold: int = ALL_ROWS
+
+
+@dataclass(frozen=True)
+class Posed:
+    """Problems, in how many groups of cuts their rows are, and of how many inner folds."""
+
+    subsets: Sequence[Subset]
+    groups: int
+    inner_folds: int
+
+    def told(self) -> dict[str, Any]:
+        """What sites are told of them, once."""
+        return {
+            "groups": self.groups,
+            "columns": np.concatenate([each.columns for each in self.subsets]),
+            "lengths": np.array([len(each.columns) for each in self.subsets]),
+            "folds": np.array([each.fold for each in self.subsets]),
+            "inner_folds": self.inner_folds,
+        }
 
 
 class SubsetSite(PanSite):
@@ -99,20 +114,10 @@ class SubsetSite(PanSite):
         problems: IntArray,
         w: FloatArray,
         b: FloatArray,
-        groups: int,
-        columns: IntArray | None = None,
-        lengths: IntArray | None = None,
-        folds: IntArray | None = None,
-        inner_folds: int = 0,
+        **posed: Any,
     ) -> FloatArray:
-        """(sum of g (m + 2),): the grouped cuts of problems at points w, b, one behind the other.
-
-        columns, lengths (q,), folds (q,): which problems there are from now on, if they are others.
-        """
-        if columns is not None and lengths is not None and folds is not None:
-            cut = np.split(columns, np.cumsum(lengths)[:-1])
-            self.subsets = [Subset(each, int(fold)) for each, fold in zip(cut, folds, strict=True)]
-            self._deal(groups, inner_folds)
+        """(sum of g (m + 2),): grouped cuts of problems at points w, b, one behind the other. posed: see `_take`."""
+        self._take(**posed)
         parts = []
         for problem, point, at_b in zip(problems.tolist(), self._points(problems, w), b, strict=True):
             found = self._sums(problem).cuts(np.zeros(1, dtype=np.int64), point[None, :], np.array([at_b]))
@@ -121,9 +126,17 @@ class SubsetSite(PanSite):
 
     @step
     def subset_line(
-        self, problems: IntArray, w: FloatArray, b: FloatArray, dw: FloatArray, db: FloatArray, steps: FloatArray
+        self,
+        problems: IntArray,
+        w: FloatArray,
+        b: FloatArray,
+        dw: FloatArray,
+        db: FloatArray,
+        steps: FloatArray,
+        **posed: Any,
     ) -> FloatArray:
-        """(k, s, 2): losses and their derivatives along lines."""
+        """(k, s, 2): losses and their derivatives along lines. posed: see `_take`."""
+        self._take(**posed)
         found = np.empty((*steps.shape, 2))
         lines = zip(problems.tolist(), self._points(problems, w), b, self._points(problems, dw), db, steps, strict=True)
         for place, (problem, point, at_b, towards, by_b, along) in enumerate(lines):
@@ -144,6 +157,23 @@ class SubsetSite(PanSite):
             margins = self.labels[0, out] * (self.scaled[np.ix_(out, subset.columns)] @ point + at_b)
             found[place] = (margins > 0).sum(), np.maximum(1.0 - margins, 0.0).sum(), out.sum()
         return found
+
+    def _take(
+        self,
+        columns: IntArray | None = None,
+        lengths: IntArray | None = None,
+        folds: IntArray | None = None,
+        groups: int = 1,
+        inner_folds: int = 0,
+    ) -> None:
+        """Take down which problems (q,) there are from now on, if they are others, and deal the rows for them.
+
+        columns, lengths (q,), folds (q,): the columns of each, one behind the other, how many, and what is left out.
+        """
+        if columns is not None and lengths is not None and folds is not None:
+            cut = np.split(columns, np.cumsum(lengths)[:-1])
+            self.subsets = [Subset(each, int(fold)) for each, fold in zip(cut, folds, strict=True)]
+            self._deal(groups, inner_folds)
 
     @property
     def _posed(self) -> list[Subset]:
@@ -200,9 +230,7 @@ class SubsetOracle:
     """
 
     federation: Federation
-    subsets: Sequence[Subset]
-    groups: int
-    inner_folds: int
+    posed: Posed
     rows: int
     norm_sum: float
     _is_posed: bool = False
@@ -211,9 +239,8 @@ class SubsetOracle:
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """One secure sum; see `Oracle.cuts`. Points and cuts have zeros where a problem has fewer columns."""
         lengths = self._lengths(problems)
-        shape = (sum(self.groups * (each + 2) for each in lengths),)
+        shape = (sum(self.posed.groups * (each + 2) for each in lengths),)
         bound = max(float(self.rows), self.norm_sum)
-        posed = {} if self._is_posed else self._pose()
         found = self.federation.sum(
             "subset_cuts",
             shape=shape,
@@ -221,14 +248,13 @@ class SubsetOracle:
             problems=problems,
             w=self._flat(w, lengths),
             b=b,
-            groups=self.groups,
-            **posed,
+            **self._pose(),
         )
         self._is_posed = True
-        cuts = np.zeros((len(problems), self.groups, w.shape[1] + 2))
-        ends = np.cumsum([self.groups * (each + 2) for each in lengths])[:-1]
+        cuts = np.zeros((len(problems), self.posed.groups, w.shape[1] + 2))
+        ends = np.cumsum([self.posed.groups * (each + 2) for each in lengths])[:-1]
         for place, (part, length) in enumerate(zip(np.split(found, ends), lengths, strict=True)):
-            grouped = part.reshape(self.groups, length + 2)
+            grouped = part.reshape(self.posed.groups, length + 2)
             cuts[place, :, :length], cuts[place, :, -2:] = grouped[:, :-2], grouped[:, -2:]
             opened = (w[place, :length], float(b[place]), grouped)
             self.opened.setdefault(int(problems[place]), []).append(opened)
@@ -240,7 +266,7 @@ class SubsetOracle:
         """One secure sum; see `Oracle.line`."""
         margins = self._margins(w, b) + float(np.abs(steps).max()) * self._margins(dw, db)
         lengths = self._lengths(problems)
-        return self.federation.sum(
+        found = self.federation.sum(
             "subset_line",
             shape=(*steps.shape, 2),
             bound=max(self.rows + margins, self._margins(dw, db)),
@@ -250,44 +276,29 @@ class SubsetOracle:
             dw=self._flat(dw, lengths),
             db=db,
             steps=steps,
+            **self._pose(),
         )
-
-    def held_out(self, solutions: Sequence[Solution]) -> FloatArray:
-        """(k, 3) of each problem's left out rows: how many are right, their hinge loss, and their number."""
-        w, b = [each.w for each in solutions], np.array([each.b for each in solutions])
-        longest = max(float(np.linalg.norm(each)) for each in w)
-        bound = self.rows * (1 + float(np.abs(b).max())) + longest * self.norm_sum
-        return self.federation.sum(
-            "held_out_rows",
-            shape=(len(solutions), 3),
-            bound=bound,
-            problems=np.arange(len(solutions)),
-            w=np.concatenate(w),
-            b=b,
-        )
+        self._is_posed = True
+        return found
 
     def disclose(self) -> None:
         """Write down what the cuts of each problem say of single rows, of the problem whose cuts say most."""
-        alone = apart = widest = 0
+        alone = apart = 0
         for cuts in self.opened.values():
             w, b, sums = (np.array(each) for each in zip(*cuts, strict=True))
             alone_here, apart_here = single_row_counts(Points(w, b), sums)
-            alone, apart, widest = max(alone, alone_here), max(apart, apart_here), max(widest, w.shape[1])
+            alone, apart = max(alone, alone_here), max(apart, apart_here)
         if alone:
-            self.federation.disclose(COORDINATOR, "subset_cuts", ALONE_IN_CUTS, (widest,), alone, kind="single-row")
+            self.federation.disclose(COORDINATOR, "subset_cuts", ALONE_IN_CUTS, (), alone, kind="single-row")
         if apart:
-            self.federation.disclose(COORDINATOR, "subset_cuts", ROWS_APART, (widest,), apart, kind="row-difference")
+            self.federation.disclose(COORDINATOR, "subset_cuts", ROWS_APART, (), apart, kind="row-difference")
 
     def _pose(self) -> dict[str, Any]:
-        return {
-            "columns": np.concatenate([each.columns for each in self.subsets]),
-            "lengths": np.array([len(each.columns) for each in self.subsets]),
-            "folds": np.array([each.fold for each in self.subsets]),
-            "inner_folds": self.inner_folds,
-        }
+        """Which problems there are, for sites that were not told yet."""
+        return {} if self._is_posed else self.posed.told()
 
     def _lengths(self, problems: IntArray) -> list[int]:
-        return [len(self.subsets[problem].columns) for problem in problems.tolist()]
+        return [len(self.posed.subsets[problem].columns) for problem in problems.tolist()]
 
     def _flat(self, padded: FloatArray, lengths: list[int]) -> FloatArray:
         return np.concatenate([each[:length] for each, length in zip(padded, lengths, strict=True)])
@@ -319,64 +330,3 @@ def single_row_counts(points: Points, cuts: FloatArray) -> tuple[int, int]:
     found = np.concatenate(rows)
     direction = np.random.default_rng(0).normal(size=found.shape[1])
     return alone, len(np.unique(np.round(found @ direction, 6)))
-
-
-@dataclass(frozen=True)
-class Extent:
-    """How many rows there are, a bound on the sum of their lengths in any columns, groups and inner folds."""
-
-    rows: int
-    norm_sum: float
-    groups: int
-    inner_folds: int
-
-    @classmethod
-    def of(cls, moments: ClassMoments, groups: int, inner_folds: int) -> Extent:
-        """By Cauchy and Schwarz, of rows with these moments."""
-        rows = int(moments.counts.sum())
-        return cls(rows, math.sqrt(rows * float(moments.squares.sum())) * (1 + 1e-9) + 1.0, groups, inner_folds)
-
-    def oracle(self, federation: Federation, subsets: Sequence[Subset]) -> SubsetOracle:
-        """Sums over these rows."""
-        return SubsetOracle(federation, subsets, self.groups, self.inner_folds, self.rows, self.norm_sum)
-
-
-@dataclass(frozen=True)
-class Judged:
-    """Models of problems, how many of the rows that each left out are right (q,), their loss (q,) and number (q,)."""
-
-    solutions: Sequence[Solution]
-    right: FloatArray
-    loss: FloatArray
-    rows: FloatArray
-
-
-def train_subsets(
-    federation: Federation,
-    extent: Extent,
-    subsets: Sequence[Subset],
-    *,
-    C: float,
-    stopping: Stopping,
-    penalty: Penalty | None = None,
-    judge: bool = True,
-) -> Judged:
-    """Train all problems, and count on the rows that each leaves out, unless nothing is to be judged.
-
-    Raises MembershipChanged where sites leave or join.
-    """
-    oracle = extent.oracle(federation, subsets)
-    bundles = [
-        Bundle(len(each.columns), extent.groups, C, penalty=penalty if penalty is not None else Penalty())
-        for each in subsets
-    ]
-    try:
-        start(oracle, bundles)
-        solutions = improve(oracle, bundles, stopping, grid_search)
-    finally:
-        oracle.disclose()
-    if not judge:
-        nothing = np.zeros(len(subsets))
-        return Judged(solutions, nothing, nothing, nothing)
-    right, loss, rows = oracle.held_out(solutions).T
-    return Judged(solutions, np.rint(right), loss, np.rint(rows))

@@ -1,0 +1,220 @@
+"""Training the linear SVMs that choose columns, by the solver of the user's choice, many in the same rounds.
+
+The interior point is the default: its coordinator is blind, and learns the weights of each problem alone. It sums
+matrices, so that it is for some hundred columns. Cutting planes take thousands, in fewer rounds where many problems are
+alike, and show rows: they are sums of rows' columns as they are, and differ by single rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated, Literal
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from algorithms.optimisation.cutting_plane import RIDGE, Bundle, Penalty, improve, start
+from algorithms.optimisation.line_search import grid_search
+from algorithms.optimisation.solution import Solution, Stopping
+from algorithms.pan_svm import PanSettings
+from algorithms.selection.filters import ClassMoments
+from algorithms.selection.subset_path import SubsetPaths
+from algorithms.selection.subsets import Posed, Subset, SubsetOracle
+from algorithms.settings import Positive, doc
+from federation.arrays import FloatArray, IntArray
+from federation.errors import FederationError
+from federation.federation import Federation
+
+MAX_BLIND_COLUMNS = 300
+"""Of more, the matrices of the interior point are too large to be summed."""
+
+MAX_BLIND_NUMBERS = 4_000_000
+"""That a site puts into one sum of the interior point."""
+
+
+@dataclass
+class TrainingSettings(PanSettings):
+    """How the SVMs that choose columns are trained, beside what PAN-SVM on the chosen ones is told."""
+
+    _: KW_ONLY
+    select_solver: Annotated[
+        Literal["interior-point", "cutting-plane"],
+        doc("Of the SVMs that choose columns: blindly, up to 300 columns, or of any number by cuts, which show rows."),
+    ] = "interior-point"
+    select_penalty: Annotated[Positive, doc("C of the linear SVMs on columns that are trained to choose them.")] = 1.0
+    select_groups: Annotated[
+        int, Ge(1), Le(64), doc("Of cutting planes that choose columns: cuts per round; more take fewer rounds.")
+    ] = 4
+    inner_folds: Annotated[
+        int, Ge(2), Le(20), doc("Of the cross-validation by which sizes and columns are compared.")
+    ] = 5
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Models of problems, how many of the rows that each left out are right (q,), their loss (q,) and number (q,)."""
+
+    solutions: Sequence[Solution]
+    right: FloatArray
+    loss: FloatArray
+    rows: FloatArray
+
+
+@dataclass
+class SubsetTraining:
+    """Problems of columns over the rows of a federation, and how they are trained.
+
+    rows: how many there are. squares: the sum over them of their columns' squares.
+    """
+
+    federation: Federation
+    rows: int
+    squares: float
+    settings: TrainingSettings
+    paths: SubsetPaths = field(init=False)
+
+    def __post_init__(self) -> None:
+        settings = self.settings
+        self.paths = SubsetPaths(
+            self.federation, self.rows, self.squares, settings.select_penalty, settings.masking, settings.step_noise
+        )
+
+    @classmethod
+    def of(cls, federation: Federation, moments: ClassMoments, settings: TrainingSettings) -> SubsetTraining:
+        """Over rows with these moments."""
+        return cls(federation, int(moments.counts.sum()), float(moments.squares.sum()), settings)
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the interior point trains."""
+        return self.settings.select_solver == "interior-point"
+
+    def posed(self, subsets: Sequence[Subset]) -> Posed:
+        """Problems as sites are told them."""
+        return Posed(subsets, self.settings.select_groups, self.settings.inner_folds)
+
+    def oracle(self, subsets: Sequence[Subset]) -> SubsetOracle:
+        """The sums that cutting planes ask for; bounds by Cauchy and Schwarz."""
+        norm_sum = math.sqrt(self.rows * self.squares) * (1 + 1e-9) + 1.0
+        return SubsetOracle(self.federation, self.posed(subsets), self.rows, norm_sum)
+
+    def require_few(self, subsets: Sequence[Subset]) -> None:
+        """Raise FederationError for problems that are too large for sums of matrices."""
+        widest = max(len(each.columns) for each in subsets)
+        numbers = sum((len(each.columns) + 1) * (len(each.columns) + 2) // 2 for each in subsets)
+        if widest > MAX_BLIND_COLUMNS or numbers > MAX_BLIND_NUMBERS:
+            raise FederationError(
+                f"SVMs on {widest} columns need sums of {numbers} numbers by the interior point: filter the columns "
+                'before, have a size that is a count, or set algorithm.select_solver = "cutting-plane", which takes '
+                "any number of columns and shows the coordinator rows."
+            )
+
+    def train(self, subsets: Sequence[Subset], tolerance: float, penalty: Penalty = RIDGE) -> list[Solution]:
+        """Train all problems in the same rounds. Raises MembershipChanged where sites leave or join."""
+        stopping = Stopping(tolerance, self.settings.max_iterations)
+        if self.is_blind and penalty == RIDGE:
+            self.require_few(subsets)
+            return self.paths.solve(self.posed(subsets), stopping)
+        oracle, C = self.oracle(subsets), self.settings.select_penalty
+        bundles = [Bundle(len(each.columns), self.settings.select_groups, C, penalty=penalty) for each in subsets]
+        try:
+            start(oracle, bundles)
+            return improve(oracle, bundles, stopping, grid_search)
+        finally:
+            oracle.disclose()
+
+    def judged(self, subsets: Sequence[Subset], tolerance: float) -> Judged:
+        """Train all problems, and count on the rows that each leaves out, anew where sites leave or join."""
+
+        def stage() -> Judged:
+            solutions = self.train(subsets, tolerance)
+            w, b = [each.w for each in solutions], np.array([each.b for each in solutions])
+            longest = max(float(np.linalg.norm(each)) for each in w)
+            lengths = math.sqrt(self.rows * self.squares) * (1 + 1e-9) + 1.0
+            right, loss, rows = self.federation.sum(
+                "held_out_rows",
+                shape=(len(solutions), 3),
+                bound=self.rows * (1 + float(np.abs(b).max())) + longest * lengths,
+                problems=np.arange(len(solutions)),
+                w=np.concatenate(w),
+                b=b,
+            ).T
+            return Judged(solutions, np.rint(right), loss, np.rint(rows))
+
+        return self.federation.until_stable(stage)
+
+
+@dataclass
+class ShrinkingSvm:
+    """A linear SVM on columns that become fewer, in their order, trained on from where it stood.
+
+    Sites that leave or join in a step have it begin anew.
+    """
+
+    training: SubsetTraining
+    columns: IntArray
+    _bundle: Bundle | None = None
+    _changes: int = -1
+    _kept: IntArray | None = None
+
+    def trained(self, tolerances: Sequence[float], enough: Callable[[Solution], bool]) -> Solution:
+        """The model of the columns that are left, trained to one gap after the other until it is enough."""
+        by_solver = self._by_path if self.training.is_blind else self._by_cuts
+        return self.training.federation.until_stable(lambda: by_solver(tolerances, enough))
+
+    def drop(self, removed: IntArray) -> None:
+        """Go on without some columns, by their numbers."""
+        kept = np.flatnonzero(~np.isin(self.columns, removed))
+        self.columns = self.columns[kept]
+        self._kept = kept
+        self._bundle = self._bundle.without(kept) if self._bundle is not None else None
+
+    def begin_anew(self) -> None:
+        """Other problems were posed meanwhile: what rows stood at is no more."""
+        self._kept = None
+
+    def _has_changed(self) -> bool:
+        """Whether sites left or joined since the last step."""
+        changes = len(self.training.federation.membership.changes)
+        changed, self._changes = changes != self._changes, changes
+        return changed
+
+    def _by_cuts(self, tolerances: Sequence[float], enough: Callable[[Solution], bool]) -> Solution:
+        training, settings = self.training, self.training.settings
+        oracle = training.oracle([Subset(self.columns)])
+        try:
+            if self._has_changed() or self._bundle is None:
+                self._bundle = Bundle(len(self.columns), settings.select_groups, settings.select_penalty)
+                start(oracle, [self._bundle])
+            for tolerance in tolerances:
+                done = self._bundle.iterations
+                stopping = Stopping(tolerance, done + settings.max_iterations)
+                (solution,) = improve(oracle, [self._bundle], stopping, grid_search, done=done)
+                if enough(solution) or not solution.converged:
+                    break
+            return solution
+        finally:
+            oracle.disclose()
+
+    def _by_path(self, tolerances: Sequence[float], enough: Callable[[Solution], bool]) -> Solution:
+        training, paths = self.training, self.training.paths
+        training.require_few([Subset(self.columns)])
+        kept = None if self._has_changed() else self._kept
+        for tolerance in tolerances:
+            stopping = Stopping(tolerance, training.settings.max_iterations)
+            if kept is None:
+                (solution,) = paths.solve(training.posed([Subset(self.columns)]), stopping)
+            else:
+                (solution,) = paths.solve_without(kept, paths.mu, stopping)
+            kept = np.arange(len(self.columns))
+            if enough(solution) or not solution.converged:
+                break
+        self._kept = kept
+        return solution
+
+
+def certain_radius(solution: Solution) -> float:
+    """How far from w the weights of the optimum are at most."""
+    return math.sqrt(max(0.0, 2 * (solution.objective - solution.lower_bound)))
