@@ -159,7 +159,9 @@ class SelectionSite(SubsetSite):
                 raise StepRefused("the sites have no common seed yet")
             self.subset_masks = {known: mask for known, mask in self.subset_masks.items() if known[1] >= iteration - 1}
             layout, purpose = self._subset_layout(problem), f"columns {self.epoch} {problem} {iteration}"
-            self.subset_masks[key] = draw_mask(self.secret, purpose, layout.dimensions, layout.features, self.subset_masking)
+            self.subset_masks[key] = draw_mask(
+                self.secret, purpose, layout.dimensions, layout.features, self.subset_masking
+            )
         return self.subset_masks[key]
 
 

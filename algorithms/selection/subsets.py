@@ -266,7 +266,7 @@ class SubsetOracle:
         """One secure sum; see `Oracle.line`."""
         margins = self._margins(w, b) + float(np.abs(steps).max()) * self._margins(dw, db)
         lengths = self._lengths(problems)
-        found = self.federation.sum(
+        found: FloatArray = self.federation.sum(
             "subset_line",
             shape=(*steps.shape, 2),
             bound=max(self.rows + margins, self._margins(dw, db)),
