@@ -37,6 +37,8 @@ OWN_ALGORITHMS = {
     "naive-bayes": "algorithms.naive_bayes:NaiveBayes",
     "filter": "algorithms.filter_selection:Filter",
     "rfe": "algorithms.rfe:Rfe",
+    "sparse-svm": "algorithms.sparse_svm:SparseSvm",
+    "voted-wrappers": "algorithms.voted_wrappers:VotedWrappers",
 }
 
 _PARTS = ("partition", "scaling", "phases", "estimator", "Settings", "Site", "Model")

@@ -86,6 +86,10 @@ class Penalty:
         """Of weights (m,)."""
         return float(self.l1 * np.abs(w).sum() + self.l2 / 2 * w @ w)
 
+    def maximiser(self, v: FloatArray) -> FloatArray:
+        """(m,) w where v.w less the penalty is largest: 0 wherever |v| is at most l1."""
+        return np.asarray(np.sign(v) * np.maximum(np.abs(v) - self.l1, 0.0) / self.l2)
+
     def conjugate(self, v: FloatArray) -> float:
         """The most that v.w less the penalty comes to, for v (m,)."""
         beyond = np.maximum(np.abs(v) - self.l1, 0.0)
@@ -235,9 +239,12 @@ class Bundle:
     master_b: float = 0.0
     w: FloatArray = field(init=False)
     master_w: FloatArray = field(init=False)
+    dual: FloatArray = field(init=False)
+    """(m,) sum z a of the multipliers that the lower bound is by: the penalty's maximiser there is near the optimum,
+    and where the optimum has zeros has them too, once the bound is close."""
 
     def __post_init__(self) -> None:
-        self.w = self.master_w = np.zeros(self.dimensions)
+        self.w = self.master_w = self.dual = np.zeros(self.dimensions)
         self._cuts = np.zeros((0, self.dimensions + 2))
         self._group = np.zeros(0, dtype=np.int64)
         self._idle = np.zeros(0, dtype=np.int64)
@@ -273,8 +280,10 @@ class Bundle:
         master = _Master(self._cuts, self._group, self.groups, self.C, self.penalty, self.accuracy)
         self.master_w, self.master_b, multipliers = master.solved(intercept=self.intercept)
         feasible = _feasible(multipliers, self._cuts[:, -2], self._group, self.groups, self.C)
-        bound = float(feasible @ self._cuts[:, -1]) - self.penalty.conjugate(feasible @ self._cuts[:, :-2])
-        self.lower_bound = max(self.lower_bound, bound)
+        dual = feasible @ self._cuts[:, :-2]
+        bound = float(feasible @ self._cuts[:, -1]) - self.penalty.conjugate(dual)
+        if bound > self.lower_bound:
+            self.lower_bound, self.dual = bound, dual
         self._idle = np.where(multipliers > _ACTIVE * self.C, 0, self._idle + 1)
         kept = self._idle < IDLE_MASTERS
         self._cuts, self._group, self._idle = self._cuts[kept], self._group[kept], self._idle[kept]
@@ -285,7 +294,8 @@ class Bundle:
         Its best point is not evaluated yet.
         """
         fewer = self._anew(len(kept), self.penalty)
-        fewer.w, fewer.master_w, fewer.lower_bound = self.w[kept], self.master_w[kept], self.lower_bound
+        fewer.w, fewer.master_w, fewer.dual = self.w[kept], self.master_w[kept], self.dual[kept]
+        fewer.lower_bound = self.lower_bound
         fewer._cuts = np.hstack([self._cuts[:, kept], self._cuts[:, -2:]])
         return fewer
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 
 import numpy as np
@@ -54,7 +54,7 @@ from protocols.analysis.views import Coalition
 MIN_OF_CLASS = 3
 """Rows of a class over all sites that its sums may be told of."""
 
-_DENSE, _GROWTH = 16, 1.25
+_DENSE, _GROWTH = 10, 1.25
 """Sizes of a curve: each up to the first, then by this factor."""
 
 CURVE_TOLERANCE = 1e-3
@@ -109,7 +109,8 @@ class Choice:
     """What a method comes to: the ranking, but for how many are kept, by numbers of columns.
 
     order: the best first. scores (p,): of each column. score: what they are. ranks (p,): of the ordered columns.
-    size, size_rule: how many are kept, where the method itself says so. selected: which, where they are not the first.
+    size, size_rule: how many are kept, where the method itself says so. curve, by_size: accuracy against size, where
+    the method measured it. stability (p,): see `Ranking`. figures: numbers of its own, which `figures` names.
     """
 
     order: IntArray
@@ -120,9 +121,12 @@ class Choice:
     steps: tuple[RankingStep, ...] = ()
     size: int | None = None
     size_rule: str = ""
+    curve: tuple[CurvePoint, ...] = ()
+    by_size: tuple[SizeModel, ...] = ()
     rows_determined: int | None = None
     stability: tuple[float, ...] = ()
     remarks: tuple[Remark, ...] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -232,7 +236,7 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         if task.calibrated and inner.w is not None and inner.b is not None:
             with federation.phase("train"):
                 inner = replace(inner, calibration=calibrate(federation, inner.w, inner.b, settings))
-        report = _reported(inner, ranking, rounds, choice.remarks)
+        report = _reported(inner, ranking, rounds, choice)
         return SelectedModel(inner, selected, ranking, by_size, report)
 
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
@@ -276,7 +280,7 @@ def _only(rows: EvaluationRows, columns: IntArray) -> EvaluationRows:
     return replace(rows, train=train, test=test)
 
 
-def _reported(inner: PanModel, ranking: Ranking, rounds: int, remarks: Sequence[Remark]) -> TrainingReport:
+def _reported(inner: PanModel, ranking: Ranking, rounds: int, choice: Choice) -> TrainingReport:
     """What is known of the training, and how many columns it was of."""
     training = inner.training
     if training is None:
@@ -285,8 +289,8 @@ def _reported(inner: PanModel, ranking: Ranking, rounds: int, remarks: Sequence[
     return replace(
         training,
         description=f"{count} of {of} columns, {training.description}",
-        figures={"columns_selected": count, "select_rounds": rounds, **training.figures},
-        remarks=(*training.remarks, *remarks),
+        figures={"columns_selected": count, "select_rounds": rounds, **choice.figures, **training.figures},
+        remarks=(*training.remarks, *choice.remarks),
     )
 
 
@@ -331,8 +335,7 @@ def class_moments(federation: Federation, columns: int, classes: int = 2) -> Cla
 
 def _sized(choice: Choice, settings: SelectionSettings, names: Sequence[str]) -> tuple[Ranking, tuple[SizeModel, ...]]:
     """The ranking with what is selected, and the models of the curve, where one was measured."""
-    curve: tuple[CurvePoint, ...] = ()
-    by_size: tuple[SizeModel, ...] = ()
+    curve, by_size = choice.curve, choice.by_size
     if choice.size is not None:
         size, rule = choice.size, choice.size_rule
     elif isinstance(settings.size, str):
@@ -366,12 +369,16 @@ def accuracy_curve(choice: Choice, inner_folds: int) -> tuple[tuple[CurvePoint, 
     right, rows = (each.reshape(len(sizes), len(folds)).sum(axis=1) for each in (judged.right, judged.rows))
     points, models = [], []
     for place, size in enumerate(sizes):
-        accuracy = float(right[place] / rows[place])
-        error = math.sqrt(accuracy * (1 - accuracy) / rows[place])
-        points.append(CurvePoint(size, accuracy, error))
+        points.append(point_of(size, right[place], rows[place]))
         whole = judged.solutions[(place + 1) * len(folds) - 1]
         models.append(SizeModel(choice.order[:size], whole.w, whole.b))
     return tuple(points), tuple(models)
+
+
+def point_of(size: int, right: float, rows: float) -> CurvePoint:
+    """Of so many rows that are right of all that were left out."""
+    accuracy = float(right / rows)
+    return CurvePoint(size, accuracy, math.sqrt(accuracy * (1 - accuracy) / rows))
 
 
 def size_of(curve: Sequence[CurvePoint], rule: str) -> tuple[int, str]:

@@ -22,7 +22,7 @@ from algorithms.pan_svm import PanSettings
 from algorithms.selection.filters import ClassMoments
 from algorithms.selection.subset_path import SubsetPaths
 from algorithms.selection.subsets import Posed, Subset, SubsetOracle
-from algorithms.settings import Positive, doc
+from algorithms.settings import Positive, Tolerance, doc
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError
 from federation.federation import Federation
@@ -47,6 +47,9 @@ class TrainingSettings(PanSettings):
     select_groups: Annotated[
         int, Ge(1), Le(64), doc("Of cutting planes that choose columns: cuts per round; more take fewer rounds.")
     ] = 4
+    select_tolerance: Annotated[
+        Tolerance, doc("Certified relative gap of the SVMs that choose columns, but of curves, which have 1e-3.")
+    ] = 1e-4
     inner_folds: Annotated[
         int, Ge(2), Le(20), doc("Of the cross-validation by which sizes and columns are compared.")
     ] = 5
@@ -128,22 +131,22 @@ class SubsetTraining:
     def judged(self, subsets: Sequence[Subset], tolerance: float) -> Judged:
         """Train all problems, and count on the rows that each leaves out, anew where sites leave or join."""
 
-        def stage() -> Judged:
-            solutions = self.train(subsets, tolerance)
-            w, b = [each.w for each in solutions], np.array([each.b for each in solutions])
-            longest = max(float(np.linalg.norm(each)) for each in w)
-            lengths = math.sqrt(self.rows * self.squares) * (1 + 1e-9) + 1.0
-            right, loss, rows = self.federation.sum(
-                "held_out_rows",
-                shape=(len(solutions), 3),
-                bound=self.rows * (1 + float(np.abs(b).max())) + longest * lengths,
-                problems=np.arange(len(solutions)),
-                w=np.concatenate(w),
-                b=b,
-            ).T
-            return Judged(solutions, np.rint(right), loss, np.rint(rows))
+        return self.federation.until_stable(lambda: self.counted(self.train(subsets, tolerance)))
 
-        return self.federation.until_stable(stage)
+    def counted(self, solutions: Sequence[Solution]) -> Judged:
+        """Models of all problems that were posed last, by the rows that each leaves out. One round."""
+        w, b = [each.w for each in solutions], np.array([each.b for each in solutions])
+        longest = max(float(np.linalg.norm(each)) for each in w)
+        lengths = math.sqrt(self.rows * self.squares) * (1 + 1e-9) + 1.0
+        right, loss, rows = self.federation.sum(
+            "held_out_rows",
+            shape=(len(solutions), 3),
+            bound=self.rows * (1 + float(np.abs(b).max())) + longest * lengths,
+            problems=np.arange(len(solutions)),
+            w=np.concatenate(w),
+            b=b,
+        ).T
+        return Judged(solutions, np.rint(right), loss, np.rint(rows))
 
 
 @dataclass
@@ -168,7 +171,7 @@ class ShrinkingSvm:
         """Go on without some columns, by their numbers."""
         kept = np.flatnonzero(~np.isin(self.columns, removed))
         self.columns = self.columns[kept]
-        self._kept = kept
+        self._kept = kept if self._kept is not None else None
         self._bundle = self._bundle.without(kept) if self._bundle is not None else None
 
     def begin_anew(self) -> None:
