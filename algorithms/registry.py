@@ -39,6 +39,7 @@ OWN_ALGORITHMS = {
     "rfe": "algorithms.rfe:Rfe",
     "sparse-svm": "algorithms.sparse_svm:SparseSvm",
     "voted-wrappers": "algorithms.voted_wrappers:VotedWrappers",
+    "filter-wrapper": "algorithms.filter_wrapper:FilterWrapper",
 }
 
 _PARTS = ("partition", "scaling", "phases", "estimator", "Settings", "Site", "Model")

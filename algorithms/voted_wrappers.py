@@ -45,8 +45,8 @@ from algorithms.optimisation.solution import Solution
 from algorithms.ranking import DecidedBy, RankingStep
 from algorithms.selection.elimination import Remove, removed_count
 from algorithms.selection.filters import ClassMoments, welch
+from algorithms.selection.held_out import SAME, held_out, removal_of
 from algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings, class_moments
-from algorithms.selection.subsets import Subset
 from algorithms.selection.support_sums import SupportSite, SupportSums
 from algorithms.selection.training import ShrinkingSvm, SubsetTraining
 from algorithms.settings import Tolerance, doc
@@ -55,9 +55,6 @@ from federation.errors import FederationError
 
 Criterion = Literal["rfe", "rsvm", "svm-t"]
 CRITERIA: tuple[Criterion, ...] = ("rfe", "rsvm", "svm-t")
-
-_SAME = 1e-9
-"""Scores that differ by less than this share of the largest are equal."""
 
 
 @dataclass
@@ -87,7 +84,7 @@ class Lists:
         """(m,) places, the lowest score first; of equal ones the last goes first."""
         scores = self.scores[criterion]
         finite = np.where(np.isfinite(scores), scores, np.finfo(float).max)
-        grain = _SAME * float(np.abs(finite).max()) or 1.0
+        grain = SAME * float(np.abs(finite).max()) or 1.0
         return np.lexsort((-np.arange(len(scores)), np.rint(finite / grain)))
 
     @property
@@ -211,27 +208,3 @@ def _by_accuracy(
     right, loss = held_out(training, columns, settings.select_tolerance)
     svm.begin_anew()
     return removal_of(places, right, loss, lists.rank_sums[list(places)])
-
-
-def held_out(training: SubsetTraining, columns: Sequence[IntArray], tolerance: float) -> tuple[FloatArray, FloatArray]:
-    """(k,) rows that are right, and (k,) their loss, of models of some columns each, over all inner folds."""
-    folds = range(training.settings.inner_folds)
-    judged = training.judged([Subset(each, fold) for each in columns for fold in folds], tolerance)
-    right, loss = (each.reshape(len(columns), -1).sum(axis=1) for each in (judged.right, judged.loss))
-    return right, loss
-
-
-def removal_of(
-    places: Sequence[int], right: FloatArray, loss: FloatArray, ranks: FloatArray | IntArray
-) -> tuple[IntArray, DecidedBy]:
-    """The place (1,) without which most rows are right; then the least loss, the lowest rank, the higher place."""
-    best = np.flatnonzero(right == right.max())
-    decided: DecidedBy = "accuracy"
-    if len(best) > 1:
-        decided, grain = "loss", _SAME * float(loss[best].max()) or 1.0
-        rounded = np.rint(loss[best] / grain)
-        best = best[rounded == rounded.min()]
-    if len(best) > 1:
-        decided = "rank"
-        best = best[ranks[best] == ranks[best].min()]
-    return np.array([max(places[place] for place in best.tolist())]), decided

@@ -109,8 +109,8 @@ class Choice:
     """What a method comes to: the ranking, but for how many are kept, by numbers of columns.
 
     order: the best first. scores (p,): of each column. score: what they are. ranks (p,): of the ordered columns.
-    size, size_rule: how many are kept, where the method itself says so. curve, by_size: accuracy against size, where
-    the method measured it. stability (p,): see `Ranking`. figures: numbers of its own, which `figures` names.
+    most: how many are ranked, where it is not all. size, size_rule: how many are kept, where the method says so. curve,
+    by_size: accuracy against size, where it measured that. stability (p,): see `Ranking`. figures: numbers of its own.
     """
 
     order: IntArray
@@ -119,6 +119,7 @@ class Choice:
     ranks: IntArray
     training: SubsetTraining
     steps: tuple[RankingStep, ...] = ()
+    most: int | None = None
     size: int | None = None
     size_rule: str = ""
     curve: tuple[CurvePoint, ...] = ()
@@ -335,14 +336,14 @@ def class_moments(federation: Federation, columns: int, classes: int = 2) -> Cla
 
 def _sized(choice: Choice, settings: SelectionSettings, names: Sequence[str]) -> tuple[Ranking, tuple[SizeModel, ...]]:
     """The ranking with what is selected, and the models of the curve, where one was measured."""
-    curve, by_size = choice.curve, choice.by_size
+    curve, by_size, most = choice.curve, choice.by_size, choice.most or len(names)
     if choice.size is not None:
         size, rule = choice.size, choice.size_rule
     elif isinstance(settings.size, str):
         curve, by_size = accuracy_curve(choice, settings.inner_folds)
         size, rule = size_of(curve, settings.size)
     else:
-        size, rule = chosen_count(settings.size, len(names)), f"{settings.size:g}, as told"
+        size, rule = min(most, chosen_count(settings.size, len(names))), f"{settings.size:g}, as told"
     ranking = Ranking(
         columns=tuple(names[column] for column in choice.order),
         ranks=tuple(choice.ranks.tolist()),
@@ -363,7 +364,7 @@ def accuracy_curve(choice: Choice, inner_folds: int) -> tuple[tuple[CurvePoint, 
 
     The models of all training rows ride along: one for each size.
     """
-    sizes, folds = curve_sizes(len(choice.order)), [*range(inner_folds), ALL_ROWS]
+    sizes, folds = curve_sizes(choice.most or len(choice.order)), [*range(inner_folds), ALL_ROWS]
     subsets = [Subset(choice.order[:size], fold) for size in sizes for fold in folds]
     judged = choice.training.judged(subsets, CURVE_TOLERANCE)
     right, rows = (each.reshape(len(sizes), len(folds)).sum(axis=1) for each in (judged.right, judged.rows))

@@ -21,7 +21,7 @@ import numpy as np
 from algorithms.optimisation import interior_point
 from algorithms.optimisation.barrier import Problem, RowSums, Standing
 from algorithms.optimisation.interior_point import Extent, Outcome, RoundSums, Terms, opened_by
-from algorithms.optimisation.masking import Mask, Masking, draw_mask
+from algorithms.optimisation.masking import Mask, Masking, draw_masks
 from algorithms.optimisation.path_sums import MASKED_SHOWS, OPEN_SHOWS, WIDE_BOUND, Layout, chosen
 from algorithms.optimisation.solution import Solution, Stopping
 from algorithms.selection.subsets import Posed, Subset, SubsetSite
@@ -84,13 +84,14 @@ class SelectionSite(SubsetSite):
             self._begin(epoch, kept, **posed)
         keeper = self.channel.sites[0] == self.site
         layouts = [self._subset_layout(problem) for problem in problems.tolist()]
+        self._draw_masks(problems.tolist(), iteration)
         cut = np.split(steps, np.cumsum([each.dimensions for each in layouts])[:-1])
         parts = []
         for place, (problem, layout) in enumerate(zip(problems.tolist(), layouts, strict=True)):
             before = next(each for each in reversed(self.trails[problem]) if each.iteration < iteration)
             is_still = bool(still[place])
             towards = cut[place]
-            if not is_still and (mask := self._subset_mask(problem, before.iteration)) is not None:
+            if not is_still and (mask := self.subset_masks.get((problem, before.iteration))) is not None:
                 towards = mask.around.T @ towards
             standing = before.moved(
                 self.base.problems[problem],
@@ -104,7 +105,7 @@ class SelectionSite(SubsetSite):
             sums = RowSums.of(self.base.problems[problem], standing)
             has_lever = self.base.problems[problem].lever > 0
             opened = opened_by(sums, standing.v, intercept=has_lever, regulariser=keeper)
-            mask = self._subset_mask(problem, iteration)
+            mask = self.subset_masks.get((problem, iteration))
             shown = opened if mask is None else opened.masked(mask)
             parts.append(layout.pack(shown, scales[place], rows, keeper=keeper))
         return np.concatenate(parts)
@@ -151,18 +152,17 @@ class SelectionSite(SubsetSite):
         rows = self.base.problems[problem]
         return Layout(rows.dimensions, rows.features.shape[1])
 
-    def _subset_mask(self, problem: int, iteration: int) -> Mask | None:
-        """The mask of a round, the same at every site; the last two rounds' are kept."""
-        key = problem, iteration
-        if key not in self.subset_masks:
-            if not hasattr(self, "secret"):
-                raise StepRefused("the sites have no common seed yet")
-            self.subset_masks = {known: mask for known, mask in self.subset_masks.items() if known[1] >= iteration - 1}
-            layout, purpose = self._subset_layout(problem), f"columns {self.epoch} {problem} {iteration}"
-            self.subset_masks[key] = draw_mask(
-                self.secret, purpose, layout.dimensions, layout.features, self.subset_masking
-            )
-        return self.subset_masks[key]
+    def _draw_masks(self, problems: list[int], iteration: int) -> None:
+        """The masks of a round, the same at every site; those of the last two rounds are kept."""
+        if (problems[0], iteration) in self.subset_masks or self.subset_masking == "none":
+            return
+        if not hasattr(self, "secret"):
+            raise StepRefused("the sites have no common seed yet")
+        self.subset_masks = {known: mask for known, mask in self.subset_masks.items() if known[1] >= iteration - 1}
+        layouts = [self._subset_layout(problem) for problem in problems]
+        sizes = [(layout.dimensions, layout.features) for layout in layouts]
+        drawn = draw_masks(self.secret, f"columns {self.epoch} {iteration}", sizes, self.subset_masking)
+        self.subset_masks |= {(problem, iteration): mask for problem, mask in zip(problems, drawn, strict=True)}
 
 
 @dataclass
