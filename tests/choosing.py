@@ -8,6 +8,10 @@ from typing import Any
 import numpy as np
 
 from algorithms.data.columns import Labelled
+from algorithms.data.partition import site_partition
+from algorithms.selection.subset_path import SelectionSite
+from algorithms.selection.subsets import Posed, Subset
+from federation.arrays import IntArray
 from scenarios.data import dataset, sources
 from scenarios.run import runner
 from scenarios.schema import spec
@@ -54,3 +58,19 @@ def _written(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     return f'"{value}"' if isinstance(value, str) else str(value)
+
+
+def inner_folds(path: Path, folds: int, *changes: str) -> IntArray:
+    """(n,) the inner fold in which the sites of a scenario leave out each row of its source."""
+    scenario, base = spec.read(str(path), overrides=changes)
+    prepared = dataset.prepare(scenario, base)
+    found = np.full(len(prepared.rows.signs), -1)
+    for name, shard in zip(prepared.names, prepared.shards, strict=True):
+        rows = prepared.rows.take(shard.rows)
+        partition = site_partition(rows.numeric, rows.signs, names=prepared.numeric_columns)
+        site = SelectionSite(name, partition, {"seed": scenario.seed})
+        site.rescale(np.zeros(rows.numeric.shape[1]), np.ones(rows.numeric.shape[1]))
+        posed = Posed([Subset(np.arange(1))], 1, folds).told()
+        site.subset_cuts(np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), **posed)
+        found[shard.rows] = site.inner_fold
+    return found
