@@ -39,6 +39,7 @@ from algorithms.selection.model import (
 from algorithms.selection.training import SubsetTraining
 from algorithms.settings import Count, Share, ShareOrCount, doc
 from federation.arrays import FloatArray, IntArray
+from federation.errors import FederationError
 from federation.federation import Federation
 from federation.transport.keys import COORDINATOR
 
@@ -92,9 +93,13 @@ class Filter(SelectionAlgorithm[FilterSettings]):
     def choose(self, selecting: Selecting, settings: FilterSettings) -> Choice:
         """One sum over the classes, and what the score needs beside."""
         federation, columns = selecting.federation, selecting.prepared.columns
+        if selecting.classes > 2 and settings.score in ("welch", "fisher"):
+            raise FederationError(
+                f'"{settings.score}" is of two classes, and there are {selecting.classes}: have algorithm.score = "f".'
+            )
 
         def stage() -> tuple[ClassMoments, Scored]:
-            moments = class_moments(federation, columns)
+            moments = class_moments(federation, columns, selecting.classes)
             return moments, _scored(federation, moments, settings)
 
         moments, scored = federation.until_stable(stage)
@@ -110,6 +115,10 @@ class Filter(SelectionAlgorithm[FilterSettings]):
         if settings.score == "mrmr":
             ranks = np.arange(1, columns + 1)
         return Choice(scored.order, scored.scores, SCORES[settings.score], ranks, training, size=size, size_rule=rule)
+
+    def of_many_classes(self, settings: FilterSettings) -> bool:
+        """By F, what follows from it, and mutual information, unless sizes are compared."""
+        return settings.score in ("f", "mi", "mrmr") and settings.size not in ("best", "one-se")
 
     def problems(self, settings: FilterSettings, outline: Outline) -> Iterator[str]:
         """Scores without p-values."""

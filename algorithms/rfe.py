@@ -22,6 +22,7 @@ machines", Machine Learning 46, 2002.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated
 
@@ -41,7 +42,7 @@ from algorithms.selection.model import (
     SelectionSettings,
     class_moments,
 )
-from algorithms.selection.training import ShrinkingSvm, SubsetTraining
+from algorithms.selection.training import ShrinkingSvm, SubsetTraining, strengths
 from algorithms.settings import doc
 from federation.arrays import IntArray
 
@@ -66,29 +67,35 @@ class Rfe(SelectionAlgorithm[RfeSettings]):
     def choose(self, selecting: Selecting, settings: RfeSettings) -> Choice:
         """Train and remove, until one column is left; constant ones go first, and without training."""
         federation, names = selecting.federation, selecting.names
-        moments = federation.until_stable(lambda: class_moments(federation, selecting.prepared.columns))
+        columns, classes = selecting.prepared.columns, selecting.classes
+        moments = federation.until_stable(lambda: class_moments(federation, columns, classes))
         training = SubsetTraining.of(federation, moments, settings)
         removed: list[int] = np.flatnonzero(moments.constant).tolist()
-        svm = ShrinkingSvm(training, np.flatnonzero(~moments.constant))
+        svm = ShrinkingSvm(training, np.flatnonzero(~moments.constant), labels=classes if classes > 2 else 1)
         scores = np.zeros(len(names))
         steps = []
         while len(svm.columns) > 1:
             before, count = federation.progress.round, removed_count(settings.remove, len(svm.columns))
 
-            def certain(found: Solution, count: int = count) -> bool:
-                return is_certain(found, np.abs(found.w), lowest(np.abs(found.w), count))
+            def certain(found: Sequence[Solution], count: int = count) -> bool:
+                return is_certain(found, lowest(strengths(found), count))
 
-            solution = svm.trained(TOLERANCES[settings.select_solver], certain)
-            gone = svm.columns[lowest(np.abs(solution.w), count)]
-            scores[svm.columns] = np.abs(solution.w)
+            solutions = svm.trained(TOLERANCES[settings.select_solver], certain)
+            gone = svm.columns[lowest(strengths(solutions), count)]
+            scores[svm.columns] = strengths(solutions)
             rounds, told = federation.progress.round - before, tuple(names[column] for column in gone)
-            steps.append(RankingStep(told, "score", certain(solution), solution.gap, rounds, len(federation.sites)))
-            federation.log_metrics(columns=len(svm.columns), gap=solution.gap)
+            gap = max(solution.gap for solution in solutions)
+            steps.append(RankingStep(told, "score", certain(solutions), gap, rounds, len(federation.sites)))
+            federation.log_metrics(columns=len(svm.columns), gap=gap)
             removed += gone.tolist()
             svm.drop(gone)
         order = np.array([*svm.columns, *reversed(removed)])
         ranks = np.arange(1, len(order) + 1)
         return Choice(order, scores, "|w| when it was removed", ranks, training, steps=tuple(steps))
+
+    def of_many_classes(self, settings: RfeSettings) -> bool:
+        """By the lengths of a column's weights in the models of each class against the rest, as scikit-learn has it."""
+        return settings.size not in ("best", "one-se")
 
     def pooled_order(self, model: SelectedModel, settings: RfeSettings, rows: EvaluationRows) -> IntArray:
         """LIBSVM's weights of all rows together, with as many columns removed in each step."""

@@ -106,7 +106,7 @@ def test_cuts_that_survive_a_column_cost_a_third_of_new_ones(tmp_path: Path) -> 
         start(oracle, [bundle])
         for tolerance in (1e-3, 1e-4, 1e-5, 1e-6, 1e-7):
             (found,) = improve(oracle, [bundle], Stopping(tolerance, 500), grid_search, done=bundle.iterations)
-            if is_certain(found, np.abs(found.w), lowest(np.abs(found.w), 1)):
+            if is_certain([found], lowest(np.abs(found.w), 1)):
                 break
         gone = left.pop(int(lowest(np.abs(found.w), 1)[0]))
         assert step["removed"] == [names[gone]]
@@ -143,7 +143,7 @@ def test_no_certain_step_departs_from_the_optimum() -> None:
                 start(oracle, [bundle])
                 (found,) = improve(oracle, [bundle], Stopping(tolerance, 300), grid_search)
                 places = lowest(np.abs(found.w), 1)
-                if is_certain(found, np.abs(found.w), places):
+                if is_certain([found], places):
                     certain += 1
                     assert places[0] == int(np.argmin(exact))
             left.pop(int(np.argmin(exact)))

@@ -44,7 +44,7 @@ def site_partition(
     Parameters
     ----------
     numeric : (n, p) numeric columns.
-    labels : (n,) of +1 and -1, or None where other sites hold them.
+    labels : (n,) of +1 and -1, or (K, n) for K problems, or None where other sites hold them.
     names, categorical_names : of the columns.
     categorical : (n, q) text.
     folds : (n,), or (n, repeats), the fold in which a row is held out, -1 for none; None for none at all.
@@ -58,7 +58,7 @@ def site_partition(
     arrays = {
         "numeric": np.ascontiguousarray(numeric),
         "codes": codes.astype(np.int64),
-        "labels": np.zeros((0, count)) if labels is None else np.ascontiguousarray(labels[None, :]),
+        "labels": np.zeros((0, count)) if labels is None else np.ascontiguousarray(np.atleast_2d(labels)),
         "folds": np.full(count, NO_FOLD) if folds is None else folds,
     }
     if apart is not None:

@@ -12,12 +12,13 @@ itself has the same columns removed: the step is certain, however roughly it was
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 
 from algorithms.optimisation.solution import Solution
-from algorithms.selection.training import certain_radius
+from algorithms.selection.training import certain_radius, strengths
 from algorithms.settings import Share
 from federation.arrays import FloatArray, IntArray
 
@@ -47,7 +48,8 @@ def lowest(scores: FloatArray, count: int) -> IntArray:
     return np.lexsort((-np.arange(len(scores)), scores))[:count]
 
 
-def is_certain(solution: Solution, scores: FloatArray, removed: IntArray) -> bool:
-    """Whether the optimum itself has the same places (r,) of |w| (m,) lowest."""
+def is_certain(solutions: Sequence[Solution], removed: IntArray) -> bool:
+    """Whether the optima themselves have the same places (r,) lowest, by the length of their weights."""
+    scores = strengths(solutions)
     kept = np.delete(scores, removed)
-    return not len(kept) or bool(kept.min() - scores[removed].max() > math.sqrt(2) * certain_radius(solution))
+    return not len(kept) or bool(kept.min() - scores[removed].max() > math.sqrt(2) * certain_radius(solutions))

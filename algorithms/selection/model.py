@@ -132,12 +132,27 @@ class Choice:
 
 @dataclass(frozen=True)
 class Selecting:
-    """What a method is given to choose by: sites whose rows are on the common scale."""
+    """What a method is given to choose by: sites whose rows are on the common scale, and how many classes they have."""
 
     federation: Federation
     prepared: Prepared
     names: Sequence[str]
-    seed: int
+    classes: int = 2
+
+
+@dataclass(frozen=True)
+class Selected:
+    """What came of a choice: the ranking, the columns (k,) that are kept, in rising order, and models by size.
+
+    prepared: the rows as sites hold them ready, of all columns. rounds: that the choice took.
+    """
+
+    prepared: Prepared
+    choice: Choice
+    ranking: Ranking
+    columns: IntArray
+    by_size: tuple[SizeModel, ...]
+    rounds: int
 
 
 @dataclass(frozen=True)
@@ -216,17 +231,22 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
     def choose(self, selecting: Selecting, settings: S) -> Choice:
         """Order the columns. The rounds are of phase "select"."""
 
+    def select(self, federation: Federation, task: HorizontalTask, settings: S, classes: int = 2) -> Selected:
+        """Choose columns, and how many, and have the sites keep these."""
+        prepared = federation.until_stable(lambda: task.prepare(federation))
+        began, names = federation.progress.round, task.columns.names
+        with federation.phase("select"):
+            choice = self.choose(Selecting(federation, prepared, names, classes), settings)
+            ranking, by_size = _sized(choice, settings, names)
+            columns = np.sort([names.index(name) for name in ranking.selected])
+            federation.run("keep_columns", remember=True, columns=columns)
+        federation.disclose("sites", "keep_columns", SHOWN_COLUMNS, columns.shape)
+        return Selected(prepared, choice, ranking, columns, by_size, federation.progress.round - began)
+
     def fit(self, federation: Federation, task: HorizontalTask, settings: S) -> SelectedModel:
         """Choose columns, then features of them from the sites' rows, then training."""
-        prepared = federation.until_stable(lambda: task.prepare(federation))
-        began = federation.progress.round
-        with federation.phase("select"):
-            choice = self.choose(Selecting(federation, prepared, task.columns.names, task.seed), settings)
-            ranking, by_size = _sized(choice, settings, task.columns.names)
-            selected = np.sort([task.columns.names.index(name) for name in ranking.selected])
-            federation.run("keep_columns", remember=True, columns=selected)
-        rounds = federation.progress.round - began
-        federation.disclose("sites", "keep_columns", SHOWN_COLUMNS, selected.shape)
+        chosen = self.select(federation, task, settings)
+        prepared, selected = chosen.prepared, chosen.columns
 
         def mapped() -> Any:
             rows = {site: prepared.site_rows[site] for site in federation.sites}
@@ -237,8 +257,12 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         if task.calibrated and inner.w is not None and inner.b is not None:
             with federation.phase("train"):
                 inner = replace(inner, calibration=calibrate(federation, inner.w, inner.b, settings))
-        report = _reported(inner, ranking, rounds, choice)
-        return SelectedModel(inner, selected, ranking, by_size, report)
+        report = _reported(inner, chosen)
+        return SelectedModel(inner, selected, chosen.ranking, chosen.by_size, report)
+
+    def of_many_classes(self, settings: S) -> bool:
+        """Whether more than two classes will do."""
+        return False
 
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """Those of PAN-SVM, and sizes without a curve."""
@@ -281,17 +305,18 @@ def _only(rows: EvaluationRows, columns: IntArray) -> EvaluationRows:
     return replace(rows, train=train, test=test)
 
 
-def _reported(inner: PanModel, ranking: Ranking, rounds: int, choice: Choice) -> TrainingReport:
+def _reported(inner: PanModel, chosen: Selected) -> TrainingReport:
     """What is known of the training, and how many columns it was of."""
     training = inner.training
     if training is None:
         raise AssertionError("a model that was trained says nothing of it")
-    count, of = len(ranking.selected), len(ranking.columns)
+    count, of = len(chosen.ranking.selected), len(chosen.ranking.columns)
+    figures = {"columns_selected": count, "select_rounds": chosen.rounds, **chosen.choice.figures, **training.figures}
     return replace(
         training,
         description=f"{count} of {of} columns, {training.description}",
-        figures={"columns_selected": count, "select_rounds": rounds, **choice.figures, **training.figures},
-        remarks=(*training.remarks, *choice.remarks),
+        figures=figures,
+        remarks=(*training.remarks, *chosen.choice.remarks),
     )
 
 

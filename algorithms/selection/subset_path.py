@@ -43,15 +43,16 @@ class Base:
     standings: tuple[Standing, ...]
 
     def without(self, kept: IntArray) -> Base:
-        """The only problem, in these of its columns; dual variables stay."""
-        problem, standing = self.problems[0], self.standings[0]
-        fewer = replace(problem, features=problem.features[:, kept])
-        places = np.append(kept, problem.features.shape[1]) if problem.lever else kept
-        v = standing.v[places]
-        still = np.zeros(len(standing.alpha))
-        residuals = fewer.targets - fewer.margins(v)
-        begun = replace(standing, v=v, best=v, residuals=residuals, slopes=still, lag=still, iteration=0)
-        return Base((fewer,), (begun,))
+        """The problems, in these of their columns; dual variables stay."""
+        pairs = [_without(*pair, kept) for pair in zip(self.problems, self.standings, strict=True)]
+        return Base(tuple(problem for problem, _ in pairs), tuple(standing for _, standing in pairs))
+
+
+def _without(problem: Problem, standing: Standing, kept: IntArray) -> tuple[Problem, Standing]:
+    fewer = replace(problem, features=problem.features[:, kept])
+    v = standing.v[np.append(kept, problem.features.shape[1]) if problem.lever else kept]
+    still, residuals = np.zeros(len(standing.alpha)), fewer.targets - fewer.margins(v)
+    return fewer, replace(standing, v=v, best=v, residuals=residuals, slopes=still, lag=still, iteration=0)
 
 
 class SelectionSite(SubsetSite):
@@ -146,7 +147,9 @@ class SelectionSite(SubsetSite):
 
     def _problem(self, subset: Subset, price: float, lever: float) -> Problem:
         used = self._used(subset.fold)
-        return Problem.of(self.scaled[np.ix_(used, subset.columns)], self.labels[0, used], price, lever=lever)
+        return Problem.of(
+            self.scaled[np.ix_(used, subset.columns)], self.labels[subset.label, used], price, lever=lever
+        )
 
     def _subset_layout(self, problem: int) -> Layout:
         rows = self.base.problems[problem]
@@ -180,6 +183,7 @@ class SubsetPaths:
     step_noise: float
     _epoch: int = -1
     _has_seed_for: int = -1
+    _mus: tuple[float, ...] = ()
 
     @property
     def _lever(self) -> float:
@@ -190,11 +194,9 @@ class SubsetPaths:
         begun = {**posed.told(), "price": self.C, "lever": self._lever, "masking": self.masking}
         return self._solved([len(each.columns) for each in posed.subsets], stopping, begun, ())
 
-    def solve_without(self, kept: IntArray, mu: float, stopping: Stopping) -> list[Solution]:
-        """Go on with the only problem there is in these places of its columns, from where it stood with `mu`."""
-        return self._solved([len(kept)], stopping, {"kept": kept}, (mu,))
-
-    mu: float = 0.0
+    def solve_without(self, kept: IntArray, stopping: Stopping) -> list[Solution]:
+        """Go on with all problems in these places of their columns, the same in each, from where they stood."""
+        return self._solved([len(kept)] * len(self._mus), stopping, {"kept": kept}, self._mus)
 
     def _solved(
         self, lengths: Sequence[int], stopping: Stopping, begun: dict[str, Any], mus: Sequence[float]
@@ -214,7 +216,7 @@ class SubsetPaths:
             step_noise=self.step_noise if len(federation.sites) > 1 else 0.0,
             mus=mus,
         )
-        self.mu = outcomes[0].mu
+        self._mus = tuple(outcome.mu for outcome in outcomes)
         return path.released(outcomes)
 
 

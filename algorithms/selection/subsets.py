@@ -44,10 +44,14 @@ def half_sample(number: int) -> int:
 
 @dataclass(frozen=True)
 class Subset:
-    """A problem: its columns (m,), and the inner fold that is left out, `ALL_ROWS` or a `half_sample`."""
+    """A problem: its columns (m,), and the inner fold that is left out, `ALL_ROWS` or a `half_sample`.
+
+    label: of several classes, which of them is told from the rest.
+    """
 
     columns: IntArray
     fold: int = ALL_ROWS
+    label: int = 0
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class Posed:
             "columns": np.concatenate([each.columns for each in self.subsets]),
             "lengths": np.array([len(each.columns) for each in self.subsets]),
             "folds": np.array([each.fold for each in self.subsets]),
+            "kinds": np.array([each.label for each in self.subsets]),
             "inner_folds": self.inner_folds,
         }
 
@@ -154,7 +159,7 @@ class SubsetSite(PanSite):
         ):
             subset = self._posed[problem]
             out = ~self._used(subset.fold)
-            margins = self.labels[0, out] * (self.scaled[np.ix_(out, subset.columns)] @ point + at_b)
+            margins = self.labels[subset.label, out] * (self.scaled[np.ix_(out, subset.columns)] @ point + at_b)
             found[place] = (margins > 0).sum(), np.maximum(1.0 - margins, 0.0).sum(), out.sum()
         return found
 
@@ -163,16 +168,19 @@ class SubsetSite(PanSite):
         columns: IntArray | None = None,
         lengths: IntArray | None = None,
         folds: IntArray | None = None,
+        kinds: IntArray | None = None,
         groups: int = 1,
         inner_folds: int = 0,
     ) -> None:
         """Take down which problems (q,) there are from now on, if they are others, and deal the rows for them.
 
-        columns, lengths (q,), folds (q,): the columns of each, one behind the other, how many, and what is left out.
+        columns, lengths (q,), folds (q,), kinds (q,): the columns of each, one behind the other, how many, what is left
+        out, and whose labels it has.
         """
-        if columns is not None and lengths is not None and folds is not None:
+        if columns is not None and lengths is not None and folds is not None and kinds is not None:
             cut = np.split(columns, np.cumsum(lengths)[:-1])
-            self.subsets = [Subset(each, int(fold)) for each, fold in zip(cut, folds, strict=True)]
+            told = zip(cut, folds.tolist(), kinds.tolist(), strict=True)
+            self.subsets = [Subset(each, fold, kind) for each, fold, kind in told]
             self._deal(groups, inner_folds)
 
     @property
@@ -214,7 +222,7 @@ class SubsetSite(PanSite):
             used = self._used(subset.fold)
             members = np.equal.outer(np.arange(self.group_count), self.group[used]).astype(np.float64)
             features = self.scaled[np.ix_(used, subset.columns)]
-            self._cached[problem] = HingeSums(features, self.labels[:1, used], members)
+            self._cached[problem] = HingeSums(features, self.labels[subset.label, used][None, :], members)
         return self._cached[problem]
 
     def _points(self, problems: IntArray, flat: FloatArray) -> list[FloatArray]:

@@ -149,21 +149,31 @@ class SubsetTraining:
         return Judged(solutions, np.rint(right), loss, np.rint(rows))
 
 
+Enough = Callable[[Sequence[Solution]], bool]
+"""Whether models need not be trained to a smaller gap."""
+
+
 @dataclass
 class ShrinkingSvm:
-    """A linear SVM on columns that become fewer, in their order, trained on from where it stood.
+    """Linear SVMs on columns that become fewer, in their order, trained on from where they stood.
 
-    Sites that leave or join in a step have it begin anew.
+    labels: how many there are, one for each class that is told from the rest; one where there are two classes. Sites
+    that leave or join in a step have it begin anew.
     """
 
     training: SubsetTraining
     columns: IntArray
-    _bundle: Bundle | None = None
+    labels: int = 1
+    _bundles: list[Bundle] | None = None
     _changes: int = -1
     _kept: IntArray | None = None
 
-    def trained(self, tolerances: Sequence[float], enough: Callable[[Solution], bool]) -> Solution:
-        """The model of the columns that are left, trained to one gap after the other until it is enough."""
+    @property
+    def _subsets(self) -> list[Subset]:
+        return [Subset(self.columns, label=label) for label in range(self.labels)]
+
+    def trained(self, tolerances: Sequence[float], enough: Enough) -> list[Solution]:
+        """The models of the columns that are left, trained to one gap after the other until it is enough."""
         by_solver = self._by_path if self.training.is_blind else self._by_cuts
         return self.training.federation.until_stable(lambda: by_solver(tolerances, enough))
 
@@ -172,7 +182,7 @@ class ShrinkingSvm:
         kept = np.flatnonzero(~np.isin(self.columns, removed))
         self.columns = self.columns[kept]
         self._kept = kept if self._kept is not None else None
-        self._bundle = self._bundle.without(kept) if self._bundle is not None else None
+        self._bundles = [bundle.without(kept) for bundle in self._bundles] if self._bundles is not None else None
 
     def begin_anew(self) -> None:
         """Other problems were posed meanwhile: what rows stood at is no more."""
@@ -184,40 +194,46 @@ class ShrinkingSvm:
         changed, self._changes = changes != self._changes, changes
         return changed
 
-    def _by_cuts(self, tolerances: Sequence[float], enough: Callable[[Solution], bool]) -> Solution:
+    def _by_cuts(self, tolerances: Sequence[float], enough: Enough) -> list[Solution]:
         training, settings = self.training, self.training.settings
-        oracle = training.oracle([Subset(self.columns)])
+        oracle = training.oracle(self._subsets)
         try:
-            if self._has_changed() or self._bundle is None:
-                self._bundle = Bundle(len(self.columns), settings.select_groups, settings.select_penalty)
-                start(oracle, [self._bundle])
+            if self._has_changed() or self._bundles is None:
+                new = (settings.select_groups, settings.select_penalty)
+                self._bundles = [Bundle(len(self.columns), *new) for _ in range(self.labels)]
+                start(oracle, self._bundles)
             for tolerance in tolerances:
-                done = self._bundle.iterations
+                done = max(bundle.iterations for bundle in self._bundles)
                 stopping = Stopping(tolerance, done + settings.max_iterations)
-                (solution,) = improve(oracle, [self._bundle], stopping, grid_search, done=done)
-                if enough(solution) or not solution.converged:
+                solutions = improve(oracle, self._bundles, stopping, grid_search, done=done)
+                if enough(solutions) or not all(solution.converged for solution in solutions):
                     break
-            return solution
+            return solutions
         finally:
             oracle.disclose()
 
-    def _by_path(self, tolerances: Sequence[float], enough: Callable[[Solution], bool]) -> Solution:
+    def _by_path(self, tolerances: Sequence[float], enough: Enough) -> list[Solution]:
         training, paths = self.training, self.training.paths
-        training.require_few([Subset(self.columns)])
+        training.require_few(self._subsets)
         kept = None if self._has_changed() else self._kept
         for tolerance in tolerances:
             stopping = Stopping(tolerance, training.settings.max_iterations)
             if kept is None:
-                (solution,) = paths.solve(training.posed([Subset(self.columns)]), stopping)
+                solutions = paths.solve(training.posed(self._subsets), stopping)
             else:
-                (solution,) = paths.solve_without(kept, paths.mu, stopping)
+                solutions = paths.solve_without(kept, stopping)
             kept = np.arange(len(self.columns))
-            if enough(solution) or not solution.converged:
+            if enough(solutions) or not all(solution.converged for solution in solutions):
                 break
         self._kept = kept
-        return solution
+        return solutions
 
 
-def certain_radius(solution: Solution) -> float:
-    """How far from w the weights of the optimum are at most."""
-    return math.sqrt(max(0.0, 2 * (solution.objective - solution.lower_bound)))
+def strengths(solutions: Sequence[Solution]) -> FloatArray:
+    """(m,) of each column the length of its weights in all models: |w| of a single one."""
+    return np.asarray(np.linalg.norm([solution.w for solution in solutions], axis=0))
+
+
+def certain_radius(solutions: Sequence[Solution]) -> float:
+    """How far from the weights of all models those of the optima are at most."""
+    return math.sqrt(sum(max(0.0, 2 * (each.objective - each.lower_bound)) for each in solutions))
