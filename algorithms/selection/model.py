@@ -40,6 +40,7 @@ from algorithms.features.mapped_rows import map_rows
 from algorithms.pan_svm import PanModel, PanSvm, train
 from algorithms.ranking import CurvePoint, Ranking, RankingStep
 from algorithms.remarks import Remark
+from algorithms.selection.elimination import MANY_COLUMNS
 from algorithms.selection.filters import ClassMoments, membership_auc
 from algorithms.selection.subset_path import SelectionSite
 from algorithms.selection.subsets import ALL_ROWS, Subset
@@ -55,7 +56,7 @@ MIN_OF_CLASS = 3
 """Rows of a class over all sites that its sums may be told of."""
 
 _DENSE, _GROWTH = 10, 1.25
-"""Sizes of a curve: each up to the first, then by this factor."""
+"""Sizes of a curve: each up to the first, then by this factor, and by 2 from `MANY_COLUMNS` on."""
 
 CURVE_TOLERANCE = 1e-3
 """Certified relative gap of the models that a size is chosen by."""
@@ -87,7 +88,8 @@ def curve_sizes(columns: int) -> list[int]:
     """The sizes that a curve is measured at."""
     sizes = list(range(1, min(columns, _DENSE) + 1))
     while sizes[-1] < columns:
-        sizes.append(min(columns, math.ceil(sizes[-1] * _GROWTH)))
+        growth = _GROWTH if sizes[-1] < MANY_COLUMNS else 2.0
+        sizes.append(min(columns, math.ceil(sizes[-1] * growth)))
     return sizes
 
 
