@@ -40,6 +40,8 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
+from algorithms.attacks.contract import Attack
+from algorithms.attacks.support_differences import SupportDifferences
 from algorithms.contract import Outline
 from algorithms.optimisation.solution import Solution
 from algorithms.ranking import DecidedBy, RankingStep
@@ -140,6 +142,10 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
             steps=tuple(steps),
             rows_determined=determined,
         )
+
+    def attacks(self, settings: VotedSettings) -> Sequence[Attack]:
+        """On differences of support sums too."""
+        return [SupportDifferences(), *super().attacks(settings)]
 
     def problems(self, settings: VotedSettings, outline: Outline) -> Iterator[str]:
         """Gaps that do not tell support rows."""

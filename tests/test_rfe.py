@@ -12,9 +12,9 @@ from sklearn.svm import SVC
 from algorithms.optimisation.cutting_plane import Bundle, Penalty, improve, start
 from algorithms.optimisation.hinge_sums import HingeSums, Points
 from algorithms.optimisation.line_search import grid_search
+from algorithms.optimisation.single_rows import lone_rows, rows_apart
 from algorithms.optimisation.solution import Stopping
 from algorithms.selection.elimination import is_certain, lowest, removed_count
-from algorithms.selection.subsets import single_row_counts
 from scenarios.report.page import render
 from tests.choosing import choose, standardised
 from tests.test_runs import fedsvm, run
@@ -182,7 +182,10 @@ def test_rows_that_cuts_differ_by_are_counted() -> None:
     sums = HingeSums(rows, labels[None, :], np.ones((1, 3)))
     w, b = np.array([[0.0, 0.0], [0.6, 0.6]]), np.array([0.0, 0.0])
     cuts = sums.cuts(np.zeros(2, dtype=np.int64), w, b)
-    assert single_row_counts(Points(w, b), cuts) == (0, 1)
+    assert len(lone_rows(cuts)[1]) == 0
+    found, signs = rows_apart(Points(w, b), cuts)
+    np.testing.assert_allclose(found, rows[:1])
+    assert signs.tolist() == [1.0]
 
 
 def test_a_site_that_is_killed_in_elimination_is_done_without(tmp_path: Path) -> None:

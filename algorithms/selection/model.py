@@ -22,7 +22,9 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.attacks.chosen_columns import OnChosenColumns
 from algorithms.attacks.contract import Attack
+from algorithms.attacks.subset_cuts import SubsetCuts
 from algorithms.calibration import Calibration, calibrate
 from algorithms.contract import (
     Arrays,
@@ -293,8 +295,8 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         return PanSvm().pooled(model.inner, settings, _only(rows, model.selected))
 
     def attacks(self, settings: S) -> Sequence[Attack]:
-        """Those on PAN-SVM, which know rows in the chosen columns."""
-        return PanSvm().attacks(settings)
+        """Those on cuts of columns, and those on PAN-SVM, which know rows in the chosen columns."""
+        return [SubsetCuts(), *(OnChosenColumns(attack) for attack in PanSvm().attacks(settings))]
 
     def remarks(self, settings: S, coalition: Coalition) -> list[str]:
         """As of PAN-SVM."""

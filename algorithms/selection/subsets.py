@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from algorithms.optimisation.hinge_sums import HingeSums, Points
+from algorithms.optimisation.single_rows import lone_rows, rows_apart
 from algorithms.pan_svm import PanSite
 from algorithms.selection.filters import ClassMoments, bin_counts, class_members
 from federation.arrays import BoolArray, FloatArray, IntArray
@@ -294,8 +295,8 @@ class SubsetOracle:
         alone = apart = 0
         for cuts in self.opened.values():
             w, b, sums = (np.array(each) for each in zip(*cuts, strict=True))
-            alone_here, apart_here = single_row_counts(Points(w, b), sums)
-            alone, apart = max(alone, alone_here), max(apart, apart_here)
+            alone = max(alone, len(lone_rows(sums)[1]))
+            apart = max(apart, len(rows_apart(Points(w, b), sums)[1]))
         if alone:
             self.federation.disclose(COORDINATOR, "subset_cuts", ALONE_IN_CUTS, (), alone, kind="single-row")
         if apart:
@@ -314,27 +315,3 @@ class SubsetOracle:
     def _margins(self, w: FloatArray, b: FloatArray) -> float:
         """No sum over rows of |w.f + b| exceeds it."""
         return float((np.linalg.norm(w, axis=1) * self.norm_sum + np.abs(b) * self.rows).max())
-
-
-def single_row_counts(points: Points, cuts: FloatArray) -> tuple[int, int]:
-    """Of cuts (T, g, m + 2) at points: how many are of one row alone, and how many rows two of a group differ by.
-
-    A difference counts one row if its d and m say so, and the row, which then is the difference, is on the wrong side
-    of the margin at one of both points alone. Each row is counted once.
-    """
-    alone, rows = 0, []
-    first, second = np.triu_indices(len(cuts), 1)
-    for group in cuts.transpose(1, 0, 2):
-        alone += int((np.rint(group[:, -1]) == 1).sum())
-        one = (np.abs(np.rint(group[first, -2:] - group[second, -2:])) == 1).all(axis=1)
-        left = group[first[one]] - group[second[one]]
-        labels = np.rint(left[:, -2] * left[:, -1])
-        features = left[:, :-2] * np.rint(left[:, -2:-1])
-        margins = [
-            labels * (np.einsum("ij,ij->i", features, points.w[at]) + points.b[at]) for at in (first[one], second[one])
-        ]
-        right = (margins[0] < 1).astype(int) - (margins[1] < 1) == np.rint(left[:, -1])
-        rows.append(np.column_stack([features[right], labels[right]]))
-    found = np.concatenate(rows)
-    direction = np.random.default_rng(0).normal(size=found.shape[1])
-    return alone, len(np.unique(np.round(found @ direction, 6)))
