@@ -86,7 +86,7 @@ class Rfe(SelectionAlgorithm[RfeSettings]):
             rounds, told = federation.progress.round - before, tuple(names[column] for column in gone)
             gap = max(solution.gap for solution in solutions)
             steps.append(RankingStep(told, "score", certain(solutions), gap, rounds, len(federation.sites)))
-            federation.log_metrics(columns=len(svm.columns), gap=gap)
+            federation.log_metrics(columns=len(svm.columns), step_gap=gap)
             removed += gone.tolist()
             svm.drop(gone)
         order = np.array([*svm.columns, *reversed(removed)])

@@ -160,6 +160,7 @@ def _path(
     training: SubsetTraining, columns: IntArray, levels: Sequence[float], settings: SparseSettings
 ) -> tuple[list[Net], tuple[CurvePoint, ...]]:
     """Nets of all rows at each l1, and the accuracy of the folds' nets; cuts go on from one to the next."""
+    training.require_folds()
     subsets = [Subset(columns, fold) for fold in [*range(settings.inner_folds), ALL_ROWS]]
     oracle = training.oracle(subsets)
     bundles = [Bundle(len(columns), settings.select_groups, settings.select_penalty) for _ in subsets]
@@ -175,7 +176,7 @@ def _path(
             nets.append(Net(l1, solutions[-1], bundles[-1].dual))
             size = len(nets[-1].support)
             curve.append(point_of(size, float(judged.right.sum()), float(judged.rows.sum())))
-            training.federation.log_metrics(columns=size, gap=solutions[-1].gap)
+            training.federation.log_metrics(columns=size, step_gap=solutions[-1].gap)
     finally:
         oracle.disclose()
     return nets, tuple(curve)

@@ -127,7 +127,7 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
             gone = svm.columns[places]
             told, rounds = tuple(names[column] for column in gone), federation.progress.round - before
             steps.append(RankingStep(told, decided_by, None, solution.gap, rounds, len(federation.sites)))
-            federation.log_metrics(columns=len(svm.columns), gap=solution.gap)
+            federation.log_metrics(columns=len(svm.columns), step_gap=solution.gap)
             removed += gone.tolist()
             svm.drop(gone)
         order = np.array([*svm.columns, *reversed(removed)])

@@ -200,7 +200,7 @@ def test_an_evaluation_on_the_rows_that_chose_is_named(tmp_path: Path) -> None:
     assert result["selection"]["readings"].keys() == {"whole"}
     assert result["selection"]["evaluation"] == "whole"
     told = dict(lines(read_result(tmp_path / "run")))
-    assert "too high" in told["evaluation"]
+    assert "too high" in told["whole"]
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,9 @@ from federation.federation import Federation
 MAX_BLIND_COLUMNS = 300
 """Of more, the matrices of the interior point are too large to be summed."""
 
+MIN_OF_FOLD = 3
+"""Rows of a class that an inner fold leaves out, over all sites, on average."""
+
 MAX_BLIND_NUMBERS = 4_000_000
 """That a site puts into one sum of the interior point."""
 
@@ -69,12 +72,14 @@ class Judged:
 class SubsetTraining:
     """Problems of columns over the rows of a federation, and how they are trained.
 
-    rows: how many there are. squares: the sum over them of their columns' squares.
+    rows: how many there are. squares: the sum over them of their columns' squares. smallest_class: rows of the class
+    that has fewest.
     """
 
     federation: Federation
     rows: int
     squares: float
+    smallest_class: int
     settings: TrainingSettings
     paths: SubsetPaths = field(init=False)
 
@@ -87,7 +92,8 @@ class SubsetTraining:
     @classmethod
     def of(cls, federation: Federation, moments: ClassMoments, settings: TrainingSettings) -> SubsetTraining:
         """Over rows with these moments."""
-        return cls(federation, int(moments.counts.sum()), float(moments.squares.sum()), settings)
+        smallest = int(moments.counts.min())
+        return cls(federation, int(moments.counts.sum()), float(moments.squares.sum()), smallest, settings)
 
     @property
     def is_blind(self) -> bool:
@@ -114,6 +120,15 @@ class SubsetTraining:
                 "any number of columns and shows the coordinator rows."
             )
 
+    def require_folds(self) -> None:
+        """Raise FederationError for inner folds whose class sums, which cuts show, are of fewer rows than may be."""
+        folds = self.settings.inner_folds
+        if self.smallest_class < MIN_OF_FOLD * folds:
+            raise FederationError(
+                f"A class of {self.smallest_class} rows makes inner folds of fewer than {MIN_OF_FOLD}: lower "
+                f"algorithm.inner_folds from {folds}, or have algorithm.size be a count."
+            )
+
     def train(self, subsets: Sequence[Subset], tolerance: float, penalty: Penalty = RIDGE) -> list[Solution]:
         """Train all problems in the same rounds. Raises MembershipChanged where sites leave or join."""
         stopping = Stopping(tolerance, self.settings.max_iterations)
@@ -131,6 +146,7 @@ class SubsetTraining:
     def judged(self, subsets: Sequence[Subset], tolerance: float) -> Judged:
         """Train all problems, and count on the rows that each leaves out, anew where sites leave or join."""
 
+        self.require_folds()
         return self.federation.until_stable(lambda: self.counted(self.train(subsets, tolerance)))
 
     def counted(self, solutions: Sequence[Solution]) -> Judged:

@@ -375,7 +375,13 @@ def _sizes(result: RunResult) -> Chart | None:
     for name, reading in selection.readings.items():
         point = (float(reading.size), reading.accuracy)
         series.append(
-            Series(name, [point], Style("var(--ink)", shape="square"), line=False, tips=[reading_line(name, reading)])
+            Series(
+                name,
+                [point],
+                Style("var(--ink)", shape="square"),
+                line=False,
+                tips=[f"{name}: {reading_line(reading)}"],
+            )
         )
     wide = curve[-1].size > _WIDE_SIZES
     return lines(

@@ -95,10 +95,7 @@ def selection_lines(selection: SelectionResult) -> list[tuple[str, str]]:
     listed = [name for name in ranking.columns if name in kept][:_MAX_COLUMNS]
     more = f" and {len(kept) - len(listed)} more" if len(kept) > len(listed) else ""
     found = [("columns", f"{len(kept)} of {of} by {ranking.size_rule}: {', '.join(listed)}{more}")]
-    found += [
-        (f"by {name}" if name != selection.evaluation else "evaluation", reading_line(name, reading))
-        for name, reading in selection.readings.items()
-    ]
+    found += [(name, reading_line(reading)) for name, reading in selection.readings.items()]
     if selection.overlap is not None and selection.selected_in is not None:
         always = sum(count == max(selection.selected_in.values()) for count in selection.selected_in.values())
         found.append(
@@ -115,10 +112,10 @@ def selection_lines(selection: SelectionResult) -> list[tuple[str, str]]:
     return found
 
 
-def reading_line(name: str, reading: Reading) -> str:
+def reading_line(reading: Reading) -> str:
     """A reading with its standard error, and why it is too high, if it is."""
-    told = f"{name}: {100 * reading.accuracy:.1f} ± {100 * reading.standard_error:.1f} % with {reading.size:g} columns"
-    return f"{told}. {reading.biased}" if reading.biased else told
+    told = f"{100 * reading.accuracy:.1f} ± {100 * reading.standard_error:.1f} % with {reading.size:g} columns"
+    return f"{told}. {reading.biased}" if reading.biased else f"{told}, chosen without the rows tested on"
 
 
 def _baselines(result: RunResult) -> str:
