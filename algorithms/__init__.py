@@ -22,3 +22,6 @@ privacy       noise, how much of it, and the account that is kept
 estimators    scikit-learn estimators, derived from the algorithms
 site_process  what the processes of sites run
 """
+
+SITE_MODULE = "algorithms.site_process"
+"""What the processes of sites run. It is here because a command starts the first of them before it loads anything."""

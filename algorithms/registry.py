@@ -20,9 +20,6 @@ GROUP = "fedsvm.algorithms"
 DEFAULT_ALGORITHM = "pan-svm"
 """Of a scenario that names none."""
 
-SITE_MODULE = "algorithms.site_process"
-"""What the processes of their sites run."""
-
 OWN_ALGORITHMS = {
     "pan-svm": "algorithms.pan_svm:PanSvm",
     "dpp-svm": "algorithms.dpp_svm:DppSvm",

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from threadpoolctl import threadpool_limits
+
 from federation.channel.transcript import Transcript
 from federation.errors import FederationError
 from federation.federation import Federation
@@ -176,6 +178,7 @@ def started(
     run = secrets.token_bytes(RUN_ID_BYTES)
     address = deployment.address(COORDINATOR, workspace)
     with (
+        threadpool_limits(1, "blas"),  # idle threads of it keep the cores busy that the sites compute on
         descriptors_explained(COORDINATOR),
         Endpoint(COORDINATOR, address, keys, peers=len(deployment.sites)) as endpoint,
     ):

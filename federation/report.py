@@ -36,9 +36,13 @@ class ProtocolCost(TrafficReport):
 
 @dataclass(frozen=True, kw_only=True)
 class PhaseCost(ProtocolCost):
-    """What one phase cost."""
+    """What one phase cost.
+
+    rounds_s: of its seconds, those in rounds; in the others the coordinator computes. None where that was not counted.
+    """
 
     seconds: float
+    rounds_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +91,7 @@ def cost(federation: Federation) -> CostReport:
                 **_total(by_phase[phase]),
                 **rounds_of(lambda record, phase=phase: record.phase == phase),  # type: ignore[misc]
                 seconds=seconds.get(phase, 0.0),
+                rounds_s=sum(record.seconds for record in rounds if record.phase == phase),
             )
             for phase in phases
         },

@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
+import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -37,6 +38,9 @@ else:
     def __getattr__(name: str) -> Any:
         return _load(name)
 
+
+BEGAN = time.monotonic()
+"""When this process first heard of fedsvm; of a command, its beginning."""
 
 __all__ = [  # noqa: RUF022 - in the order of the floors, from the top
     # what a user runs

@@ -11,6 +11,9 @@ from types import FrameType
 import fedsvm
 
 WRONG, INTERRUPTED = 2, 130  # exit status, as of scenarios.cli
+_WITH_SITES = (["run"], ["audit"])
+"""How the commands begin that start site processes of their own."""
+
 GRACE_S = 10.0
 """How long a first Ctrl-C has for ending the sites and writing what is known, before another is heard."""
 
@@ -22,18 +25,31 @@ def main() -> None:
         fedsvm.refuse_shadows()
     except ImportError as error:
         sys.exit(_sentence(str(error), WRONG))
+    from scenarios.console import guard_streams
+
+    guard_streams()
+    if sys.argv[1:2] in _WITH_SITES:
+        _start_server()
     from scenarios import cli
 
     interrupt = _Interrupt()
     signal.signal(signal.SIGINT, interrupt)
     try:
         try:
-            cli.main()
+            cli.main(fedsvm.BEGAN)
         finally:
             interrupt.end()
     except KeyboardInterrupt:
         interrupt.end()
         sys.exit(_sentence("Interrupted.", INTERRUPTED))
+
+
+def _start_server() -> None:
+    """Have the process that sites are forked from load what they need, while this one loads what it needs."""
+    from algorithms import SITE_MODULE
+    from federation.processes.spare import SPARE
+
+    SPARE.start(SITE_MODULE)
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

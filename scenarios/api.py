@@ -14,8 +14,11 @@ from scenarios.data import dataset
 from scenarios.data.located import located
 from scenarios.report import page
 from scenarios.run import runner
+from scenarios.run.folder import make_folder
 from scenarios.run.result import RunResult
+from scenarios.run.runner import OnProgress
 from scenarios.schema import spec
+from scenarios.schema.spec import Scenario
 
 
 @dataclass(frozen=True)
@@ -104,17 +107,30 @@ def run(
     >>> result.status
     'completed'
     """
-    chosen, base = spec.read(scenario, changes=changes or {}, sites=sites)
-    chosen = located(chosen, base)
-    prepared = dataset.prepare(chosen, base)
-    folder = runner.make_folder(chosen, Path(out) if out is not None else None)
     began = time.monotonic()
+    chosen, base = spec.read(scenario, changes=changes or {}, sites=sites)
 
     def tell(federation: Federation, faults: Sequence[str]) -> None:
         if progress is not None:
             progress(RunProgress.of(federation, faults, time.monotonic() - began))
 
-    result = runner.run(chosen, prepared, folder, tell, audit=audit).result
+    return carry_out(chosen, base, Path(out) if out is not None else None, tell, began=began, audit=audit)
+
+
+def carry_out(
+    scenario: Scenario,
+    base: Path,
+    out: Path | None,
+    tell: OnProgress = lambda federation, faults: None,
+    *,
+    began: float | None = None,
+    audit: bool = False,
+) -> RunResult:
+    """Run a scenario that was read from the folder `base`, and write its report; see `run` and `runner.run`."""
+    chosen = located(scenario, base)
+    prepared = dataset.prepare(chosen, base)
+    folder = make_folder(chosen, out)
+    result = runner.run(chosen, prepared, folder, tell, began=began, audit=audit, another_follows=True).result
     try:
         page.write_report(folder)
     except OSError as error:

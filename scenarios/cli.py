@@ -10,6 +10,7 @@ import json
 import shlex
 import signal
 import sys
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from importlib.metadata import version
@@ -18,14 +19,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
-from algorithms.registry import ALGORITHMS, SITE_MODULE
+from algorithms.registry import ALGORITHMS
 from algorithms.settings import settings
 from federation.errors import FederationError
-from federation.processes.spare import SPARE
 from scenarios import runs, sets
-from scenarios.console import OutputLost, complain, errors, guard_streams, out, print_table, visible
+from scenarios.console import OutputLost, complain, errors, out, print_table, visible
 from scenarios.report.live import LiveView, PlainView, SilentView, View
-from scenarios.report.summary import print_summary
+from scenarios.report.summary import print_end, print_summary
+from scenarios.run.folder import make_folder
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 
@@ -92,6 +93,7 @@ def _options(
 
 @app.command()
 def run(
+    context: typer.Context,
     scenario: Annotated[str, _SCENARIO],
     sites: Annotated[int | None, typer.Option(help="Number of sites, in place of the scenario's.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
@@ -115,6 +117,7 @@ def run(
             base,
             folder,
             functools.partial(_show, as_json=as_json, quiet=quiet),
+            began=context.find_root().obj,
             silent=as_json or quiet,
             debug=debug,
             tracker=tracker,
@@ -137,6 +140,7 @@ def _run(
     folder: Path | None,
     show: Callable[[RunResult, Path], None],
     *,
+    began: float,
     silent: bool,
     debug: bool = False,
     audit: bool = False,
@@ -146,7 +150,6 @@ def _run(
     _end_on_sigterm()
     if tracker is not None:
         _check_tracker(tracker)
-    SPARE.start(SITE_MODULE)  # as long as data are read
     with _view(chosen, silent=silent) as view:
         from scenarios.data import dataset  # half a second that only a run needs, and a terminal shows meanwhile
         from scenarios.data.located import located
@@ -160,11 +163,12 @@ def _run(
         try:
             view.launching({name: len(held.rows) for name, held in zip(rows.names, rows.shards, strict=True)})
             command = shlex.join(["fedsvm", *sys.argv[1:]])
-            finished = runner.run(chosen, rows, target, view.update, audit=audit, command=command)
+            finished = runner.run(chosen, rows, target, view.update, began=began, audit=audit, command=command)
         except KeyboardInterrupt:
             _end_interrupted(target)
     try:
         unprinted = _unprinted(lambda: show(finished.result, target))
+        summarised = time.monotonic()
         unwritten = _unreported(target) or unprinted  # when the summary is on the screen
         if tracker is not None:
             unwritten = _untracked(target, finished.result) or unwritten
@@ -176,6 +180,8 @@ def _run(
         complain(unwritten)
         _point_to(target)
         raise typer.Exit(FAILED)
+    if not silent:
+        print_end(out, time.monotonic() - began, time.monotonic() - summarised)
 
 
 def _end_interrupted(folder: Path) -> NoReturn:
@@ -333,6 +339,7 @@ def schema() -> None:
 
 @app.command()
 def audit(
+    context: typer.Context,
     scenario: Annotated[
         str | None,
         typer.Argument(
@@ -352,7 +359,7 @@ def audit(
     A scenario is run, and attacked as the coordinator alone, each site alone, and the coordinator with each site would.
     """
     if scenario is not None:
-        _audit_run(scenario, sites, changes or [], folder, as_json=as_json)
+        _audit_run(scenario, sites, changes or [], folder, context.find_root().obj, as_json=as_json)
     elif changes:
         raise ScenarioError(["--set: is of a scenario; name one, or leave it out."])
     elif sites is not None and sites > MAX_AUDITED_SITES:
@@ -361,9 +368,12 @@ def audit(
         _audit_sums(DEFAULT_AUDITED_SITES if sites is None else sites, folder, as_json=as_json)
 
 
-def _audit_run(scenario: str, sites: int | None, changes: list[str], folder: Path | None, *, as_json: bool) -> None:
+def _audit_run(
+    scenario: str, sites: int | None, changes: list[str], folder: Path | None, began: float, *, as_json: bool
+) -> None:
     chosen, base = spec.read(scenario, overrides=changes, sites=sites)
-    _run(chosen, base, folder, functools.partial(_show_audit, as_json=as_json), silent=as_json, audit=True)
+    show = functools.partial(_show_audit, as_json=as_json)
+    _run(chosen, base, folder, show, began=began, silent=as_json, audit=True)
 
 
 def _show_audit(result: RunResult, folder: Path, *, as_json: bool) -> None:
@@ -485,12 +495,11 @@ def _list_data() -> None:
     out.print(f"{sources.FOLDER_VARIABLE} {place}: files there can be named without path and ending.")
 
 
-def main() -> None:
-    """Run the command line; every error ends in a sentence and an exit status."""
-    guard_streams()
+def main(began: float) -> None:
+    """Run the command line, given when that was asked for; every error ends in a sentence and an exit status."""
     try:
         try:
-            app()
+            app(obj=began)
         finally:
             sys.stdout.flush()
     except OutputLost as error:
@@ -521,10 +530,8 @@ def _view(chosen: spec.Scenario, *, silent: bool) -> View:
 
 
 def _make_folder(chosen: spec.Scenario, folder: Path | None) -> Path:
-    from scenarios.run import runner
-
     try:
-        return runner.make_folder(chosen, folder)
+        return make_folder(chosen, folder)
     except FileExistsError:
         raise ScenarioError([f"--out: {folder} exists already; name a folder that does not, or remove it."]) from None
     except OSError as error:

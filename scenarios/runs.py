@@ -12,9 +12,9 @@ import typer
 
 from scenarios.console import print_table
 from scenarios.report.live import human_bytes
+from scenarios.run.folder import LATEST, RUNS
 from scenarios.run.log import NAME as LOG
 from scenarios.run.result import RESULT, RunResult, read_result
-from scenarios.run.runner import LATEST, RUNS
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError, nearest
 

@@ -82,7 +82,7 @@ class Drill(SiteProgram):
 
     @step(opens="value")
     def modules(self) -> FloatArray:
-        heavy = {"sklearn", "pydantic", "typer", "rich", "clarabel", "pyarrow"}
+        heavy = {"sklearn", "pydantic", "typer", "rich", "piqp", "pyarrow"}
         return np.array(float(len(heavy & sys.modules.keys())))
 
     def unmarked(self) -> FloatArray:

@@ -162,6 +162,30 @@ def test_any_small_problem_is_solved(rows: int, columns: int, groups: int, seed:
     assert found.lower_bound <= found.objective * (1 + 1e-9)
 
 
+@pytest.mark.parametrize(("C", "groups"), [(1.0, 1), (1e3, 1), (1e6, 1), (1e6, 8), (1e6, 32)])
+def test_masters_are_solved_however_hard(
+    C: float, groups: int, tumours: tuple[FloatArray, FloatArray], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few cuts and many, one group and many, a large C: the value of each is certified by its own multipliers."""
+    solved, gaps = cutting_plane.Master.solved, []
+
+    def checked(master: cutting_plane.Master, *, intercept: bool) -> tuple[FloatArray, float, FloatArray]:
+        w, b, z = solved(master, intercept=intercept)
+        cuts, group, slack = master.cuts, master.group, np.zeros(groups)
+        np.maximum.at(slack, group, cuts[:, -1] - cuts[:, :-2] @ w - cuts[:, -2] * b)
+        value = float(0.5 * w @ w + C * slack.sum())
+        feasible = cutting_plane._feasible(z, cuts[:, -2], group, groups, C)
+        bound = float(feasible @ cuts[:, -1]) - master.penalty.conjugate(feasible @ cuts[:, :-2])
+        gaps.append(relative_gap(value, bound))
+        return w, b, z
+
+    monkeypatch.setattr(cutting_plane.Master, "solved", checked)
+    features, labels = tumours
+    solve_pooled(PooledOracle(features, labels[None], groups), C=C, tolerance=1e-3, most=30)
+    assert len(gaps) > 2
+    assert max(gaps) < 1e-3
+
+
 def test_multipliers_made_feasible_are() -> None:
     random = np.random.default_rng(0)
     group = np.arange(40) % 4

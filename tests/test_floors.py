@@ -94,7 +94,7 @@ def test_a_site_process_imports_nothing_heavy() -> None:
         "email",
         "sklearn",
         "scipy",
-        "clarabel",
+        "piqp",
         "pydantic",
         "typer",
         "rich",

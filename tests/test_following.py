@@ -66,6 +66,14 @@ def test_a_run_that_is_killed_leaves_its_log(tmp_path: Path, temporary_folder: P
     wait_until(lambda: not site_processes(temporary_folder))
 
 
+def test_a_run_finds_nothing_of_the_one_before(tmp_path: Path, temporary_folder: Path) -> None:
+    """The process that sites are forked from is the same; transcripts of colluders are of one run."""
+    colluding = {**FAST, "collusion.sites": [1], "collusion.coordinator": True}
+    for number in (1, 2):
+        assert run("quickstart", changes=colluding, out=tmp_path / str(number)).error is None
+    wait_until(lambda: not site_processes(temporary_folder))
+
+
 def test_each_fold_ends_in_the_log_within_the_tolerance(tmp_path: Path) -> None:
     changes = {**FAST, "data.folds": 3, "algorithm.tolerance": 1e-3}
     run("wdbc-10-fold", changes=changes, out=tmp_path / "run")

@@ -15,6 +15,7 @@ from fedsvm import HybridSVC, run
 from scenarios.data import dataset
 from scenarios.predict import predict
 from scenarios.run import runner
+from scenarios.run.curves import Ranking
 from scenarios.run.metrics import FoldMetrics, evaluate, mean_metrics
 from scenarios.run.shortfalls import shortfalls
 from scenarios.schema import spec
@@ -55,6 +56,20 @@ def test_measures_are_those_of_scikit_learn(seed: int, threshold: float) -> None
             assert value == pytest.approx(measure(labels, called), abs=1e-12), name
     assert found.auc == pytest.approx(reference.roc_auc_score(labels, decisions), abs=1e-12)
     assert found.average_precision == pytest.approx(reference.average_precision_score(labels, decisions), abs=1e-12)
+
+
+@given(st.integers(0, 2**32 - 1), st.integers(0, 2))
+def test_curves_are_those_of_scikit_learn(seed: int, decimals: int) -> None:
+    decisions, labels = drawn(seed)
+    scores = np.round(decisions, decimals)
+    ranking = Ranking.of(scores, labels > 0)
+    false, true, _ = reference.roc_curve(labels, scores, drop_intermediate=False)
+    np.testing.assert_allclose(ranking.false / ranking.false[-1], false, atol=1e-12)
+    np.testing.assert_allclose(ranking.true / ranking.true[-1], true, atol=1e-12)
+    corners = ranking.roc()
+    assert np.trapezoid(corners[1], corners[0]) == pytest.approx(reference.roc_auc_score(labels, scores), abs=1e-12)
+    precision, recall, _ = reference.precision_recall_curve(labels, scores)
+    np.testing.assert_allclose(ranking.precision_recall(), (precision[::-1], recall[::-1]), atol=1e-12)
 
 
 def test_probabilities_are_judged_as_scikit_learn_judges_them() -> None:
@@ -172,5 +187,7 @@ def test_a_runs_measures_are_scikit_learns_on_the_pooled_test_rows(tmp_path: Pat
     assert found.average_precision == pytest.approx(reference.average_precision_score(labels, decisions), abs=1e-12)
     assert found.folds[0].roc is not None
     false, true, _ = reference.roc_curve(labels, np.round(decisions, 9))
-    assert found.folds[0].roc.false_positive_rate == pytest.approx(tuple(false), abs=1e-12)
-    assert found.folds[0].roc.true_positive_rate == pytest.approx(tuple(true), abs=1e-12)
+    ours = found.folds[0].roc
+    theirs = list(zip(false.round(12), true.round(12), strict=True))  # with one more point, on a straight line
+    for point in zip(ours.false_positive_rate, ours.true_positive_rate, strict=True):
+        assert tuple(np.round(point, 12)) in theirs

@@ -28,6 +28,7 @@ from scenarios.report.chart import Axis, Series, Style, lines
 from scenarios.report.page import write_report
 from scenarios.report.summary import print_summary
 from scenarios.run import runner
+from scenarios.run.folder import make_folder
 from scenarios.run.result import read_result, write_whole
 from scenarios.schema import spec
 from tests.conftest import site_processes, wait_until, workspaces
@@ -127,7 +128,7 @@ def test_a_folder_that_is_removed_in_mid_run_is_a_sentence(
 ) -> None:
     """With a coalition, whose transcripts are in it too."""
     chosen, base = spec.read(scenario, changes=SHORT)
-    folder = runner.make_folder(chosen, tmp_path / "run")
+    folder = make_folder(chosen, tmp_path / "run")
 
     def remove(federation: Federation, faults: Sequence[str]) -> None:
         if federation.progress.phase == "train":
@@ -243,7 +244,7 @@ def test_names_of_a_stranger_are_shown_and_never_obeyed(tmp_path: Path) -> None:
     }
     chosen, base = spec.read("quickstart", changes=changes)
     assert tomllib.loads(spec.resolved_toml(chosen))["data"]["ignore"] == EVIL[1:3]
-    folder = runner.make_folder(chosen, tmp_path / "run")
+    folder = make_folder(chosen, tmp_path / "run")
     finished = runner.run(chosen, dataset.prepare(chosen, base), folder, lambda federation, faults: None)
     assert finished.result.error is None, finished.traceback
     again, _ = spec.read(folder / "scenario.toml")

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from federation.arrays import FloatArray, IntArray
 from scenarios.data import sources, splits
@@ -181,6 +182,21 @@ def test_test_rows_and_folds_keep_the_classes_and_the_seed_decides() -> None:
     assert np.bincount(folds).tolist() == [40] * 5
     np.testing.assert_array_equal(folds, splits.folds(labels, 5, 7))
     assert len(splits.test_split(labels, 0.0, 7)[1]) == 0
+
+
+@given(st.data())
+def test_test_rows_and_folds_are_those_of_scikit_learn(data: st.DataObject) -> None:
+    places = data.draw(st.lists(st.integers(0, 3), min_size=20, max_size=120))
+    labels = np.array(["cadb"[place] for place in [*places, *range(4), *range(4), *range(4)]])
+    seed, fraction = data.draw(st.integers(0, 2**63 - 1)), data.draw(st.floats(0.15, 0.5))
+    train, test = splits.test_split(labels, fraction, seed)
+    both = train_test_split(np.arange(len(labels)), test_size=fraction, random_state=seed % 2**32, stratify=labels)
+    np.testing.assert_array_equal(train, np.sort(both[0]))
+    np.testing.assert_array_equal(test, np.sort(both[1]))
+    held_out = splits.folds(labels, 3, seed)
+    theirs = StratifiedKFold(3, shuffle=True, random_state=seed % 2**32).split(labels, labels)
+    for fold, (_, rows) in enumerate(theirs):
+        np.testing.assert_array_equal(np.flatnonzero(held_out == fold), rows)
 
 
 def test_too_few_rows_of_a_class_for_folds_or_a_test() -> None:

@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from federation.ledger import Accounts
 from fedsvm import run
 from scenarios import predict
 from scenarios.report import chart, comparison
+from scenarios.report.exchange import read_ledger
 from scenarios.report.live import human_bytes
 from scenarios.report.page import write_report
 from scenarios.report.summary import lines
 from scenarios.run.metrics import MEASURES
-from scenarios.run.result import RunResult
+from scenarios.run.result import RunResult, write_ledger
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 from tests.conftest import ROOT
@@ -277,6 +279,11 @@ def test_a_run_that_failed_has_a_report(tmp_path: Path) -> None:
     assert "site-2 dropped" in text
     assert "have the others go on without a site that drops" in text
     assert "again with --debug" in text
+
+
+def test_a_run_that_ended_before_its_first_message_has_a_ledger_without_rows(tmp_path: Path) -> None:
+    write_ledger(tmp_path / "ledger.parquet", Accounts())
+    assert read_ledger(tmp_path / "ledger.parquet") == []
 
 
 def test_what_a_scenario_says_cannot_break_the_page(tmp_path: Path) -> None:

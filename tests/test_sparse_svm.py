@@ -51,14 +51,15 @@ def test_the_columns_and_the_objective_are_those_of_the_pooled_problem(l1: float
 
 def test_colon_takes_fifty_rounds(tmp_path: Path, data_folder: Path) -> None:
     """2,000 genes over five sites, from the first round to the trained model."""
-    changes = ["algorithm.l1=0.3", "algorithm.select_penalty=0.05", "algorithm.solver=cutting-plane"]
+    changes = ["algorithm.l1=0.3", "algorithm.select_penalty=0.05", "algorithm.select_groups=8"]
+    changes += ["algorithm.solver=cutting-plane"]
     plain = ["algorithm.kernel=linear", "algorithm.features=identity", "algorithm.C=0.05", "algorithm.landmarks=0.25"]
     result = choose(tmp_path / "run", "colon", "sparse-svm", *changes, *plain).result
     expected, _ = pooled("colon", 0.3, 0.01, 0.05)
     assert set(result["selection"]["ranking"]["selected"]) == expected
     assert 10 <= len(expected) <= 50
     assert result["cost"]["rounds"] <= 50
-    assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"] < 10_000_000
+    assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"] < 12_000_000
 
 
 def test_a_path_has_a_curve_and_half_samples_a_say(tmp_path: Path) -> None:

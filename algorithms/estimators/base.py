@@ -25,12 +25,13 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from algorithms import SITE_MODULE
 from algorithms.contract import Algorithm, Model, Outline
 from algorithms.data.partition import site_partition
 from algorithms.data.scaling import Scale, ScaleName
 from algorithms.estimators.narration import Narrator
 from algorithms.privacy.accountant import PrivacyReport
-from algorithms.registry import ALGORITHMS, SITE_MODULE
+from algorithms.registry import ALGORITHMS
 from algorithms.settings import Count, Natural, Seconds, Setting, checked, doc, settings
 from federation import report
 from federation.arrays import FloatArray

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 
@@ -277,7 +277,7 @@ class Bundle:
     def solve_master(self, iteration: int) -> None:
         """The master problem: a new point to go towards, and perhaps a better bound."""
         self.iterations = iteration
-        master = _Master(self._cuts, self._group, self.groups, self.C, self.penalty, self.accuracy)
+        master = Master(self._cuts, self._group, self.groups, self.C, self.penalty, self.accuracy)
         self.master_w, self.master_b, multipliers = master.solved(intercept=self.intercept)
         feasible = _feasible(multipliers, self._cuts[:, -2], self._group, self.groups, self.C)
         dual = feasible @ self._cuts[:, :-2]
@@ -314,7 +314,7 @@ class Bundle:
 
 
 @dataclass(frozen=True)
-class _Master:
+class Master:
     """min penalty(w) + C sum_g xi_g  with  xi_g >= m - w.a - b d  for the cuts (T, m + 2) of g, and xi_g >= 0."""
 
     cuts: FloatArray
@@ -325,61 +325,68 @@ class _Master:
     accuracy: float
 
     def solved(self, *, intercept: bool) -> tuple[FloatArray, float, FloatArray]:
-        """w (m,), b and the multipliers (T,) of the cuts; by the dual where there are fewer cuts than features."""
-        dual = self.penalty.l1 == 0.0 and len(self.cuts) < self.cuts.shape[1] - 2
-        w, b, z = self._by_dual() if dual else self._by_primal()
+        """w (m,), b and the multipliers (T,) of the cuts."""
+        w, b, z = self._sparse() if self.penalty.l1 else self._dense()
         return w, b if intercept else 0.0, z
 
-    def _by_primal(self) -> tuple[FloatArray, float, FloatArray]:
+    @property
+    def _member(self) -> FloatArray:
+        member = np.zeros((len(self.cuts), self.groups))
+        member[np.arange(len(self.cuts)), self.group] = 1
+        return member
+
+    def _dense(self) -> tuple[FloatArray, float, FloatArray]:
+        """Without a term in |w|_1. w is in the span of the cuts: as long as they are fewer than features, the problem
+
+        is about its coordinates there. The dual is no larger then, but where many b are best its b is one at the edge
+        and not in the middle of them, and the cuts taken there need up to ten times the rounds.
+        """
         # Imported here because sites, which share this file's module, have no use for a solver and pay for its memory.
+        import piqp
+
+        span, own = None, self.cuts[:, :-2]
+        if len(own) < own.shape[1]:
+            span, triangle = np.linalg.qr(own.T)
+            own = triangle.T
+        size = own.shape[1]
+        quadratic = np.diag(np.concatenate([np.full(size, self.penalty.l2), np.zeros(1 + self.groups)]))
+        linear = np.concatenate([np.zeros(size + 1), np.full(self.groups, self.C)])
+        lowest = np.concatenate([np.full(size + 1, -np.inf), np.zeros(self.groups)])
+        bounded = -np.hstack([own, self.cuts[:, -2:-1], self._member])
+        x, z = self._solution(piqp.DenseSolver(), quadratic, linear, bounded, -self.cuts[:, -1], lowest)
+        return x[:size] if span is None else span @ x[:size], float(x[size]), z
+
+    def _sparse(self) -> tuple[FloatArray, float, FloatArray]:
+        """With one: of u >= |w|, whose sum it is, and w."""
+        import piqp
         from scipy import sparse
 
         (count, width), groups, penalty = self.cuts.shape, self.groups, self.penalty
-        dimensions = width - 2
-        bounds = dimensions if penalty.l1 else 0  # u >= |w|
-        curvature = np.concatenate([np.full(dimensions, penalty.l2), np.zeros(1 + groups + bounds)])
-        q = np.concatenate([np.zeros(dimensions + 1), np.full(groups, self.C), np.full(bounds, penalty.l1)])
-        member = sparse.csr_array((np.ones(count), (np.arange(count), self.group)), shape=(count, groups))
-        own = sparse.hstack([sparse.csr_array(-self.cuts[:, :-1]), -member, sparse.csr_array((count, bounds))])
-        zeros = sparse.csr_array((groups, dimensions + 1))
-        rows = [own, sparse.hstack([zeros, -sparse.eye_array(groups), sparse.csr_array((groups, bounds))])]
-        for sign in (1.0, -1.0) if bounds else ():
-            between = sparse.csr_array((bounds, 1 + groups))
-            rows.append(sparse.hstack([sign * sparse.eye_array(bounds), between, -sparse.eye_array(bounds)]))
-        right = np.concatenate([-self.cuts[:, -1], np.zeros(groups + 2 * bounds)])
-        x, z = self._solution(sparse.diags_array(curvature).tocsc(), q, sparse.vstack(rows).tocsc(), right, equal=0)
-        return x[:dimensions], float(x[dimensions]), z[:count]
-
-    def _by_dual(self) -> tuple[FloatArray, float, FloatArray]:
-        """min 1/(2 l2) |sum z a|^2 - sum z m  with  z >= 0,  sum of z within a group <= C,  sum z d = 0."""
-        from scipy import sparse
-
-        count, a = len(self.cuts), self.cuts[:, :-2]
-        member = sparse.csr_array((np.ones(count), (self.group, np.arange(count))), shape=(self.groups, count))
-        rows = [sparse.csr_array(self.cuts[None, :, -2]), -sparse.eye_array(count), member]
-        right = np.concatenate([np.zeros(1 + count), np.full(self.groups, self.C)])
-        P = sparse.csc_array(np.triu(a @ a.T / self.penalty.l2))
-        z, prices = self._solution(P, -self.cuts[:, -1], sparse.vstack(rows).tocsc(), right, equal=1)
-        return a.T @ z / self.penalty.l2, float(prices[0]), z
+        m = width - 2
+        curvature = np.concatenate([np.full(m, penalty.l2), np.zeros(1 + groups + m)])
+        linear = np.concatenate([np.zeros(m + 1), np.full(groups, self.C), np.full(m, penalty.l1)])
+        rows = [sparse.csc_array(-np.hstack([self.cuts[:, :-1], self._member, np.zeros((count, m))]))]
+        for sign in (1.0, -1.0):
+            between = sparse.csc_array((m, 1 + groups))
+            rows.append(sparse.hstack([sign * sparse.eye_array(m), between, -sparse.eye_array(m)]))
+        bounded = sparse.csc_matrix(sparse.vstack(rows))
+        right = np.concatenate([-self.cuts[:, -1], np.zeros(2 * m)])
+        lowest = np.concatenate([np.full(m + 1, -np.inf), np.zeros(groups + m)])
+        quadratic = sparse.csc_matrix(sparse.diags_array(curvature))
+        x, z = self._solution(piqp.SparseSolver(), quadratic, linear, bounded, right, lowest)
+        return x[:m], float(x[m]), z[:count]
 
     def _solution(
-        self, P: object, q: FloatArray, A: object, right: FloatArray, *, equal: int
+        self, solver: Any, quadratic: Any, linear: FloatArray, bounded: Any, right: FloatArray, lowest: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
-        """x that minimises 1/2 x.P x + q.x with A x <= right, the first rows with =, and the rows' multipliers."""
-        import clarabel
-
-        settings = clarabel.DefaultSettings()
-        settings.verbose = False
-        settings.direct_solve_method = "faer"
-        settings.max_threads = 1
-        settings.tol_gap_abs = settings.tol_gap_rel = settings.tol_feas = self.accuracy
-        cones = [clarabel.NonnegativeConeT(len(right) - equal)]
-        if equal:
-            cones.insert(0, clarabel.ZeroConeT(equal))
-        found = clarabel.DefaultSolver(P, q, A, right, cones, settings).solve()
-        x, z = np.array(found.x), np.array(found.z)
+        """x from `lowest` on that minimises 1/2 x.Q x + c.x with B x <= right, and the multipliers of the rows of B."""
+        for name in ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"):
+            setattr(solver.settings, name, self.accuracy)
+        solver.setup(quadratic, linear, None, None, bounded, None, right, lowest, None)
+        status = solver.solve()
+        x, z = np.asarray(solver.result.x), np.asarray(solver.result.z_u)
         if not (np.isfinite(x).all() and np.isfinite(z).all()):
-            raise FederationError(f"A master problem could not be solved ({found.status}); try a smaller algorithm.C.")
+            raise FederationError(f"A master problem could not be solved ({status.name}); try a smaller algorithm.C.")
         return x, z
 
 

@@ -23,6 +23,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import msgpack
@@ -51,7 +52,7 @@ def main(installation: Installation, descriptor: int) -> None:
             pipe.write(stream, {"workspace": workspace})
         except OSError:  # nobody is there any more
             return
-        _ForkServer(installation, stream).serve()
+        _ForkServer(installation, stream, Path(workspace)).serve()
 
 
 @contextlib.contextmanager
@@ -72,9 +73,10 @@ def _workspace(stream: socket.socket) -> Iterator[str | None]:
 
 
 class _ForkServer:
-    def __init__(self, installation: Installation, stream: socket.socket) -> None:
+    def __init__(self, installation: Installation, stream: socket.socket, workspace: Path) -> None:
         self._installation = installation
         self._stream = stream
+        self._workspace = workspace
         self._sites: dict[int, str] = {}
         self._stalls: dict[str, float | None] = {}
         self._stalled: list[tuple[float, int]] = []
@@ -115,6 +117,8 @@ class _ForkServer:
             self._pass_on()
             self._stalls.clear()
             self._stalled.clear()
+            for left in self._workspace.iterdir():  # partitions and transcripts are of one run
+                left.unlink(missing_ok=True)
             self._rests_until = time.monotonic() + REST_S
             self._tell(order)
         elif "resume" in order:

@@ -207,14 +207,35 @@ def sites_without_a_class(
 
 def test_split(labels: NDArray[np.str_], fraction: float, seed: int) -> tuple[IntArray, IntArray]:
     """(training, test) indices with `fraction` of each class in the test; all for training when it is 0."""
-    from sklearn.model_selection import train_test_split  # slow to import
-
     everything = np.arange(len(labels))
     if fraction == 0:
         return everything, everything[:0]
     _require_enough_for_test(labels, fraction)
-    train, test = train_test_split(everything, test_size=fraction, random_state=seed % _SEEDS, stratify=labels)
-    return np.sort(train), np.sort(test)
+    random = np.random.RandomState(seed % _SEEDS)
+    _, class_of, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    tested = math.ceil(fraction * len(labels))
+    for_training = _apportioned(counts, len(labels) - tested, random)
+    for_test = _apportioned(counts - for_training, tested, random)  # what is left; draws as scikit-learn's split does
+    test = []
+    for place, (first, rows) in enumerate(zip(for_training, for_test, strict=True)):
+        shuffled = random.permutation(np.flatnonzero(class_of == place))
+        test.append(shuffled[first : first + rows])
+    chosen = np.sort(np.concatenate(test))
+    return np.setdiff1d(everything, chosen), chosen
+
+
+def _apportioned(counts: IntArray, seats: int, random: np.random.RandomState) -> IntArray:
+    """(classes,) how many of `seats` each class has: in proportion, by the largest remainders, ties drawn by lot."""
+    exact = counts / counts.sum() * seats
+    given = np.floor(exact)
+    remainders = exact - given
+    for remainder in np.unique(remainders)[::-1]:
+        missing = seats - int(given.sum())
+        if missing <= 0:
+            break
+        tied = np.flatnonzero(remainders == remainder)
+        given[random.choice(tied, size=min(len(tied), missing), replace=False)] += 1
+    return np.asarray(given, dtype=np.int64)
 
 
 def _require_enough_for_test(labels: NDArray[np.str_], fraction: float) -> None:
@@ -261,8 +282,6 @@ def _blindly(rows: int, seed: int) -> IntArray:
 
 def folds(labels: NDArray[np.str_], count: int, seed: int) -> IntArray:
     """(n,) the fold, 0 … count - 1, in which each row is held out; classes are spread evenly over the folds."""
-    from sklearn.model_selection import StratifiedKFold  # slow to import
-
     _, rarest, rows = _rarest(labels)
     if rows < count:
         raise ScenarioError(
@@ -271,10 +290,14 @@ def folds(labels: NDArray[np.str_], count: int, seed: int) -> IntArray:
                 "Use fewer folds, or add rows of it."
             ]
         )
-    held_out = np.empty(len(labels), dtype=np.int64)
-    splitter = StratifiedKFold(count, shuffle=True, random_state=seed % _SEEDS)
-    for fold, (_, test) in enumerate(splitter.split(labels, labels)):
-        held_out[test] = fold
+    random = np.random.RandomState(seed % _SEEDS)
+    held_out, dealt = np.empty(len(labels), dtype=np.int64), 0
+    _, first, class_of = np.unique(labels, return_index=True, return_inverse=True)
+    for place in np.argsort(first):  # one class after the other, each going on where the one before ended
+        members = class_of == place
+        hands = np.sort((dealt + np.arange(members.sum())) % count)
+        random.shuffle(hands)
+        held_out[members], dealt = hands, dealt + len(hands)
     return held_out
 
 

@@ -62,7 +62,7 @@ def lines(result: RunResult) -> list[tuple[str, str]]:
         *_cost_lines(cost),
         *_secrecy_lines(result, model),
         *_event_lines(result),
-        ("seconds", _seconds(result.timing)),
+        ("seconds", _seconds(result.timing, cost)),
     ]
 
 
@@ -352,8 +352,17 @@ def _secrecy(result: RunResult) -> str:
     return f"{who} can learn what a site puts into a single {chosen.name} sum{of}, and fewer sites cannot"
 
 
-def _seconds(timing: Timing) -> str:
-    return (
-        f"{timing.total_s:.1f} in all: launch {timing.launch_s:.1f}, train {timing.train_s:.1f}, "
-        f"evaluate {timing.evaluate_s:.1f}"
+def _seconds(timing: Timing, cost: CostReport) -> str:
+    said = (
+        f"{timing.total_s:.1f}: libraries and data {timing.prepare_s:.1f}, launch {timing.launch_s:.1f}, "
+        f"train {timing.train_s:.1f}, evaluate {timing.evaluate_s:.1f}"
     )
+    rounds = [phase.rounds_s for phase in cost.by_phase.values() if phase.rounds_s is not None]
+    own = max(0.0, timing.train_s + timing.evaluate_s - sum(rounds))
+    return f"{said}; of the last two {sum(rounds):.1f} in rounds, {own:.1f} by the coordinator" if rounds else said
+
+
+def print_end(console: Console, seconds: float, report_s: float) -> None:
+    """Print how many seconds all took, from the command on, and how many of them the report did."""
+    told = f"       {seconds:.1f} s from the command, with {report_s:.1f} for the report"
+    console.print(Text.assemble(("in all", "dim"), told))

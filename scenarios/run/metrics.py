@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Baseline, Pooled
 from federation.arrays import FloatArray
+from scenarios.run.curves import Ranking
 
 _RANKED_DECIMALS = 9
 """Rows of equal score, as identical ones have, differ in the last digits by the order of summation. They are ties."""
@@ -233,14 +234,11 @@ def evaluate(
 
     threshold: the decision value from which a row is called positive. probabilities (n,): of +1, where there are some.
     """
-    from sklearn.metrics import average_precision_score  # a second of imports that only evaluations need
-
     positive = labels > 0
-    found, ranked = Confusion.of(decisions >= threshold, positive), np.round(decisions, _RANKED_DECIMALS)
-    auc = quality(decisions, labels).auc
+    found, ranking = Confusion.of(decisions >= threshold, positive), _ranking(decisions, labels)
     return FoldMetrics(
         accuracy=float(np.mean((decisions >= threshold) == positive)),
-        auc=auc,
+        auc=None if ranking is None else ranking.area_under_roc(),
         threshold=threshold,
         sensitivity=found.sensitivity,
         specificity=found.specificity,
@@ -249,31 +247,34 @@ def evaluate(
         balanced_accuracy=found.balanced_accuracy,
         f1=found.f1,
         mcc=found.mcc,
-        average_precision=None if auc is None else float(average_precision_score(positive, ranked)),
+        average_precision=None if ranking is None else ranking.average_precision(),
         majority_accuracy=float(max(positive.mean(), 1 - positive.mean())),
         brier=None if probabilities is None else float(np.mean((probabilities - positive) ** 2)),
         confusion=found,
-        roc=None if auc is None else _roc_curve(ranked, labels, found),
-        precision_recall=None if auc is None else _precision_recall_curve(ranked, labels, found),
+        roc=None if ranking is None else _roc_curve(ranking, found),
+        precision_recall=None if ranking is None else _precision_recall_curve(ranking, found),
         calibration=None if probabilities is None else _calibration_curve(probabilities, positive),
     )
 
 
-def _roc_curve(ranked: FloatArray, labels: FloatArray, found: Confusion) -> RocCurve:
-    from sklearn.metrics import roc_curve
+def _ranking(decisions: FloatArray, labels: FloatArray) -> Ranking | None:
+    """None where only one class is there to rank."""
+    if len(np.unique(labels)) < 2:
+        return None
+    return Ranking.of(np.round(decisions, _RANKED_DECIMALS), labels > 0)
 
-    false, true, _ = roc_curve(labels, ranked)
+
+def _roc_curve(ranking: Ranking, found: Confusion) -> RocCurve:
+    false, true = ranking.roc()
     sensitivity, specificity = found.sensitivity, found.specificity
     point = None if sensitivity is None or specificity is None else (1 - specificity, sensitivity)
     return RocCurve(_shown(false), _shown(true), point)
 
 
-def _precision_recall_curve(ranked: FloatArray, labels: FloatArray, found: Confusion) -> PrecisionRecallCurve:
-    from sklearn.metrics import precision_recall_curve
-
-    precision, recall, _ = precision_recall_curve(labels, ranked)
+def _precision_recall_curve(ranking: Ranking, found: Confusion) -> PrecisionRecallCurve:
+    precision, recall = ranking.precision_recall()
     point = None if found.sensitivity is None or found.ppv is None else (found.sensitivity, found.ppv)
-    return PrecisionRecallCurve(_shown(recall[::-1]), _shown(precision[::-1]), point)
+    return PrecisionRecallCurve(_shown(recall), _shown(precision), point)
 
 
 def _shown(values: FloatArray) -> tuple[float, ...]:
@@ -295,11 +296,9 @@ def _calibration_curve(probabilities: FloatArray, positive: NDArray[np.bool_]) -
 
 def quality(decisions: FloatArray, labels: FloatArray) -> Quality:
     """Quality of decision values (n,) against labels (n,) of +1 and -1; a value of 0 counts as +1."""
-    from sklearn.metrics import roc_auc_score
-
     right = float(np.mean(np.where(decisions >= 0, 1.0, -1.0) == labels))
-    both = len(np.unique(labels)) == 2
-    return Quality(right, float(roc_auc_score(labels, np.round(decisions, _RANKED_DECIMALS))) if both else None)
+    ranking = _ranking(decisions, labels)
+    return Quality(right, None if ranking is None else ranking.area_under_roc())
 
 
 def compare(pooled: Pooled, decisions: FloatArray, labels: FloatArray) -> PooledFold:

@@ -10,7 +10,7 @@ import platform
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 2
 RESULT = "result.json"
-_PACKAGES = ("clarabel", "cryptography", "msgpack", "numpy", "pyzmq", "scikit-learn", "scipy")
+_PACKAGES = ("cryptography", "msgpack", "numpy", "piqp", "pyzmq", "scikit-learn", "scipy")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,8 +66,12 @@ class NetworkReport:
 
 @dataclass(frozen=True)
 class Timing:
-    """Seconds: until the sites were up, of training, of evaluation, of the audit, and in all."""
+    """Seconds: of libraries and data, until the sites were up, of training, of evaluation, of the audit, and in all.
 
+    In all is from the command, or the call, until the result was known; files and report are written afterwards.
+    """
+
+    prepare_s: float = 0.0
     launch_s: float = 0.0
     train_s: float = 0.0
     evaluate_s: float = 0.0
@@ -244,7 +248,16 @@ def write_ledger(path: Path, accounts: Accounts) -> None:
     import pyarrow as pa  # slow to import, needed once
     import pyarrow.parquet as pq
 
-    write_whole(path, lambda file: pq.write_table(pa.Table.from_pylist(accounts.rows()), file))
+    counts = [f"{witness}{item.name}" for witness in ("", "sent_", "received_") for item in fields(Traffic)]
+    columns = pa.schema(  # said, for a run that ended before its first message has no row to tell them from
+        [
+            ("round", pa.int64()),
+            ("aborted", pa.bool_()),
+            *((name, pa.string()) for name in ("phase", "step", "protocol", "from", "to")),
+            *((name, pa.int64()) for name in counts),
+        ]
+    )
+    write_whole(path, lambda file: pq.write_table(pa.Table.from_pylist(accounts.rows(), columns), file))
 
 
 def environment(command: str = "") -> Environment:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,13 +12,13 @@ from typing import Protocol
 
 import numpy as np
 
+from algorithms import SITE_MODULE
 from algorithms.attacks.contract import KnownRecords
-from algorithms.registry import SITE_MODULE
 from federation import report
 from federation.assemble import started
 from federation.errors import FederationError, SiteFailed
 from federation.federation import Federation
-from federation.processes.spare import SPARE
+from federation.processes.spare import SPARE, spare_launcher
 from federation.shown import ShownRound
 from protocols.analysis.views import Coalition, RecordedRun
 from scenarios.data.dataset import FederatedDataset
@@ -89,6 +88,7 @@ class _Run:
     dataset: FederatedDataset
     folder: Path
     everybody: bool
+    another_follows: bool
     command: str
     log: RunLog
     outcome: Outcome = field(default_factory=Outcome)
@@ -103,46 +103,52 @@ def run(
     folder: Path,
     on_progress: OnProgress,
     *,
+    began: float | None = None,
     audit: bool = False,
+    another_follows: bool = False,
     command: str = "",
 ) -> Finished:
     """Carry out a scenario whose data are prepared, in an empty folder.
 
+    began: when it was asked for, on the monotonic clock, if that was before now: its seconds in all are from there.
     audit: find out afterwards what the coordinator, each site, and the coordinator with each site made of the run.
+    another_follows: perhaps, from this process: what sites are forked from waits a moment for it, see `spare_launcher`.
     command: what it was started by, for the record.
     Never raises for what goes wrong within the run, or where its folder cannot be written: the result says what it was.
     Raises KeyboardInterrupt for one that comes while results are written, when they are.
     """
-    this = _Run(scenario, dataset, folder, audit, command, RunLog(folder / LOG))
+    this = _Run(scenario, dataset, folder, audit, another_follows, command, RunLog(folder / LOG))
     outcome = this.outcome
+    called = time.monotonic()
+    asked = called if began is None else began
+    outcome.timing["prepare_s"] = called - asked
     with Interrupts() as interrupts:
-        with outcome.timed("total_s"):
-            try:
-                with interrupts.allowed():
-                    _carry_out(this, on_progress)
-                outcome.status = "completed"
-            except KeyboardInterrupt:
-                outcome.status, outcome.error = "interrupted", "The run was interrupted."
-            except FederationError as error:
-                outcome.error = str(error)
-                outcome.traceback = error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
-            except MemoryError as error:
-                outcome.error = f"There is not enough memory ({error}); have fewer rows or columns, or a smaller model."
-                outcome.traceback = traceback.format_exc()
-            except OSError as error:
-                outcome.error, outcome.traceback = _unwritten(folder, error), traceback.format_exc()
-            except Exception as error:  # noqa: BLE001 - a defect of ours must still leave a result behind
-                outcome.error = (
-                    f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
-                )
-                outcome.traceback = traceback.format_exc()
+        try:
+            with interrupts.allowed():
+                _carry_out(this, on_progress)
+            outcome.status = "completed"
+        except KeyboardInterrupt:
+            outcome.status, outcome.error = "interrupted", "The run was interrupted."
+        except FederationError as error:
+            outcome.error = str(error)
+            outcome.traceback = error.remote_traceback if isinstance(error, SiteFailed) else traceback.format_exc()
+        except MemoryError as error:
+            outcome.error = f"There is not enough memory ({error}); have fewer rows or columns, or a smaller model."
+            outcome.traceback = traceback.format_exc()
+        except OSError as error:
+            outcome.error, outcome.traceback = _unwritten(folder, error), traceback.format_exc()
+        except Exception as error:  # noqa: BLE001 - a defect of ours must still leave a result behind
+            outcome.error = f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
+            outcome.traceback = traceback.format_exc()
+        outcome.timing["total_s"] = time.monotonic() - asked
         return Finished(_written(this), folder, outcome.traceback)
 
 
 def _carry_out(this: _Run, on_progress: OnProgress) -> None:
     scenario = this.scenario
     pipeline = PIPELINES[scenario.data.partition](scenario, this.dataset, this.folder)
-    with SPARE.take(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
+    launcher_for = spare_launcher if this.another_follows else SPARE.take
+    with launcher_for(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
         this.injector = injector
         starter = Starter(scenario, this.dataset, launcher, injector, this.folder, this.everybody)
         with _started(this, starter, on_progress) as federation:
@@ -320,25 +326,3 @@ def _sites(dataset: FederatedDataset, federation: Federation | None) -> tuple[Si
         SiteResult(**vars(known.get(name, report.SiteReport(name))), rows=len(held.rows), columns=len(held.columns))
         for name, held in zip(dataset.names, dataset.shards, strict=True)
     )
-
-
-RUNS = Path("runs")
-"""Where runs go that are not told where to."""
-
-LATEST = "latest"
-"""The link there that leads to the last of them."""
-
-
-def make_folder(scenario: Scenario, out: Path | None) -> Path:
-    """An empty folder for a run: `out`, or runs/NAME-TIME-PID, which runs/latest leads to then. Raises OSError."""
-    if out is not None:
-        out.mkdir(parents=True)
-        return out
-    folder = RUNS / f"{scenario.name}-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
-    folder.mkdir(parents=True)
-    link = RUNS / f"{LATEST}.{os.getpid()}"
-    with suppress(OSError):  # on a disk without links, or where "latest" is somebody's folder
-        link.unlink(missing_ok=True)
-        link.symlink_to(folder.name)
-        link.replace(RUNS / LATEST)
-    return folder

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
+import textwrap
+from collections.abc import Iterator
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
 
 from algorithms.settings import MAX_COUNT, MAX_MAGNITUDE, MAX_SECONDS
 
@@ -32,9 +39,32 @@ SiteRef = Annotated[int | str, BeforeValidator(_require_site)]
 class Part(BaseModel):
     """A table: unknown keys are refused, values are not converted, and nothing changes afterwards."""
 
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, populate_by_name=True, use_attribute_docstrings=True
-    )
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        """The schema, in which the docstrings of attributes describe the keys.
+
+        They are read when it is asked for: pydantic's own way reads every source file at import, for every command.
+        """
+        schema = handler(core)
+        properties = handler.resolve_ref_schema(schema).get("properties", {})
+        for parent in reversed(cls.__mro__[: cls.__mro__.index(Part)]):
+            for name, sentence in _attribute_docstrings(parent):
+                properties[cls.model_fields[name].alias or name]["description"] = sentence
+        return schema
+
+
+def _attribute_docstrings(table: type) -> Iterator[tuple[str, str]]:
+    """The attributes of a class with the strings beneath them. None of a class that is in no file."""
+    try:
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(table))).body
+    except OSError:
+        return
+    for attribute, beneath in itertools.pairwise(definition.body if isinstance(definition, ast.ClassDef) else []):
+        match attribute, beneath:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(sentence))):
+                yield name, inspect.cleandoc(sentence)
 
 
 def resolve(reference: SiteRef, names: list[str]) -> str | None:

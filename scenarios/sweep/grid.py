@@ -7,9 +7,6 @@ import json
 import math
 import re
 import shutil
-import subprocess
-import sys
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import suppress
@@ -25,6 +22,7 @@ from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.federation import MAX_NAME
 from scenarios.sweep.charts import SEED, Plot, Row, draw, draw_curves, numeric
+from scenarios.sweep.worker import Workers
 
 POINTS = "points"
 MAX_POINTS = 10_000
@@ -132,38 +130,22 @@ class Sweep:
         return result is not None and result.status == "completed"
 
     def run(self, jobs: int, on_done: Callable[[Point], None]) -> None:
-        """Run what is missing, `jobs` at a time, each as a process of its own. Interrupted, it ends those that run."""
-        running: set[subprocess.Popen[bytes]] = set()
-        stopping = threading.Event()
-        with ThreadPoolExecutor(jobs) as pool:
-            waiting = {pool.submit(self._run, point, running, stopping): point for point in self.missing()}
+        """Run what is missing, `jobs` at a time, each in a process of its own. Interrupted, it ends those that run."""
+        with Workers() as workers, ThreadPoolExecutor(jobs) as pool:
+            waiting = {pool.submit(self._run, point, workers): point for point in self.missing()}
             try:
                 for done in as_completed(waiting):
                     done.result()
                     on_done(waiting[done])
             except BaseException:
-                stopping.set()
                 pool.shutdown(wait=False, cancel_futures=True)
-                for process in list(running):
-                    process.terminate()
+                workers.interrupt()
                 raise
 
-    def _run(self, point: Point, running: set[subprocess.Popen[bytes]], stopping: threading.Event) -> None:
+    def _run(self, point: Point, workers: Workers) -> None:
         target = self.folder / POINTS / point.name
         shutil.rmtree(target, ignore_errors=True)
-        changes = [word for change in (*self.changes, *point.changes) for word in ("--set", change)]
-        words = ["run", self.scenario, *changes, "--out", str(target), "--quiet"]
-        command = [sys.executable, "-P", "-m", "scenarios.sweep_point", *words]
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.DEVNULL)
-        running.add(process)
-        if stopping.is_set():  # it was started while the others were ended
-            process.terminate()
-        try:
-            process.wait()  # every wait within a run has its deadline
-        finally:
-            running.discard(process)
-            if process.stdin is not None:
-                process.stdin.close()
+        workers.carry_out(self.scenario, (*self.changes, *point.changes), target)
 
     def _result(self, point: Point) -> RunResult | None:
         with suppress(ScenarioError):

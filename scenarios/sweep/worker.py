@@ -1,0 +1,131 @@
+"""What carries out runs of a sweep one after the other: `python -m scenarios.sweep.worker`.
+
+A line of standard input is a run, one of standard output its end. Libraries are loaded once, and the process that sites
+are forked from stays from one run to the next. When the input ends while a run goes on, the sweep is gone, and the run
+ends.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Self, cast
+
+_DONE = b"done\n"
+
+
+class Workers:
+    """Processes that are started as they are needed, and used again; used from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._idle: list[_Worker] = []
+        self._all: set[_Worker] = set()
+        self._is_stopped = False
+
+    def carry_out(self, scenario: str, changes: Sequence[str], folder: Path) -> None:
+        """Have a scenario run, with its changes as of `--set`. What came of it, if anything, is in the folder."""
+        with self._lock:
+            if self._is_stopped:
+                return
+            worker = self._idle.pop() if self._idle else _Worker()
+            self._all.add(worker)
+        if worker.carry_out(scenario, changes, folder):
+            with self._lock:
+                self._idle.append(worker)
+        else:  # it was killed, with its run; the next has another
+            with self._lock:
+                self._all.discard(worker)
+            worker.end()
+
+    def interrupt(self) -> None:
+        """End all, and what they run, which is left as interrupted runs are."""
+        with self._lock:
+            self._is_stopped = True
+            for worker in self._all:
+                worker.interrupt()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Wait until all have ended, now that there is nothing more to do."""
+        for worker in self._all:
+            worker.end()
+
+
+class _Worker:
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "scenarios.sweep.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        self._orders, self._answers = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
+
+    def carry_out(self, scenario: str, changes: Sequence[str], folder: Path) -> bool:
+        """Have a scenario run; whether the worker is there afterwards. Every wait within a run has its deadline."""
+        order = json.dumps({"scenario": scenario, "changes": list(changes), "folder": str(folder)})
+        with suppress(OSError):  # it is gone
+            self._orders.write(order.encode() + b"\n")
+            self._orders.flush()
+            return self._answers.readline() == _DONE
+        return False
+
+    def interrupt(self) -> None:
+        self._process.terminate()
+
+    def end(self) -> None:
+        with suppress(OSError):
+            self._orders.close()
+        self._process.wait()
+        self._answers.close()
+
+
+def _orders(orders: queue.Queue[bytes | None]) -> None:
+    for line in sys.stdin.buffer:
+        orders.put(line)
+    orders.put(None)
+    if _is_busy.is_set():
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+_is_busy = threading.Event()
+
+
+def _carry_out(order: bytes) -> None:
+    from scenarios.api import carry_out  # slow to import, while the first order is on its way
+    from scenarios.schema import spec
+    from scenarios.schema.errors import ScenarioError
+
+    told = json.loads(order)
+    with suppress(ScenarioError, OSError):  # nothing was started, and there is no result, which says so
+        chosen, base = spec.read(told["scenario"], overrides=told["changes"])
+        carry_out(chosen, base, Path(told["folder"]))
+
+
+def _serve() -> None:
+    answers = os.fdopen(os.dup(1), "wb", buffering=0)
+    os.dup2(2, 1)  # whatever prints, answers stay alone
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    orders: queue.Queue[bytes | None] = queue.Queue()
+    threading.Thread(target=_orders, args=[orders], daemon=True).start()
+    with suppress(KeyboardInterrupt):
+        while (order := orders.get()) is not None:
+            _is_busy.set()
+            _carry_out(order)
+            _is_busy.clear()
+            answers.write(_DONE)
+
+
+if __name__ == "__main__":
+    _serve()
