@@ -50,11 +50,11 @@ FEW_ROUNDS: dict[str, dict[str, Any]] = {"svm-admm": {"max_iterations": 10}}
 CHOOSING: dict[str, dict[str, Any]] = {
     "filter": {"size": 2},
     "rfe": {"size": 2},
-    "sparse-svm": {"size": 2, "inner_folds": 2, "path_steps": 2},
+    "sparse-svm": {"l1": 0.1},
     "voted-wrappers": {"size": 2, "criteria": "rfe"},
-    "filter-wrapper": {"size": 2, "inner_folds": 2, "filter_keep": 3},
+    "filter-wrapper": {"size": 1, "filter_keep": 1},
 }
-"""Of estimators that choose columns: a count of them, and folds that a dozen rows can have."""
+"""Of estimators that choose columns: without the folds that a dozen rows cannot have."""
 
 
 NOT_KEPT = {
