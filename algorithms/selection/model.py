@@ -141,6 +141,7 @@ class Selecting:
     federation: Federation
     prepared: Prepared
     names: Sequence[str]
+    seed: int
     classes: int = 2
 
 
@@ -240,7 +241,7 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         prepared = federation.until_stable(lambda: task.prepare(federation))
         began, names = federation.progress.round, task.columns.names
         with federation.phase("select"):
-            choice = self.choose(Selecting(federation, prepared, names, classes), settings)
+            choice = self.choose(Selecting(federation, prepared, names, task.seed, classes), settings)
             ranking, by_size = _sized(choice, settings, names)
             columns = np.sort([names.index(name) for name in ranking.selected])
             federation.run("keep_columns", remember=True, columns=columns)
