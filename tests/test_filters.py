@@ -240,3 +240,28 @@ def test_a_site_that_drops_is_done_without(phase: str, tmp_path: Path) -> None:
     result = run("filter", tmp_path / "run", kill, "federation.sites=6", "data.folds=2").result
     assert result["model"]["sites"] == ["site-1", "site-3", "site-4", "site-5", "site-6"]
     assert len(json.dumps(result["selection"])) > 100
+
+
+def test_gaps_are_filled_in_the_columns_that_are_kept(tmp_path: Path) -> None:
+    """Numbers with gaps, their 0/1 columns, and categories of which some are kept: new rows with gaps are predicted."""
+    random = np.random.default_rng(0)
+    lines_ = ["age,weight,height,ward,ill"]
+    for row in range(90):
+        age = "" if row % 7 == 0 else f"{50 + 9 * (row % 2) + random.normal():.2f}"
+        weight = "" if row % 2 else f"{random.normal():.2f}"
+        lines_.append(f"{age},{weight},{random.normal():.2f},{'abc'[row % 3]},{('no', 'yes')[row % 2]}")
+    (tmp_path / "gaps.csv").write_text("\n".join(lines_) + "\n")
+    changes = [f"data.source={tmp_path / 'gaps.csv'}", "data.label=ill", "data.positive=yes", "data.missing=mean"]
+    changes += ["data.missing_indicators=true", "algorithm.size=3", "data.folds=2"]
+    result = run("filter", tmp_path / "run", *changes).result
+    assert set(result["selection"]["ranking"]["selected"]) >= {"age", "weight is missing"}
+    predicted = fedsvm("predict", tmp_path / "run", tmp_path / "gaps.csv", folder=tmp_path)
+    assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 91), predicted.stderr
+
+
+def test_weights_may_stay_with_the_sites(tmp_path: Path) -> None:
+    small = ["data.source=wine", "data.positive=class_0", "algorithm.size=5", "data.folds=2"]
+    result = run("filter", tmp_path / "run", *small, "algorithm.release=sites").result
+    assert result["metrics"]["accuracy"] > 0.9
+    predicted = fedsvm("predict", tmp_path / "run", "wine", folder=tmp_path)
+    assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 179), predicted.stderr

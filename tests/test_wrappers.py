@@ -10,13 +10,19 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
+from algorithms.data.partition import site_partition
 from algorithms.selection import filters
 from algorithms.selection.filters import ClassMoments, class_members
+from algorithms.selection.subsets import Subset
+from algorithms.selection.support_sums import SupportSite, SupportSums
+from algorithms.selection.training import SubsetTraining
+from algorithms.voted_wrappers import VotedSettings
 from federation.arrays import FloatArray, IntArray
 from scenarios.report.page import render
 from scenarios.report.summary import lines
 from scenarios.run.result import read_result
 from tests.choosing import choose, inner_folds, standardised
+from tests.in_process import InProcessFederation
 from tests.test_runs import fedsvm, run
 
 CUTS = ("algorithm.select_solver=cutting-plane", "algorithm.select_groups=32")
@@ -227,3 +233,27 @@ def test_a_gap_that_does_not_tell_support_rows_is_refused(tmp_path: Path) -> Non
     done = fedsvm("run", "voted-wrappers", "--set", "algorithm.select_tolerance=1e-3", folder=tmp_path)
     assert done.returncode == 2
     assert "select_tolerance: must be 1e-5 or less for support rows" in done.stderr
+
+
+@pytest.mark.parametrize("source", ["wdbc", "wine"])
+def test_support_rows_are_libsvms(source: str, tmp_path: Path) -> None:
+    """At a gap of 1e-6, by margins of at most 1.001; and so are class sums over them."""
+    train, names = standardised(source)
+    programs = {}
+    for number, part in enumerate(np.array_split(np.arange(len(train.labels)), 3)):
+        partition = site_partition(train.rows[part], train.labels[part], names=names)
+        site = SupportSite(f"site-{number}", partition, {"seed": 1})
+        site.rescale(np.zeros(len(names)), np.ones(len(names)))
+        programs[site.site] = site
+    federation: Any = InProcessFederation(programs)
+    moments = ClassMoments.of(train.rows, class_members(train.labels[None, :]))
+    settings = VotedSettings(select_solver="cutting-plane", select_groups=32)
+    columns = np.arange(len(names))
+    (found,) = SubsetTraining.of(federation, moments, settings).train([Subset(columns)], 1e-6)
+    supporting = SupportSums(federation, len(train.labels), 3).moments(columns, found)
+    expected = svm(train.rows, train.labels)
+    assert supporting is not None
+    assert supporting.counts.tolist() == expected.n_support_.tolist()
+    rows, signs = train.rows[expected.support_], train.labels[expected.support_]
+    pooled = filters.welch(ClassMoments.of(rows, class_members(signs[None, :]))).statistic
+    np.testing.assert_allclose(filters.welch(supporting).statistic, pooled, rtol=1e-6)

@@ -202,14 +202,14 @@ class SelectedModel(Model):
         return {len(each.columns): each.decision_function(rows) for each in self.by_size}
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Those of the PAN-SVM; which columns it is of, the file says by their names."""
-        return self.inner.to_arrays()
+        """Those of the PAN-SVM, and `selected` (k,), the numbers of its columns among all."""
+        return {**self.inner.to_arrays(), "selected": self.selected}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
-        """The model in a file, which has the chosen columns alone."""
+        """The model in a file, whose rows have the chosen columns alone; without names of columns, of rows of all."""
         inner = PanModel.from_arrays(arrays, parts)
-        return cls(inner, np.arange(len(arrays["columns"])))
+        return cls(inner, np.arange(len(arrays["columns"])) if "columns" in arrays else arrays["selected"])
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
         """Those of the PAN-SVM, and `support_`: numbers of the chosen columns are `selected_`."""
