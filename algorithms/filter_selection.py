@@ -34,8 +34,8 @@ from algorithms.selection.model import (
     SelectionAlgorithm,
     SelectionSettings,
     chosen_count,
-    class_moments,
 )
+from algorithms.selection.moments import class_moments
 from algorithms.selection.training import SubsetTraining
 from algorithms.settings import Count, Share, ShareOrCount, doc
 from federation.arrays import FloatArray, IntArray
@@ -110,7 +110,7 @@ class Filter(SelectionAlgorithm[FilterSettings]):
             size, rule = max(1, found), f"a false discovery rate of {settings.false_discovery_rate:g}"
             if not found:
                 rule += ", at which no column is significant: the best one"
-        training = SubsetTraining.of(federation, moments, settings)
+        training = SubsetTraining(federation, moments, settings)
         ranks = filters.ranks_of(scored.scores, scored.order)
         if settings.score == "mrmr":
             ranks = np.arange(1, columns + 1)

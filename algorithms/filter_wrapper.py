@@ -33,7 +33,8 @@ from algorithms.selection import filters
 from algorithms.selection.elimination import lowest
 from algorithms.selection.filters import ClassMoments
 from algorithms.selection.held_out import held_out, removal_of
-from algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings, class_moments
+from algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings
+from algorithms.selection.moments import class_moments
 from algorithms.selection.training import ShrinkingSvm, SubsetTraining
 from algorithms.settings import Count, Share, doc
 from federation.arrays import IntArray
@@ -65,7 +66,7 @@ class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):
         """Filter, and remove, until one candidate is left."""
         federation, names = selecting.federation, selecting.names
         moments = federation.until_stable(lambda: class_moments(federation, selecting.prepared.columns))
-        training = SubsetTraining.of(federation, moments, settings)
+        training = SubsetTraining(federation, moments, settings)
         t = filters.welch(moments).statistic
         passed = candidates(moments, settings)
         left, removed, steps = passed, [], []

@@ -47,8 +47,8 @@ from algorithms.selection.model import (
     Selecting,
     SelectionAlgorithm,
     SelectionSettings,
-    class_moments,
 )
+from algorithms.selection.moments import class_moments
 from algorithms.selection.training import ShrinkingSvm, SubsetTraining, strengths
 from algorithms.settings import doc
 from federation.arrays import FloatArray, IntArray
@@ -87,7 +87,7 @@ class Rfe(SelectionAlgorithm[RfeSettings]):
         federation, names = selecting.federation, selecting.names
         columns, classes = selecting.prepared.columns, selecting.classes
         moments = federation.until_stable(lambda: class_moments(federation, columns, classes))
-        training = SubsetTraining.of(federation, moments, settings)
+        training = SubsetTraining(federation, moments, settings)
         removed: list[int] = np.flatnonzero(moments.constant).tolist()
         svm = ShrinkingSvm(training, np.flatnonzero(~moments.constant), labels=classes if classes > 2 else 1)
         scores = np.zeros(len(names))
@@ -171,7 +171,7 @@ def _by_kernel(selecting: Selecting, settings: RfeSettings) -> Choice:
         removed += gone.tolist()
         left = np.setdiff1d(left, gone)
     order = np.array([*left, *reversed(removed)])
-    training = SubsetTraining.of(federation, moments, settings)
+    training = SubsetTraining(federation, moments, settings)
     ranks = np.arange(1, len(order) + 1)
     return Choice(order, scores, SCORES[settings.weights], ranks, training, steps=tuple(steps))
 

@@ -41,10 +41,10 @@ from algorithms.selection.model import (
     SelectionSettings,
     SizeModel,
     chosen_count,
-    class_moments,
     point_of,
     size_of,
 )
+from algorithms.selection.moments import class_moments
 from algorithms.selection.subsets import ALL_ROWS, Subset, half_sample
 from algorithms.selection.training import SubsetTraining
 from algorithms.settings import Positive, Share, doc
@@ -105,7 +105,7 @@ class SparseSvm(SelectionAlgorithm[SparseSettings]):
         """The nets, which of them is taken, and what half-samples say of it."""
         federation = selecting.federation
         moments = federation.until_stable(lambda: class_moments(federation, selecting.prepared.columns))
-        training = SubsetTraining.of(federation, moments, settings)
+        training = SubsetTraining(federation, moments, settings)
         columns = np.flatnonzero(~moments.constant)
         if settings.l1 == "path":
             levels = path_of(moments, settings.select_penalty, settings.path_steps, settings.path_end)
@@ -143,6 +143,7 @@ class SparseSvm(SelectionAlgorithm[SparseSettings]):
 
 def _nets(training: SubsetTraining, subsets: Sequence[Subset], l1: float, settings: SparseSettings) -> list[Net]:
     """Nets of some rows each, at one l1. Raises MembershipChanged where sites leave or join."""
+    training.refresh()
     oracle, penalty = training.oracle(subsets), Penalty(l1, settings.l2)
     bundles = [
         Bundle(len(each.columns), settings.select_groups, settings.select_penalty, penalty=penalty) for each in subsets
@@ -160,6 +161,7 @@ def _path(
     training: SubsetTraining, columns: IntArray, levels: Sequence[float], settings: SparseSettings
 ) -> tuple[list[Net], tuple[CurvePoint, ...]]:
     """Nets of all rows at each l1, and the accuracy of the folds' nets; cuts go on from one to the next."""
+    training.refresh()
     training.require_folds()
     subsets = [Subset(columns, fold) for fold in [*range(settings.inner_folds), ALL_ROWS]]
     oracle = training.oracle(subsets)

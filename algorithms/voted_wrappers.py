@@ -46,9 +46,10 @@ from algorithms.contract import Outline
 from algorithms.optimisation.solution import Solution
 from algorithms.ranking import DecidedBy, RankingStep
 from algorithms.selection.elimination import Remove, removed_count
-from algorithms.selection.filters import ClassMoments, welch
+from algorithms.selection.filters import welch
 from algorithms.selection.held_out import SAME, held_out, removal_of
-from algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings, class_moments
+from algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings
+from algorithms.selection.moments import class_moments
 from algorithms.selection.support_sums import SupportSite, SupportSums
 from algorithms.selection.training import ShrinkingSvm, SubsetTraining
 from algorithms.settings import Tolerance, doc
@@ -111,15 +112,15 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
         """Train, score and remove, until one column is left."""
         federation, names = selecting.federation, selecting.names
         moments = federation.until_stable(lambda: class_moments(federation, selecting.prepared.columns))
-        training = SubsetTraining.of(federation, moments, settings)
-        support = SupportSums(federation, training.rows, settings.min_change)
+        training = SubsetTraining(federation, moments, settings)
+        support = SupportSums(federation, settings.min_change)
         removed: list[int] = np.flatnonzero(moments.constant).tolist()
         svm = ShrinkingSvm(training, np.flatnonzero(~moments.constant))
         steps, scores = [], np.zeros(len(names))
         while len(svm.columns) > 1:
             before = federation.progress.round
             (solution,) = svm.trained((settings.select_tolerance,), lambda found: True)
-            told_of = functools.partial(_lists, svm.columns, solution, moments, support, settings.criteria)
+            told_of = functools.partial(_lists, svm.columns, solution, training, support, settings.criteria)
             lists = federation.until_stable(told_of)
             count = removed_count(settings.remove, len(svm.columns))
             places, decided_by = _removed(lists, count, svm, training)
@@ -159,14 +160,17 @@ def wanted(criteria: str) -> Sequence[Criterion]:
     return CRITERIA if criteria == "vote" else [each for each in CRITERIA if each == criteria]
 
 
-def _lists(columns: IntArray, solution: Solution, moments: ClassMoments, support: SupportSums, criteria: str) -> Lists:
+def _lists(
+    columns: IntArray, solution: Solution, training: SubsetTraining, support: SupportSums, criteria: str
+) -> Lists:
     """The scores of the columns that are left. Raises MembershipChanged where sites leave or join."""
+    training.refresh()
     found: dict[str, FloatArray] = {}
     for criterion in wanted(criteria):
         if criterion == "rfe":
             found[criterion] = solution.w**2
         elif criterion == "rsvm":
-            means = moments.only(columns).means
+            means = training.moments.only(columns).means
             found[criterion] = solution.w * (means[1] - means[0])
         elif (supporting := support.moments(columns, solution)) is not None:
             found[criterion] = welch(supporting).statistic

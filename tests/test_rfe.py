@@ -221,3 +221,13 @@ def test_too_many_columns_for_matrices_are_a_sentence(tmp_path: Path, data_folde
     assert done.returncode == 3
     assert "SVMs on 2000 columns need sums of 2003001 numbers" in done.stderr
     assert 'algorithm.select_solver = "cutting-plane"' in done.stderr
+
+
+def test_a_site_that_is_started_again_brings_its_rows_back(tmp_path: Path) -> None:
+    """Killed before there are moments: they are asked for again when it is there, and bounds hold for its rows."""
+    for solver in ("cutting-plane", "interior-point"):
+        kill = "faults=[{kind='kill',site=2,phase='select',round=1,rejoin=true}]"
+        changes = [kill, f"algorithm.select_solver={solver}", WIDE, *ONE]
+        result = choose(tmp_path / solver, "wine", "rfe", *changes).result
+        assert result["selection"]["ranking"]["columns"] == pooled_order("wine", 1.0)
+        assert len(result["model"]["sites"]) == 5

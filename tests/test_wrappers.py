@@ -249,8 +249,8 @@ def test_support_rows_are_libsvms(source: str, tmp_path: Path) -> None:
     moments = ClassMoments.of(train.rows, class_members(train.labels[None, :]))
     settings = VotedSettings(select_solver="cutting-plane", select_groups=32)
     columns = np.arange(len(names))
-    (found,) = SubsetTraining.of(federation, moments, settings).train([Subset(columns)], 1e-6)
-    supporting = SupportSums(federation, len(train.labels), 3).moments(columns, found)
+    (found,) = SubsetTraining(federation, moments, settings).train([Subset(columns)], 1e-6)
+    supporting = SupportSums(federation, 3).moments(columns, found)
     expected = svm(train.rows, train.labels)
     assert supporting is not None
     assert supporting.counts.tolist() == expected.n_support_.tolist()

@@ -1,6 +1,7 @@
 """Choosing columns over sites that hold rows, and a PAN-SVM on those that are chosen.
 
 filters       scores of columns from sums over the classes: Welch's t, F, Fisher's ratio, mutual information, mRMR
+moments       class moments over the sites
 subsets       linear SVMs on subsets of columns and rows by cutting planes, many in the same rounds
 subset_path   the same by the interior point, blindly
 training      either of them, and SVMs on columns that become fewer

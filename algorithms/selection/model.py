@@ -43,19 +43,14 @@ from algorithms.pan_svm import PanModel, PanSvm, train
 from algorithms.ranking import CurvePoint, Ranking, RankingStep
 from algorithms.remarks import Remark
 from algorithms.selection.elimination import MANY_COLUMNS
-from algorithms.selection.filters import ClassMoments, membership_auc
+from algorithms.selection.filters import membership_auc
 from algorithms.selection.subset_path import SelectionSite
 from algorithms.selection.subsets import ALL_ROWS, Subset
 from algorithms.selection.training import SubsetTraining, TrainingSettings
-from algorithms.settings import MAX_COUNT, ShareOrCount, doc
+from algorithms.settings import ShareOrCount, doc
 from federation.arrays import FloatArray, IntArray
-from federation.errors import FederationError
 from federation.federation import Federation
-from federation.transport.keys import COORDINATOR
 from protocols.analysis.views import Coalition
-
-MIN_OF_CLASS = 3
-"""Rows of a class over all sites that its sums may be told of."""
 
 _DENSE, _GROWTH = 10, 1.25
 """Sizes of a curve: each up to the first, then by this factor, and by 2 from `MANY_COLUMNS` on."""
@@ -63,7 +58,6 @@ _DENSE, _GROWTH = 10, 1.25
 CURVE_TOLERANCE = 1e-3
 """Certified relative gap of the models that a size is chosen by."""
 
-MOMENTS = "class means and variances of every column: rows of each class, sums and sums of squares"
 SHOWN_COLUMNS = "which columns are kept, and in which order others were dropped"
 
 
@@ -254,7 +248,7 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         prepared, selected = chosen.prepared, chosen.columns
 
         def mapped() -> Any:
-            rows = {site: prepared.site_rows[site] for site in federation.sites}
+            rows = {site: prepared.site_rows.get(site, 0) for site in federation.sites}
             return map_rows(federation, settings, Prepared(len(selected), rows), task.seed)
 
         features = federation.until_stable(mapped)
@@ -340,25 +334,6 @@ def _memberships(rows: EvaluationRows) -> Iterator[str]:
             f"others to compare it with, can tell whether it is one of them{measured}. No secure sum helps, for the "
             "sum tells."
         )
-
-
-# Sums that all methods ask for.
-
-
-def class_moments(federation: Federation, columns: int, classes: int = 2) -> ClassMoments:
-    """Of all rows, once no class is known to be so small that its sums would show them.
-
-    Raises FederationError for one that is, and MembershipChanged where sites leave or join.
-    """
-    sizes = np.rint(federation.sum("class_sizes", shape=(classes,), bound=float(MAX_COUNT)))
-    if sizes.min() < MIN_OF_CLASS:
-        raise FederationError(
-            f"A class must have {MIN_OF_CLASS} rows or more over all sites to choose columns by, got "
-            f"{int(sizes.min())}: its sums would show them. Have more rows of it."
-        )
-    packed = federation.sum("class_moments", shape=(classes, 2 * columns + 1), bound=math.inf)
-    federation.disclose(COORDINATOR, "class_moments", MOMENTS, packed.shape)
-    return ClassMoments.unpacked(packed)
 
 
 # How many are kept.

@@ -20,8 +20,9 @@ import numpy as np
 
 from algorithms.optimisation.solution import Solution
 from algorithms.selection.filters import ClassMoments, class_members
-from algorithms.selection.model import MIN_OF_CLASS
+from algorithms.selection.moments import MIN_OF_CLASS
 from algorithms.selection.subset_path import SelectionSite
+from algorithms.settings import MAX_COUNT
 from federation.arrays import BoolArray, FloatArray, IntArray
 from federation.federation import Federation
 from federation.site.program import step
@@ -104,7 +105,6 @@ class SupportSums:
     """
 
     federation: Federation
-    rows: int
     min_change: int
     epoch: int = 0
     number: int = 0
@@ -126,7 +126,7 @@ class SupportSums:
             self.federation.sum(
                 "support_changes",
                 shape=(2, most + 1),
-                bound=float(self.rows),
+                bound=float(MAX_COUNT),
                 epoch=self.epoch,
                 number=self.number,
                 columns=columns,
@@ -168,7 +168,7 @@ class SupportSums:
         most = max(self.releases)
         if not most:
             return 0
-        bound = float(self.rows)
+        bound = float(MAX_COUNT)
         overlaps = np.rint(self.federation.sum("support_overlaps", shape=(2, most, most), bound=bound, releases=most))
         inverses = np.array([np.linalg.pinv(each, hermitian=True) for each in overlaps])
         count = round(float(self.federation.sum("rows_determined", shape=(), bound=bound, inverses=inverses)))

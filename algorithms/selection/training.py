@@ -20,6 +20,7 @@ from algorithms.optimisation.line_search import grid_search
 from algorithms.optimisation.solution import Solution, Stopping
 from algorithms.pan_svm import PanSettings
 from algorithms.selection.filters import ClassMoments
+from algorithms.selection.moments import class_moments
 from algorithms.selection.subset_path import SubsetPaths
 from algorithms.selection.subsets import Posed, Subset, SubsetOracle
 from algorithms.settings import Positive, Tolerance, doc
@@ -72,28 +73,41 @@ class Judged:
 class SubsetTraining:
     """Problems of columns over the rows of a federation, and how they are trained.
 
-    rows: how many there are. squares: the sum over them of their columns' squares. smallest_class: rows of the class
-    that has fewest.
+    moments: of the rows. When sites leave or join they are asked for again: other rows have other bounds.
     """
 
     federation: Federation
-    rows: int
-    squares: float
-    smallest_class: int
+    moments: ClassMoments
     settings: TrainingSettings
     paths: SubsetPaths = field(init=False)
+    _changes: int = field(init=False)
 
     def __post_init__(self) -> None:
-        settings = self.settings
-        self.paths = SubsetPaths(
-            self.federation, self.rows, self.squares, settings.select_penalty, settings.masking, settings.step_noise
-        )
+        self._changes = len(self.federation.membership.changes)
+        self._begin_paths()
 
-    @classmethod
-    def of(cls, federation: Federation, moments: ClassMoments, settings: TrainingSettings) -> SubsetTraining:
-        """Over rows with these moments."""
-        smallest = int(moments.counts.min())
-        return cls(federation, int(moments.counts.sum()), float(moments.squares.sum()), smallest, settings)
+    def _begin_paths(self) -> None:
+        settings = self.settings
+        solved = (settings.select_penalty, settings.masking, settings.step_noise)
+        self.paths = SubsetPaths(self.federation, self.rows, self.squares, *solved)
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return int(self.moments.counts.sum())
+
+    @property
+    def squares(self) -> float:
+        """The sum over the rows of their columns' squares."""
+        return float(self.moments.squares.sum())
+
+    def refresh(self) -> None:
+        """Ask for the moments again where sites left or joined. Raises MembershipChanged where they do so now."""
+        changes = len(self.federation.membership.changes)
+        if changes != self._changes:
+            classes, columns = self.moments.sums.shape
+            self.moments, self._changes = class_moments(self.federation, columns, classes), changes
+            self._begin_paths()
 
     @property
     def is_blind(self) -> bool:
@@ -123,14 +137,16 @@ class SubsetTraining:
     def require_folds(self) -> None:
         """Raise FederationError for inner folds whose class sums, which cuts show, are of fewer rows than may be."""
         folds = self.settings.inner_folds
-        if self.smallest_class < MIN_OF_FOLD * folds:
+        smallest = int(self.moments.counts.min())
+        if smallest < MIN_OF_FOLD * folds:
             raise FederationError(
-                f"A class of {self.smallest_class} rows makes inner folds of fewer than {MIN_OF_FOLD}: lower "
+                f"A class of {smallest} rows makes inner folds of fewer than {MIN_OF_FOLD}: lower "
                 f"algorithm.inner_folds from {folds}, or have algorithm.size be a count."
             )
 
     def train(self, subsets: Sequence[Subset], tolerance: float, penalty: Penalty = RIDGE) -> list[Solution]:
         """Train all problems in the same rounds. Raises MembershipChanged where sites leave or join."""
+        self.refresh()
         stopping = Stopping(tolerance, self.settings.max_iterations)
         if self.is_blind and penalty == RIDGE:
             self.require_few(subsets)
@@ -212,6 +228,7 @@ class ShrinkingSvm:
 
     def _by_cuts(self, tolerances: Sequence[float], enough: Enough) -> list[Solution]:
         training, settings = self.training, self.training.settings
+        training.refresh()
         oracle = training.oracle(self._subsets)
         try:
             if self._has_changed() or self._bundles is None:
@@ -229,8 +246,10 @@ class ShrinkingSvm:
             oracle.disclose()
 
     def _by_path(self, tolerances: Sequence[float], enough: Enough) -> list[Solution]:
-        training, paths = self.training, self.training.paths
+        training = self.training
+        training.refresh()
         training.require_few(self._subsets)
+        paths = training.paths
         kept = None if self._has_changed() else self._kept
         for tolerance in tolerances:
             stopping = Stopping(tolerance, training.settings.max_iterations)
