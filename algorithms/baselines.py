@@ -14,12 +14,16 @@ from typing import Any
 import numpy as np
 
 from algorithms.contract import Baseline, EvaluationRows
+from algorithms.data.classes import log_odds
 from algorithms.features.kernels import Kernel, KernelName, KernelSettings
 from algorithms.optimisation import libsvm
 from federation.arrays import FloatArray
 
+_NEVER = -1e300
+"""The logarithm of what a class is likely that was not there in training; finite, so that rows can be ranked by it."""
+
 Score = Callable[[Any, EvaluationRows], FloatArray]
-"""(n,) decision values of the test rows, by the settings of the run and all rows."""
+"""(n,) decision values of the test rows, (n, K) of more than two classes, by the settings of the run and all rows."""
 
 
 def _svm(name: KernelName, settings: Any, rows: EvaluationRows) -> FloatArray:
@@ -27,27 +31,42 @@ def _svm(name: KernelName, settings: Any, rows: EvaluationRows) -> FloatArray:
     gamma, C = 1.0 / max(1, rows.train.rows.shape[1]), 1.0
     if isinstance(settings, KernelSettings):
         gamma, C = settings.kernel_of(rows.train.rows.shape[1]).gamma, getattr(settings, "C", 1.0)
-    svm = libsvm.kernel(Kernel(name, gamma), *rows.train, C)
-    return np.asarray(svm.decision_function(rows.test.rows))
+    train, test = rows.train, rows.test.rows
+    return libsvm.against_others(
+        lambda labels: libsvm.kernel(Kernel(name, gamma), train.rows, labels, C), train.labels, len(rows.classes), test
+    )
 
 
 def _naive_bayes(settings: Any, rows: EvaluationRows) -> FloatArray:
     from sklearn.naive_bayes import GaussianNB
 
-    joint = GaussianNB().fit(*rows.train).predict_joint_log_proba(rows.test.rows)
-    return np.asarray(joint[:, 1] - joint[:, 0])
+    model = GaussianNB().fit(*rows.train)
+    return log_odds(_placed(model.predict_joint_log_proba(rows.test.rows), model.classes_, rows, _NEVER))
 
 
 def _tree(settings: Any, rows: EvaluationRows) -> FloatArray:
     from sklearn.tree import DecisionTreeClassifier
 
     tree = DecisionTreeClassifier(min_samples_split=10, min_samples_leaf=5, random_state=0).fit(*rows.train)
-    probabilities = tree.predict_proba(rows.test.rows)
-    return np.asarray(probabilities[:, 1] - probabilities[:, 0])
+    shares = _placed(tree.predict_proba(rows.test.rows), tree.classes_, rows, 0.0)
+    return np.asarray(shares[:, 1] - shares[:, 0] if len(rows.classes) == 2 else shares - 0.5)
+
+
+def _placed(values: FloatArray, found: FloatArray, rows: EvaluationRows, absent: float) -> FloatArray:
+    """(n, K) what a model says of the classes that it was trained on, by their labels, and `absent` of the others."""
+    if len(rows.classes) == 2:
+        return values
+    placed = np.full((len(values), len(rows.classes)), absent)
+    known = found >= 0
+    placed[:, found[known].astype(np.int64)] = values[:, known]
+    return placed
 
 
 def _majority(settings: Any, rows: EvaluationRows) -> FloatArray:
-    return np.full(len(rows.test.rows), 1.0 if rows.train.labels.sum() >= 0 else -1.0)
+    if len(rows.classes) == 2:
+        return np.full(len(rows.test.rows), 1.0 if rows.train.labels.sum() >= 0 else -1.0)
+    counts = [np.count_nonzero(rows.train.labels == number) for number in range(len(rows.classes))]
+    return np.tile(np.arange(len(counts)) == np.argmax(counts), (len(rows.test.rows), 1)) - 0.5
 
 
 POOLED_BASELINES: Mapping[str, tuple[str, Score]] = {

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.data.horizontal import HorizontalSite
+from algorithms.features.mapped_rows import MappedSite
 from algorithms.settings import MAX_COUNT, Share, doc
 from federation.arrays import FloatArray
 from federation.errors import FederationError
@@ -125,6 +126,17 @@ class CalibratedSite(HorizontalSite):
         return np.stack([above[self.labels_apart < 0].sum(axis=0), above[self.labels_apart > 0].sum(axis=0)]).astype(
             np.float64
         )
+
+
+class CalibratedMappedSite(MappedSite, CalibratedSite):
+    """A site that maps its rows as all sites do, those apart too."""
+
+    @step
+    def receive_map(self, **feature_map: Any) -> None:
+        """Map this site's rows, those apart too."""
+        super().receive_map(**feature_map)
+        if self.is_scaled:
+            self.features_apart = self.map(self.rows_apart)
 
 
 def likelihood(

@@ -55,6 +55,8 @@ class TrainingReport:
         How many training took; None where noise does not cover it.
     converged : bool, default True
         Whether training came to its tolerance.
+    gaps : tuple of float
+        The gap of each of several problems that are trained in the same rounds; `gap` is the largest.
     figures : mapping
         Numbers that only this algorithm has, by the names in `Algorithm.figures`.
     remarks : tuple of Remark
@@ -70,6 +72,7 @@ class TrainingReport:
     converged: bool = True
     figures: Mapping[str, Any] = field(default_factory=dict)
     remarks: tuple[Remark, ...] = ()
+    gaps: tuple[float, ...] = ()
 
 
 class Model(ABC):
@@ -80,7 +83,10 @@ class Model(ABC):
 
     @abstractmethod
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) decision values of scaled rows (n, p); positive for the class +1."""
+        """(n,) decision values of scaled rows (n, p), positive for the class +1; (n, K) of more than two classes.
+
+        Of these the largest is that of the row's class. One is positive where its class is called against all others.
+        """
 
     @property
     def calibrated(self) -> Calibration | None:
@@ -138,13 +144,14 @@ class VerticalModel(Model):
 class EvaluationRows:
     """What only a simulation can look at together: all rows trained on, those tested on, and those that are public.
 
-    classes: names of the negative and the positive class. weights (n,): of the rows trained on; None where all are 1.
+    classes: names of the negative and the positive class, or of all. weights (n,): of the rows trained on; None where
+    all are 1.
     """
 
     train: Labelled
     test: Labelled
     public: Labelled | None = None
-    classes: tuple[str, str] = ("-1", "1")
+    classes: tuple[str, ...] = ("-1", "1")
     weights: FloatArray | None = None
 
 
@@ -152,8 +159,8 @@ class EvaluationRows:
 class Pooled:
     """What all rows, or all columns, in one place would have given.
 
-    scores: (n,) decision values of the test rows, by the same model. objective: of the same problem, if there is one.
-    exact: (n,) those of the kernel itself, where the model's features approximate one.
+    scores: decision values of the test rows, as the model has them. objective: of the same problem, if there is one.
+    exact: those of the kernel itself, where the model's features approximate one.
     """
 
     scores: FloatArray
@@ -163,7 +170,7 @@ class Pooled:
 
 @dataclass(frozen=True)
 class Baseline:
-    """Another method on the same rows: its name, a phrase for it, and its decision values (n,) of the test rows."""
+    """Another method on the same rows: its name, a phrase for it, and its decision values of the test rows."""
 
     name: str
     phrase: str
@@ -214,6 +221,8 @@ class Algorithm(ABC, Generic[S, M, T]):
         The numbers that only this algorithm's models have, each with its sentence; a sweep can plot them.
     chooses_columns : bool, default False
         Whether its models are of some columns, which they rank (`Model.ranked`).
+    multiclass : bool
+        Whether it tells more than two classes apart; else data of more are refused before anything starts.
     """
 
     name: ClassVar[str]
@@ -226,6 +235,7 @@ class Algorithm(ABC, Generic[S, M, T]):
     Model: ClassVar[type[Model]]
     figures: ClassVar[Mapping[str, str]] = {}
     chooses_columns: ClassVar[bool] = False
+    multiclass: ClassVar[bool] = False
 
     @property
     def summary(self) -> str:
@@ -255,8 +265,8 @@ class Algorithm(ABC, Generic[S, M, T]):
         """Whether rows may have weights, by which their losses are multiplied (`HorizontalTask.weighted`)."""
         return False
 
-    def class_problems(self, settings: S, classes: tuple[str, str]) -> Iterator[str]:
-        """What of the settings does not fit the negative and the positive class: "key: sentence", as `problems`."""
+    def class_problems(self, settings: S, classes: tuple[str, ...]) -> Iterator[str]:
+        """What of the settings does not fit the classes, of two the negative first: "key: sentence", as `problems`."""
         return iter(())
 
     def is_private(self, settings: S) -> bool:
@@ -266,8 +276,11 @@ class Algorithm(ABC, Generic[S, M, T]):
         """
         return False
 
-    def foreseen(self, settings: S, rows: int) -> Iterator[str]:
-        """Sentences about what training on so many rows cannot come to, before anything starts or is spent."""
+    def foreseen(self, settings: S, rows: int, columns: int, classes: int) -> Iterator[str]:
+        """Sentences about what training on so many rows cannot come to, before anything starts or is spent.
+
+        columns: how many rows have, those of 0 and 1 counted that stand for categories. classes: how many there are.
+        """
         return iter(())
 
     def warnings(self, model: M, settings: S, rows: EvaluationRows, fold: int) -> list[str]:

@@ -36,6 +36,7 @@ from numpy.typing import NDArray
 from algorithms.attacks.contract import Attack
 from algorithms.attacks.cross_tables import CrossTables
 from algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
+from algorithms.data.classes import log_odds, members, one_against_rest
 from algorithms.data.horizontal import HorizontalSite, HorizontalTask
 from algorithms.settings import Count, doc
 from federation.arrays import FloatArray, IntArray
@@ -142,8 +143,7 @@ class TreeSite(HorizontalSite):
     def cross_tables(self, column: IntArray, bin: IntArray, children: IntArray, nodes: IntArray) -> FloatArray:
         """(a, p, B, K): this site's part of the tables of some nodes of a tree."""
         tree = Tree(column, bin, children, np.zeros((len(column), 2)))
-        members = np.stack([self.labels[0] < 0, self.labels[0] > 0]).astype(np.float64)
-        return cross_tables(tree, nodes, self.binned, members, self.bins)
+        return cross_tables(tree, nodes, self.binned, members(self.labels), self.bins)
 
 
 # The coordinator.
@@ -244,9 +244,8 @@ class TreeModel(Model):
         return np.asarray(counts / counts.sum(axis=1, keepdims=True))
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) log-odds of scaled rows (n, p); positive for the class +1."""
-        logarithms = np.log(self.probabilities(rows))
-        return np.asarray(logarithms[:, 1] - logarithms[:, 0])
+        """(n,) log-odds of scaled rows (n, p), positive for the class +1; (n, K) of each of more than two classes."""
+        return log_odds(np.log(self.probabilities(rows)))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """`column`, `bin`, `children` and `counts` of the nodes, and `edges`."""
@@ -272,6 +271,7 @@ class DecisionTree(HorizontalAlgorithm[TreeSettings, TreeModel]):
         "depth": "splits on the longest way to a leaf",
         "smallest_leaf": "rows of the smallest leaf",
     }
+    multiclass = True
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: TreeSettings) -> TreeModel:
         """Agree on bins, then grow the tree, a sum a level."""
@@ -286,7 +286,7 @@ class DecisionTree(HorizontalAlgorithm[TreeSettings, TreeModel]):
                 def ask(tree: Tree, nodes: IntArray) -> FloatArray:
                     tables = federation.sum(
                         "cross_tables",
-                        shape=(len(nodes), prepared.columns, settings.bins, 2),
+                        shape=(len(nodes), prepared.columns, settings.bins, len(task.classes)),
                         bound=float(prepared.rows),
                         column=tree.column,
                         bin=tree.bin,
@@ -308,8 +308,8 @@ class DecisionTree(HorizontalAlgorithm[TreeSettings, TreeModel]):
     def pooled(self, model: TreeModel, settings: TreeSettings, rows: EvaluationRows) -> Pooled:
         """The tree that the same bins of all rows together grow."""
         train, labels = binned(rows.train.rows, model.edges), rows.train.labels
-        members = np.stack([labels < 0, labels > 0]).astype(np.float64)
-        tree = grow(lambda tree, nodes: cross_tables(tree, nodes, train, members, settings.bins), settings)
+        of_class = members(one_against_rest(labels, len(rows.classes)))
+        tree = grow(lambda tree, nodes: cross_tables(tree, nodes, train, of_class, settings.bins), settings)
         return Pooled(TreeModel(tree, model.edges).decision_function(rows.test.rows))
 
     def attacks(self, settings: TreeSettings) -> list[Attack]:

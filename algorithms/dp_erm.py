@@ -13,14 +13,19 @@ Both hold for exact minimisers. Training goes on until the gradient is so small 
 and for output perturbation that rest is in the sensitivity. The proof of objective perturbation has no room for it, and
 its b is no point of a lattice: what it releases is what floating point makes of it.
 
+Of K classes each is told from the others, all in the same rounds. One row moves each of K minimisers by 2/(n lambda),
+and all together by sqrt(K) times as much: output perturbation has noise for one vector of them. Objective perturbation
+has each of the K models of epsilon / K, which add up.
+
 Noise protects the model against everyone who gets it, not against the coordinator, which saw exact sums, nor the sites,
 which saw the points that they were taken at.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any, Literal, Self
 
@@ -37,6 +42,7 @@ from algorithms.contract import (
     PublicAlgorithm,
     TrainingReport,
 )
+from algorithms.data.classes import one_against_rest
 from algorithms.data.columns import Labelled
 from algorithms.data.horizontal import count_rows
 from algorithms.data.public_rows import PubliclyScaledSite, PublicTask
@@ -122,8 +128,9 @@ class ErmSettings(BudgetSettings, FourierSettings):
 
 @dataclass(frozen=True)
 class ErmModel(Model):
-    """Weights (d,) as released, of points that `feature_map` makes of scaled rows. noise: of output perturbation.
+    """Weights (d,) as released, of points that `feature_map` makes of scaled rows; of more than two classes (K, d).
 
+    noise: of output perturbation.
     training: its rounds are told without noise only, since they depend on private rows.
     """
 
@@ -133,8 +140,8 @@ class ErmModel(Model):
     training: TrainingReport | None = None
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) for scaled rows (n, d)."""
-        return np.asarray(self.feature_map(rows) @ self.weights)
+        """(n,) for scaled rows (n, d), (n, K) of more than two classes."""
+        return np.asarray(self.feature_map(rows) @ self.weights.T)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """`rho`, `longest`, `w`, and `b`, which is 0."""
@@ -145,11 +152,11 @@ class ErmModel(Model):
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
         """The model in a file."""
-        return cls(FeatureMap(arrays["rho"], float(arrays["longest"]), len(arrays["w"])), arrays["w"])
+        return cls(FeatureMap(arrays["rho"], float(arrays["longest"]), arrays["w"].shape[-1]), arrays["w"])
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
-        """`coef_` (1, d), of the points that `feature_map_(rows)` makes of scaled rows."""
-        return {"coef_": self.weights[None, :], "feature_map_": self.feature_map}
+        """`coef_` (P, d), of the points that `feature_map_(rows)` makes of scaled rows."""
+        return {"coef_": np.atleast_2d(self.weights), "feature_map_": self.feature_map}
 
 
 class ErmSite(PubliclyScaledSite):
@@ -164,9 +171,13 @@ class ErmSite(PubliclyScaledSite):
         self.points = paired_features(self.rows, rho) if len(rho) else at_most_one(self.rows / longest, clip=clip)
 
     @step
-    def erm_sums(self, f: FloatArray, loss: LossName, half_width: float) -> FloatArray:
-        """(1 + d + d^2,): this site's part of the sum of losses, its gradient and its Hessian."""
-        return erm_sums(self.points, self.labels[0], f, Loss(loss, half_width))
+    def erm_sums(self, f: FloatArray, loss: LossName, half_width: float, problems: Sequence[int] = (0,)) -> FloatArray:
+        """(k, 1 + d + d^2): this site's part of the sum of losses, its gradient and its Hessian at f (k, d).
+
+        problems: whose points these are, each a class against the others.
+        """
+        kind = Loss(loss, half_width)
+        return np.stack([erm_sums(self.points, self.labels[k], at, kind) for k, at in zip(problems, f, strict=True)])
 
 
 class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
@@ -176,6 +187,7 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
     estimator = "PrivateErmClassifier"
     Settings, Site, Model = ErmSettings, ErmSite, ErmModel
     figures = {"rank": "weights of the model"}
+    multiclass = True
 
     def fit(self, federation: Federation, task: PublicTask, settings: ErmSettings) -> ErmModel:
         """Columns, scale and features from public rows, then training on private ones, and noise."""
@@ -192,6 +204,21 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
         yield from pairs_problem(settings.features, outline.public_rows)
         yield from settings.budget_problems(outline.models, 0.0, private=settings.is_private)
 
+    def foreseen(self, settings: ErmSettings, rows: int, columns: int, classes: int) -> Iterator[str]:
+        """Noise that moves f further than it can be long: lambda/2 |f|^2 <= J(0), lambda |f| <= 1; of each class."""
+        size, problems = 2 * settings.features or columns, 1 if classes == 2 else classes
+        noise, (lam, scale) = _output_noise(settings, size, rows, problems), _objective_terms(settings, rows, problems)
+        moved = noise.length if noise is not None else math.sqrt(problems) * size * (scale or 0.0) / (rows * lam)
+        at_zero = float(settings.loss_function(np.zeros(1))[0][0])
+        longest = math.sqrt(problems) * min(math.sqrt(2 * at_zero / lam), 1 / lam)
+        if settings.is_private and moved > longest:
+            by = "by" if noise is not None else "by up to"
+            yield (
+                f"Noise for epsilon {settings.epsilon:g} over {rows} private rows moves {size} weights {by} {moved:.3g}"
+                f", and without it they are {longest:.3g} long at most: the model will hardly be better than a guess. "
+                "Have more rows, allow a larger epsilon, raise regularisation, or learn fewer weights."
+            )
+
     def warnings(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows, fold: int) -> list[str]:
         """How many rows were clipped; not of private ones, since no noise covers it."""
         longer = model.feature_map.longer(rows.train.rows)
@@ -202,23 +229,30 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
 
     def pooled(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows) -> Pooled:
         """The minimiser of J on all private rows together, without noise."""
-        minimiser, objective = _minimised(model, settings, rows.train)
-        return Pooled(model.feature_map(rows.test.rows) @ minimiser, objective)
+        minimiser, objective = _minimised(model, settings, rows.train, len(rows.classes))
+        return Pooled(model.feature_map(rows.test.rows) @ minimiser.T, objective)
 
     def public_baseline(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows) -> Baseline | None:
         """The minimiser of J on the public rows."""
         if rows.public is None:
             return None
-        minimiser, _ = _minimised(model, settings, rows.public)
+        minimiser, _ = _minimised(model, settings, rows.public, len(rows.classes))
         count = len(rows.public.labels)
-        return Baseline("public", f"{count} public rows alone", model.feature_map(rows.test.rows) @ minimiser)
+        return Baseline("public", f"{count} public rows alone", model.feature_map(rows.test.rows) @ minimiser.T)
 
 
-def _minimised(model: ErmModel, settings: ErmSettings, rows: Labelled) -> tuple[FloatArray, float]:
-    """Weights and J of rows that are here, without noise, by L-BFGS."""
+def _minimised(model: ErmModel, settings: ErmSettings, rows: Labelled, classes: int) -> tuple[FloatArray, float]:
+    """Weights, (d,) or (K, d), and J of rows that are here, without noise, by L-BFGS; of several problems added up."""
+    points = model.feature_map(rows.rows)
+    found = [_minimum(points, labels, settings) for labels in one_against_rest(rows.labels, classes)]
+    weights = np.stack([each for each, _ in found])
+    return weights[0] if classes == 2 else weights, sum(value for _, value in found)
+
+
+def _minimum(points: FloatArray, labels: FloatArray, settings: ErmSettings) -> tuple[FloatArray, float]:
+    """Weights (d,) and J of one problem."""
     from scipy.optimize import minimize
 
-    points, labels = model.feature_map(rows.rows), rows.labels
     lam, loss = settings.regularisation, settings.loss_function
 
     def objective(f: FloatArray) -> tuple[float, FloatArray]:
@@ -288,21 +322,24 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
     feature_map = FeatureMap.from_public(task.public.rows, settings, task.seed)
     before = federation.progress.round
 
-    def stage() -> tuple[int, Plan, FloatArray]:
+    def stage() -> tuple[int, list[Plan], FloatArray]:
         nonlocal before
         count = sum(count_rows(federation).values())  # the number of private rows is public
         clip = settings.clip_norm
         federation.run("take_rows", rho=feature_map.rho, longest=feature_map.longest, clip=clip)
-        plan, before = perturbed(settings, feature_map.size, count), federation.progress.round
-        return count, plan, minimised(lambda f: _summed(federation, settings.loss_function, count, f), plan, count)
+        plans = [perturbed(settings, feature_map.size, count, task.problems) for _ in range(task.problems)]
+        before = federation.progress.round
+        total = functools.partial(_summed, federation, settings.loss_function, count, task.problems)
+        return count, plans, np.stack(minimised_together(total, plans, count))
 
-    count, plan, f = federation.until_stable(stage)
-    noise = _output_noise(settings, feature_map.size, count)
+    count, plans, f = federation.until_stable(stage)
+    noise = _output_noise(settings, feature_map.size, count, task.problems)
     if settings.is_private:  # before there is anything to release
-        task.accountant.spend(_release(settings, plan, noise))
-    weights = f if noise is None else noise.released(f)
+        task.accountant.spend(_release(settings, plans[0], noise))
+    weights = f if noise is None else noise.released(f.ravel()).reshape(f.shape)
+    weights = weights[0] if task.classes == 2 else weights
     rounds = None if settings.is_private else federation.progress.round - before
-    size = len(weights)
+    size = weights.size
     training = TrainingReport(federation.sites, f"{size} features", iterations=rounds, figures={"rank": size})
     return ErmModel(feature_map, weights, noise, training)
 
@@ -316,31 +353,62 @@ class Plan:
     scale: float | None
 
 
-def perturbed(settings: ErmSettings, size: int, rows: int) -> Plan:
-    """What objective perturbation minimises, with its b drawn; without it, J itself."""
-    c, lam = settings.loss_function.curvature, settings.regularisation
+def perturbed(settings: ErmSettings, size: int, rows: int, problems: int = 1) -> Plan:
+    """What objective perturbation minimises, with its b drawn; without it, J itself. problems: that share epsilon."""
+    lam, scale = _objective_terms(settings, rows, problems)
+    return Plan(lam, np.zeros(size) if scale is None else spherical(size, scale), scale)
+
+
+def _objective_terms(settings: ErmSettings, rows: int, problems: int) -> tuple[float, float | None]:
+    """The regularisation of what is minimised, and the scale of b's norm; None where there is no b."""
+    c, lam, epsilon = settings.loss_function.curvature, settings.regularisation, settings.epsilon / problems
     if settings.perturbation != "objective":
-        return Plan(lam, np.zeros(size), None)
-    left, extra = settings.epsilon - 2 * math.log1p(c / (rows * lam)), 0.0
+        return lam, None
+    left, extra = epsilon - 2 * math.log1p(c / (rows * lam)), 0.0
     if left <= 0:
-        extra = c / (rows * math.expm1(settings.epsilon / 4)) - lam
-        left = settings.epsilon / 2
-    return Plan(lam + extra, spherical(size, 2 / left), 2 / left)
+        extra = c / (rows * math.expm1(epsilon / 4)) - lam
+        left = epsilon / 2
+    return lam + extra, 2 / left
+
+
+Total = Callable[[list[int], FloatArray], FloatArray]
+"""(k, 1 + d + d^2): the sums over all rows of what `erm_sums` computes, of problems at points (k, d)."""
 
 
 def minimised(total: Callable[[FloatArray], FloatArray], plan: Plan, rows: int) -> FloatArray:
-    """The minimiser (d,), by Newton's steps, halved where they go too far.
+    """The minimiser (d,) of one problem; total: of its sums at a point (d,). See `minimised_together`."""
+    (found,) = minimised_together(lambda active, points: total(points[0])[None], [plan], rows)
+    return found
 
-    total: the sum over all rows of what `erm_sums` computes. Raises FederationError if it is not reached.
+
+def minimised_together(total: Total, plans: Sequence[Plan], rows: int) -> list[FloatArray]:
+    """The minimiser (d,) of each problem, all in the same rounds, which each leaves when it is done.
+
+    Raises FederationError if one is not reached.
     """
+    steps = [_newton(plan, rows) for plan in plans]
+    points, found = {k: next(each) for k, each in enumerate(steps)}, dict[int, FloatArray]()
+    while points:
+        active = list(points)
+        for k, sums in zip(active, total(active, np.stack(list(points.values()))), strict=True):
+            try:
+                points[k] = steps[k].send(sums)
+            except StopIteration as end:
+                found[k] = end.value
+                del points[k]
+    return [found[k] for k in range(len(plans))]
+
+
+def _newton(plan: Plan, rows: int) -> Generator[FloatArray, FloatArray, FloatArray]:
+    """Newton's steps, halved where they go too far: asks for the sums at points (d,), and ends with the minimiser."""
     f, length = np.zeros(len(plan.b)), 1.0
-    value, gradient, hessian = _objective(total, plan, rows, f)
+    value, gradient, hessian = _objective((yield f), plan, rows, f)
     for _ in range(_MAX_STEPS):
         if np.linalg.norm(gradient) <= GRADIENT_TOLERANCE:
             return f
         direction = -np.linalg.solve(hessian, gradient)
         candidate = f + length * direction
-        at_candidate = _objective(total, plan, rows, candidate)
+        at_candidate = _objective((yield candidate), plan, rows, candidate)
         rounding = 1e-14 * (abs(value) + plan.regularisation * float(f @ f))  # large terms may cancel in a small value
         if at_candidate[0] <= value + 1e-4 * length * float(gradient @ direction) + rounding:
             (value, gradient, hessian), f, length = at_candidate, candidate, 1.0
@@ -352,11 +420,9 @@ def minimised(total: Callable[[FloatArray], FloatArray], plan: Plan, rows: int) 
     )
 
 
-def _objective(
-    total: Callable[[FloatArray], FloatArray], plan: Plan, rows: int, f: FloatArray
-) -> tuple[float, FloatArray, FloatArray]:
-    """Value, gradient and Hessian of what is minimised."""
-    size, lam, sums = len(f), plan.regularisation, total(f) / rows
+def _objective(total: FloatArray, plan: Plan, rows: int, f: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+    """Value, gradient and Hessian of what is minimised, by the sums over all rows."""
+    size, lam, sums = len(f), plan.regularisation, total / rows
     return (
         float(sums[0] + 0.5 * lam * f @ f + plan.b @ f / rows),
         sums[1 : 1 + size] + lam * f + plan.b / rows,
@@ -364,18 +430,23 @@ def _objective(
     )
 
 
-def _summed(federation: Federation, loss: Loss, rows: int, f: FloatArray) -> FloatArray:
-    """One secure sum over all sites' rows."""
-    bound = rows * (2.0 + float(np.linalg.norm(f)) + loss.curvature)
-    shape = (1 + len(f) + len(f) ** 2,)
-    return federation.sum("erm_sums", shape=shape, bound=bound, f=f, loss=loss.name, half_width=loss.half_width)
+def _summed(
+    federation: Federation, loss: Loss, rows: int, problems: int, active: list[int], f: FloatArray
+) -> FloatArray:
+    """One secure sum over all sites' rows, at points (k, d) of the problems that are not done."""
+    size, told = f.shape[1], {"problems": active} if problems > 1 else {}
+    bound = rows * (2.0 + max(float(np.linalg.norm(each)) for each in f) + loss.curvature)
+    kind: dict[str, Any] = {"loss": loss.name, "half_width": loss.half_width, **told}
+    return np.asarray(federation.sum("erm_sums", shape=(len(f), 1 + size + size**2), bound=bound, f=f, **kind))
 
 
-def _output_noise(settings: ErmSettings, size: int, rows: int) -> Noise | None:
+def _output_noise(settings: ErmSettings, size: int, rows: int, problems: int = 1) -> Noise | None:
+    """For the models of all problems together, each of which one row moves as far."""
     if settings.perturbation != "output":
         return None
     moved = 2 / (rows * settings.regularisation) + 2 * GRADIENT_TOLERANCE / settings.regularisation
-    return noise_for(PrivacyParameters("spherical", settings.epsilon), size, moved, gap=0.0)
+    together = math.sqrt(problems) * moved
+    return noise_for(PrivacyParameters("spherical", settings.epsilon), problems * size, together, gap=0.0)
 
 
 def _release(settings: ErmSettings, plan: Plan, noise: Noise | None) -> Release:

@@ -8,6 +8,9 @@ distances, and the coordinator sees sums.
 Where the (n, n) matrix is too large, the low-rank variant exchanges n x l kernel values against l shared records
 instead, and trains in the features that they span (Nystroem), to a certified gap. Its decision values have the same
 form, with the l records in place of the support.
+
+Of more than two classes each is told from the others. The kernel does not depend on labels: it is exchanged once, the
+coordinator solves K duals of it, and what follows is K numbers long where it was one: rounds do not depend on K.
 """
 
 from __future__ import annotations
@@ -30,6 +33,7 @@ from algorithms.contract import (
     VerticalAlgorithm,
     VerticalModel,
 )
+from algorithms.data.classes import one_against_rest
 from algorithms.data.scaling import Scale
 from algorithms.data.vertical import VerticalSite, VerticalTask, column_names, count_columns, max_squared_norm
 from algorithms.features.kernels import Kernel, KernelSettings, squared_distances
@@ -95,25 +99,26 @@ class DppSettings(KernelSettings, CuttingPlaneSettings):
 class DppModel(VerticalModel):
     """f(x) = sum over s support records of coefficient * k(x, record), plus the intercept.
 
-    support_indices (s,): which of the training records these are, the support or the landmarks. fitted (n,): decision
-    values of the training records. max_squared_norm: a bound on the squared length of any record. reference (s, p): the
-    support records, scaled, which the sites keep, split by columns; None where they are not all here.
+    Of more than two classes coefficients are (K, s), intercepts (K,) and decision values (n, K). support_indices (s,):
+    which of the training records these are, the support or the landmarks. fitted (n,): decision values of the training
+    records. max_squared_norm: a bound on the squared length of any record. reference (s, p): the support records,
+    scaled, which the sites keep, split by columns; None where they are not all here.
     """
 
     kernel: Kernel
     support_indices: IntArray
     dual_coef: FloatArray
-    intercept: float
+    intercept: float | FloatArray
     fitted: FloatArray
     max_squared_norm: float
     training: TrainingReport | None = None
     reference: FloatArray | None = None
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) decision values of scaled rows (n, p), of all columns; positive for the class +1."""
+        """(n,) decision values of scaled rows (n, p) of all columns, positive for the class +1; (n, K) of more."""
         if self.reference is None:
             raise ValueError("the model must be joined with the sites' parts, got the coordinator's alone")
-        return np.asarray(self.kernel(rows, self.reference) @ self.dual_coef + self.intercept)
+        return np.asarray(self.kernel(rows, self.reference) @ self.dual_coef.T + self.intercept)
 
     def joined(self, rows: FloatArray) -> DppModel:
         """The whole model, for one who has all columns. rows: scaled training records (n, p)."""
@@ -128,12 +133,13 @@ class DppModel(VerticalModel):
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
         """The model in the coordinator's file and the sites'."""
         kernel, reference = Kernel.from_arrays(arrays), np.hstack([part["reference"] for part in parts])
-        indices, weights, intercept = arrays["support_indices"], arrays["dual_coef"], float(arrays["b"])
+        indices, weights, b = arrays["support_indices"], arrays["dual_coef"], arrays["b"]
+        intercept = b if b.ndim else float(b)
         return cls(kernel, indices, weights, intercept, np.zeros(0), float("inf"), None, reference)
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
-        """`support_` (s,), `reference_` (s, p), scaled, `dual_coef_` (1, s), `intercept_` (1,), linear: `coef_`."""
-        weights, intercept = self.dual_coef[None, :], np.array([self.intercept])
+        """`support_` (s,), `reference_` (s, p), scaled, `dual_coef_` (P, s), `intercept_` (P,), linear: `coef_`."""
+        weights, intercept = np.atleast_2d(self.dual_coef), np.atleast_1d(self.intercept)
         shown: dict[str, Any] = {"support_": self.support_indices, "dual_coef_": weights, "intercept_": intercept}
         if self.reference is None:
             return shown
@@ -157,9 +163,10 @@ class DppSite(VerticalSite):
 
     @step
     def set_dual_coef(self, dual_coef: FloatArray, kernel: dict[str, Any]) -> None:
-        """Keep the coefficients, and with them this site's own weights, W_p = sum alpha y x_p; write them to its file.
+        """Keep the coefficients (s,) or (K, s), and with them this site's own weights, W_p = sum alpha y x_p.
 
-        The file is the site's alone. Its `setting` model_path says where it is; without one nothing is written.
+        They are written to a file that is the site's alone. Its `setting` model_path says where it is; without one
+        nothing is written.
         """
         self.dual_coef, self.kernel = dual_coef, Kernel(**kernel)
         self.weights = dual_coef @ self.reference
@@ -183,8 +190,8 @@ class DppSite(VerticalSite):
 
     @step
     def partial_scores(self) -> FloatArray:
-        """(n held out,): this site's part of the linear scores."""
-        return np.asarray(self.rows[~self.training] @ self.weights)
+        """(n held out,) or (n held out, K): this site's part of the linear scores."""
+        return np.asarray(self.rows[~self.training] @ self.weights.T)
 
     @step
     def reference_kernel(self, first: int, last: int, held_out: bool, distances: bool) -> FloatArray:
@@ -194,10 +201,10 @@ class DppSite(VerticalSite):
 
     @step
     def scores_of_opened(self, opener: str, rows: int) -> FloatArray:
-        """(rows,): scores from the kernel sums that were opened here; zeros where another site opened them."""
+        """(rows,) or (rows, K): scores from the kernel sums that were opened here; zeros where others opened them."""
         if self.site != opener:
-            return np.zeros(rows)
-        return np.asarray(self.kernel.of_sums(self.opened) @ self.dual_coef)
+            return np.zeros((rows, *self.dual_coef.shape[:-1]))
+        return np.asarray(self.kernel.of_sums(self.opened) @ self.dual_coef.T)
 
 
 class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
@@ -210,16 +217,18 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
         "support": "support records of the exact model",
         "landmarks": "records that the low-rank variant compares with",
         "rank": "features of a record in the low-rank variant",
+        "problems": "binary ones, of more than two classes",
     }
+    multiclass = True
 
     def fit(self, federation: Federation, task: VerticalTask, settings: DppSettings) -> DppModel:
         """Exchange the kernel of the records' columns, and train where it comes together."""
         records = task.prepare(federation)
         with federation.phase("train"):
-            return train(federation, settings, records.labels, task.seed)
+            return train(federation, settings, records.labels, task.seed, task.classes)
 
     def score(self, federation: Federation, model: DppModel, rows: int) -> FloatArray:
-        """(rows,) decision values of the records that the sites hold out."""
+        """(rows,) decision values of the records that the sites hold out, (rows, K) of more than two classes."""
         return decision_values(federation, model, rows)
 
     def shown(self, settings: DppSettings) -> tuple[str, ...]:
@@ -250,23 +259,35 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
         rows: in the order of the model's records.
         """
         (train_rows, labels), test_rows, kernel = rows.train, rows.test.rows, model.kernel
+        classes, total = len(rows.classes), 0.0
         if settings.landmarks is None:
-            among = kernel(train_rows, train_rows)
-            exact = libsvm.dual(among, labels, settings.C)
-            support, weights = exact.support_, exact.dual_coef_[0]
-            squared_norm = float(weights @ among[np.ix_(support, support)] @ weights)
-            hinge = np.maximum(0.0, 1.0 - labels * exact.decision_function(among)).sum()
-            scores = exact.decision_function(kernel(test_rows, train_rows))
-            return Pooled(scores, 0.5 * squared_norm + settings.C * float(hinge))
+            among, across = kernel(train_rows, train_rows), kernel(test_rows, train_rows)
+
+            def exactly(signs: FloatArray) -> Any:
+                nonlocal total
+                exact = libsvm.dual(among, signs, settings.C)
+                support, weights = exact.support_, exact.dual_coef_[0]
+                squared_norm = float(weights @ among[np.ix_(support, support)] @ weights)
+                hinge = np.maximum(0.0, 1.0 - signs * exact.decision_function(among)).sum()
+                total += 0.5 * squared_norm + settings.C * float(hinge)
+                return exact
+
+            return Pooled(libsvm.against_others(exactly, labels, classes, across), total)
         landmarks = train_rows[model.support_indices]
         mapping = nystrom_map(kernel(landmarks, landmarks), settings.rank_tolerance)
         features = [nystrom_features(kernel, each, landmarks, mapping) for each in (train_rows, test_rows)]
-        linear = libsvm.linear(features[0], labels, settings.C)
-        return Pooled(
-            scores=linear.decision_function(features[1]),
-            objective=libsvm.objective(linear, features[0], labels, settings.C),
-            exact=libsvm.kernel(kernel, train_rows, labels, settings.C).decision_function(test_rows),
+
+        def linearly(signs: FloatArray) -> Any:
+            nonlocal total
+            linear = libsvm.linear(features[0], signs, settings.C)
+            total += libsvm.objective(linear, features[0], signs, settings.C)
+            return linear
+
+        scores = libsvm.against_others(linearly, labels, classes, features[1])
+        exact = libsvm.against_others(
+            lambda signs: libsvm.kernel(kernel, train_rows, signs, settings.C), labels, classes, test_rows
         )
+        return Pooled(scores, objective=total, exact=exact)
 
     def remarks(self, settings: DppSettings, coalition: Coalition) -> list[str]:
         """What the site that opens sums has."""
@@ -293,8 +314,8 @@ def _last_matrix(blocks: Sequence[FloatArray], rows: int) -> FloatArray:
 # Training.
 
 
-def train(federation: Federation, settings: DppSettings, labels: FloatArray, seed: int) -> DppModel:
-    """The model of the training records that the sites hold ready, with labels (n,) of +1 and -1.
+def train(federation: Federation, settings: DppSettings, labels: FloatArray, seed: int, classes: int = 2) -> DppModel:
+    """The model of the training records that the sites hold ready, with labels (n,) of so many classes.
 
     Raises FederationError where the kernel matrix does not fit the memory at hand, before anything is exchanged.
     """
@@ -305,8 +326,8 @@ def train(federation: Federation, settings: DppSettings, labels: FloatArray, see
     exchange = KernelExchange(federation, kernel, settings.kernel_exchange, max_squared_norm(federation))
     federation.need_every_site("Its columns are in the kernel, and no other site has them.")
     if settings.landmarks is None:
-        return _train_exactly(exchange, settings, labels)
-    return _train_low_rank(exchange, settings, labels, seed)
+        return _train_exactly(exchange, settings, labels, classes)
+    return _train_low_rank(exchange, settings, labels, seed, classes)
 
 
 @dataclass(frozen=True)
@@ -343,34 +364,71 @@ def exchange_kernel(exchange: KernelExchange, rows: int) -> FloatArray:
     return matrix
 
 
-def _train_exactly(exchange: KernelExchange, settings: DppSettings, labels: FloatArray) -> DppModel:
-    """The dual, by LIBSVM."""
+@dataclass(frozen=True)
+class _Dual:
+    """One dual, solved: the support and its coefficients (s,), and what is certified of it."""
+
+    support: IntArray
+    coefficients: FloatArray
+    intercept: float
+    objective: float
+    bound: float
+    iterations: int
+    converged: bool
+
+    @classmethod
+    def of(cls, matrix: FloatArray, labels: FloatArray, C: float) -> Self:
+        """By LIBSVM, of a kernel matrix (n, n); of labels that are all alike nothing is to be solved."""
+        if len(np.unique(labels)) < 2:
+            return cls(np.zeros(0, dtype=np.int64), np.zeros(0), float(labels[0]), 0.0, 0.0, 0, converged=True)
+        solver = libsvm.dual(matrix, labels, C)
+        support, dual_coef, intercept = solver.support_, solver.dual_coef_[0], float(solver.intercept_[0])
+        without_intercept = matrix[:, support] @ dual_coef
+        squared_norm = float(dual_coef @ without_intercept[support])
+        hinge = float(np.maximum(0.0, 1.0 - labels * (without_intercept + intercept)).sum())
+        objective, bound = 0.5 * squared_norm + C * hinge, float(np.abs(dual_coef).sum()) - 0.5 * squared_norm
+        iterations, converged = int(np.max(solver.n_iter_)), solver.fit_status_ == 0
+        return cls(support.astype(np.int64), dual_coef, intercept, objective, bound, iterations, converged)
+
+
+def _train_exactly(exchange: KernelExchange, settings: DppSettings, labels: FloatArray, classes: int) -> DppModel:
+    """The dual of each problem, by LIBSVM."""
     federation, kernel = exchange.federation, exchange.kernel
     matrix = exchange_kernel(exchange, len(labels))
-    solver = libsvm.dual(matrix, labels, settings.C)
-    support, dual_coef, intercept = solver.support_.astype(np.int64), solver.dual_coef_[0], float(solver.intercept_[0])
-    without_intercept = matrix[:, support] @ dual_coef
-    fitted = without_intercept + intercept
-    squared_norm = float(dual_coef @ without_intercept[support])
-    objective = 0.5 * squared_norm + settings.C * float(np.maximum(0.0, 1.0 - labels * fitted).sum())
-    dual = float(np.abs(dual_coef).sum()) - 0.5 * squared_norm if kernel.positive_semidefinite else None
+    duals = [_Dual.of(matrix, signs, settings.C) for signs in one_against_rest(labels, classes)]
+    support = duals[0].support if classes == 2 else np.unique(np.concatenate([dual.support for dual in duals]))
+    coefficients = np.zeros((len(duals), len(labels)))
+    for place, dual in enumerate(duals):
+        coefficients[place, dual.support] = dual.coefficients
+    dual_coef, intercept = _of_classes(coefficients[:, support], [dual.intercept for dual in duals])
+    fitted = matrix[:, support] @ dual_coef.T + intercept
     federation.run("set_reference", records=support)
     federation.disclose("sites", "set_dual_coef", COEFFICIENTS_DISCLOSE, dual_coef.shape)
     federation.run("set_dual_coef", dual_coef=dual_coef, kernel=kernel.to_fields())
+    gaps = [relative_gap(dual.objective, dual.bound) for dual in duals]
+    certified, several = kernel.positive_semidefinite, {"problems": classes} if classes > 2 else {}
     training = TrainingReport(
         sites=federation.sites,
         description=f"exact, {len(support)} support records",
-        objective=objective,
-        lower_bound=dual,
-        gap=None if dual is None else relative_gap(objective, dual),
-        iterations=int(np.max(solver.n_iter_)),
-        converged=solver.fit_status_ == 0,
-        figures={"support": len(support)},
+        objective=sum(dual.objective for dual in duals),
+        lower_bound=sum(dual.bound for dual in duals) if certified else None,
+        gap=max(gaps) if certified else None,
+        iterations=max(dual.iterations for dual in duals),
+        converged=all(dual.converged for dual in duals),
+        figures={"support": len(support), **several},
+        gaps=tuple(gaps) if certified and classes > 2 else (),
     )
     return DppModel(kernel, support, dual_coef, intercept, fitted, exchange.max_squared_norm, training)
 
 
-def _train_low_rank(exchange: KernelExchange, settings: DppSettings, labels: FloatArray, seed: int) -> DppModel:
+def _of_classes(weights: FloatArray, intercepts: Sequence[float]) -> tuple[FloatArray, float | FloatArray]:
+    """Weights (P, s) and intercepts as a model has them: of two classes (s,) and one number."""
+    return (weights[0], float(intercepts[0])) if len(weights) == 1 else (weights, np.array(intercepts))
+
+
+def _train_low_rank(
+    exchange: KernelExchange, settings: DppSettings, labels: FloatArray, seed: int, classes: int
+) -> DppModel:
     """The primal in the features that l shared records span, by cutting planes over rows that are all here."""
     federation, kernel = exchange.federation, exchange.kernel
     random = np.random.default_rng([seed, len(labels)])
@@ -379,30 +437,35 @@ def _train_low_rank(exchange: KernelExchange, settings: DppSettings, labels: Flo
     federation.run("set_reference", records=records)
     values = against_reference(exchange, len(labels), len(records), held_out=False)
     mapping = nystrom_map(values[records], settings.rank_tolerance)
-    features = values @ mapping
-    (solution,) = solve(
-        HingeSums.dealt(features, labels[None, :], settings.cut_groups, random),
-        problems=1,
+    features, problems = values @ mapping, one_against_rest(labels, classes)
+    solutions = solve(
+        HingeSums.dealt(features, problems, settings.cut_groups, random),
+        problems=len(problems),
         dimensions=mapping.shape[1],
         groups=settings.cut_groups,
         C=settings.C,
         stopping=Stopping(settings.tolerance, settings.max_iterations),
         search=grid_search,
-        on_iteration=lambda iteration, solutions: federation.log_metrics(iteration=iteration, gap=solutions[0].gap),
+        on_iteration=lambda iteration, found: federation.log_metrics(
+            iteration=iteration, gap=max(each.gap for each in found)
+        ),
     )
-    dual_coef, fitted = mapping @ solution.w, features @ solution.w + solution.b
+    w, intercept = _of_classes(np.stack([each.w for each in solutions]), [each.b for each in solutions])
+    dual_coef, fitted = (mapping @ w.T).T, features @ w.T + intercept
     federation.run("set_dual_coef", dual_coef=dual_coef, kernel=kernel.to_fields())
+    several = {"problems": classes} if classes > 2 else {}
     training = TrainingReport(
         sites=federation.sites,
         description=f"{count} landmarks, rank {mapping.shape[1]}",
-        objective=solution.objective,
-        lower_bound=solution.lower_bound,
-        gap=solution.gap,
-        iterations=solution.iterations,
-        converged=solution.converged,
-        figures={"landmarks": count, "rank": mapping.shape[1]},
+        objective=sum(each.objective for each in solutions),
+        lower_bound=sum(each.lower_bound for each in solutions),
+        gap=max(each.gap for each in solutions),
+        iterations=max(each.iterations for each in solutions),
+        converged=all(each.converged for each in solutions),
+        figures={"landmarks": count, "rank": mapping.shape[1], **several},
+        gaps=tuple(each.gap for each in solutions) if classes > 2 else (),
     )
-    return DppModel(kernel, records, dual_coef, solution.b, fitted, exchange.max_squared_norm, training)
+    return DppModel(kernel, records, dual_coef, intercept, fitted, exchange.max_squared_norm, training)
 
 
 def against_reference(exchange: KernelExchange, rows: int, columns: int, *, held_out: bool) -> FloatArray:
@@ -439,27 +502,38 @@ def kernel_bytes(rows: int) -> int:
 
 
 def decision_values(federation: Federation, model: DppModel, rows: int) -> FloatArray:
-    """(n,) for the records that the sites hold out. The coordinator learns the scores alone.
+    """(n,), or (n, K), for the records that the sites hold out. The coordinator learns the scores alone.
 
     Of other kernels than the linear one somebody must see the sums over sites before they become kernel values: the
     first site does, and of less than three sites the coordinator, since a site would know the other's part.
     """
     if model.kernel.name == "linear":
-        bound = max(1.0, float(np.abs(model.dual_coef).sum()) * model.max_squared_norm)
-        return federation.sum("partial_scores", shape=(rows,), bound=bound) + model.intercept
-    blocks = [_scores(federation, model, first, last) for first, last in _blocks(rows, len(model.dual_coef))]
-    return np.concatenate(blocks) + model.intercept if blocks else np.zeros(0)
+        bound = max(1.0, _largest(model) * model.max_squared_norm)
+        return federation.sum("partial_scores", shape=_of_rows(model, rows), bound=bound) + model.intercept
+    blocks = [_scores(federation, model, first, last) for first, last in _blocks(rows, model.dual_coef.shape[-1])]
+    return np.concatenate(blocks) + model.intercept if blocks else np.zeros(_of_rows(model, 0))
+
+
+def _largest(model: DppModel) -> float:
+    """The largest sum of absolute coefficients of a class."""
+    return float(np.abs(model.dual_coef).sum(axis=-1).max())
+
+
+def _of_rows(model: DppModel, rows: int) -> tuple[int, ...]:
+    """The shape of so many rows' scores."""
+    return (rows, *model.dual_coef.shape[:-1])
 
 
 def _scores(federation: Federation, model: DppModel, first: int, last: int) -> FloatArray:
-    """(last - first,) scores of some records held out, without the intercept."""
-    shape, bound = (last - first, len(model.dual_coef)), 4.0 * model.max_squared_norm
+    """Scores of some records held out, without the intercept."""
+    shape, bound = (last - first, model.dual_coef.shape[-1]), 4.0 * model.max_squared_norm
     terms: dict[str, Any] = {"first": first, "last": last, "held_out": True, "distances": model.kernel.of_distances}
     if len(federation.sites) < MIN_SITES_TO_OPEN:
         sums: FloatArray = federation.sum("reference_kernel", shape=shape, bound=bound, **terms)
         federation.disclose("coordinator", "reference_kernel", OPENED_DISCLOSES, shape)
-        return np.asarray(model.kernel.of_sums(sums) @ model.dual_coef)
+        return np.asarray(model.kernel.of_sums(sums) @ model.dual_coef.T)
     opener = federation.sites[0]
     federation.sum("reference_kernel", receiver=opener, shape=shape, bound=bound, **terms)
     federation.disclose(opener, "reference_kernel", OPENED_DISCLOSES, shape)
-    return federation.sum("scores_of_opened", shape=(last - first,), bound=np.inf, opener=opener, rows=last - first)
+    of_rows = _of_rows(model, last - first)
+    return federation.sum("scores_of_opened", shape=of_rows, bound=np.inf, opener=opener, rows=last - first)

@@ -17,6 +17,11 @@ Who sees what. In `joint` training the sites see the points that they go to, and
 every site trains on its own rows, and one secure sum adds the models, weighted by n_s / n, and shares of the noise:
 nobody sees anything without noise. One row changes its site's minimiser by 2C/n_s at most, and what is released by
 n_s/n of that: 2C/n again.
+
+Of K classes each is told from the others, and K models are one vector, in which one row moves each by 2C/n: all
+together by sqrt(K) 2C/n, which is attained, by a row that goes to the opposite point and keeps its class. Noise is for
+the whole vector, and there is one release. Private rows of a class that is neither declared nor among the public rows
+are among the others of all K.
 """
 
 from __future__ import annotations
@@ -41,6 +46,7 @@ from algorithms.contract import (
     PublicAlgorithm,
     TrainingReport,
 )
+from algorithms.data.classes import one_against_rest
 from algorithms.data.columns import Labelled
 from algorithms.data.horizontal import count_rows
 from algorithms.data.public_rows import PubliclyScaledSite, PublicTask
@@ -108,6 +114,7 @@ class HybridSettings(BudgetSettings, FourierSettings, SolverSettings):
 class HybridModel(Model):
     """What is released: rho (D, d) and weights (2 D,), and beside them the prior (2 D,), which public rows chose.
 
+    Of more than two classes weights and priors are (K, 2 D).
     training: how training ended depends on private rows, and is told without noise only.
     """
 
@@ -122,8 +129,8 @@ class HybridModel(Model):
         return paired_features(rows, self.rho)
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) for scaled rows (n, d)."""
-        return np.asarray(self.features(rows) @ self.weights)
+        """(n,) for scaled rows (n, d), (n, K) of more than two classes."""
+        return np.asarray(self.features(rows) @ self.weights.T)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """`rho`, `w`, and `b`, which is 0."""
@@ -135,12 +142,15 @@ class HybridModel(Model):
         return cls(arrays["rho"], arrays["w"], np.zeros_like(arrays["w"]))
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
-        """`frequencies_` (D, p) and `coef_` (1, 2 D), of [cos, sin] of frequencies_ x, over √D."""
-        return {"frequencies_": self.rho, "coef_": self.weights[None, :]}
+        """`frequencies_` (D, p) and `coef_` (P, 2 D), of [cos, sin] of frequencies_ x, over √D."""
+        return {"frequencies_": self.rho, "coef_": np.atleast_2d(self.weights)}
 
 
 class HybridSite(PubliclyScaledSite, PathSite, HingeSite):
-    """The site half. share: of the noise, drawn for one release over some sites. whole: the model that is joint."""
+    """The site half. share: of the noise, drawn for one release over some sites. whole: the model that is joint.
+
+    The models of several classes are one behind the other.
+    """
 
     whole: FloatArray | None = None
     share: IntArray
@@ -154,46 +164,53 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite):
     @step
     def train_alone(self, prior: FloatArray, C: float, tolerance: float, rows: int) -> None:
         """This site's own minimiser, weighted by its share of all rows. Raises StepRefused if it is not reached."""
-        own = len(self.features)
-        self.part = np.zeros(len(prior))
+        own, priors = len(self.features), np.atleast_2d(prior)
+        self.part = np.zeros(prior.size)
         if own:
-            stopping = Stopping(tolerance, _MAX_ITERATIONS)
-            solution = minimised(self.features, self.labels[0], prior, C / own, stopping)
-            if not solution.converged:
-                raise StepRefused(f"training did not reach tolerance {tolerance:g}; raise algorithm.tolerance")
-            self.part = own / rows * (prior + solution.w)
+            stopping, models = Stopping(tolerance, _MAX_ITERATIONS), []
+            for labels, of_class in zip(self.labels, priors, strict=True):
+                solution = minimised(self.features, labels, of_class, C / own, stopping)
+                if not solution.converged:
+                    raise StepRefused(f"training did not reach tolerance {tolerance:g}; raise algorithm.tolerance")
+                models.append(own / rows * (of_class + solution.w))
+            self.part = np.concatenate(models)
 
     @step
     def take_best(self, keep: IntArray, constants: IntArray) -> None:
         """Keep the model that all sites trained together; the first of a sum puts it in."""
-        self.whole = self.prior + self.best(keep, constants)[0, :-1]
+        self.whole = (self._priors() + self.best(keep, constants)[:, :-1]).ravel()
 
     @step
     def own_part(self, joint: bool) -> FloatArray:
-        """(2 D,) this site's part of the model, without noise; of one that is joint, all of it at the first site.
+        """(K 2 D,) this site's part of the model, without noise; of one that is joint, all of it at the first site.
 
         Raises StepRefused where that site was restarted, and has lost it.
         """
         if not joint:
             return self.part
         if self.channel.sites[0] != self.site:
-            return np.zeros(self.features.shape[1])
+            return np.zeros(self._size)
         if self.whole is None:
             raise StepRefused("the site that was to release the model lost it when it was restarted; run again")
         return self.whole
+
+    @property
+    def _size(self) -> int:
+        """Weights of all models."""
+        return int(self.features.shape[1] * len(self.labels))
 
     @step
     def noisy_part(
         self, release: int, lattice: float, mechanism: str, steps: int, shares: int, with_model: bool, joint: bool
     ) -> FloatArray:
-        """(2 D,) a share of the noise, on top of this site's part of the model if so asked, on the lattice.
+        """(K 2 D,) a share of the noise, on top of this site's part of the model if so asked, on the lattice.
 
         A release has one share, however often it is summed for it: who saw a sum that got lost, as the first site of a
         ring does, sees the same again. Over other sites it is not the same, and has a share of its own.
         """
         drawn_for = (release, self.channel.sites, mechanism, steps, shares)
         if self.drawn_for != drawn_for:
-            size = self.features.shape[1]
+            size = self._size
             gaussian = mechanism == "gaussian"
             self.share = (
                 gaussian_share(Fraction(steps) ** 2, shares, size) if gaussian else laplace_share(steps, shares, size)
@@ -215,6 +232,7 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         "fit_error_as_drawn": "error of equation 6 of the frequencies as drawn",
         "fit_error": "error of equation 6 of the frequencies as fitted",
     }
+    multiclass = True
 
     def fit(self, federation: Federation, task: PublicTask, settings: HybridSettings) -> HybridModel:
         """Columns, scale and features from public rows, then training on private ones, and noise."""
@@ -232,23 +250,31 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
             yield 'delta: must be given with mechanism = "gaussian": a number above 0 and below 1'
         if settings.mechanism != "gaussian" and settings.delta is not None:
             yield f'delta: is what mechanism = "gaussian" needs, and no other, got {settings.delta!r}; leave it out'
+        if settings.solver == "auto":
+            yield 'solver: must be "interior-point" or "cutting-plane" here, since the promise says what they show'
         yield from pairs_problem(settings.features, outline.public_rows)
         yield from settings.budget_problems(outline.models, settings.delta or 0.0, private=settings.privacy is not None)
 
     def pooled(self, model: HybridModel, settings: HybridSettings, rows: EvaluationRows) -> Pooled:
         """The minimiser on all private rows together, in the same features and without noise, and the exact kernel."""
         weights, objective = pooled_minimiser(model.rho, model.prior, settings, rows.train)
-        sigma = settings.sigma_of(model.rho.shape[1])
+        sigma, classes = settings.sigma_of(model.rho.shape[1]), len(rows.classes)
         return Pooled(
-            scores=model.features(rows.test.rows) @ weights,
+            scores=model.features(rows.test.rows) @ weights.T,
             objective=objective,
-            exact=_rbf_scores(settings.C / len(rows.train.labels), sigma, rows.train, rows.test.rows),
+            exact=_rbf_scores(settings.C / len(rows.train.labels), sigma, rows.train, rows.test.rows, classes),
         )
 
-    def foreseen(self, settings: HybridSettings, rows: int) -> Iterator[str]:
-        """Noise that is longer than w can be without a prior: 1/2 |w|^2 <= C, the objective at 0."""
-        noise = _noise(settings, np.zeros(2 * settings.features), rows, shares=1)
-        longest = math.sqrt(2 * settings.C)
+    def class_problems(self, settings: HybridSettings, classes: tuple[str, ...]) -> Iterator[str]:
+        """Cutting planes are of one problem here."""
+        if len(classes) > 2 and settings.solver == "cutting-plane":
+            yield f'solver: must be "interior-point" for {len(classes)} classes; cutting planes train two here'
+
+    def foreseen(self, settings: HybridSettings, rows: int, columns: int, classes: int) -> Iterator[str]:
+        """Noise that is longer than w can be without a prior: 1/2 |w|^2 <= C, the objective at 0, for each class."""
+        problems = 1 if classes == 2 else classes
+        noise = _noise(settings, np.zeros((problems, 2 * settings.features)), rows, shares=1)
+        longest = math.sqrt(2 * settings.C * problems)
         if noise is not None and settings.prior == "none" and noise.length > longest:
             yield (
                 f"Noise for epsilon {settings.epsilon:g} over {rows} private rows is {noise.length:.3g} long, and the "
@@ -260,7 +286,8 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         """An SVM of the public rows, with the exact kernel."""
         if rows.public is None:
             return None
-        scores = _rbf_scores(1.0, settings.sigma_of(model.rho.shape[1]), rows.public, rows.test.rows)
+        sigma, classes = settings.sigma_of(model.rho.shape[1]), len(rows.classes)
+        scores = _rbf_scores(1.0, sigma, rows.public, rows.test.rows, classes)
         return Baseline("public", f"{len(rows.public.labels)} public rows alone", scores)
 
     def baselines(
@@ -281,12 +308,12 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         own, _ = pooled_minimiser(model.rho, model.prior, settings, train)
         found = [
             alone,
-            Baseline("no_noise", "no noise", model.features(test) @ own),
+            Baseline("no_noise", "no noise", model.features(test) @ own.T),
         ]
         if settings.privacy is not None:
             privacy = PrivacyParameters("laplace", settings.epsilon)
-            noise = noise_for(privacy, len(exact), 4 * settings.C / len(train.labels), settings.tolerance * settings.C)
-            released = frequencies.features(test) @ noise.released(exact)
+            noise = noise_of(privacy, exact, 4 * settings.C / len(train.labels), settings.tolerance * settings.C)
+            released = frequencies.features(test) @ noise.released(exact.ravel()).reshape(exact.shape).T
             found.insert(1, Baseline("private", "random features", released))
         return found
 
@@ -294,16 +321,22 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
 def pooled_minimiser(
     rho: FloatArray, prior: FloatArray, settings: HybridSettings, train: Labelled
 ) -> tuple[FloatArray, float]:
-    """Weights and objective on all rows together."""
+    """Weights, of the prior's shape, and objective on all rows together; of several problems it is added up."""
     features, labels = paired_features(train.rows, rho), train.labels
-    stopping = Stopping(settings.tolerance, settings.max_iterations)
-    solution = minimised(features, labels, prior, settings.C / len(labels), stopping)
-    return prior + solution.w, solution.objective
+    stopping, C = Stopping(settings.tolerance, settings.max_iterations), settings.C / len(train.labels)
+    if prior.ndim == 1:
+        solution = minimised(features, labels, prior, C, stopping)
+        return prior + solution.w, solution.objective
+    problems = zip(one_against_rest(labels, len(prior)), prior, strict=True)
+    found = [minimised(features, signs, of_class, C, stopping) for signs, of_class in problems]
+    return prior + np.stack([each.w for each in found]), sum(each.objective for each in found)
 
 
-def _rbf_scores(C: float, sigma: float, train: Labelled, test: FloatArray) -> FloatArray:
-    svm = libsvm.kernel(Kernel("rbf", 1 / sigma**2), train.rows, train.labels, C)
-    return np.asarray(svm.decision_function(test))
+def _rbf_scores(C: float, sigma: float, train: Labelled, test: FloatArray, classes: int) -> FloatArray:
+    kernel = Kernel("rbf", 1 / sigma**2)
+    return libsvm.against_others(
+        lambda labels: libsvm.kernel(kernel, train.rows, labels, C), train.labels, classes, test
+    )
 
 
 # Training.
@@ -320,9 +353,12 @@ def train(federation: Federation, settings: HybridSettings, task: PublicTask) ->
     random = np.random.default_rng([task.seed, 4])
     sigma = settings.sigma_of(public.rows.shape[1])
     frequencies = choose_frequencies(public.rows, settings.features, sigma, settings.fit_to, random)
-    prior = np.zeros(2 * settings.features)
+    prior = np.zeros((task.problems, 2 * settings.features))
     if settings.prior == "public":
-        prior = public_weights(frequencies.features(public.rows), public.labels, random)
+        features = frequencies.features(public.rows)
+        problems = one_against_rest(public.labels, task.classes)
+        prior = np.stack([public_weights(features, labels, random) for labels in problems])
+    prior = prior[0] if task.classes == 2 else prior
 
     def stage() -> tuple[int, _Trained]:
         count = sum(count_rows(federation).values())  # the number of private rows is public
@@ -333,25 +369,28 @@ def train(federation: Federation, settings: HybridSettings, task: PublicTask) ->
     noise = _noise(settings, prior, count, task.noise_shares)
     if noise is not None:  # before anything is revealed, with the delta that shares add
         task.accountant.spend(_release(settings, noise, federation))
-    weights = _released(federation, settings, trained, noise, task.accountant)
-    training = _report(frequencies, trained.certificate if noise is None else None, len(prior), federation.sites)
-    return HybridModel(frequencies.rho, weights, prior, noise, training)
+    weights = _released(federation, settings, trained, noise, task.accountant, prior.size)
+    training = _report(frequencies, trained if noise is None else None, prior, federation.sites)
+    return HybridModel(frequencies.rho, weights.reshape(prior.shape), prior, noise, training)
 
 
 def _report(
-    frequencies: Frequencies, certificate: Certificate | None, size: int, sites: tuple[str, ...]
+    frequencies: Frequencies, trained: _Trained | None, prior: FloatArray, sites: tuple[str, ...]
 ) -> TrainingReport:
-    """What a result says of it. certificate: None where noise does not cover how training went."""
+    """What a result says of it. trained: None where noise does not cover how training went."""
+    known = trained.certificates if trained is not None else ()
+    of_classes = f", {len(prior)} problems, each class against the others" if prior.ndim > 1 else ""
     return TrainingReport(
         sites=sites,
-        description=f"{size} features",
-        objective=certificate.objective if certificate else None,
-        lower_bound=certificate.lower_bound if certificate else None,
-        gap=certificate.gap if certificate else None,
-        iterations=certificate.iterations if certificate else None,
+        description=f"{prior.shape[-1]} features{of_classes}",
+        objective=sum(each.objective for each in known) if known else None,
+        lower_bound=sum(each.lower_bound for each in known) if known else None,
+        gap=max(each.gap for each in known) if known else None,
+        iterations=max(each.iterations for each in known) if known else None,
+        gaps=tuple(each.gap for each in known) if len(known) > 1 else (),
         figures={
             "frequencies": len(frequencies.rho),
-            "rank": size,
+            "rank": prior.size,
             "fit_error_as_drawn": frequencies.error_as_drawn,
             "fit_error": frequencies.error,
         },
@@ -362,11 +401,11 @@ def _report(
 class _Trained:
     """What came of training.
 
-    certificate: None where each site has its own. weights (2 D,): None where only sites have them, each a part of its
-    own or all of them the whole.
+    certificates: one for each problem, none where each site has its own. weights (2 D,): None where only sites have
+    them, each a part of its own or all of them the whole.
     """
 
-    certificate: Certificate | None
+    certificates: tuple[Certificate, ...]
     weights: FloatArray | None
 
 
@@ -375,13 +414,13 @@ def _trained(federation: Federation, settings: HybridSettings, prior: FloatArray
     if settings.variant == "one-shot":
         terms: dict[str, Any] = {"C": settings.C, "tolerance": settings.tolerance, "rows": rows}
         federation.run("train_alone", remember=True, prior=prior, **terms)
-        return _Trained(None, None)
+        return _Trained((), None)
     by = _by_interior_point if settings.solver == "interior-point" else _by_cutting_planes
     trained = by(federation, settings, prior, rows)
-    if trained.certificate is not None and not trained.certificate.converged:
+    if short := [each for each in trained.certificates if not each.converged]:
         raise FederationError(
             f"Training did not reach the gap of {settings.tolerance:g} that noise is sized for in "
-            f"{trained.certificate.iterations} iterations; nothing is released. Raise algorithm.tolerance, or "
+            f"{short[0].iterations} iterations; nothing is released. Raise algorithm.tolerance, or "
             "algorithm.max_iterations."
         )
     return trained
@@ -389,35 +428,42 @@ def _trained(federation: Federation, settings: HybridSettings, prior: FloatArray
 
 def _note(federation: Federation, settings: HybridSettings, iteration: int, found: Sequence[Certificate]) -> None:
     if settings.privacy is None:  # else nothing is written down that noise does not cover
-        federation.log_metrics(iteration=iteration, objective=found[0].objective, gap=found[0].gap)
+        worst = max(found, key=lambda certificate: certificate.gap)
+        federation.log_metrics(iteration=iteration, objective=worst.objective, gap=worst.gap)
 
 
 def _by_interior_point(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Trained:
     """The sites have the minimiser in the end, and the coordinator has not. C/n is of the sites counted."""
-    counted = federation.sites
+    counted, problems = federation.sites, len(np.atleast_2d(prior))
     path = FederatedPath(
         federation,
-        problems=1,
+        problems=problems,
+        classes=max(2, problems),
         prior=prior,
         price=settings.C / rows,
         intercept=False,
         masking=settings.masking,
-        target=1.0 + float(np.linalg.norm(prior)),
+        target=1.0 + _longest(prior),
     )
     if federation.sites != counted:
         raise MembershipChanged
-    (outcome,) = interior_point.solve(
+    outcomes = interior_point.solve(
         path,
-        problems=1,
+        problems=problems,
         dimensions=path.dimensions,
         intercept=False,
         stopping=Stopping(settings.tolerance, settings.max_iterations),
         step_noise=settings.step_noise_among(federation.sites),
         on_iteration=functools.partial(_note, federation, settings),
     )
-    keep, constants = chosen([outcome])
+    keep, constants = chosen(outcomes)
     federation.run("take_best", keep=keep, constants=constants)
-    return _Trained(outcome.certificate, None)
+    return _Trained(tuple(outcome.certificate for outcome in outcomes), None)
+
+
+def _longest(prior: FloatArray) -> float:
+    """The length of the longest of the problems' priors."""
+    return max(float(np.linalg.norm(each)) for each in np.atleast_2d(prior))
 
 
 def _by_cutting_planes(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Trained:
@@ -434,7 +480,7 @@ def _by_cutting_planes(federation: Federation, settings: HybridSettings, prior: 
         on_iteration=functools.partial(_note, federation, settings),
         intercept=False,
     )
-    return _Trained(solution, prior + solution.w)
+    return _Trained((solution,), prior + solution.w)
 
 
 def minimised(features: FloatArray, labels: FloatArray, prior: FloatArray, C: float, stopping: Stopping) -> Solution:
@@ -482,8 +528,18 @@ def _noise(settings: HybridSettings, prior: FloatArray, rows: int, shares: int) 
     if settings.privacy is None:
         return None
     sensitivity = (4.0 if settings.sensitivity == "paper" else 2.0) * settings.C / rows
-    gap = settings.tolerance * settings.C * (1.0 + float(np.linalg.norm(prior)))
-    return noise_for(settings.privacy, len(prior), sensitivity, gap, shares)
+    gap = settings.tolerance * settings.C * (1.0 + _longest(prior))
+    return noise_of(settings.privacy, prior, sensitivity, gap, shares)
+
+
+def noise_of(privacy: PrivacyParameters, models: FloatArray, sensitivity: float, gap: float, shares: int = 1) -> Noise:
+    """Noise for one model (m,) or for K of them together (K, m), which one row all moves.
+
+    sensitivity, gap: of each; see `noise_for`. The sum of K 1-strongly convex objectives of different weights is so in
+    all of them, and K times as far from its minimum at most; movements of K vectors by s are one by sqrt(K) s.
+    """
+    several = len(np.atleast_2d(models))
+    return noise_for(privacy, models.size, math.sqrt(several) * sensitivity, several * gap, shares)
 
 
 def _released(
@@ -492,13 +548,14 @@ def _released(
     trained: _Trained,
     noise: Noise | None,
     accountant: PrivacyAccountant,
+    size: int,
 ) -> FloatArray:
-    """The model with its noise.
+    """The model of so many weights with its noise.
 
     Some site may have seen a sum that got lost, and summed again it shows nothing new: sites keep their shares of the
     noise. Where sites left or joined meanwhile, models and shares are others, and it is one more release.
     """
-    shape, weights = (2 * settings.features,), trained.weights
+    shape, weights = (size,), trained.weights
     joint = settings.variant == "joint"
     if noise is None or not noise.is_divisible:
         exact = federation.sum("own_part", shape=shape, bound=math.inf, joint=joint) if weights is None else weights

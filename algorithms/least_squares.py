@@ -4,7 +4,8 @@ With Z (n, d) the features of all rows, and a column of ones for the intercept, 
 
     W = (Z^T Z + lambda D)^-1 Z^T Y,   D = diag(1, ..., 1, 0),
 
-and both products are sums over rows: d (d + 1)/2 + K d numbers for K problems, in one round. This is the "Fourier + LS"
+and both products are sums over rows: d (d + 1)/2 + K d numbers for K problems, each class of K against the others,
+in one round. This is the "Fourier + LS"
 of the PAN-SVM dissertation's table 3.6, which cites its figures: ridge regression on random features, no SVM. Rahimi
 and Recht's features are sqrt(2/D) cos(rho.x + b) with random offsets; here they are the paired cosines and sines of
 `features.fourier`, of which D/2 frequencies make as many features and approximate the kernel better. Landmarks will do
@@ -23,9 +24,9 @@ A. Rahimi and B. Recht, "Random features for large-scale kernel machines", NIPS 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -33,11 +34,14 @@ from algorithms.attacks.cluster_rounds import ClusterRounds
 from algorithms.attacks.contract import Attack
 from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.second_moments import SecondMoments
+from algorithms.calibration import CalibratedMappedSite, ThresholdSettings
 from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
+from algorithms.data.classes import one_against_rest
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.features.choice import Features, FeatureSettings
-from algorithms.features.mapped_rows import MappedSite, map_rows
-from algorithms.pan_svm import PanModel
+from algorithms.features.mapped_rows import map_rows
+from algorithms.optimisation.weighting import ClassWeightSettings, Factors, WeightedSite
+from algorithms.pan_svm import PanModel, with_calibration
 from algorithms.remarks import Remark
 from algorithms.settings import Positive, doc
 from federation.arrays import FloatArray
@@ -52,7 +56,7 @@ MOMENTS = (
 
 
 @dataclass
-class LeastSquaresSettings(FeatureSettings):
+class LeastSquaresSettings(FeatureSettings, ClassWeightSettings, ThresholdSettings):
     """What a user decides."""
 
     regularisation: Annotated[Positive, doc("lambda of sum of squared residuals + lambda |w|^2.")] = 1.0
@@ -64,10 +68,14 @@ def with_ones(features: FloatArray, *, intercept: bool) -> FloatArray:
     return np.column_stack([features, np.ones(len(features))]) if intercept else features
 
 
-def packed_moments(rows: FloatArray, labels: FloatArray) -> FloatArray:
-    """(d (d + 1)/2 + K d,): the upper triangle of Z^T Z for rows Z (n, d), and Y Z for labels Y (K, n)."""
-    gram = rows.T @ rows
-    return np.concatenate([gram[np.triu_indices(len(gram))], (labels @ rows).ravel()])
+def packed_moments(rows: FloatArray, labels: FloatArray, prices: FloatArray | float = 1.0) -> FloatArray:
+    """(d (d + 1)/2 + K d,): the upper triangle of Z^T P Z for rows Z (n, d), and Y P Z for labels Y (K, n).
+
+    prices (n,): the diagonal of P, by which squared residuals are multiplied, or one number of all.
+    """
+    priced = (prices * rows.T).T
+    gram = rows.T @ priced
+    return np.concatenate([gram[np.triu_indices(len(gram))], (labels @ priced).ravel()])
 
 
 def unpacked_moments(moments: FloatArray, d: int) -> tuple[FloatArray, FloatArray]:
@@ -86,13 +94,17 @@ def weights(gram: FloatArray, products: FloatArray, regularisation: float, *, in
     return np.asarray(np.linalg.solve(gram + np.diag(penalties), products.T).T)
 
 
-class LeastSquaresSite(MappedSite):
+class LeastSquaresSite(CalibratedMappedSite, WeightedSite):
     """The site half."""
 
     @step
-    def moments(self, intercept: bool) -> FloatArray:
-        """(d (d + 1)/2 + K d,): this site's part of the products of features with each other and with labels."""
-        return packed_moments(with_ones(self.features, intercept=intercept), self.labels)
+    def moments(self, intercept: bool, factors: Sequence[float] = ()) -> FloatArray:
+        """(d (d + 1)/2 + K d,): this site's part of the products of features with each other and with labels.
+
+        factors: of the squared residuals of the classes; all 1 without.
+        """
+        z = with_ones(self.features, intercept=intercept)
+        return packed_moments(z, self.labels, self.prices(1.0, factors))
 
 
 class LeastSquares(HorizontalAlgorithm[LeastSquaresSettings, PanModel]):
@@ -108,38 +120,62 @@ class LeastSquares(HorizontalAlgorithm[LeastSquaresSettings, PanModel]):
         "rank": "features of a row",
         "records_exposed": "landmarks that are a single row's copy",
     }
+    multiclass = True
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: LeastSquaresSettings) -> PanModel:
         """Map the rows, sum, and solve."""
+        weighting = settings.weighting(task.classes, by_row=task.weighted)
 
         def stage() -> tuple[Features, FloatArray]:
             prepared = task.prepare(federation)
             features = map_rows(federation, settings, prepared, task.seed)
             d = features.map.dimensions + int(settings.intercept)
             bound = float(prepared.rows) if settings.features == "fourier" else math.inf  # whose features are short
-            shape = (d * (d + 1) // 2 + d,)
+            shape = (d * (d + 1) // 2 + task.problems * d,)
             with federation.phase("train"):
-                return features, federation.sum("moments", shape=shape, bound=bound, intercept=settings.intercept)
+                factors = Factors.agreed(federation, weighting, len(task.classes))
+                bound *= factors.largest
+                told: dict[str, Any] = {"intercept": settings.intercept, **factors.told}
+                return features, federation.sum("moments", shape=shape, bound=bound, **told)
 
         features, moments = federation.until_stable(stage)
         federation.disclose("coordinator", "moments", MOMENTS, moments.shape)
         d = features.map.dimensions + int(settings.intercept)
-        (found,) = weights(*unpacked_moments(moments, d), settings.regularisation, intercept=settings.intercept)
-        w, b = (found[:-1], float(found[-1])) if settings.intercept else (found, 0.0)
+        found = weights(*unpacked_moments(moments, d), settings.regularisation, intercept=settings.intercept)
+        found = found if settings.intercept else np.column_stack([found, np.zeros(len(found))])
         remarks = tuple(Remark(name, sentence) for name, sentence in features.remarks.items())
         report = TrainingReport(federation.sites, features.description, figures=features.figures, remarks=remarks)
-        return PanModel(features.map, w, b, report)
+        model = PanModel.of_weights(features.map, found, report, classes=len(task.classes))
+        return with_calibration(federation, task, model, settings)
 
     def problems(self, settings: LeastSquaresSettings, outline: Outline) -> Iterator[str]:
         """Settings of features that these are not, and kernels that they do not have."""
         yield from settings.feature_problems()
+        yield from settings.threshold_problems(calibrated=outline.calibrated)
+
+    def takes_weights(self, settings: LeastSquaresSettings) -> bool:
+        """Always."""
+        return True
+
+    def class_problems(self, settings: LeastSquaresSettings, classes: tuple[str, ...]) -> Iterator[str]:
+        """Weights of classes that there are not."""
+        yield from settings.class_problems(classes)
+
+    def can_calibrate(self, settings: LeastSquaresSettings) -> bool:
+        """By the weights, which all may know."""
+        return True
 
     def pooled(self, model: PanModel, settings: LeastSquaresSettings, rows: EvaluationRows) -> Pooled:
         """The same on all rows together, by a least squares solver that forms no products."""
         z = with_ones(model.features(rows.train.rows), intercept=settings.intercept)
         ridge = math.sqrt(settings.regularisation) * np.eye(z.shape[1])[: model.feature_map.dimensions]
-        right = np.append(rows.train.labels, np.zeros(len(ridge)))
-        found = np.linalg.lstsq(np.vstack([z, ridge]), right, rcond=None)[0]
+        several, count = len(rows.classes) > 2, len(rows.classes)
+        labels = one_against_rest(rows.train.labels, count).T if several else rows.train.labels[:, None]
+        factors = settings.pooled_factors(rows.train.labels, rows.weights, rows.classes)
+        roots = np.ones((len(z), 1)) if factors is None else np.sqrt(factors)[:, None]
+        right = np.vstack([roots * labels, np.zeros((len(ridge), labels.shape[1]))])
+        found = np.linalg.lstsq(np.vstack([roots * z, ridge]), right, rcond=None)[0]
+        found = found if several else found[:, 0]
         return Pooled(with_ones(model.features(rows.test.rows), intercept=settings.intercept) @ found)
 
     def attacks(self, settings: LeastSquaresSettings) -> list[Attack]:

@@ -4,8 +4,9 @@
 
 is scikit-learn's with C = 1 / lambda. A round opens, at a point v, the loss, its gradient and its Hessian, which are
 d (d + 1)/2 + d + 1 numbers, and the coordinator takes Newton's step, half of it where the objective has not fallen: six
-to ten rounds from 0. Training stops when the next step promises less than `tolerance` of the objective. `dp-erm` is the
-same with noise, for models that are released.
+to ten rounds from 0. Training stops when the next step promises less than `tolerance` of the objective. Of more than
+two classes each is told from the others, and all of these problems are in the same rounds, which each leaves when it is
+done. `dp-erm` is the same with noise, for models that are released.
 
 What is disclosed. The coordinator learns every point and what is summed there, of all rows; the sites the points. At
 v = 0 the Hessian is a quarter of the second moments, and the gradient half of their products with the labels: what
@@ -20,9 +21,9 @@ the same sums without hiding the addends.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 import numpy as np
 
@@ -30,12 +31,15 @@ from algorithms.attacks.cluster_rounds import ClusterRounds
 from algorithms.attacks.contract import Attack
 from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.second_moments import SecondMoments
+from algorithms.calibration import CalibratedMappedSite, ThresholdSettings
 from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.features.choice import FeatureSettings
-from algorithms.features.mapped_rows import MappedSite, map_rows
+from algorithms.features.mapped_rows import map_rows
 from algorithms.least_squares import with_ones
-from algorithms.pan_svm import PanModel
+from algorithms.optimisation import libsvm
+from algorithms.optimisation.weighting import ClassWeightSettings, Factors, WeightedSite, Weighting
+from algorithms.pan_svm import PanModel, with_calibration
 from algorithms.remarks import Remark
 from algorithms.settings import Count, Positive, Tolerance, doc
 from federation.arrays import FloatArray
@@ -56,7 +60,7 @@ NEWTON_SUMS = (
 
 
 @dataclass
-class LogisticSettings(FeatureSettings):
+class LogisticSettings(FeatureSettings, ClassWeightSettings, ThresholdSettings):
     """What a user decides."""
 
     regularisation: Annotated[Positive, doc("lambda of sum of losses + lambda/2 |w|^2.")] = 1.0
@@ -67,82 +71,146 @@ class LogisticSettings(FeatureSettings):
     max_iterations: Annotated[Count, doc("Rounds after which training stops short of its tolerance.")] = 100
 
 
-def newton_terms(rows: FloatArray, labels: FloatArray, point: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-    """The loss of rows Z (n, d) with labels (n,) at v (d,), its gradient (d,) and its Hessian (d, d)."""
+def newton_terms(
+    rows: FloatArray, labels: FloatArray, point: FloatArray, prices: FloatArray | float = 1.0
+) -> tuple[float, FloatArray, FloatArray]:
+    """The loss of rows Z (n, d) with labels (n,) at v (d,), its gradient (d,) and its Hessian (d, d).
+
+    prices (n,): by which each row's loss is multiplied, or one number of all.
+    """
     margins = labels * (rows @ point)
     chance = 1 / (1 + np.exp(np.clip(margins, -_MAX_EXPONENT, _MAX_EXPONENT)))
-    hessian = (rows * (chance * (1 - chance))[:, None]).T @ rows
-    return float(np.logaddexp(0.0, -margins).sum()), -(chance * labels) @ rows, hessian
+    hessian = (rows * (prices * chance * (1 - chance))[:, None]).T @ rows
+    return float((prices * np.logaddexp(0.0, -margins)).sum()), -(prices * chance * labels) @ rows, hessian
 
 
-class LogisticSite(MappedSite):
+class LogisticSite(CalibratedMappedSite, WeightedSite):
     """The site half."""
 
     @step
-    def newton_sums(self, points: FloatArray, scales: FloatArray, intercept: bool) -> FloatArray:
-        """(K, 1 + d + d (d + 1)/2): loss, gradient and Hessian's upper triangle at points (K, d), over scales (3,)."""
-        z, found = with_ones(self.features, intercept=intercept), []
-        for labels, point in zip(self.labels, points, strict=True):
-            loss, gradient, hessian = newton_terms(z, labels, point)
+    def newton_sums(
+        self,
+        points: FloatArray,
+        scales: FloatArray,
+        intercept: bool,
+        problems: Sequence[int] = (0,),
+        factors: Sequence[float] = (),
+    ) -> FloatArray:
+        """(k, 1 + d + d (d + 1)/2): loss, gradient and Hessian's upper triangle at points (k, d), over scales (3,).
+
+        problems: whose points these are; of more than two classes, each against the others. factors: of the losses of
+        the classes; all 1 without.
+        """
+        z, prices, found = with_ones(self.features, intercept=intercept), self.prices(1.0, factors), []
+        for labels, point in zip(self.labels[list(problems)], points, strict=True):
+            loss, gradient, hessian = newton_terms(z, labels, point, prices)
             triangle = hessian[np.triu_indices(len(point))]
             found.append(np.concatenate([[loss / scales[0]], gradient / scales[1], triangle / scales[2]]))
         return np.stack(found)
 
 
 @dataclass
+class _Trail:
+    """One problem: the best point (d,) so far, its objective, and the step that is tried from it."""
+
+    best: FloatArray
+    step: FloatArray
+    objective: float = math.inf
+    converged: bool = False
+
+    @property
+    def point(self) -> FloatArray:
+        """(d,) what is tried."""
+        return self.best + self.step
+
+    def restart(self) -> None:
+        """Other rows: where training stands is not given up, and what it is worth is asked for again."""
+        self.step, self.objective, self.converged = np.zeros(len(self.best)), math.inf, False
+
+    def take(
+        self, loss: float, gradient: FloatArray, hessian: FloatArray, penalties: FloatArray, tolerance: float
+    ) -> bool:
+        """Go to the point that was tried, or try half the step; whether it was better."""
+        point = self.point
+        objective = loss + 0.5 * float(penalties @ point**2)
+        if objective > self.objective:
+            self.step = self.step / 2
+            return False
+        self.best, self.objective = point, objective
+        slope = gradient + penalties * point
+        self.step = np.asarray(-np.linalg.solve(hessian + np.diag(penalties), slope))
+        self.converged = -0.5 * float(slope @ self.step) <= tolerance * objective
+        return True
+
+
+@dataclass
 class _Newton:
-    """Where training stands: the point (d,), the best so far with its objective, and how many rounds it took."""
+    """Where training stands: a trail for each problem, and how many rounds it took."""
 
     federation: Federation
     settings: LogisticSettings
-    point: FloatArray
+    weighting: Weighting
+    trails: list[_Trail]
     iterations: int = 0
-    converged: bool = False
-    objective: float = math.inf
+    factors: Factors = field(default_factory=Factors)
 
     @property
     def penalties(self) -> FloatArray:
         """(d,) lambda of each weight; 0 of the intercept."""
-        found = np.full(len(self.point), self.settings.regularisation)
+        found = np.full(len(self.trails[0].best), self.settings.regularisation)
         if self.settings.intercept:
             found[-1] = 0.0
         return found
 
+    @property
+    def converged(self) -> bool:
+        """Whether every problem is."""
+        return all(trail.converged for trail in self.trails)
+
     def stage(self) -> None:
-        """Take Newton's steps until one promises too little. Over other rows it goes on from where it stands."""
+        """Take Newton's steps until they promise too little. Over other rows it goes on from where it stands."""
         squares, count = self.federation.sum("squared_norms", shape=(2,), bound=math.inf)
         rows = max(1.0, round(float(count)))
         squares = (max(0.0, float(squares)) + rows) * _ROOM
-        best, step_ = self.point, np.zeros(len(self.point))
-        self.objective, self.converged = math.inf, False
-        while self.iterations < self.settings.max_iterations:
-            loss, gradient, hessian = self._sums(best + step_, rows, squares)
+        self.factors = Factors.agreed(self.federation, self.weighting, max(2, len(self.trails)))
+        for trail in self.trails:
+            trail.restart()
+        while self.iterations < self.settings.max_iterations and not self.converged:
+            active = [k for k, trail in enumerate(self.trails) if not trail.converged]
+            sums = self._sums(active, rows, squares)
             self.iterations += 1
-            point = best + step_
-            objective = loss + 0.5 * float(self.penalties @ point**2)
-            if objective > self.objective:
-                step_ = step_ / 2
-                continue
-            best, self.point, self.objective = point, point, objective
-            self.federation.log_metrics(iteration=self.iterations, objective=objective)
-            slope = gradient + self.penalties * point
-            step_ = np.asarray(-np.linalg.solve(hessian + np.diag(self.penalties), slope))
-            if -0.5 * float(slope @ step_) <= self.settings.tolerance * objective:
-                self.converged = True
-                return
+            better = [
+                self.trails[k].take(*terms, self.penalties, self.settings.tolerance)
+                for k, terms in zip(active, sums, strict=True)
+            ]
+            if any(better):
+                objective = sum(trail.objective for trail in self.trails)
+                self.federation.log_metrics(iteration=self.iterations, objective=objective)
 
-    def _sums(self, point: FloatArray, rows: float, squares: float) -> tuple[float, FloatArray, FloatArray]:
-        """Loss, gradient and Hessian at a point, by one secure sum whose parts are scaled to at most 1."""
-        d, lengths = len(point), math.sqrt(rows * squares)
-        scales = np.array([rows + float(np.linalg.norm(point)) * lengths, lengths, squares]) * _ROOM
-        shape = (1, 1 + d + d * (d + 1) // 2)
-        intercept = self.settings.intercept
-        (total,) = self.federation.sum(
-            "newton_sums", shape=shape, bound=1.0, points=point[None], scales=scales, intercept=intercept
+    def _sums(self, active: list[int], rows: float, squares: float) -> list[tuple[float, FloatArray, FloatArray]]:
+        """Loss, gradient and Hessian at the points tried, by one secure sum whose parts are scaled to at most 1."""
+        points = np.stack([self.trails[k].point for k in active])
+        d, lengths = points.shape[1], math.sqrt(rows * squares)
+        longest = max(float(np.linalg.norm(point)) for point in points)
+        scales = np.array([rows + longest * lengths, lengths, squares]) * _ROOM * self.factors.largest
+        told: dict[str, Any] = {"problems": active} if len(self.trails) > 1 else {}
+        totals = self.federation.sum(
+            "newton_sums",
+            shape=(len(active), 1 + d + d * (d + 1) // 2),
+            bound=1.0,
+            points=points,
+            scales=scales,
+            intercept=self.settings.intercept,
+            **told,
+            **self.factors.told,
         )
-        hessian = np.zeros((d, d))
-        hessian[np.triu_indices(d)] = total[1 + d :] * scales[2]
-        return float(total[0] * scales[0]), total[1 : 1 + d] * scales[1], hessian + np.triu(hessian, 1).T
+        found = []
+        for total in totals:
+            hessian = np.zeros((d, d))
+            hessian[np.triu_indices(d)] = total[1 + d :] * scales[2]
+            symmetric = hessian + np.triu(hessian, 1).T
+            found.append((float(total[0] * scales[0]), total[1 : 1 + d] * scales[1], symmetric))
+        return found
 
 
 class LogisticRegression(HorizontalAlgorithm[LogisticSettings, PanModel]):
@@ -158,15 +226,19 @@ class LogisticRegression(HorizontalAlgorithm[LogisticSettings, PanModel]):
         "rank": "features of a row",
         "records_exposed": "landmarks that are a single row's copy",
     }
+    multiclass = True
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: LogisticSettings) -> PanModel:
         """Map the rows, then Newton's steps; sites lost meanwhile have the others go on from the point."""
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
-        newton = _Newton(federation, settings, np.zeros(features.map.dimensions + int(settings.intercept)))
+        weighting = settings.weighting(task.classes, by_row=task.weighted)
+        start = np.zeros(features.map.dimensions + int(settings.intercept))
+        newton = _Newton(federation, settings, weighting, [_Trail(start, start) for _ in range(task.problems)])
         with federation.phase("train"):
             federation.until_stable(newton.stage)
-        federation.disclose("coordinator", "newton_sums", NEWTON_SUMS, newton.point.shape)
-        w, b = (newton.point[:-1], float(newton.point[-1])) if settings.intercept else (newton.point, 0.0)
+        federation.disclose("coordinator", "newton_sums", NEWTON_SUMS, start.shape)
+        found = np.stack([trail.best for trail in newton.trails])
+        found = found if settings.intercept else np.column_stack([found, np.zeros(len(found))])
         report = TrainingReport(
             federation.sites,
             features.description,
@@ -175,17 +247,31 @@ class LogisticRegression(HorizontalAlgorithm[LogisticSettings, PanModel]):
             figures=features.figures,
             remarks=tuple(Remark(name, sentence) for name, sentence in features.remarks.items()),
         )
-        return PanModel(features.map, w, b, report)
+        model = PanModel.of_weights(features.map, found, report, classes=len(task.classes))
+        return with_calibration(federation, task, model, settings)
 
     def problems(self, settings: LogisticSettings, outline: Outline) -> Iterator[str]:
         """Settings of features that these are not, and kernels that they do not have."""
         yield from settings.feature_problems()
+        yield from settings.threshold_problems(calibrated=outline.calibrated)
+
+    def takes_weights(self, settings: LogisticSettings) -> bool:
+        """Always."""
+        return True
+
+    def class_problems(self, settings: LogisticSettings, classes: tuple[str, ...]) -> Iterator[str]:
+        """Weights of classes that there are not."""
+        yield from settings.class_problems(classes)
+
+    def can_calibrate(self, settings: LogisticSettings) -> bool:
+        """By the weights, which all may know."""
+        return True
 
     def pooled(self, model: PanModel, settings: LogisticSettings, rows: EvaluationRows) -> Pooled:
         """scikit-learn's on all rows together."""
         from sklearn.linear_model import LogisticRegression as Reference
 
-        features, (_, labels) = model.features(rows.train.rows), rows.train
+        features, test = model.features(rows.train.rows), model.features(rows.test.rows)
         reference = Reference(
             C=1 / settings.regularisation,
             fit_intercept=settings.intercept,
@@ -193,7 +279,10 @@ class LogisticRegression(HorizontalAlgorithm[LogisticSettings, PanModel]):
             max_iter=1000,
             solver="newton-cg",
         )
-        return Pooled(reference.fit(features, labels).decision_function(model.features(rows.test.rows)))
+        labels, classes = rows.train.labels, len(rows.classes)
+        factors = settings.pooled_factors(labels, rows.weights, rows.classes)
+        scores = libsvm.against_others(lambda signs: reference.fit(features, signs, factors), labels, classes, test)
+        return Pooled(scores)
 
     def attacks(self, settings: LogisticSettings) -> list[Attack]:
         """On landmarks, and on the first round's moments."""

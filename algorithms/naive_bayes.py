@@ -6,14 +6,14 @@ columns that a categorical one becomes. A value that was not there in training s
 
 Means and variances follow from the sums, and are those that scikit-learn's GaussianNB gets of pooled rows: variances
 are divided by n, and var_smoothing times the largest variance of a column over all rows is added to each. The decision
-value of a row is the difference of the classes' joint log-likelihoods. Variances are differences of sums, and lose
-digits where a column's mean is large beside its deviation: on the standard scale none is.
+value of a row is the difference of two classes' joint log-likelihoods, or of more the log-odds of each. Variances are
+differences of sums, and lose digits where a column's mean is large beside its deviation: on the standard scale none is.
 
 What is disclosed. The coordinator learns each class's number of rows, means and variances, and how often it has each
-value of a categorical column, which is the model. Of a
-class of one row the mean is that row, and of two the mean and the variances give both but for a swap in each column:
-numbers are summed first, and a class of fewer than three rows is refused before anything else is. Models of several
-folds are of overlapping rows, and by subtraction give the same sums of each fold, which nothing refuses.
+value of a categorical column, which is the model. Of a class of one row the mean is that row, and of two the mean and
+the variances give both but for a swap in each column: numbers are summed first, and a class of fewer than three rows is
+refused before anything else is. Models of several folds are of overlapping rows, and by subtraction give the same sums
+of each fold, which nothing refuses.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
+from algorithms.data.classes import log_odds, members
 from algorithms.data.columns import Columns
 from algorithms.data.horizontal import HorizontalSite, HorizontalTask
 from algorithms.data.scaling import Scale
@@ -63,10 +64,15 @@ class Categories:
 
     @classmethod
     def of(cls, columns: Columns) -> Self:
-        """Of the columns that sites agreed on; categories stand behind numbers."""
+        """Of the columns that sites agreed on: categories stand behind numbers, and columns of gaps behind these.
+
+        A column of 0 and 1 that says where there was a gap counts as one of numbers.
+        """
         values = columns.vocabulary.values.values()
         of_values = np.repeat(np.arange(len(values)), [len(each) for each in values])
-        column = np.concatenate([np.full(len(columns.numeric), -1), of_values]).astype(np.int64)
+        indicators = len(columns.filling.indicated) if columns.filling is not None else 0
+        numbers = [np.full(count, -1) for count in (len(columns.numeric), indicators)]
+        column = np.concatenate([numbers[0], of_values, numbers[1]]).astype(np.int64)
         return cls(column, (0.5 - columns.scale.offset) / columns.scale.scale)
 
     @property
@@ -90,9 +96,9 @@ class Categories:
 
 @dataclass(frozen=True)
 class NaiveBayesModel(Model):
-    """counts (2,), means (2, p) and variances (2, p), smoothed, of the classes -1 and +1.
+    """counts (K,), means (K, p) and variances (K, p), smoothed, of the classes, of two -1 and then +1.
 
-    log_shares: (2, p) of the values of categorical columns, 0 of numbers; their means and variances are not used.
+    log_shares: (K, p) of the values of categorical columns, 0 of numbers; their means and variances are not used.
     """
 
     counts: FloatArray
@@ -106,7 +112,7 @@ class NaiveBayesModel(Model):
     def of_sums(
         cls, counts: FloatArray, sums: FloatArray, var_smoothing: float, columns: Columns, sites: tuple[str, ...]
     ) -> Self:
-        """From n (2,), and sum x and sum x^2 (2, 2, p), of each class."""
+        """From n (K,), and sum x and sum x^2 (2, K, p), of each class."""
         (totals, squares), rows, categories = sums, counts.sum(), Categories.of(columns)
         means = totals / counts[:, None]
         of_all = squares.sum(axis=0) / rows - (totals.sum(axis=0) / rows) ** 2
@@ -115,12 +121,12 @@ class NaiveBayesModel(Model):
         of_values = np.rint(totals * columns.scale.scale + counts[:, None] * columns.scale.offset)
         width, smallest = means.shape[1], int(counts.min())
         report = TrainingReport(
-            sites, f"2 classes, {width} columns", figures={"smallest_class": smallest, "columns": width}
+            sites, f"{len(counts)} classes, {width} columns", figures={"smallest_class": smallest, "columns": width}
         )
         return cls(counts, means, variances, categories.log_shares(of_values), categories, report)
 
     def joint_log_likelihood(self, rows: FloatArray) -> FloatArray:
-        """(n, 2) of scaled rows (n, p) and the classes."""
+        """(n, K) of scaled rows (n, p) and the classes."""
         numeric, priors = self.categories.numeric, np.log(self.counts / self.counts.sum())
         variances = self.variances[:, numeric]
         apart = (rows[:, None, numeric] - self.means[:, numeric]) ** 2 / variances
@@ -128,9 +134,8 @@ class NaiveBayesModel(Model):
         return np.asarray(normal + self.categories.members(rows) @ self.log_shares.T)
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) log-odds of scaled rows (n, p); positive for the class +1."""
-        likelihood = self.joint_log_likelihood(rows)
-        return np.asarray(likelihood[:, 1] - likelihood[:, 0])
+        """(n,) log-odds of scaled rows (n, p), positive for the class +1; (n, K) of each of more than two classes."""
+        return log_odds(self.joint_log_likelihood(rows))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """`counts`, `means` and `variances`; `log_shares` of values, `category` whose they are, and their `middle`."""
@@ -145,7 +150,7 @@ class NaiveBayesModel(Model):
         return cls(*normal, arrays["log_shares"], Categories(arrays["category"], arrays["middle"]))
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
-        """`class_count_` (2,), `class_prior_` (2,), `theta_` (2, p) and `var_` (2, p), of scaled columns."""
+        """`class_count_` (K,), `class_prior_` (K,), `theta_` (K, p) and `var_` (K, p), of scaled columns."""
         prior = self.counts / self.counts.sum()
         return {"class_count_": self.counts, "class_prior_": prior, "theta_": self.means, "var_": self.variances}
 
@@ -153,20 +158,16 @@ class NaiveBayesModel(Model):
 class NaiveBayesSite(HorizontalSite):
     """The site half."""
 
-    @property
-    def _members(self) -> FloatArray:
-        """(2, n) of 0 and 1: which training rows are of the classes -1 and +1."""
-        return np.stack([self.labels[0] < 0, self.labels[0] > 0]).astype(np.float64)
-
     @step
     def class_counts(self) -> FloatArray:
-        """(2,) training rows of each class."""
-        return np.asarray(self._members.sum(axis=1))
+        """(K,) training rows of each class."""
+        return np.asarray(members(self.labels).sum(axis=1))
 
     @step
     def class_sums(self) -> FloatArray:
-        """(2, 2, p): sum x and sum x^2 of this site's training rows of each class."""
-        return np.stack([self._members @ self.rows, self._members @ self.rows**2])
+        """(2, K, p): sum x and sum x^2 of this site's training rows of each class."""
+        of_class = members(self.labels)
+        return np.stack([of_class @ self.rows, of_class @ self.rows**2])
 
 
 class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
@@ -175,7 +176,8 @@ class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
     name = "naive-bayes"
     estimator = "FederatedGaussianNB"
     Settings, Site, Model = NaiveBayesSettings, NaiveBayesSite, NaiveBayesModel
-    figures = {"smallest_class": "rows of the smaller class", "columns": "of a row"}
+    figures = {"smallest_class": "rows of the smallest class", "columns": "of a row"}
+    multiclass = True
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: NaiveBayesSettings) -> NaiveBayesModel:
         """Count the classes' rows, then sum x and x^2 over those of each."""
@@ -183,9 +185,10 @@ class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
         def stage() -> tuple[FloatArray, FloatArray]:
             prepared = task.prepare(federation)
             with federation.phase("train"):
-                counts = np.rint(federation.sum("class_counts", shape=(2,), bound=float(prepared.rows)))
+                kinds = len(task.classes)
+                counts = np.rint(federation.sum("class_counts", shape=(kinds,), bound=float(prepared.rows)))
                 _check_counts(counts)
-                return counts, federation.sum("class_sums", shape=(2, 2, prepared.columns), bound=math.inf)
+                return counts, federation.sum("class_sums", shape=(2, kinds, prepared.columns), bound=math.inf)
 
         counts, sums = federation.until_stable(stage)
         federation.disclose("coordinator", "class_sums", MODEL_SHOWS, sums.shape)
@@ -196,7 +199,7 @@ class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
         from sklearn.naive_bayes import CategoricalNB, GaussianNB  # sites share this module, and need none of it
 
         categories, (train, labels), test = model.categories, rows.train, rows.test.rows
-        scores = np.zeros((len(test), 2))
+        scores = np.zeros((len(test), len(model.counts)))
         if (numeric := categories.numeric).any():
             normal = GaussianNB(var_smoothing=settings.var_smoothing).fit(train[:, numeric], labels)
             scores = normal.predict_joint_log_proba(test[:, numeric])
@@ -208,7 +211,7 @@ class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
             scores = scores + categories.members(test)[:, values] @ fitted.feature_log_prob_[0].T
         if not numeric.any():
             scores = scores + np.log(model.counts / model.counts.sum())
-        return Pooled(scores[:, 1] - scores[:, 0])
+        return Pooled(log_odds(scores))
 
 
 def _check_counts(counts: FloatArray) -> None:

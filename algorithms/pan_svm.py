@@ -26,7 +26,7 @@ from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.newton_steps import NewtonSteps
 from algorithms.attacks.newton_systems import NewtonSystems
 from algorithms.attacks.support_rows import SupportRows
-from algorithms.calibration import CalibratedSite, Calibration, ThresholdSettings, calibrate
+from algorithms.calibration import CalibratedMappedSite, Calibration, ThresholdSettings, calibrate
 from algorithms.contract import (
     Arrays,
     EvaluationRows,
@@ -36,12 +36,14 @@ from algorithms.contract import (
     Pooled,
     TrainingReport,
 )
+from algorithms.data.classes import Scheme, one_against_one, one_against_rest, pairs, ranked_by_votes
+from algorithms.data.conditions import Conditions
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.scaling import Scale
 from algorithms.features.choice import Features, FeatureSettings, read_map
 from algorithms.features.feature_map import FeatureMap
 from algorithms.features.inversion import NystromInverse
-from algorithms.features.mapped_rows import MappedSite, map_rows
+from algorithms.features.mapped_rows import map_rows
 from algorithms.features.nystrom import NystromMap
 from algorithms.optimisation import libsvm
 from algorithms.optimisation.linear_svm import (
@@ -56,7 +58,6 @@ from algorithms.optimisation.weighting import Weighting
 from algorithms.remarks import Remark
 from federation.arrays import FloatArray
 from federation.federation import Federation
-from federation.site.program import step
 from protocols.analysis.views import Coalition
 
 
@@ -67,41 +68,73 @@ class PanSettings(FeatureSettings, LinearSvmSettings, ThresholdSettings):
 
 @dataclass(frozen=True)
 class PanModel(Model):
-    """A trained model: w (m,), b and the map from scaled rows to features.
+    """A trained model: w (m,), b and the map from scaled rows to features; of more classes w (P, m) and b (P,).
 
     Prediction needs no site, unless w and b are None: then only the sites have them, each in its file. training: how it
-    went; None of a model that was read from a file.
+    went; None of a model that was read from a file. scheme: what the P problems are, see `data.classes`. classes: how
+    many there are.
     """
 
     feature_map: FeatureMap
     w: FloatArray | None
-    b: float | None
+    b: float | FloatArray | None
     training: TrainingReport | None = None
     calibration: Calibration | None = None
+    scheme: Scheme = "ovr"
+    classes: int = 2
+
+    @classmethod
+    def of_weights(
+        cls,
+        feature_map: FeatureMap,
+        weights: FloatArray | None,
+        training: TrainingReport | None = None,
+        scheme: Scheme = "ovr",
+        classes: int = 2,
+    ) -> Self:
+        """Of weights and intercepts (P, m + 1), which are of one problem where there are two classes."""
+        if weights is None:
+            return cls(feature_map, None, None, training, None, scheme, classes)
+        if classes == 2:
+            ((*w, b),) = weights
+            return cls(feature_map, np.array(w), float(b), training)
+        return cls(feature_map, weights[:, :-1].copy(), weights[:, -1].copy(), training, None, scheme, classes)
 
     def features(self, rows: FloatArray) -> FloatArray:
         """(n, m) features of scaled rows (n, p)."""
         return self.feature_map(rows)
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) decision values of scaled rows (n, p); positive for the class +1."""
+        """(n,) decision values of scaled rows (n, p), positive for the class +1; (n, K) of more than two classes."""
         if self.w is None or self.b is None:
             raise ValueError("the model's weights are with the sites; read it together with one of their files")
-        return np.asarray(self.features(rows) @ self.w + self.b)
+        values = np.asarray(self.features(rows) @ self.w.T + self.b)
+        return ranked_by_votes(values, self.classes) if self.scheme == "ovo" and self.classes > 2 else values
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """`w`, `b`, and what makes the features; `features` says which they are."""
+        """`w`, `b`, and what makes the features; `features` says which they are.
+
+        Of more than two classes `scheme`, and of one against one `pairs` (P, 2) of their numbers.
+        """
         weights = {} if self.w is None else {"w": self.w, "b": np.asarray(self.b)}
         calibration = {} if self.calibration is None else self.calibration.to_arrays()
-        return {**self.feature_map.to_arrays(), **weights, **calibration}
+        several: dict[str, NDArray[Any]] = {}
+        if self.classes > 2:
+            several = {"scheme": np.asarray(self.scheme), "pairs": pairs(self.classes)}
+        return {**self.feature_map.to_arrays(), **weights, **calibration, **several}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
         """The model in a file."""
+        feature_map = read_map(arrays)
+        if "scheme" in arrays:
+            w, b = (arrays["w"], arrays["b"]) if "w" in arrays else (parts[0]["w"], parts[0]["b"])
+            scheme: Scheme = "ovo" if str(arrays["scheme"]) == "ovo" else "ovr"
+            return cls(feature_map, w, b, None, None, scheme, 1 + int(arrays["pairs"].max()))
         if "w" in arrays:
             calibration = Calibration.from_arrays(arrays)
-            return cls(read_map(arrays), arrays["w"], float(arrays["b"]), calibration=calibration)
-        return cls(read_map(arrays), parts[0]["w"][0], float(parts[0]["b"][0]))
+            return cls(feature_map, arrays["w"], float(arrays["b"]), calibration=calibration)
+        return cls(feature_map, parts[0]["w"][0], float(parts[0]["b"][0]))
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
         """Those of the feature map."""
@@ -118,15 +151,21 @@ class PanModel(Model):
         return self.w is None
 
 
-class PanSite(MappedSite, LinearSvmSite, CalibratedSite):
-    """The site half."""
+def with_calibration(
+    federation: Federation, task: HorizontalTask, model: PanModel, settings: ThresholdSettings
+) -> PanModel:
+    """The model with what rows set apart say of its decision values, where there are such and its weights are known.
 
-    @step
-    def receive_map(self, **feature_map: Any) -> None:
-        """Map this site's rows, those apart too."""
-        super().receive_map(**feature_map)
-        if self.is_scaled:
-            self.features_apart = self.map(self.rows_apart)
+    Raises FederationError where too few of them are of a class.
+    """
+    if not task.calibrated or model.w is None or not isinstance(model.b, float):
+        return model
+    with federation.phase("train"):
+        return replace(model, calibration=calibrate(federation, model.w, model.b, settings))
+
+
+class PanSite(CalibratedMappedSite, LinearSvmSite):
+    """The site half."""
 
 
 class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
@@ -142,16 +181,22 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
         "rank": "features of a row",
         "records_exposed": "landmarks that are a single row's copy",
         "bundles": "of cuts; each change of membership during training begins a new one",
+        "problems": "binary ones, of more than two classes",
     }
+    multiclass = True
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: PanSettings) -> PanModel:
         """Features from the sites' rows, then training on them; sites lost before training begin it all anew."""
         features = federation.until_stable(lambda: map_rows(federation, settings, task.prepare(federation), task.seed))
-        model = train(federation, settings, features, settings.weighting(task.classes, by_row=task.weighted))
-        if not task.calibrated or model.w is None or model.b is None:
-            return model
-        with federation.phase("train"):
-            return replace(model, calibration=calibrate(federation, model.w, model.b, settings))
+        model = train(
+            federation,
+            settings,
+            features,
+            settings.weighting(task.classes, by_row=task.weighted),
+            classes=len(task.classes),
+            conditions=task.conditions,
+        )
+        return with_calibration(federation, task, model, settings)
 
     def problems(self, settings: PanSettings, outline: Outline) -> Iterator[str]:
         """Settings of features that these are not, and kernels that they do not have."""
@@ -161,13 +206,13 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
 
     def takes_weights(self, settings: PanSettings) -> bool:
         """Where the interior point trains."""
-        return settings.solver == "interior-point"
+        return settings.solver != "cutting-plane"
 
     def can_calibrate(self, settings: PanSettings) -> bool:
         """Where the coordinator has the weights, which it tells the sites."""
         return settings.release == "everyone"
 
-    def class_problems(self, settings: PanSettings, classes: tuple[str, str]) -> Iterator[str]:
+    def class_problems(self, settings: PanSettings, classes: tuple[str, ...]) -> Iterator[str]:
         """Weights of classes that there are not."""
         yield from settings.class_problems(classes)
 
@@ -178,6 +223,8 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
         """
         train_features, test_features = model.features(rows.train.rows), model.features(rows.test.rows)
         prices = pooled_prices(settings, rows.train.labels, rows.weights, rows.classes)
+        if len(rows.classes) > 2:
+            return _pooled_classes(model, settings, rows, (train_features, test_features), prices)
         w, b, objective = pooled_solution(settings, train_features, rows.train.labels, prices)
         exact = libsvm.exact_scores(model.feature_map, prices, rows.train, rows.test.rows)
         return Pooled(scores=test_features @ w + b, objective=objective, exact=exact)
@@ -200,24 +247,69 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
 
 
 def train(
-    federation: Federation, settings: PanSettings, features: Features, weighting: Weighting | None = None
+    federation: Federation,
+    settings: PanSettings,
+    features: Features,
+    weighting: Weighting | None = None,
+    classes: int = 2,
+    conditions: Conditions | None = None,
 ) -> PanModel:
-    """Train on the features of the live sites' rows, to the certified gap."""
+    """Train on the features of the live sites' rows, to the certified gap of every problem.
+
+    Of several problems the objectives are added up, which is the objective of all together; the gap is the worst one's.
+    """
     with federation.phase("train"):
-        trained = train_linear(federation, settings, features.map.dimensions, _rows_told_by(features.map), weighting)
-    certificate = trained.certificate
+        told = _rows_told_by(features.map)
+        trained = train_linear(federation, settings, features.map.dimensions, told, weighting, classes, conditions)
+    certificates, description, figures = trained.certificates, features.description, dict(trained.figures)
+    if classes > 2:
+        figures["problems"] = len(certificates)
+        kind = "each class against the others" if settings.multiclass == "ovr" else "every two classes"
+        description = f"{description}, {len(certificates)} problems, {kind}"
     report = TrainingReport(
         sites=federation.sites,
-        description=features.description,
-        objective=certificate.objective,
-        lower_bound=certificate.lower_bound,
-        gap=certificate.gap,
-        iterations=certificate.iterations,
-        converged=certificate.converged,
-        figures={**features.figures, **trained.figures},
+        description=description,
+        objective=sum(each.objective for each in certificates),
+        lower_bound=sum(each.lower_bound for each in certificates),
+        gap=max(each.gap for each in certificates),
+        iterations=max(each.iterations for each in certificates),
+        converged=all(each.converged for each in certificates),
+        figures={**features.figures, **figures},
         remarks=(*(Remark(name, sentence) for name, sentence in features.remarks.items()), *trained.remarks),
+        gaps=tuple(each.gap for each in certificates) if classes > 2 else (),
     )
-    return PanModel(features.map, trained.w, trained.b, report)
+    return PanModel.of_weights(features.map, trained.weights, report, settings.multiclass, classes)
+
+
+def _pooled_classes(
+    model: PanModel,
+    settings: PanSettings,
+    rows: EvaluationRows,
+    features: tuple[FloatArray, FloatArray],
+    prices: libsvm.Prices,
+) -> Pooled:
+    """The same of more than two classes, problem by problem. features: of the rows trained on, and of those tested on.
+
+    A problem without rows of two classes has their label as its decision value, and -1 without rows.
+    """
+    (train, test), classes, total = features, len(rows.classes), 0.0
+    problems = one_against_rest(rows.train.labels, classes)
+    problems = one_against_one(problems) if settings.multiclass == "ovo" else problems
+    same, exact = np.empty((len(test), len(problems))), np.empty((len(test), len(problems)))
+    for place, labels in enumerate(problems):
+        of = labels != 0
+        paid = prices[of] if isinstance(prices, np.ndarray) else prices
+        if len(np.unique(labels[of])) < 2:
+            same[:, place] = exact[:, place] = labels[of][0] if of.any() else -1.0
+            continue
+        w, b, objective = pooled_solution(settings, train[of], labels[of], paid)
+        same[:, place], total = test @ w + b, total + objective
+        if not model.feature_map.exact:
+            svm = libsvm.kernel(model.feature_map.kernel, rows.train.rows[of], labels[of], paid)
+            exact[:, place] = svm.decision_function(rows.test.rows)
+    if settings.multiclass == "ovo":
+        same, exact = ranked_by_votes(same, classes), ranked_by_votes(exact, classes)
+    return Pooled(same, total, None if model.feature_map.exact else exact)
 
 
 def _rows_told_by(feature_map: FeatureMap) -> RowsTold:

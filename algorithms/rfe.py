@@ -120,7 +120,7 @@ class Rfe(SelectionAlgorithm[RfeSettings]):
         yield from super().problems(settings, outline)
         if settings.weights != "linear" and settings.features != "landmarks":
             yield f'weights: "{settings.weights}" needs features = "landmarks", got "{settings.features}"'
-        if settings.weights in ("kernel", "input") and settings.solver != "interior-point":
+        if settings.weights in ("kernel", "input") and settings.solver == "cutting-plane":
             yield f'weights: "{settings.weights}" needs solver = "interior-point", whose dual variables sites keep'
 
     def pooled_order(self, model: SelectedModel, settings: RfeSettings, rows: EvaluationRows) -> IntArray | None:
@@ -152,7 +152,7 @@ def _by_kernel(selecting: Selecting, settings: RfeSettings) -> Choice:
     features = federation.until_stable(lambda: choose_features(federation, settings, prepared, selecting.seed)).map
     if not isinstance(features, NystromMap):
         raise AssertionError("problems() lets landmarks through alone")
-    told = replace(settings, tolerance=settings.select_tolerance, release="everyone")
+    told = replace(settings, solver="interior-point", tolerance=settings.select_tolerance, release="everyone")
     gamma = features.kernel.gamma * (prepared.columns if settings.gamma_rule == "per-column" else 1)
     removed: list[int] = np.flatnonzero(moments.constant).tolist()
     left, scores, steps = np.flatnonzero(~moments.constant), np.zeros(len(names)), []
@@ -183,12 +183,13 @@ def _worth(
     federation.run("keep_columns", remember=True, columns=columns)
     federation.run("receive_map", remember=True, **part.to_fields())
     trained = train_linear(federation, settings, part.dimensions)
-    if trained.w is None:
+    if trained.weights is None:
         raise AssertionError("weights that are released are there")
+    w, (certificate,) = trained.weights[0, :-1], trained.certificates
     if settings.weights == "expansion":
-        scores = expansion_scores(part, trained.w)
+        scores = expansion_scores(part, w)
     elif settings.weights == "kernel":
         scores = kernel_scores(federation, part, math.inf)
     else:
         scores = input_scores(federation, len(columns), math.inf)
-    return scores, trained.certificate.gap
+    return scores, certificate.gap

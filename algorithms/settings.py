@@ -130,8 +130,14 @@ class Setting:
             plain = {str(key): each.item() if isinstance(each, np.generic) else each for key, each in plain.items()}
         if not _fits(self.annotation, plain):
             raise ValueError(f"must be {self.requirement}, got {shown(plain)}")
-        is_measure = isinstance(plain, int) and not isinstance(plain, bool) and not _knows(self.annotation, int)
-        return float(plain) if is_measure else plain
+        if isinstance(plain, dict):
+            return {name: self._measured(each) for name, each in plain.items()}
+        return self._measured(plain)
+
+    def _measured(self, value: Any) -> Any:
+        """A whole number as float where only such is known; anything else as it is."""
+        is_measure = isinstance(value, int) and not isinstance(value, bool) and not _knows(self.annotation, int)
+        return float(value) if is_measure else value
 
 
 def shown(value: Any) -> str:

@@ -54,13 +54,14 @@ from algorithms.attacks.contract import Attack
 from algorithms.attacks.dual_points import DualPoints
 from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.support_rows import SupportRows
+from algorithms.calibration import CalibratedMappedSite, ThresholdSettings
 from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.features.choice import FeatureSettings
-from algorithms.features.mapped_rows import MappedSite, map_rows
+from algorithms.features.mapped_rows import map_rows
 from algorithms.optimisation import libsvm
 from algorithms.optimisation.solution import relative_gap
-from algorithms.pan_svm import PanModel
+from algorithms.pan_svm import PanModel, with_calibration
 from algorithms.remarks import Remark
 from algorithms.settings import Count, Positive, Tolerance, doc
 from federation.arrays import FloatArray
@@ -81,7 +82,7 @@ DUAL_POINT = (
 
 
 @dataclass
-class AdmmSettings(FeatureSettings):
+class AdmmSettings(FeatureSettings, ThresholdSettings):
     """What a user decides."""
 
     C: Annotated[Positive, doc("Penalty of each row's hinge loss, not divided by their number.")] = 1.0
@@ -150,7 +151,7 @@ def local_model(
     return centre + weighted(dual) / rho, dual
 
 
-class AdmmSite(MappedSite):
+class AdmmSite(CalibratedMappedSite):
     """The site half: its models (K, d) of K problems, and what pulls them to the consensus."""
 
     iteration = 0
@@ -332,7 +333,7 @@ class SvmAdmm(HorizontalAlgorithm[AdmmSettings, PanModel]):
         federation.disclose("coordinator", "dual_vector", DUAL_POINT, point.vectors.shape)
         w, b = run.z[0, :-1], float(run.z[0, -1])
         objective, lower_bound = (float(each[0]) for each in point.certified(w[None], settings.C))
-        return PanModel(
+        model = PanModel(
             features.map,
             w,
             b,
@@ -353,10 +354,16 @@ class SvmAdmm(HorizontalAlgorithm[AdmmSettings, PanModel]):
                 remarks=tuple(Remark(name, sentence) for name, sentence in features.remarks.items()),
             ),
         )
+        return with_calibration(federation, task, model, settings)
 
     def problems(self, settings: AdmmSettings, outline: Outline) -> Iterator[str]:
         """Settings of features that these are not, and kernels that they do not have."""
         yield from settings.feature_problems()
+        yield from settings.threshold_problems(calibrated=outline.calibrated)
+
+    def can_calibrate(self, settings: AdmmSettings) -> bool:
+        """By the weights, which all may know."""
+        return True
 
     def pooled(self, model: PanModel, settings: AdmmSettings, rows: EvaluationRows) -> Pooled:
         """LIBSVM on pooled, scaled rows: in the same features, whose optimum the gap is to, and the exact kernel."""

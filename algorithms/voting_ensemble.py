@@ -5,7 +5,9 @@ solver as PAN-SVM, and hears of no other site. A row's decision value is the mea
 
     f(x) = 1/N sum_i sign(w_i.f(x) + b_i),
 
-where 0 counts as +1; a site of one class votes for it, and one without rows abstains. The dissertation's sites train
+where 0 counts as +1; a site of one class votes for it, and one without rows abstains. Of more than two classes a site
+trains each against the others and votes for that of the largest value; a class's decision value is its share of the
+votes less 1/2. The dissertation's sites train
 LIBSVM with the kernel itself, and pass their models on: such a model consists of support vectors, which are records.
 In shared features a model is a vector. It is still of one site's rows alone, and so says more of them than a model of
 all rows would:
@@ -75,17 +77,24 @@ class EnsembleSettings(FeatureSettings):
 
 @dataclass(frozen=True)
 class EnsembleModel(Model):
-    """The sites' models (N, m + 1), weights and intercept, in the features of a map; None where the sites keep them."""
+    """The sites' models (N, m + 1), weights and intercept, in the features of a map; of more classes (N, K, m + 1).
+
+    None where the sites keep them.
+    """
 
     feature_map: FeatureMap
     models: FloatArray | None
     training: TrainingReport | None = None
+    classes: int = 2
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) mean votes for scaled rows (n, p)."""
+        """(n,) mean votes for scaled rows (n, p); of more than two classes (n, K) shares of votes, less 1/2."""
         if self.models is None:
             raise ValueError("the models are with the sites; read them together with their files")
-        return np.asarray(votes(self.models, self.feature_map(rows)).mean(axis=0))
+        features = self.feature_map(rows)
+        if self.models.ndim == 2:
+            return np.asarray(votes(self.models, features).mean(axis=0))
+        return np.asarray(np.mean([ballots(each, features) for each in self.models], axis=0).T - 0.5)
 
     @property
     def kept_by_sites(self) -> bool:
@@ -106,6 +115,12 @@ class EnsembleModel(Model):
 def votes(models: FloatArray, features: FloatArray) -> FloatArray:
     """(N, n) of +1 and -1 of models (N, m + 1) for features (n, m)."""
     return np.where(models[:, :-1] @ features.T + models[:, -1:] >= 0, 1.0, -1.0)
+
+
+def ballots(models: FloatArray, features: FloatArray) -> FloatArray:
+    """(K, n) of 1 for the class of the largest value and 0 for others, by a site's models (K, m + 1)."""
+    values = models[:, :-1] @ features.T + models[:, -1:]
+    return np.asarray(np.equal.outer(np.arange(len(models)), values.argmax(axis=0)), dtype=np.float64)
 
 
 class EnsembleSite(MappedSite):
@@ -135,16 +150,19 @@ class EnsembleSite(MappedSite):
         """Write the models to this site's own file, `model_path` of its settings."""
         if not (path := self.settings.get("model_path")):
             raise StepRefused('a site has no file to keep a model in; use algorithm.release = "everyone"')
-        kept = np.zeros((0, self.features.shape[1] + 1)) if self.models is None else self.models
+        problems, length = len(self.labels), self.features.shape[1] + 1
+        models = np.zeros((0, problems, length)) if self.models is None else self.models[None]
+        kept = models.reshape(-1, length) if problems == 1 else models
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)  # noqa: PTH103, PTH120 - see replace_private
         replace_private(path, lambda file: np.savez(file, models=kept))
 
     @step
     def cast_votes(self, rows: FloatArray) -> FloatArray:
-        """(K + 1, n): this site's votes for scaled rows (n, p), and 1 if it has any."""
+        """(K + 1, n): this site's votes for scaled rows (n, p), for +1 or each of more classes, and 1 if it has any."""
         if self.models is None:
             return np.zeros((len(self.labels) + 1, len(rows)))
-        return np.vstack([votes(self.models, self.map(rows)), np.ones(len(rows))])
+        cast = votes if len(self.models) == 1 else ballots
+        return np.vstack([cast(self.models, self.map(rows)), np.ones(len(rows))])
 
 
 class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
@@ -161,6 +179,7 @@ class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
         "records_exposed": "landmarks that are a single row's copy",
         "models": "that vote",
     }
+    multiclass = True
 
     def fit(self, federation: Federation, task: HorizontalTask, settings: EnsembleSettings) -> EnsembleModel:
         """Map the rows, have every site train alone, and gather the models, or leave them where they are."""
@@ -173,7 +192,7 @@ class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
                     federation.run("keep_model", remember=True)
                     return features, None
                 federation.run("agree_secret")
-                shape = (len(federation.sites), features.map.dimensions + 2)
+                shape = (len(federation.sites), task.problems * (features.map.dimensions + 1) + 1)
                 return features, federation.sum("model_table", shape=shape, bound=math.inf)
 
         features, table = federation.until_stable(stage)
@@ -181,6 +200,7 @@ class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
         if table is not None:
             federation.disclose("coordinator", "model_table", SITE_MODELS, table.shape)
             models = table[table[:, -1] > 0.5, :-1]
+            models = models if task.problems == 1 else models.reshape(len(models), task.problems, -1)
         voting = len(federation.sites) if models is None else len(models)
         report = TrainingReport(
             federation.sites,
@@ -188,16 +208,17 @@ class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
             figures={**features.figures, "models": voting},
             remarks=tuple(Remark(name, sentence) for name, sentence in features.remarks.items()),
         )
-        return EnsembleModel(features.map, models, report)
+        return EnsembleModel(features.map, models, report, len(task.classes))
 
     def score(self, federation: Federation, model: EnsembleModel, rows: FloatArray) -> FloatArray | None:
         """The mean of the sites' votes by a secure sum, where they keep their models; None where nobody need ask."""
         if not model.kept_by_sites:
             return None
         federation.disclose("coordinator", "cast_votes", VOTES, (len(rows),))
-        shape = (2, len(rows))
-        cast, voters = federation.sum("cast_votes", shape=shape, bound=len(federation.sites), rows=rows)
-        return np.asarray(np.rint(cast) / np.maximum(1.0, np.rint(voters)))
+        problems = 1 if model.classes == 2 else model.classes
+        found = federation.sum("cast_votes", shape=(problems + 1, len(rows)), bound=len(federation.sites), rows=rows)
+        cast, voters = np.rint(found[:-1]), np.maximum(1.0, np.rint(found[-1]))
+        return np.asarray(cast[0] / voters if problems == 1 else (cast / voters).T - 0.5)
 
     def problems(self, settings: EnsembleSettings, outline: Outline) -> Iterator[str]:
         """Settings of features that these are not, and kernels that they do not have."""
@@ -205,9 +226,12 @@ class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
 
     def pooled(self, model: EnsembleModel, settings: EnsembleSettings, rows: EvaluationRows) -> Pooled:
         """What one SVM of all rows would have given, in the same features and by the exact kernel."""
-        svm = libsvm.linear(model.feature_map(rows.train.rows), rows.train.labels, settings.C)
-        scores = svm.decision_function(model.feature_map(rows.test.rows))
-        return Pooled(scores, exact=libsvm.exact_scores(model.feature_map, settings.C, rows.train, rows.test.rows))
+        train, test, classes = model.feature_map(rows.train.rows), model.feature_map(rows.test.rows), len(rows.classes)
+        scores = libsvm.against_others(
+            lambda labels: libsvm.linear(train, labels, settings.C), rows.train.labels, classes, test
+        )
+        exact = libsvm.exact_scores(model.feature_map, settings.C, rows.train, rows.test.rows, classes)
+        return Pooled(scores, exact=exact)
 
     def attacks(self, settings: EnsembleSettings) -> list[Attack]:
         """On landmarks, and on what each site's model is made of."""

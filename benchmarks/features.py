@@ -104,7 +104,7 @@ def _scaled(prepared: FederatedDataset, scenario: Scenario, fold: int) -> tuple[
 
     def scaled(indices: IntArray) -> Labelled:
         rows = prepared.rows.take(indices)
-        return Labelled(columns(rows.numeric, rows.categorical), rows.signs)
+        return Labelled(columns(rows.numeric, rows.categorical), rows.labels)
 
     return {site: scaled(prepared.training(fold, [site])) for site in prepared.names}, scaled(prepared.test(fold))
 

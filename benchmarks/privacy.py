@@ -48,7 +48,7 @@ def census(count: int, seed: int) -> tuple[Labelled, Labelled, Labelled]:
 
     def scaled(indices: IntArray) -> Labelled:
         rows = prepared.rows.take(indices)
-        return Labelled(columns(rows.numeric, rows.categorical), rows.signs)
+        return Labelled(columns(rows.numeric, rows.categorical), rows.labels)
 
     return scaled(prepared.public), scaled(prepared.training(None, prepared.names)), scaled(prepared.test(None))
 

@@ -98,7 +98,7 @@ def _table(data: str) -> tuple[FloatArray, FloatArray]:
         prepared = dataset.prepare(scenario, base)
         rows, schema = prepared.rows, prepared.schema
         columns = public_columns(schema, rows.numeric, rows.categorical, scenario.data.scale, {})
-        return columns(rows.numeric, rows.categorical), rows.signs
+        return columns(rows.numeric, rows.categorical), rows.labels
     table = sources.load(f"{data}_train", label="label", base_folder=Path())
     rows_of = np.column_stack([feature.values for feature in table.features]).astype(np.float64)
     return rows_of, np.where(table.labels.astype(np.float64) > 0, 1.0, -1.0)

@@ -83,6 +83,8 @@ class Deployment:
         With tcp, where the coordinator listens; the sites take the next ones. 0: any.
     encrypted : bool, default True
         Whether sockets use CURVE.
+    log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
+        From which level on sites tell the coordinator what their code logs, see `site.logs`.
     """
 
     sites: tuple[str, ...]
@@ -95,6 +97,7 @@ class Deployment:
     transport: Literal["tcp", "ipc"] = "tcp"
     port: int = 0
     encrypted: bool = True
+    log_level: str = "warning"
 
     def address(self, party: str, workspace: Path) -> str:
         """Where a party listens."""
@@ -137,6 +140,7 @@ class Deployment:
             transcript_path=setup.transcript_path,
             colludes=setup.colludes,
             needs_pairwise_keys=self.sum_protocol.needs_pairwise_keys,
+            log_level=self.log_level,
         )
 
 

@@ -12,6 +12,7 @@
     Abort          coordinator  a round cannot end, and to sites    a site in that round leaves it by RoundAborted; in
                                 that are late                       it or not, it answers Aborted
     Aborted        site         it was told Abort                   the coordinator knows it for one that is there
+    LogRecord      site         its code logged something           the coordinator writes it down and shows it
     Stop           coordinator  the run is over                     the site answers FinalReport, and its process ends
     FinalReport    site         it was told Stop                    the coordinator keeps it; nothing more comes
 
@@ -36,6 +37,14 @@ from federation.transport.wire import Array, Message
 
 LedgerRows = list[list[Any]]
 """What `Ledger.take` gives: the four parts of a link, then the four of its traffic."""
+
+MAX_LOG_TEXT = 500
+"""Characters of a log record's text."""
+
+MAX_LOGGER_NAME = 100
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+"""Those of Python's `logging`; what is critical is an error."""
 
 _ROW = ((int,), (bool,), (str,), (str,), (int,), (int,), (int,), (int, type(None)))
 _ROWS = frozenset(itertools.product(*_ROW))
@@ -340,6 +349,41 @@ class FinalReport:
         return cls(**fields)
 
 
+@dataclass(frozen=True)
+class LogRecord:
+    """Something that the code of a site logged, see `site.logs`: how bad it is, which logger it was, and what it says.
+
+    Parameters
+    ----------
+    level : {"debug", "info", "warning", "error"}
+    logger : str
+        MAX_LOGGER_NAME characters or fewer.
+    text : str
+        MAX_LOG_TEXT characters or fewer.
+    """
+
+    kind: ClassVar[str] = "log_record"
+
+    level: str
+    logger: str
+    text: str
+
+    def to_message(self, run: bytes, round_number: int) -> Message:
+        """Fields: level, logger, text."""
+        return Message(self.kind, run, round_number, fields=dict(vars(self)))
+
+    @classmethod
+    def from_message(cls, message: Message) -> LogRecord:
+        """Raises Malformed."""
+        fields = _fields(message, level=(str,), logger=(str,), text=(str,))
+        if fields["level"] not in LOG_LEVELS:
+            raise Malformed(f"level of {cls.kind} must be one of {', '.join(LOG_LEVELS)}, got {fields['level']!r:.80}")
+        for name, most in (("logger", MAX_LOGGER_NAME), ("text", MAX_LOG_TEXT)):
+            if len(fields[name]) > most:
+                raise Malformed(f"{name} of {cls.kind} must have {most} characters or fewer, got {len(fields[name])}")
+        return cls(**fields)
+
+
 ControlMessage = RosterUpdate | Order | Abort | Stop
 """What a coordinator sends."""
 
@@ -356,10 +400,10 @@ def read_order(message: Message) -> RosterUpdate | Order:
     raise Malformed(f"an order must be {RosterUpdate.kind} or {Order.kind}, got {message.kind}")
 
 
-def read_answer(message: Message) -> Outcome | FinalReport | None:
-    """What a site answers; None for a kind of message that no site may send. Raises Malformed."""
-    kinds: tuple[type[Done] | type[Aborted] | type[Failed] | type[FinalReport], ...]
-    kinds = (Done, Aborted, Failed, FinalReport)
+def read_answer(message: Message) -> Outcome | FinalReport | LogRecord | None:
+    """What a site answers or says; None for a kind of message that no site may send. Raises Malformed."""
+    kinds: tuple[type[Done] | type[Aborted] | type[Failed] | type[FinalReport] | type[LogRecord], ...]
+    kinds = (Done, Aborted, Failed, FinalReport, LogRecord)
     kind = next((kind for kind in kinds if kind.kind == message.kind), None)
     return None if kind is None else kind.from_message(message)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from federation.channel.mailbox import Mailbox
-from federation.control import Abort, ControlMessage, Failed, FinalReport, Outcome, Stop, read_answer
+from federation.control import Abort, ControlMessage, Failed, FinalReport, LogRecord, Outcome, Stop, read_answer
 from federation.errors import Malformed, PeerDropped, SiteFailed
 from federation.ledger import LAUNCH, Accounts, RoundRecord
 from federation.membership import Membership
@@ -26,6 +26,8 @@ class Dispatcher:
         The coordinator's.
     membership : Membership
         Is told of sites that answer, and says whose process ended.
+    on_log : callable, optional
+        Called with a site and what it logged.
 
     Attributes
     ----------
@@ -37,9 +39,15 @@ class Dispatcher:
         The round under way; before the first, the launch.
     """
 
-    def __init__(self, mailbox: Mailbox, membership: Membership) -> None:
+    def __init__(
+        self,
+        mailbox: Mailbox,
+        membership: Membership,
+        on_log: Callable[[str, LogRecord], None] = lambda site, log: None,
+    ) -> None:
         self.mailbox = mailbox
         self.membership = membership
+        self._on_log = on_log
         self.accounts = Accounts()
         self.final_reports: dict[str, FinalReport] = {}
         self.record = LAUNCH
@@ -100,6 +108,9 @@ class Dispatcher:
                 raise SiteFailed(site, self.label, f"its answer is malformed: {error}") from error
             if answer is None:
                 self.mailbox.refused["order from a site"] += 1
+                continue
+            if isinstance(answer, LogRecord):
+                self._on_log(site, answer)
                 continue
             self.accounts.enter(site, answer.ledger)
             if isinstance(answer, FinalReport):

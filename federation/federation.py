@@ -16,6 +16,7 @@ without, `federation.need_every_site()` has late ones waited for.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -30,7 +31,7 @@ from federation.arrays import FloatArray
 from federation.channel.mailbox import Mailbox
 from federation.channel.socket import SocketChannel
 from federation.channel.transcript import Transcript
-from federation.control import FinalReport, GatherTerms, Order, Stop, SumTerms
+from federation.control import FinalReport, GatherTerms, LogRecord, Order, Stop, SumTerms
 from federation.disclosures import Disclosure, Disclosures, Kind
 from federation.errors import DeadlineExpired, MembershipChanged, RoundFailed, SitesDropped
 from federation.exchange import Dispatcher
@@ -51,6 +52,12 @@ Revision = Callable[[], Mapping[str, Any]]
 _PATIENCE = 4
 """Sites wait this many times as long as the coordinator, who judges what is late and aborts the round."""
 
+MAX_LOGGED = 1000
+"""Records that are kept of one site; what it says beyond that is refused."""
+
+SITES_LOGGER = "fedsvm.sites"
+"""The logger at which the coordinator says again what sites log, for programs that listen to `logging`."""
+
 _MAX_REPEATS = 10
 """How often a round is run again, within the sites' patience, though no site dropped: messages can be lost, with
 their connection."""
@@ -63,6 +70,17 @@ class Progress:
     phase: str = "launch"
     round: int = 0
     figures: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Logged:
+    """What the code of a site logged, by Python's `logging`, and in which round: of which level, by which logger."""
+
+    site: str
+    round: int
+    level: str
+    logger: str
+    text: str
 
 
 class Federation:
@@ -107,6 +125,8 @@ class Federation:
         Where the run is.
     log : list of dict
         What happened, in order, as plain values.
+    logged : list of Logged
+        What the code of sites logged, in the order in which it came.
     phase_seconds : dict of str to float
         How long each phase took.
     began : float
@@ -132,12 +152,13 @@ class Federation:
     ) -> None:
         self.progress = Progress()
         self.log: list[dict[str, Any]] = []
+        self.logged: list[Logged] = []
         self.phase_seconds: dict[str, float] = defaultdict(float)
         self.began = time.monotonic()
         sites = tuple(party.name for party in roster if party.name != endpoint.name)
         self.membership = Membership(sites, policy)
         self._disclosures = Disclosures()
-        self._dispatcher = Dispatcher(Mailbox(endpoint, run), self.membership)
+        self._dispatcher = Dispatcher(Mailbox(endpoint, run), self.membership, self._note_logged)
         self._admission = Admission(self._dispatcher, roster, views, restart, self._disclosures, round_timeout_s)
         self._launcher = launcher
         self._protocol = sum_protocol
@@ -489,6 +510,20 @@ class Federation:
         for ended in self._launcher.ended():
             if not (self._is_over and ended.well):  # its final report may still be on its way
                 self.membership.note_ended(ended.site, ended.how)
+
+    def _note_logged(self, site: str, record: LogRecord) -> None:
+        """Write down what a site logged, tell spectators, and say it by `logging` here."""
+        if sum(each.site == site for each in self.logged) >= MAX_LOGGED:
+            self._dispatcher.mailbox.refused["log record beyond what is kept"] += 1
+            return
+        self.logged.append(Logged(site, self.progress.round, **vars(record)))
+        detail = f"what the code of {site} logs, as text"
+        self._disclosures.add(COORDINATOR, "log", "design", (), detail=detail)
+        self._write("site_log", **vars(self.logged[-1]))
+        logging.getLogger(SITES_LOGGER).log(
+            logging.getLevelNamesMapping()[record.level.upper()], "%s: %s", site, record.text
+        )
+        self._on_progress(self)
 
     def _write(self, event: str, **values: Any) -> None:
         self.log.append({"event": event, "at_s": round(time.monotonic() - self.began, 6), **values})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -190,7 +190,8 @@ def memberships(federation: Federation) -> tuple[MembershipReport, ...]:
 class SiteReport:
     """A site's process, what became of it, and what it says of itself in the end.
 
-    status: finished, dropped if it was out in the end, rejoined if it was out in between.
+    status: finished, dropped if it was out in the end, rejoined if it was out in between. logged: how many records of
+    its code came in, by level.
     """
 
     name: str
@@ -199,6 +200,7 @@ class SiteReport:
     unique_memory_bytes: int | None = None
     cpu_s: float | None = None
     refused: Mapping[str, int] = field(default_factory=dict)
+    logged: Mapping[str, int] = field(default_factory=dict)
 
 
 def sites(federation: Federation) -> tuple[SiteReport, ...]:
@@ -208,10 +210,11 @@ def sites(federation: Federation) -> tuple[SiteReport, ...]:
 
 def _site(name: str, federation: Federation) -> SiteReport:
     pid, final = federation.pids.get(name), federation.final_reports.get(name)
+    logged = dict(Counter(each.level for each in federation.logged if each.site == name))
     if final is None:
-        return SiteReport(name, pid)
+        return SiteReport(name, pid, logged=logged)
     rejoined = any(name in change.joined for change in federation.membership.changes)
     status: Literal["finished", "dropped", "rejoined"] = "rejoined" if rejoined else "finished"
     if name not in federation.sites:
         status = "dropped"
-    return SiteReport(name, pid, status, final.unique_memory_bytes, final.cpu_s, dict(final.refused))
+    return SiteReport(name, pid, status, final.unique_memory_bytes, final.cpu_s, dict(final.refused), logged)

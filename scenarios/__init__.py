@@ -6,6 +6,7 @@ run       a run from beginning to end: pipelines, faults, the audit, metrics, th
 report    the live view, the summary, the page
 sweep     grids of runs, their table and plots
 predict   predictions of a run's model for new rows
+forecast  what a scenario would cost with more sites
 draft     a first scenario for a table
 sets      set operations over columns of files, each at a site process
 runs      finding runs: a table of those in a folder

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import json
+import logging
 import shlex
 import signal
 import sys
@@ -22,9 +23,10 @@ import typer
 from algorithms.registry import ALGORITHMS
 from algorithms.settings import settings
 from federation.errors import FederationError
+from federation.federation import SITES_LOGGER
 from scenarios import runs, sets
 from scenarios.console import OutputLost, complain, errors, out, print_table, visible
-from scenarios.report.live import LiveView, PlainView, SilentView, View
+from scenarios.report.live import LiveView, PlainView, SilentView, View, human_bytes
 from scenarios.report.summary import print_end, print_summary
 from scenarios.run.folder import make_folder
 from scenarios.schema import spec
@@ -33,6 +35,7 @@ from scenarios.schema.errors import ScenarioError
 if TYPE_CHECKING:
     from protocols.analysis.survey import Cell
     from protocols.sums.contract import SecureSum
+    from scenarios.forecast import Total
     from scenarios.run.result import RunResult
 
 WRONG, FAILED, INTERRUPTED = 2, 3, 130
@@ -150,6 +153,7 @@ def _run(
     _end_on_sigterm()
     if tracker is not None:
         _check_tracker(tracker)
+    logging.getLogger(SITES_LOGGER).addHandler(logging.NullHandler())  # the view shows what sites log
     with _view(chosen, silent=silent) as view:
         from scenarios.data import dataset  # half a second that only a run needs, and a terminal shows meanwhile
         from scenarios.data.located import located
@@ -264,6 +268,41 @@ def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
+@app.command("predict-cost")
+def predict_cost(
+    scenario: Annotated[str, _SCENARIO],
+    sites: Annotated[int, typer.Option(min=2, help="Number of sites to predict for.")],
+    changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
+    measured: Annotated[
+        str, typer.Option("--measure", metavar="N,N,…", help="Numbers of sites to run it with first, three or more.")
+    ] = "5,20,60",
+) -> None:
+    """Predict what a scenario would cost with more sites than a machine holds, from small runs of it."""
+    from scenarios import forecast
+
+    try:
+        numbers = sorted({int(each) for each in measured.split(",")})
+    except ValueError:
+        raise ScenarioError([f"--measure {measured}: list numbers of sites, such as 5,20,60."]) from None
+    forecast.check(sites, numbers)
+    runs = []
+    for number in numbers:
+        runs.append(forecast.measure(scenario, number, changes or []))
+        errors.print(f"{number} sites measured")
+    totals = [run.total for run in runs]
+    totals.append(forecast.predict(runs, forecast.secure_sum_of(scenario, changes or []), sites))
+    counts, seconds = ("sites", "rounds", "hops", "messages"), ("launch", "rounds take", "between")
+    head = ("", *counts, "payload", "wire", "orders", *seconds, "memory")
+    print_table([head, *(_cost_row("predicted" if each is totals[-1] else "measured", each) for each in totals)])
+
+
+def _cost_row(how: str, total: Total) -> tuple[str, ...]:
+    carried = (human_bytes(each) for each in (total.payload_bytes, total.wire_bytes, total.control_bytes))
+    seconds = (f"{each:.3g} s" for each in (total.launch_s, total.rounds_s, total.own_s))
+    counts = (f"{total.sites}", f"{total.rounds}", f"{total.hops:.0f}", f"{total.messages:.0f}")
+    return (how, *counts, *carried, *seconds, human_bytes(total.sites * total.site_bytes))
+
+
 @app.command()
 def predict(
     run_folder: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="The folder of a run.")],
@@ -279,7 +318,10 @@ def predict(
     """Predict new rows with the model of a run: row, decision value and class, as comma-separated text."""
     from scenarios import predict
 
-    text = "\n".join(predict.predict(run_folder, rows, identifier).lines()) + "\n"
+    predicted = predict.predict(run_folder, rows, identifier)
+    text = "\n".join(predicted.lines()) + "\n"
+    for doubt in predicted.doubts:
+        errors.print(f"note {visible(rows)}: {visible(doubt)}", soft_wrap=True, markup=False)
     if target is None:
         print(text, end="")
     else:
@@ -463,8 +505,12 @@ def describe_data(
 @app.command("new")
 def new_scenario(
     target: Annotated[Path, typer.Argument(metavar="FILE.toml", help="The scenario to write.")],
-    source: Annotated[
-        str, typer.Option("--data", help="A file, or the name of a data set.", autocompletion=_complete_data)
+    data: Annotated[
+        list[str],
+        typer.Option(
+            help="A file, or the name of a data set; SITE=FILE for each site that has its own.",
+            autocompletion=_complete_data,
+        ),
     ],
     label: Annotated[str, typer.Option(help="The column of the classes.")] = "label",
     positive: Annotated[str | None, typer.Option(help="Which class is +1.")] = None,
@@ -475,11 +521,23 @@ def new_scenario(
 
     if target.suffix != ".toml":
         raise ScenarioError([f"{target}: the name of a scenario ends in .toml."])
-    made = draft.draft(target, source, label, site=site, positive=positive)
+    made = draft.draft(target, _source(data), label, site=site, positive=positive)
     _write_new(target, made.text)
     for ask in made.asks:
         out.print(f"note {visible(ask)}", soft_wrap=True)
     print(target)
+
+
+def _source(data: list[str]) -> str | dict[str, str]:
+    """One source, or those of sites by their names. Raises ScenarioError."""
+    if len(data) == 1 and ("=" not in data[0] or Path(data[0]).is_file()):
+        return data[0]
+    named = dict(each.partition("=")[::2] for each in data)
+    if len(named) < len(data) or not all(named.values()) or len(named) < 2:
+        raise ScenarioError(
+            ["--data: name one table, or of each site its file, such as --data north=n.csv --data south=s.csv."]
+        )
+    return named
 
 
 def _list_data() -> None:

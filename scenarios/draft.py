@@ -6,8 +6,8 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from algorithms.registry import DEFAULT_ALGORITHM
 from scenarios.data import categories, sources
 from scenarios.data.dataset import obvious_positive
-from scenarios.data.joining import require_sites, site_names
+from scenarios.data.joining import of_sites, require_sites, site_names
 from scenarios.data.sources import Dataset, Table, gaps
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.federation import require_name
@@ -38,25 +38,33 @@ class Draft:
     asks: tuple[str, ...]
 
 
-def draft(path: Path, source: str, label: str, *, site: str | None = None, positive: str | None = None) -> Draft:
+def draft(
+    path: Path, source: str | Mapping[str, str], label: str, *, site: str | None = None, positive: str | None = None
+) -> Draft:
     """A scenario for `source`, to be written to `path`. Raises ScenarioError, saying what to change.
 
-    label: the column of the classes. site: of the names of sites; without it one that is called so, if there is one.
-    positive: which class is +1; without it the one that is plain.
+    source: one table, or the table of each site by its name. label: the column of the classes. site: of the names of
+    sites; without it one that is called so, if there is one. positive: which class is +1; without it the one that is
+    plain.
     """
     try:
         name = require_name(path.stem)
     except ValueError as error:
         raise ScenarioError([f"{path}: the name of the file, which becomes the scenario's, {error}."]) from None
-    table = sources.read(source, Path())
+    places = {} if isinstance(source, str) else source
+    if places and site is not None:
+        raise ScenarioError(["--site: each file of --data is a site's already; leave it out."])
+    table, apart = (sources.read(source, Path()), {}) if isinstance(source, str) else _of_sites(source, label)
     if label not in table.columns:
         raise ScenarioError([f"--label: {sources.lacks(table, label)}"])
     if site is not None and site not in table.columns:
         raise ScenarioError([f"--site: {sources.lacks(table, site)}"])
     by = site or _site_column(table, label)
+    if by is not None and places:
+        apart, by = {**apart, by: "says whose a row is, as the files do"}, None
     if by is not None:
         require_sites(table, by, "--site")
-    data = sources.choose(table, label=label, ignore=[by] if by else [], missing="mean")
+    data = sources.choose(table, label=label, ignore=[*apart, *([by] if by else [])], missing="mean")
     chosen = positive if positive is not None else obvious_positive(data.classes) if len(data.classes) == 2 else None
     if chosen is not None and chosen not in data.classes:
         raise ScenarioError([f"--positive: {chosen!r} is not a label of {data.name}; it has {_listed(data.classes)}."])
@@ -67,15 +75,34 @@ def draft(path: Path, source: str, label: str, *, site: str | None = None, posit
         "",
         *_federation(table, by),
         "",
-        *_data(path, source, table, data, label, by, chosen),
+        *_data(path, source, table, data, label, by, chosen, apart),
+        *_sources(path, places),
         "",
         *_algorithm(data),
         "",
         "[protocol]",
         f"sum = {_text('ring' if _sites(table, by) >= 3 else 'masked')}               # fedsvm audit compares them",
     ]
-    asks = () if chosen is not None else (f"data.positive: say which of {_listed(data.classes)} is +1.",)
-    return Draft("\n".join([*lines, ""]), (*asks, *categories.mistakes(data)))
+    is_told = chosen is not None or len(data.classes) > 2
+    asks = () if is_told else (f"data.positive: say which of {_listed(data.classes)} is +1.",)
+    left_out = (f"Column {name!r} is left out: {why}." for name, why in apart.items())
+    doubts = (f"{name}: {form.doubt}" for name, form in table.forms.items() if form.doubt)
+    used = replace(data, features=tuple(each for each in data.features if each.name not in _left_out(data, apart)))
+    return Draft("\n".join([*lines, ""]), (*asks, *left_out, *doubts, *categories.warnings(used)))
+
+
+def _of_sites(places: Mapping[str, str], label: str) -> tuple[Table, dict[str, str]]:
+    """The rows of all sites, and the columns that not all of them have, with the reason to leave them out."""
+    for name in places:
+        try:
+            require_name(name)
+        except ValueError as error:
+            raise ScenarioError([f"--data: the name of a site {error}."]) from None
+    tables = {name: sources.read(place, Path()) for name, place in places.items()}
+    named = dict.fromkeys(column for table in tables.values() for column in table.columns if column != label)
+    lacking = {column: [name for name, table in tables.items() if column not in table.columns] for column in named}
+    apart = {column: f"{_listed(sites)} has none" for column, sites in lacking.items() if sites}
+    return of_sites(tables, set(apart)), apart
 
 
 def _site_column(table: Table, label: str) -> str | None:
@@ -90,12 +117,17 @@ def _site_column(table: Table, label: str) -> str | None:
 
 def _sites(table: Table, by: str | None) -> int:
     """How many there are."""
+    if len(table.sites):
+        return len(np.unique(table.sites))
     if by is not None:
         return len(np.unique(table.columns[by]))
     return 5 if table.rows >= _FEW_ROWS else 3
 
 
 def _federation(table: Table, by: str | None) -> list[str]:
+    if len(table.sites):
+        names = list(dict.fromkeys(table.sites.tolist()))
+        return ["[federation]", f"names = {json.dumps(names)}  # each has a file of its own, see data.sources"]
     if by is None:
         return ["[federation]", f"sites = {_sites(table, by)}                  # rows are dealt to them at random"]
     named = sorted(set(site_names(sources.as_text(table.columns[by])).tolist()))
@@ -103,26 +135,43 @@ def _federation(table: Table, by: str | None) -> list[str]:
 
 
 def _data(
-    path: Path, source: str, table: Table, data: Dataset, label: str, by: str | None, positive: str | None
+    path: Path,
+    source: str | Mapping[str, str],
+    table: Table,
+    data: Dataset,
+    label: str,
+    by: str | None,
+    positive: str | None,
+    apart: Mapping[str, str],
 ) -> Iterator[str]:
-    is_file = Path(source).is_file()
-    place = os.path.relpath(source, path.resolve().parent) if is_file else source
     yield "[data]"
-    yield f"source = {_text(place)}"
-    for form in table.forms.values():
-        yield f"# read as {form}; separator, decimal and encoding would say otherwise"
+    if isinstance(source, str):
+        yield f"source = {_text(_place(path, source))}"
+    for name, form in table.forms.items():
+        of = f"{name}: " if len(table.forms) > 1 else ""
+        yield f"# {of}read as {form}; separator, decimal and encoding would say otherwise"
+        if form.doubt:
+            yield f"# to be looked at: {of}{form.doubt}"
+    if any(form.thousands for form in table.forms.values()):
+        yield 'decimal = ","              # points stand between thousands, also where no comma shows it'
     yield f"label = {_text(label)}"
     if positive is not None:
         others = _listed([name for name in data.classes if name != positive])
         yield f"positive = {_text(positive)}  # which label is +1; {others} is -1"
+    elif len(data.classes) > 2:
+        yield f"# all of {_listed(data.classes)} are told apart; to tell one from the others, say it in the next line"
+        yield f"# positive = {_text(data.classes[0])}"
     else:
         yield f"# which of {_listed(data.classes)} is +1? Say it in the next line, and take its # away"
         yield f"# positive = {_text(data.classes[0])}"
     if by is not None:
         yield f"site = {_text(by)}  # whose a row is"
-    yield from _ignored(data)
+    if reasons := _left_out(data, apart):
+        said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        yield f"ignore = {json.dumps(list(reasons), ensure_ascii=False)}  # {said}"
     yield from (f"# to be mended first: {mistake}" for mistake in categories.mistakes(data))
-    missing = {feature.name: int(gaps(feature.values).sum()) for feature in data.features}
+    used = [feature for feature in data.features if feature.name not in reasons]
+    missing = {feature.name: int(gaps(feature.values).sum()) for feature in used}
     if incomplete := {name: count for name, count in missing.items() if count}:
         said = ", ".join(f"{name} {count}" for name, count in list(incomplete.items())[:8])
         yield f'missing = "mean"           # filled with means over all sites, by secure sums; missing are: {said}'
@@ -134,17 +183,34 @@ def _data(
         yield "folds = 5                  # few rows: each is tested on once"
 
 
-def _ignored(data: Dataset) -> Iterator[str]:
-    """Columns that are no measurements, each with the reason."""
-    reasons = {}
+def _place(path: Path, source: str) -> str:
+    """What the scenario at `path` calls a source by."""
+    return os.path.relpath(source, path.resolve().parent) if Path(source).is_file() else source
+
+
+def _sources(path: Path, places: Mapping[str, str]) -> Iterator[str]:
+    if places:
+        yield ""
+        yield "[data.sources]             # a file for each site; columns are matched by their names"
+        yield from (f"{_key(name)} = {_text(_place(path, place))}" for name, place in places.items())
+
+
+def _key(name: str) -> str:
+    """As a key of TOML, in quotes where it has a dot."""
+    return _text(name) if "." in name else name
+
+
+def _left_out(data: Dataset, apart: Mapping[str, str]) -> dict[str, str]:
+    """Columns that are no measurements, or that not all sites have, each with the reason."""
+    reasons = dict(apart)
     for feature in data.features:
-        if feature.categorical and categories.is_date([value for value in set(feature.values.tolist()) if value]):
+        if gaps(feature.values).all():
+            reasons[feature.name] = "has no values"
+        elif feature.categorical and categories.is_date([value for value in set(feature.values.tolist()) if value]):
             reasons[feature.name] = "dates"
         elif categories.looks_identifying(data, feature):
             reasons[feature.name] = "looks like an identifier"
-    if reasons:
-        said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
-        yield f"ignore = {json.dumps(list(reasons), ensure_ascii=False)}  # {said}"
+    return reasons
 
 
 def _algorithm(data: Dataset) -> Iterator[str]:

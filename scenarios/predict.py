@@ -11,6 +11,7 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.data.classes import called as called_classes
 from algorithms.data.columns import INDICATED
 from algorithms.data.scaling import Scale
 from algorithms.registry import ALGORITHMS
@@ -24,20 +25,29 @@ from scenarios.schema.errors import ScenarioError, nearest
 
 @dataclass(frozen=True)
 class Predictions:
-    """decisions (n,): positive for the second class. predicted (n,): the classes' names.
+    """decisions: (n,) positive for the second of two classes, or (n, K) of more. predicted (n,): the classes' names.
 
+    classes: all of them, in the order of the decision values.
     called: what rows are told apart by, and by that of each of them (n,).
-    probabilities (n,): of the second class; None of a model that gives none.
+    probabilities (n,): of the second class; None of a model that gives none. doubts: what of the rows' text may be
+    meant otherwise than it was read, in sentences.
     """
 
     decisions: FloatArray
     predicted: NDArray[np.str_]
     called: tuple[str, Sequence[str]]
     probabilities: FloatArray | None = None
+    classes: tuple[str, ...] = ()
+    doubts: tuple[str, ...] = ()
 
     def lines(self) -> Iterator[str]:
         """As comma-separated text."""
         head, names = self.called
+        if self.decisions.ndim == 2:
+            yield ",".join([_quoted(head), *(_quoted(f"decision {each}") for each in self.classes), "predicted"])
+            for name, values, predicted in zip(names, self.decisions.tolist(), self.predicted.tolist(), strict=True):
+                yield ",".join([_quoted(name), *map(repr, values), _quoted(predicted)])
+            return
         chances = [""] * len(self.decisions)
         if self.probabilities is not None:
             chances = [f",{chance!r}" for chance in self.probabilities.tolist()]
@@ -75,29 +85,30 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
     except KeyError:
         raise ScenarioError([earlier]) from None
     form, filling = _form(result), arrays.get("filling")
-    table = sources.read_columns(source, Path(), form=form)
+    table = sources.read(source, Path(), form=form)
     numeric, left_out = arrays.get("filled"), arrays.get("left_out")
     of = columns if numeric is None else numeric.tolist()
     filled = {} if filling is None else dict(zip(of, filling.tolist(), strict=False))
     others = [] if left_out is None else left_out.tolist()
-    rows = _Rows(source, table, _spare(result) | {identifier or ""}, filled, others).take(columns)
+    rows = _Rows(source, table.columns, _spare(result) | {identifier or ""}, filled, others).take(columns)
     decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
     calibration = model.calibrated
     threshold = 0.0 if calibration is None else calibration.threshold
-    predicted = np.where(decisions >= threshold, classes[1], classes[0])
+    predicted = classes[called_classes(decisions, threshold)]
     called = ("row", [str(number) for number in range(1, len(decisions) + 1)])
     if identifier is not None:
         called = (identifier, _identifiers(source, form, identifier))
     chances = None if calibration is None else calibration.probabilities(decisions)
-    return Predictions(decisions, predicted, called, chances)
+    doubts = tuple(each.doubt for each in table.forms.values() if each.doubt)
+    return Predictions(decisions, predicted, called, chances, tuple(classes.tolist()), doubts)
 
 
 def _identifiers(source: str, form: TextForm, column: str) -> list[str]:
-    """What stands in a column, as it is written; "" for a missing value. Raises ScenarioError if there is no such.
+    """What stands in a column, as it is written. Raises ScenarioError if there is no such.
 
     The source is read once more for it, since the model may have the same column as numbers, and 007 is not 7.
     """
-    table = sources.read_columns(source, Path(), text=[column], form=form)
+    table = sources.read_as_written(source, Path(), column, form).columns
     if column not in table:
         raise ScenarioError([f"--id: {source} has no column {column!r}.{nearest(column, table)}"])
     names: list[str] = table[column].tolist()

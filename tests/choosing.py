@@ -64,10 +64,10 @@ def inner_folds(path: Path, folds: int, *changes: str) -> IntArray:
     """(n,) the inner fold in which the sites of a scenario leave out each row of its source."""
     scenario, base = spec.read(str(path), overrides=changes)
     prepared = dataset.prepare(scenario, base)
-    found = np.full(len(prepared.rows.signs), -1)
+    found = np.full(len(prepared.rows.labels), -1)
     for name, shard in zip(prepared.names, prepared.shards, strict=True):
         rows = prepared.rows.take(shard.rows)
-        partition = site_partition(rows.numeric, rows.signs, names=prepared.numeric_columns)
+        partition = site_partition(rows.numeric, rows.labels, names=prepared.numeric_columns)
         site = SelectionSite(name, partition, {"seed": scenario.seed})
         site.rescale(np.zeros(rows.numeric.shape[1]), np.ones(rows.numeric.shape[1]))
         posed = Posed([Subset(np.arange(1))], 1, folds).told()

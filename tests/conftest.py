@@ -117,6 +117,7 @@ def drill(
     faults: Mapping[str, list[dict[str, Any]]] | None = None,
     on_dropout: Literal["continue", "abort"] = "continue",
     rejoin: bool = False,
+    log_level: str = "warning",
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
     on_listening: Callable[[Party], None] = lambda party: None,
     launched: Callable[[LocalLauncher], None] = lambda launcher: None,
@@ -138,7 +139,17 @@ def drill(
 
     chosen = sum_protocol(protocol)
     policy = DropoutPolicy(chosen.min_sites, on_dropout, names if rejoin else ())
-    deployment = Deployment(names, program, chosen, setup, timeout_s, policy, transport=transport, encrypted=encrypted)
+    deployment = Deployment(
+        names,
+        program,
+        chosen,
+        setup,
+        timeout_s,
+        policy,
+        transport=transport,
+        encrypted=encrypted,
+        log_level=log_level,
+    )
     with (
         LocalLauncher("tests.site_process") as launcher,
         started(launcher, deployment, on_listening=on_listening, views=views) as federation,

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import sys
 import threading
+import warnings
 
 import numpy as np
 
@@ -84,6 +86,35 @@ class Drill(SiteProgram):
     def modules(self) -> FloatArray:
         heavy = {"sklearn", "pydantic", "typer", "rich", "piqp", "pyarrow"}
         return np.array(float(len(heavy & sys.modules.keys())))
+
+    @step
+    def log(self, site: str, text: str, times: int = 1, then: str = "") -> None:
+        """Log at one site, and then perhaps die."""
+        if self.site != site:
+            return
+        for number in range(times):
+            logging.getLogger("drill").warning("%s, %d, %s", text, number, self.partition.arrays["rows"])
+        if then == "killed":
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif then == "exits":
+            os._exit(3)
+
+    @step
+    def log_in_all_ways(self) -> None:
+        rows, logger = self.partition.arrays["rows"], logging.getLogger("drill")
+        logger.info("of no interest")
+        logger.error(rows)
+        logger.error("%(rows)s and %(count)d", {"rows": rows, "count": np.int64(7)})
+        logger.warning("%d columns", rows)
+        logger.critical("x" * 600)
+        warnings.warn(f"a library\n  warns of {len(rows)} rows", RuntimeWarning, stacklevel=1)
+        try:
+            raise ValueError(f"cannot be: {rows[0, 0]}")
+        except ValueError as error:
+            logger.exception("a value cannot be read: %s", error)
+        thread = threading.Thread(target=lambda: logger.warning("by a thread of its own"))
+        thread.start()
+        thread.join()
 
     def unmarked(self) -> FloatArray:
         return np.zeros(3)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.calibration import _SigmoidCalibration
 
@@ -33,13 +33,14 @@ CHANGES: dict[str, Any] = {
 
 
 @given(st.integers(0, 2**32 - 1))
+@example(125700)  # of a row that is as good as certain
 def test_the_sums_are_a_likelihood_with_its_derivatives(seed: int) -> None:
     random = np.random.default_rng(seed)
     decisions, labels = 3 * random.normal(size=30), random.choice([-1.0, 1.0], 30)
     (slope, offset), targets = random.normal(size=2), [0.05, 0.9]
     value, *rest = likelihood(decisions, labels, slope, offset, targets)
-    t, p = np.where(labels > 0, 0.9, 0.05), 1 / (1 + np.exp(slope * decisions + offset))
-    assert value == pytest.approx(-(t * np.log(p) + (1 - t) * np.log1p(-p)).sum(), rel=1e-6)
+    t, z = np.where(labels > 0, 0.9, 0.05), slope * decisions + offset
+    assert value == pytest.approx((t * np.logaddexp(0, z) + (1 - t) * np.logaddexp(0, -z)).sum(), rel=1e-9)
     step = 1e-5
     right = likelihood(decisions, labels, slope + step, offset, targets)
     left = likelihood(decisions, labels, slope - step, offset, targets)
@@ -82,20 +83,48 @@ def test_a_run_fits_the_sigmoid_of_pooled_rows(tmp_path: Path) -> None:
     }
     predicted = predict.predict(tmp_path / "run", str(source_without_gaps(source)))
     data = dataset.prepare(*spec.read("quickstart", changes=given_names(changes)))
-    reference = _SigmoidCalibration().fit(predicted.decisions[data.apart], data.rows.signs[data.apart])
+    reference = _SigmoidCalibration().fit(predicted.decisions[data.apart], data.rows.labels[data.apart])
     assert predicted.probabilities is not None
     np.testing.assert_allclose(predicted.probabilities, reference.predict(predicted.decisions), atol=2e-4)
     assert not set(np.flatnonzero(data.apart)) & set(data.training(None, data.names))
     found = result.metrics
     assert found is not None and found.brier is not None and found.threshold is not None
     tested = data.test(None)
-    outcome = data.rows.signs[tested] > 0
+    outcome = data.rows.labels[tested] > 0
     assert found.brier == pytest.approx(((predicted.probabilities[tested] - outcome) ** 2).mean(), abs=1e-12)
     assert found.sensitivity == pytest.approx((predicted.predicted[tested][outcome] == "died").mean(), abs=1e-12)
-    positive = data.apart & (data.rows.signs > 0)
+    positive = data.apart & (data.rows.labels > 0)
     assert (predicted.decisions[positive] >= found.threshold).mean() >= 0.9
     assert result.centralised is not None and result.model is not None
     assert result.model.objective == pytest.approx(result.centralised.objective, rel=1e-3)
+
+
+@pytest.mark.parametrize("name", ["logistic-regression", "least-squares", "svm-admm"])
+def test_other_models_with_weights_in_features_are_calibrated_alike(name: str, tmp_path: Path) -> None:
+    changes = {"data.source": "wdbc", "data.positive": "malignant", "data.scale": "standard", "data.calibration": 0.3}
+    changes |= {"algorithm.threshold": "balanced"}
+    result = run(name, changes=changes, out=tmp_path / "run")
+    assert result.status == "completed", result.error
+    chosen = spec.read(name, changes=changes)
+    data = dataset.prepare(*chosen)
+    predicted = predict.predict(tmp_path / "run", "wdbc")
+    reference = _SigmoidCalibration().fit(predicted.decisions[data.apart], data.rows.labels[data.apart])
+    assert predicted.probabilities is not None
+    np.testing.assert_allclose(predicted.probabilities, reference.predict(predicted.decisions), atol=2e-4)
+    assert result.metrics is not None and result.metrics.brier is not None
+    assert result.metrics.brier < 0.06
+    assert result.metrics.threshold in MARKS.tolist()
+    with pytest.raises(ScenarioError, match='threshold: "balanced" needs rows to be found by'):
+        spec.read(name, changes={**changes, "data.calibration": 0.0})
+
+
+@pytest.mark.parametrize("name", ["naive-bayes", "decision-tree", "voting-ensemble"])
+def test_models_of_another_kind_refuse_to_be_calibrated(name: str) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        spec.read(name, changes={"data.calibration": 0.3})
+    assert caught.value.problems == (
+        f"data.calibration: {name} as it is set cannot be calibrated by sums over sites; leave it out.",
+    )
 
 
 def given_names(changes: dict[str, Any]) -> dict[str, Any]:

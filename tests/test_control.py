@@ -15,6 +15,7 @@ from federation.control import (
     Failed,
     FinalReport,
     GatherTerms,
+    LogRecord,
     Order,
     RosterUpdate,
     Standing,
@@ -36,13 +37,14 @@ TERMS = [
     SumTerms((2,), 1e3, {"segments": 3}, COORDINATOR),
     SumTerms((), float("inf"), {}, "site-2"),
 ]
-ANSWERS: list[Done | Aborted | Failed | FinalReport] = [
+ANSWERS: list[Done | Aborted | Failed | FinalReport | LogRecord] = [
     Done([ROW]),
     Done([], STANDING),
     Aborted([ROW], STANDING),
     Failed([], None, "it does not add up", "", cut_off=False),
     Failed([ROW], STANDING, "a peer is gone", "", cut_off=True),
     FinalReport([ROW], 0.5, None, {"stale": 2}),
+    LogRecord("error", "drill", "it does not add up"),
 ]
 
 
@@ -69,7 +71,7 @@ def test_a_roster_survives_the_wire() -> None:
 
 
 @pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: type(answer).__name__)
-def test_an_answer_survives_the_wire(answer: Done | Aborted | Failed | FinalReport) -> None:
+def test_an_answer_survives_the_wire(answer: Done | Aborted | Failed | FinalReport | LogRecord) -> None:
     assert read_answer(over_the_wire(answer.to_message(RUN, 7))) == answer
 
 
@@ -124,6 +126,9 @@ def test_nothing_else_is_raised_whatever_the_fields_are(message: Message, data: 
         ("done", {"ledger": [ROW[:7]]}, "a row of a ledger must have 8 values"),
         ("done", {"ledger": [[*ROW[:7], 0.5]]}, "a value of a ledger must be int or missing, got 0.5"),
         ("final_report", {"refused": {"stale": "2"}}, "each of refused of final_report must be int, got '2'"),
+        ("log_record", {"level": "loud"}, "level of log_record must be one of debug, info, warning, error, got 'loud'"),
+        ("log_record", {"text": "x" * 501}, "text of log_record must have 500 characters or fewer, got 501"),
+        ("log_record", {"logger": "x" * 101}, "logger of log_record must have 100 characters or fewer, got 101"),
         ("roster", {"parties": [["a", "b"]]}, "a party of the roster must be a name, an address and two keys"),
         ("roster", {"parties": [["a", "b", "c", None]]}, "a key of the roster must be 32 bytes, or missing"),
         ("roster", {"parties": [["a", "b", b"c", None]]}, "a key of the roster must be 32 bytes, or missing"),

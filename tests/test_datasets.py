@@ -11,8 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scenarios.data import describe, sources
+from scenarios.data import dataset, describe, sources
 from scenarios.data.sources import Dataset
+from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 
 GOOD = "age,sex,label\n50,f,1\n60,m,0\n70.5,f,1\n"
@@ -182,6 +183,14 @@ def test_an_identifier_tells_rows_apart_and_is_no_feature(tmp_path: Path) -> Non
     (tmp_path / "p.csv").write_text("id,age,label\n7,50,a\n8,60,b\n9.5,70,a\n")
     data = sources.load("p.csv", label="label", identifier="id", base_folder=tmp_path)
     assert data.identifiers.tolist() == ["7", "8", "9.5"]
+    (tmp_path / "q.csv").write_text("id,age,label\n007,50,a\n7,60,b\n12345678901234567891,70,a\n")
+    exact = sources.load("q.csv", label="label", identifier="id", base_folder=tmp_path)
+    assert exact.identifiers.tolist() == ["007", "7", "12345678901234567891"]
+    rows = "".join(f"{n:03d},{n % 5},{n % 3},{n % 7},{'ab'[n % 2]}\n" for n in range(40))
+    (tmp_path / "r.csv").write_text(f"id,age,dose,height,label\n{rows}")
+    changes = {"data.source": str(tmp_path / "r.csv"), "data.identifier": "id", "data.positive": "a"}
+    whole = dataset.prepare(*spec.read("dpp-svm-unaligned", changes=changes, sites=3))
+    assert set(whole.identifiers.tolist()) == {f"{n:03d}" for n in range(40)}
     assert [feature.name for feature in data.features] == ["age"]
     assert data.take(np.array([2, 0])).identifiers.tolist() == ["9.5", "7"]
 
@@ -193,6 +202,7 @@ def test_an_identifier_tells_rows_apart_and_is_no_feature(tmp_path: Path) -> Non
         ("id,age,label\np1,50,a\np2,60,b\n", "ident", r"data.identifier: p.csv has no column 'ident'"),
         ("id,age,label\np1,50,a\np2,60,b\n", "label", r"data.identifier: 'label' is the label, or ignored"),
         ("id,age,label\np1,50,a\n,60,b\n", "id", r"data.missing: p.csv has no value in row 2, column 'id'"),
+        ("id,age,label\n1,50,a\nNA,60,b\n", "id", r"data.missing: p.csv has no value in row 2, column 'id'"),
     ],
 )
 def test_identifiers_that_will_not_do(text: str, identifier: str, sentence: str, tmp_path: Path) -> None:

@@ -46,6 +46,15 @@ def test_a_hospitals_file_becomes_a_report_without_an_edit(tmp_path: Path) -> No
     assert len(done.stdout.splitlines()) == 801
 
 
+def test_of_more_than_two_classes_it_asks_for_none(tmp_path: Path) -> None:
+    rows = "".join(f"{row % 12},{row / 3:.2f},{'abc'[row % 3]}\n" for row in range(300))
+    (tmp_path / "p.csv").write_text(f"age,dose,group\n{rows}")
+    done = fedsvm("new", "my.toml", "--data", "p.csv", "--label", "group", folder=tmp_path)
+    assert (done.returncode, "positive" in done.stdout) == (0, False)
+    assert "# all of 'a', 'b', 'c' are told apart; to tell one" in (tmp_path / "my.toml").read_text()
+    assert fedsvm("run", "my.toml", "--quiet", folder=tmp_path).returncode == 0
+
+
 def test_what_it_cannot_know_it_asks_for(tmp_path: Path) -> None:
     rows = "".join(f"{row % 12},{row / 3:.2f},{'ab'[row % 2]}\n" for row in range(300))
     (tmp_path / "p.csv").write_text(f"age,dose,group\n{rows}3,oops,a\n")
@@ -107,6 +116,84 @@ def test_a_row_of_no_hospital_is_refused_with_its_number(blank: str, site: str |
         "--site: column 'hospital' of p.csv has no value in row 7, row 31; every row must be of a site: fill these in, "
         "leave the rows out, or rename the column if it names no sites.",
     )
+
+
+def test_hospitals_with_files_of_their_own_need_no_edit(tmp_path: Path) -> None:
+    table = hospitals.rows(600)
+    hospitals.as_excel_writes(tmp_path / "n.csv", table[:200])
+    hospitals.plain(tmp_path / "m.csv", table[200:400])
+    hospitals.plain(tmp_path / "s.csv", table[400:], without=["ward"])
+    words = [
+        word
+        for name, file in (("north", "n"), ("mid.1", "m"), ("south", "s"))
+        for word in ("--data", f"{name}={file}.csv")
+    ]
+    done = fedsvm("new", "my.toml", *words, "--label", "died", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines() == [
+        "note Column 'ward' is left out: 'south' has none.",
+        "note Column 'hospital' is left out: says whose a row is, as the files do.",
+        "my.toml",
+    ]
+    written = (tmp_path / "my.toml").read_text()
+    assert 'names = ["north", "mid.1", "south"]' in written
+    assert "# n.csv: read as cp1252 text with semicolons between columns and a decimal comma" in written
+    assert '\nnorth = "n.csv"\n"mid.1" = "m.csv"\nsouth = "s.csv"\n' in written
+    small = ["--set", "algorithm.landmarks=20", "--set", "algorithm.tolerance=1e-3"]
+    done = fedsvm("run", "my.toml", "--json", *small, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)
+    assert [site["name"] for site in result["sites"]] == ["north", "mid.1", "south"]
+    assert result["data"]["rows"] == 600
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["n=p.csv"], "--data: name one table, or of each site its file, such as --data north=n.csv"),
+        (["p.csv", "s=p.csv"], "--data: name one table, or of each site its file"),
+        (["n=p.csv", "n=p.csv"], "--data: name one table, or of each site its file"),
+        (["n n=p.csv", "s=p.csv"], "--data: the name of a site must be made of letters"),
+        (["n=p.csv", "s=q.csv"], "data.source: there is no file 'q.csv'"),
+    ],
+)
+def test_sites_that_are_badly_named_are_sentences(words: list[str], says: str, tmp_path: Path) -> None:
+    hospitals.plain(tmp_path / "p.csv", hospitals.rows(60))
+    given = [each for word in words for each in ("--data", word)]
+    done = fedsvm("new", "my.toml", *given, "--label", "died", folder=tmp_path)
+    assert done.returncode == 2
+    assert says in done.stderr
+    done = fedsvm("new", "my.toml", *given, "--label", "died", "--site", "hospital", folder=tmp_path)
+    assert done.returncode == 2
+
+
+def test_an_export_with_odd_columns_needs_no_edit(tmp_path: Path) -> None:
+    """A separator ends each line, a column is empty, k.A. is a gap, sexes have two spellings, codes are many."""
+    head = "Fall-Nr.;Klinik;Geschlecht;Leukozyten;CRP;Bemerkung;ICD;Ausgang;"
+    lines = [
+        f"{row:05d};Nord {row % 3} ;{'mwW'[row % 3]};{1 + row % 9}.{100 + row};"
+        f"{'k.A.' if row == 7 else f'{row % 11},5'};;"
+        f"I{row % 40};{'verstorben' if row % 7 == 0 else 'entlassen'};"
+        for row in range(240)
+    ]
+    (tmp_path / "export.csv").write_text("\n".join([head, *lines, ""]), encoding="utf-8-sig")
+    done = fedsvm("new", "my.toml", "--data", "export.csv", "--label", "Ausgang", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    said = done.stdout.splitlines()
+    assert said[0].startswith(
+        "note Column 'Geschlecht' writes 'W' (row 3) and 'w' (row 2) in ways that differ in capitals"
+    )
+    assert said[1].startswith("note Column 'ICD' has 40 different texts in 240 rows, and becomes as many columns of 0")
+    assert len(said) == 3
+    written = (tmp_path / "my.toml").read_text()
+    assert "positive = \"verstorben\"  # which label is +1; 'entlassen' is -1" in written
+    assert (
+        'ignore = ["Fall-Nr.", "Bemerkung"]  # Fall-Nr.: looks like an identifier; Bemerkung: has no values' in written
+    )
+    assert "missing are: CRP 1\n" in written
+    small = ["--set", "algorithm.landmarks=20", "--set", "algorithm.tolerance=1e-3", "--quiet"]
+    done = fedsvm("run", "my.toml", *small, folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_mistakes_are_sentences(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from algorithms.estimators import horizontal, vertical
 from algorithms.features.nystrom import NystromMap
 from algorithms.optimisation.linear_svm import SINGLETON_CUTS
 from algorithms.pan_svm import PanModel
-from algorithms.registry import OWN_ALGORITHMS
+from algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
 from federation.assemble import local_federation
 from federation.errors import FederationError
 from fedsvm import DppSVC, HybridSVC, PanSVC, PrivateErmClassifier, classifier, run
@@ -97,7 +97,9 @@ def test_those_of_scikit_learns_checks_pass_that_tell_estimators_apart(name: str
     settings = FEW_PUBLIC_ROWS.get(name, {}) | FEW_ROUNDS.get(name, {}) | CHOOSING.get(name, {})
     estimator = classifier(name)(**settings)
     checks = [each for each in estimator_checks_generator(estimator) if each[1].func.__name__ in TELLING]
-    assert len(checks) >= len(TELLING)
+    assert (
+        len(checks) >= len(TELLING) - ALGORITHMS[name].multiclass
+    )  # who tells more than two apart need not refuse them
     for candidate, check in checks:
         check(candidate)
 

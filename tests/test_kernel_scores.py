@@ -47,8 +47,8 @@ def trained() -> tuple[InProcessFederation, NystromMap, FloatArray, FloatArray, 
     federation.run("receive_map", **feature_map.to_fields())
     settings = RfeSettings(C=C, tolerance=1e-8, step_noise=0.0)
     found = train_linear(federation, settings, feature_map.dimensions)  # type: ignore[arg-type]
-    assert found.w is not None
-    return federation, feature_map, found.w, rows, signs
+    assert found.weights is not None
+    return federation, feature_map, found.weights[0, :-1], rows, signs
 
 
 def test_dual_variables_are_those_of_libsvm(

@@ -110,7 +110,11 @@ def test_rows_that_are_no_candidates_are_not_claimed() -> None:
 
 
 def test_a_coordinator_recovers_every_board(tmp_path: Path) -> None:
-    (audit,) = run("least-squares", tmp_path / "run", "collusion={sites=[], coordinator=true}").result["audit"]
+    coalition = "collusion={sites=[], coordinator=true}"
+    (audit,) = run("least-squares", tmp_path / "run", coalition).result["audit"]
+    assert (audit["recovered"], audit["rows"], audit["false_claims"]) == (766, 766, 0)
+    weighted = "algorithm.class_weight={positive=0.5, negative=3}"
+    (audit,) = run("least-squares", tmp_path / "weighted", coalition, weighted).result["audit"]
     assert (audit["recovered"], audit["rows"], audit["false_claims"]) == (766, 766, 0)
 
 

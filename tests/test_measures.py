@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn import metrics as reference
 
 from federation.arrays import FloatArray
-from fedsvm import HybridSVC, run
+from fedsvm import HybridSVC, PrivateErmClassifier, run
 from scenarios.data import dataset
 from scenarios.predict import predict
 from scenarios.run import runner
@@ -168,6 +170,28 @@ def test_an_estimator_warns_before_it_spends() -> None:
         HybridSVC(public=0.3, features=10, C=30.0).fit(X, y)
 
 
+@pytest.mark.parametrize("perturbation", ["output", "objective"])
+@pytest.mark.parametrize("features", [0, 10])
+def test_perturbation_on_few_rows_warns_before_it_spends_and_on_many_does_not(
+    perturbation: Literal["output", "objective"], features: int
+) -> None:
+    """Where it warns the model is no better than a guess, on rows that many noiseless ones tell apart."""
+    scores, warned = {}, {}
+    for count in (60, 6000):
+        random = np.random.default_rng(0)
+        X = random.normal(size=(count, 5))
+        y = (X[:, 0] + 0.3 * X[:, 1] > 0).astype(int)
+        model = PrivateErmClassifier(public=0.3, perturbation=perturbation, features=features, random_state=1)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            scores[count] = float(np.mean([model.fit(X, y).score(X, y) for _ in range(3)]))
+        warned[count] = [str(each.message) for each in caught if "private rows moves" in str(each.message)]
+    assert len(warned[60]) == 3 and not warned[6000]
+    assert warned[60][0].startswith(f"Noise for epsilon 1 over 42 private rows moves {2 * features or 5} weights by")
+    assert scores[60] < 0.75
+    assert scores[6000] > 0.85
+
+
 def test_a_runs_measures_are_scikit_learns_on_the_pooled_test_rows(tmp_path: Path) -> None:
     """Of decision values that the model in the run's folder gives the same rows."""
     changes = {"data.source": "wdbc", "data.positive": "malignant", "data.scale": "standard"}
@@ -179,7 +203,7 @@ def test_a_runs_measures_are_scikit_learns_on_the_pooled_test_rows(tmp_path: Pat
     found = runner.run(scenario, data, tmp_path / "run", lambda federation, faults: None).result.metrics
     assert found is not None
     tested = data.test(None)
-    decisions, labels = predict(tmp_path / "run", "wdbc").decisions[tested], data.rows.signs[tested]
+    decisions, labels = predict(tmp_path / "run", "wdbc").decisions[tested], data.rows.labels[tested]
     called = np.where(decisions >= 0, 1.0, -1.0)
     for name, measure in REFERENCES.items():
         assert getattr(found, name) == pytest.approx(measure(labels, called), abs=1e-12), name

@@ -199,6 +199,8 @@ def test_rows_are_called_by_the_column_that_is_named(tmp_path: Path) -> None:
         ["2023-01-02T10:00:00Z", "2023-01-03T10:00:00Z", "2023-01-04T10:00:00Z"],
         ["true", "false", "true"],
         ["", "P1", 'a,"b" '],
+        ["NA", "?", "null"],
+        ["NaN", "7", "n/a"],
     ],
 )
 def test_identifiers_come_out_as_they_are_written(names: list[str], trained: Path, tmp_path: Path) -> None:

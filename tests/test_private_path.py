@@ -82,7 +82,7 @@ def moved(data: Dataset, row: int) -> Dataset:
 
 def private_rows(prepared: FederatedDataset, count: int, seed: int = 0) -> list[int]:
     """Some rows that are somebody's secret, to test on or to train on."""
-    private = np.setdiff1d(np.arange(len(prepared.rows.signs)), prepared.public)
+    private = np.setdiff1d(np.arange(len(prepared.rows.labels)), prepared.public)
     return [int(row) for row in np.random.default_rng(seed).choice(private, count, replace=False)]
 
 
@@ -106,7 +106,7 @@ def test_no_row_moves_when_another_changes(name: str, extra: list[str], loaded: 
             for old, new in zip(places(before), places(after), strict=True):
                 np.testing.assert_array_equal(old, new)
             assert (after.classes, after.warnings, after.schema) == (before.classes, before.warnings, before.schema)
-            assert set(np.flatnonzero(after.rows.signs != before.rows.signs)) <= {row}
+            assert set(np.flatnonzero(after.rows.labels != before.rows.labels)) <= {row}
 
 
 def test_runs_with_and_without_noise_deal_rows_alike(loaded: Any) -> None:

@@ -51,6 +51,14 @@ def test_a_run_has_the_mean_and_the_deviation_over_all_of_them(name: str, tmp_pa
     accuracies = [fold.accuracy for fold in result.metrics.folds]
     assert result.metrics.deviations["accuracy"] == pytest.approx(np.std(accuracies, ddof=1))
     assert result.metrics.confusion is not None
+    page = (tmp_path / "run" / "report.html").read_text()
+    told = "repeat 2, fold 1"
+    assert (f"{told} after" in page) == (name == "quickstart")
+    assert f"</svg>{told}</button>" in page
+    assert f"<td>{told}</td>" in page
+    assert "fold 5" not in page
+    if name == "quickstart":
+        assert "a line for each model of 2 repeats of 3 folds" in page
     assert result.metrics.confusion.true_positive + result.metrics.confusion.false_negative == 2 * 71
 
 

@@ -130,6 +130,19 @@ def repeated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def test_what_folds_disclose_alike_stands_once_with_its_shapes(repeated: Path, tmp_path: Path) -> None:
+    result = json.loads((repeated / "result.json").read_text())
+    known = len(result["disclosures"])
+    prior = next(each for each in result["disclosures"] if each["step"] == "begin_path")
+    result["disclosures"] += [{**prior, "shape": [length], "times": 100} for length in (7, 8)]
+    (tmp_path / "result.json").write_text(json.dumps(result))
+    text = write_report(tmp_path).read_text()
+    shown = text[text.index('id="disclosed"') :]
+    assert shown.count('<span class="severity') == known
+    assert f'<td data-name="shape">{prior["shape"][0]}, 7 and 1 more</td>' in shown
+    assert f'<td data-name="times">{200 + prior["times"]}</td>' in shown
+
+
 def test_a_report_says_what_repeats_and_folds_are_means_of(repeated: Path) -> None:
     page, result, text = page_of(repeated)
     assert (

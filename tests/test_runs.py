@@ -157,7 +157,7 @@ def test_the_model_file_is_all_that_prediction_needs(quickstart: tuple[dict[str,
     scenario, base = spec.read(str(folder / "scenario.toml"))
     rows = dataset.prepare(scenario, base)
     (test,) = rows.tests
-    right = np.sign(decisions(folder)[test]) == rows.rows.signs[test]
+    right = np.sign(decisions(folder)[test]) == rows.rows.labels[test]
     assert right.mean() == pytest.approx(result["metrics"]["accuracy"])
 
 

@@ -55,14 +55,14 @@ def test_of_three_classes_it_chooses_what_pooled_rows_do() -> None:
 def test_elimination_of_three_classes_is_scikit_learns(solver: str) -> None:
     """By the sum of squared weights of each class against the rest, all three trained in the same rounds."""
     options = {"select_solver": solver, "select_groups": 32}
-    chosen = FederatedSelector(method="rfe", size=1, options=options).fit(X[:, :6], Y)
+    chosen = FederatedSelector(method="rfe", size=7, options=options).fit(X, Y)
 
     def importance(model: OneVsRestClassifier) -> Any:
         return np.sum([each.coef_[0] ** 2 for each in model.estimators_], axis=0)
 
-    rows = StandardScaler().fit_transform(X[:, :6])
+    rows = StandardScaler().fit_transform(X)
     svm = OneVsRestClassifier(SVC(kernel="linear", C=1.0, tol=1e-8))
-    expected = RFE(svm, n_features_to_select=1, importance_getter=importance).fit(rows, Y)
+    expected = RFE(svm, n_features_to_select=7, importance_getter=importance).fit(rows, Y)
     np.testing.assert_array_equal(chosen.ranking_, expected.ranking_)
     steps = chosen.result_["selection"]["ranking"]["steps"]
     assert all(step["certain"] for step in steps)

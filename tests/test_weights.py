@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from sklearn.svm import SVC
 from algorithms.optimisation.weighting import EXPONENTS, Weighting, bound_of, placed
 from fedsvm import PanSVC, ScenarioError, run
 from scenarios.data import dataset
+from scenarios.run.result import RunResult
 from scenarios.schema import spec
 
 TOLERANCE = 1e-6
@@ -67,7 +69,7 @@ def test_balanced_is_what_scikit_learn_calls_so(tmp_path: Path) -> None:
     chosen, base = spec.read("quickstart", changes=changes)
     data = dataset.prepare(chosen, base)
     training = data.training(None, data.names)
-    rows, signs = data.rows.numeric[training], data.rows.signs[training]
+    rows, signs = data.rows.numeric[training], data.rows.labels[training]
     scaled = (rows - rows.mean(axis=0)) / rows.std(axis=0)
     svm = SVC(kernel="linear", C=0.5, class_weight="balanced", tol=1e-8).fit(scaled, signs)
     prices = 0.5 * np.where(signs > 0, svm.class_weight_[1], svm.class_weight_[0])
@@ -78,6 +80,29 @@ def test_balanced_is_what_scikit_learn_calls_so(tmp_path: Path) -> None:
     plain = run("quickstart", changes={**changes, "algorithm.class_weight": {"1": 1.0}}, out=tmp_path / "plain")
     assert plain.metrics is not None and plain.metrics.sensitivity is not None
     assert result.metrics.sensitivity > plain.metrics.sensitivity
+
+
+@pytest.mark.parametrize("class_weight", ['"balanced"', '{ "1" = 3.0, "0" = 0.5 }', '{ "1" = 1.0 }'])
+@pytest.mark.parametrize("name", ["logistic-regression", "least-squares"])
+def test_other_losses_are_weighted_as_pooled_rows_are(name: str, class_weight: str, tmp_path: Path) -> None:
+    """By scikit-learn's logistic regression with the same sample weights, and by least squares on weighted rows."""
+    weighted_file(tmp_path)
+    text = f'name = "w"\n[algorithm]\nname = "{name}"\nfeatures = "identity"\nkernel = "linear"\n'
+    text += f'class_weight = {class_weight}\n[data]\nsource = "p.csv"\npositive = 1\n'
+    results: list[RunResult] = []
+    for use in ('weight = "importance"', 'ignore = ["importance"]'):
+        (tmp_path / "w.toml").write_text(f"{text}{use}\n")
+        result = run(tmp_path / "w.toml", out=tmp_path / f"run-{len(results)}")
+        assert result.status == "completed", result.error
+        assert result.centralised is not None and result.cost is not None and result.metrics is not None
+        assert result.centralised.max_decision_difference < 1e-4
+        assert result.cost.wire_bytes == result.cost.predicted_wire_bytes
+        results.append(result)
+        sensitivity = result.metrics.sensitivity or 0.0
+    steps = [{each.step for each in result.disclosures if each.kind == "sum"} for result in results]
+    assert ["largest_weight" in each for each in steps] == [True, False]
+    assert all(("class_counts" in each) == ("balanced" in class_weight) for each in steps)
+    assert (sensitivity > 0.6) == ("1.0" not in class_weight)  # without weights of rows
 
 
 def test_an_estimator_takes_both(tmp_path: Path) -> None:
@@ -118,6 +143,14 @@ def test_weights_that_will_not_do(changes: dict[str, Any], says: str) -> None:
     with pytest.raises(ScenarioError) as caught:
         dataset.prepare(*spec.read("quickstart", changes={**SMALL, **changes}))
     assert says in caught.value.problems[0]
+
+
+def test_whole_numbers_will_do_for_classes() -> None:
+    chosen, _ = spec.read("quickstart", changes={**SMALL, "algorithm.class_weight": {"benign": 1, "malignant": 10}})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        written = chosen.model_dump()["algorithm"]["class_weight"]
+    assert {name: repr(each) for name, each in written.items()} == {"benign": "1.0", "malignant": "10.0"}
 
 
 def test_weights_must_be_numbers_from_0(tmp_path: Path) -> None:

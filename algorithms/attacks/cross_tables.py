@@ -18,6 +18,7 @@ from federation.arrays import FloatArray
 from protocols.analysis.views import RunView
 
 _CLASSES = (-1.0, 1.0)
+"""Labels of two classes; of more, the first is told from the others, see `epochs.PROBLEM`."""
 
 
 class CrossTables(Attack):
@@ -35,7 +36,9 @@ class CrossTables(Attack):
             for sites in {sites for each in epoch.of("cross_tables") for sites in each.sums}:
                 counts = counts or RowCounts(epoch.columns)
                 for table in _tables(epoch, sites):
-                    for kind, label in enumerate(_CLASSES):
+                    kinds = table.shape[2]
+                    labels = _CLASSES if kinds == 2 else (1.0, *[-1.0] * (kinds - 1))
+                    for kind, label in enumerate(labels):
                         rows = _equal_rows(table[:, :, kind], low, high)
                         counts.take(rows, np.full(len(rows), label), np.full(epoch.columns, SAME_WITHIN))
         if counts is not None:

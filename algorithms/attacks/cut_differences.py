@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.attacks.epochs import Epoch, epochs
+from algorithms.attacks.epochs import PROBLEM, Epoch, epochs
 from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from algorithms.data.columns import Labelled
 from algorithms.features.inversion import NystromInverse
@@ -50,14 +50,14 @@ class GroupedCuts:
 
 
 def series(rounds: Sequence[RoundView]) -> list[GroupedCuts]:
-    """The cuts of some rounds of the step `cuts`, those of the same rows together."""
-    taken: dict[tuple[tuple[str, ...], int], list[tuple[FloatArray, float, FloatArray]]] = {}
+    """The cuts of some rounds of the step `cuts`, those of the same rows together; of the first problem."""
+    taken: dict[tuple[str, ...], list[tuple[FloatArray, float, FloatArray]]] = {}
     for each in rounds:
         parameters = each.parameters
         for sites, sums in each.sums.items():
-            for place, problem in enumerate(parameters["problems"].tolist()):
+            for place in np.flatnonzero(parameters["problems"] == PROBLEM):
                 cut = (parameters["w"][place], float(parameters["b"][place]), sums[place])
-                taken.setdefault((sites, problem), []).append(cut)
+                taken.setdefault(sites, []).append(cut)
     found = []
     for cuts in taken.values():
         w, b, sums = (np.array(each) for each in zip(*cuts, strict=True))

@@ -131,12 +131,21 @@ def distinct(terms: FloatArray) -> IntArray:
 
 
 def least_squares(design: FloatArray, right: FloatArray) -> tuple[FloatArray, BoolArray]:
-    """The shortest solution (n,), and which of its entries every other solution has too."""
-    from scipy.linalg import lstsq, qr, svd
+    """A solution (n,), and which of its entries every other solution has too.
 
-    found, _, rank, _ = lstsq(design, right, lapack_driver="gelsy", cond=_CONDITION)
-    if rank == design.shape[1]:
-        return np.asarray(found), np.ones(rank, dtype=np.bool_)
-    (triangle,) = qr(design, mode="r")  # has the directions of the design, and is smaller
-    directions = svd(triangle[: design.shape[1]])[2][rank:]
-    return np.asarray(found), np.abs(directions).max(axis=0) < _UNDETERMINED
+    Of a triangle with the columns of the design turned into as few rows, columns are taken while they add to the rank;
+    what the others do is made up for by these, and determined are those that make up for nothing.
+    """
+    from scipy.linalg import qr, solve_triangular
+
+    (triangle,) = qr(np.column_stack([design, right]), mode="r", check_finite=False)
+    turned, pivoted, order = qr(triangle[:, :-1], mode="economic", pivoting=True, check_finite=False)
+    size = np.abs(np.diagonal(pivoted))
+    rank = int(np.sum(size > _CONDITION * size.max(initial=0.0)))
+    taken, left, leading = order[:rank], order[rank:], pivoted[:rank, :rank]
+    found, determined = np.zeros(len(order)), np.zeros(len(order), dtype=np.bool_)
+    found[taken] = solve_triangular(leading, turned.T[:rank] @ triangle[:, -1])
+    made_up = solve_triangular(leading, pivoted[:rank, rank:]) if len(left) else np.zeros((rank, 0))
+    parts = np.abs(made_up) / np.hypot(1.0, np.linalg.norm(made_up, axis=0))
+    determined[taken] = parts.max(axis=1, initial=0.0) < _UNDETERMINED
+    return found, determined

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.attacks.epochs import Epoch
+from algorithms.attacks.epochs import PROBLEM, Epoch
 from algorithms.data.columns import Labelled
 from algorithms.optimisation.barrier import Problem, Standing
 from algorithms.optimisation.interior_point import Opened
@@ -23,9 +23,6 @@ from algorithms.optimisation.weighting import row_prices
 from federation.arrays import FloatArray, IntArray, Residues
 from protocols import common_seed
 from protocols.analysis.views import RoundView
-
-_PROBLEM = 0
-"""Of several binary problems the first is attacked; PAN-SVM has no other."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +52,8 @@ class RowTotals:
 class NewtonPath:
     """A training: its rounds, and what makes the rows a problem. rows: how many there are, as sites are told.
 
-    factors: of the price, of the negative and the positive class; weights of single rows nobody is told. known: whether
-    the masks are, or there are none.
+    factors: of the price, of the negative and the positive label, where that has one for several classes their mean;
+    weights of single rows nobody is told. known: whether the masks are, or there are none.
     """
 
     prior: FloatArray
@@ -83,7 +80,7 @@ class NewtonPath:
         if epoch.features is None:
             return None
         features = epoch.features(epoch.scale(rows.rows))
-        prices = row_prices(self.price, rows.labels, self.factors, None)
+        prices = row_prices(self.price, (rows.labels > 0).astype(np.int64), self.factors, None)
         return Problem.of(features, rows.labels, prices, prior=self.prior, lever=self.lever)
 
     def standings(self, problem: Problem) -> list[Standing]:
@@ -122,7 +119,7 @@ def newton_paths(epoch: Epoch) -> list[NewtonPath]:
 def _path(begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequence[RoundView]) -> list[NewtonPath]:
     if begun is None or not rounds:
         return []
-    prior, lever = begun["prior"], begun["lever"]
+    prior, lever = np.atleast_2d(begun["prior"])[PROBLEM], begun["lever"]
     layout = Layout(len(prior) + int(lever > 0), len(prior))
     found: list[PathRound] = []
     mask: Mask | None = None
@@ -135,7 +132,7 @@ def _path(begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequen
         step = told["steps"][place] if mask is None else mask.around.T @ told["steps"][place]
         v += step
         if seed is not None:
-            purpose = f"{_PROBLEM} {told['iteration']}"
+            purpose = f"{PROBLEM} {told['iteration']}"
             mask = draw_mask(seed, purpose, layout.dimensions, layout.features, begun["masking"])
         sums = {sites: _totals(layout, total[place], told, place, mask, v) for sites, total in each.sums.items()}
         whole = {sites: total for sites, total in sums.items() if total is not None}
@@ -143,11 +140,13 @@ def _path(begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequen
         found.append(PathRound(step, float(told["mus"][place]), **flags, sums=whole))
     known = seed is not None or begun["masking"] == "none"
     factors = begun.get("factors", (1.0, 1.0))
+    if len(factors) > 2:
+        factors = (float(np.mean(factors[1:])), factors[0])
     return [NewtonPath(prior, begun["price"], lever, int(rounds[-1].parameters["rows"]), tuple(found), known, factors)]
 
 
 def _place(problems: IntArray) -> int | None:
-    places = np.flatnonzero(problems == _PROBLEM)
+    places = np.flatnonzero(problems == PROBLEM)
     return int(places[0]) if len(places) else None
 
 

@@ -45,7 +45,9 @@ class SecondMoments(Attack):
                     if each.parameters["intercept"]:
                         rows = np.column_stack([rows, np.ones(len(rows))])
                     counts = counts or RowCounts(epoch.columns)
-                    if (solved := solve(moments, rows, candidates.labels)) is not None:
+                    factors = np.array(each.parameters.get("factors", (1.0, 1.0)))
+                    prices = factors[(candidates.labels > 0).astype(int)]
+                    if (solved := solve(moments, rows, candidates.labels, prices)) is not None:
                         places = np.repeat(np.arange(len(rows)), solved.counts)
                         resolution = SAME_WITHIN * epoch.scale.scale
                         counts.take(candidates.rows[places], candidates.labels[places], resolution)
@@ -65,13 +67,15 @@ def _moments(each: RoundView) -> list[FloatArray]:
     return []
 
 
-def solve(moments: FloatArray, rows: FloatArray, labels: FloatArray) -> Counts | None:
+def solve(moments: FloatArray, rows: FloatArray, labels: FloatArray, prices: FloatArray) -> Counts | None:
     """How often candidates Z (n, d) with labels (n,) occur; None where they cannot make up the moments.
 
-    moments: (d (d + 1)/2 + d,) the upper triangle of the sum of z z^T, and the sum of y z.
+    moments: (d (d + 1)/2 + K d,) the upper triangle of the sum of p z z^T, and the sum of p y z of K problems, of which
+    the first is taken. prices (n,): p.
     """
     d = rows.shape[1]
     triangle = np.triu_indices(d)
+    products = moments[len(triangle[0]) :][:d]
     gram = np.zeros((d, d))
     gram[triangle] = moments[: len(triangle[0])]
     gram += np.triu(gram, 1).T
@@ -79,7 +83,7 @@ def solve(moments: FloatArray, rows: FloatArray, labels: FloatArray) -> Counts |
     first = distinct(terms)
     random = np.random.default_rng(0)
     forms = random.standard_normal((int(_EQUATIONS * len(first)) + 1, d)) / d**0.5
-    design = np.vstack([(forms @ rows[first].T) ** 2, (labels[first, None] * rows[first]).T])
-    seen = np.concatenate([np.einsum("ij,ij->i", forms @ gram, forms), moments[len(triangle[0]) :]])
+    design = np.vstack([(forms @ rows[first].T) ** 2, (labels[first, None] * rows[first]).T]) * prices[first]
+    seen = np.concatenate([np.einsum("ij,ij->i", forms @ gram, forms), products])
     found, determined = least_squares(design, seen)
     return checked(design, seen, found, determined, first, len(rows))

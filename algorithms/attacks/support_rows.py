@@ -11,16 +11,17 @@ it needs no shadow models. Of candidates beyond the margin the point says nothin
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 
 from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.attacks.epochs import Epoch, epochs
+from algorithms.attacks.epochs import PROBLEM, Epoch, epochs
 from algorithms.attacks.newton_path import newton_paths
 from algorithms.attacks.row_counts import SAME_WITHIN
 from algorithms.data.columns import Labelled
-from federation.arrays import BoolArray, FloatArray
+from federation.arrays import BoolArray, FloatArray, IntArray
 from protocols.analysis.views import RunView
 
 _NEAR_THE_MARGIN = 0.01
@@ -68,7 +69,8 @@ class SiteSupportRows(SupportRows):
 
     def _points(self, epoch: Epoch) -> list[FloatArray]:
         tables = [table for each in epoch.of("model_table") for table in each.sums.values()]
-        return [row[:-1] for table in tables[-1:] for row in table if row[-1]]
+        length = 0 if epoch.features is None else epoch.features.dimensions + 1
+        return [row[:length] for table in tables[-1:] for row in table if row[-1]]
 
 
 def parts_in(point: FloatArray, C: float, epoch: Epoch, others: Labelled, own: Labelled) -> FloatArray | None:
@@ -95,13 +97,20 @@ def parts_in(point: FloatArray, C: float, epoch: Epoch, others: Labelled, own: L
 def last_point(epoch: Epoch) -> FloatArray | None:
     """(m + 1,) w and b: of cutting planes as all sites are sent it, of the interior point as it is released."""
     sent = [each.parameters for each in epoch.rounds if {"w", "b"} <= each.parameters.keys()]
-    if sent:
-        return np.append(sent[-1]["w"][-1], sent[-1]["b"][-1])
-    released = [total[-1] for each in epoch.of("released") for total in each.sums.values()]
+    points = [(each, int(place)) for each in sent for place in np.flatnonzero(_problems(each) == PROBLEM)]
+    if points:
+        told, place = points[-1]
+        return np.append(np.atleast_2d(told["w"])[place], np.atleast_1d(told["b"])[place])
+    released = [total[PROBLEM] for each in epoch.of("released") for total in each.sums.values()]
     if released and released[-1].any():
         return np.asarray(released[-1][:-1])
     paths = [path for path in newton_paths(epoch) if path.known]
     return paths[-1].end if paths else None
+
+
+def _problems(told: Mapping[str, Any]) -> IntArray:
+    """(k,) of which problems points w (k, m) are."""
+    return np.asarray(told.get("problems", np.zeros(len(np.atleast_2d(told["w"])), dtype=np.int64)))
 
 
 def among(candidates: Labelled, own: Labelled, epoch: Epoch) -> BoolArray:

@@ -15,7 +15,7 @@ from federation.arrays import FloatArray, IntArray
 
 
 class Labelled(NamedTuple):
-    """Rows (n, p) on the common scale, and their labels (n,) of +1 and -1."""
+    """Rows (n, p) on the common scale, and their labels (n,): +1 and -1, or numbers of more than two classes."""
 
     rows: FloatArray
     labels: FloatArray

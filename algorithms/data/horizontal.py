@@ -15,6 +15,7 @@ import numpy as np
 
 from algorithms.data import encoding
 from algorithms.data.columns import Columns, Filling, Schema
+from algorithms.data.conditions import Conditions
 from algorithms.data.encoding import Vocabulary
 from algorithms.data.partition import held_out
 from algorithms.data.scaling import Scale, ScaleName
@@ -53,7 +54,7 @@ class HorizontalSite(SiteProgram):
 
     @property
     def labels(self) -> FloatArray:
-        """(K, n) labels of the training rows."""
+        """(K, n) labels of the training rows, each class against the others; of two classes (1, n)."""
         return np.asarray(self.partition.arrays["labels"][:, self.training])
 
     @property
@@ -192,11 +193,13 @@ class HorizontalTask:
     indicated : bool, default False
         Whether 0/1 columns say where they were, of columns that lack any.
     classes : tuple of str, default ("-1", "1")
-        Names of the negative and the positive class, for settings that name them.
+        Names of the negative and the positive class, or of all classes, where there are more than two.
     weighted : bool, default False
         Whether rows have weights.
     calibrated : bool, default False
         Whether rows are set apart, of which no model is, to calibrate one by.
+    conditions : Conditions, optional
+        Of the network, by which seconds are predicted; without it those of this machine.
 
     Attributes
     ----------
@@ -210,11 +213,17 @@ class HorizontalTask:
     fold: int | None = None
     filled: bool = False
     indicated: bool = False
-    classes: tuple[str, str] = ("-1", "1")
+    classes: tuple[str, ...] = ("-1", "1")
     weighted: bool = False
     calibrated: bool = False
+    conditions: Conditions | None = None
     columns: Columns = field(init=False)
     agreed: _Agreement = field(default_factory=_Agreement, repr=False)
+
+    @property
+    def problems(self) -> int:
+        """How many binary problems tell each class from the others: one where there are two classes."""
+        return 1 if len(self.classes) == 2 else len(self.classes)
 
     def of_fold(self, fold: int | None) -> HorizontalTask:
         """The same task with another fold held out; what sites agreed on once stays agreed."""

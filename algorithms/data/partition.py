@@ -2,10 +2,10 @@
 
 numeric (n, p) and codes (n, q): the columns; codes count the values that `categories` lists for each categorical one.
 weights (n,): of rows, only where they have some. apart (n,): 1 of rows that are never trained on, but calibrate what
-was trained, only where there are such. labels (K, n): +1 and -1 for K binary problems, K = 0 where other sites hold
-them. folds (n,) or (n, repeats): the fold in which a row is held out, -1 for none. Values: `numeric` and
-`categorical`, the names of the columns; `categories`; `identifiers` of the rows, where positions do not tell which are
-the same.
+was trained, only where there are such. labels: of two classes (1, n) of +1 and -1, of more (K, n), each class against
+the others; (0, n) where other sites hold them. folds (n,) or (n, repeats): the fold in which a row is held out, -1 for
+none. Values: `numeric` and `categorical`, the names of the columns; `categories`; `identifiers` of the rows, where
+positions do not tell which are the same.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from algorithms.data.classes import one_against_rest
 from federation.arrays import FloatArray, IntArray
 from federation.site.partition import Partition
 
@@ -38,19 +39,21 @@ def site_partition(
     identifiers: Sequence[str] | None = None,
     weights: FloatArray | None = None,
     apart: NDArray[np.bool_] | None = None,
+    classes: int = 2,
 ) -> Partition:
     """What one site holds.
 
     Parameters
     ----------
     numeric : (n, p) numeric columns.
-    labels : (n,) of +1 and -1, or (K, n) for K problems, or None where other sites hold them.
+    labels : (n,) of +1 and -1, or numbers of more than two classes; None where other sites hold them.
     names, categorical_names : of the columns.
     categorical : (n, q) text.
     folds : (n,), or (n, repeats), the fold in which a row is held out, -1 for none; None for none at all.
     identifiers : of the rows, where sites align them by these.
     weights : (n,) from 0, by which a row's loss is multiplied; None where none is.
     apart : (n,) which rows are not trained on, but calibrated by; None where none is.
+    classes : how many there are.
     """
     count = len(numeric)
     columns = [np.unique(column, return_inverse=True) for column in (categorical.T if categorical is not None else ())]
@@ -58,7 +61,7 @@ def site_partition(
     arrays = {
         "numeric": np.ascontiguousarray(numeric),
         "codes": codes.astype(np.int64),
-        "labels": np.zeros((0, count)) if labels is None else np.ascontiguousarray(np.atleast_2d(labels)),
+        "labels": np.zeros((0, count)) if labels is None else one_against_rest(labels, classes),
         "folds": np.full(count, NO_FOLD) if folds is None else folds,
     }
     if apart is not None:

@@ -49,6 +49,8 @@ class PublicTask:
         Of the experiment's generators; never of masks or noise.
     fold : int, optional
         The fold that is held out; None holds out none.
+    classes : int, default 2
+        How many there are; private rows of none of them are among the others of each.
     """
 
     columns: Columns
@@ -57,6 +59,12 @@ class PublicTask:
     noise_shares: int
     seed: int
     fold: int | None = None
+    classes: int = 2
+
+    @property
+    def problems(self) -> int:
+        """How many binary problems tell each class from the others: one where there are two classes."""
+        return 1 if self.classes == 2 else self.classes
 
     def prepare(self, federation: Federation) -> None:
         """Have the sites encode and scale their rows as the public ones are. The round is of phase "setup"."""

@@ -26,8 +26,8 @@ class Scale:
         """Rows (n, p) on the common scale."""
         return np.asarray((rows - self.offset) / self.scale)
 
-    def linear(self, coef: FloatArray, intercept: float) -> dict[str, FloatArray]:
-        """`coef_` (1, p) and `intercept_` (1,) of rows as they are, from a model that is linear in scaled ones."""
+    def linear(self, coef: FloatArray, intercept: float | FloatArray) -> dict[str, FloatArray]:
+        """`coef_` (P, p) and `intercept_` (P,) of rows as they are, from a model that is linear in scaled ones."""
         weights = coef / self.scale
         return {"coef_": weights, "intercept_": intercept - weights @ self.offset}
 

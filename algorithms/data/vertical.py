@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from algorithms.data.classes import numbers
 from algorithms.data.encoding import one_hot
 from algorithms.data.partition import held_out
 from algorithms.data.scaling import Scale, ScaleName
@@ -83,11 +84,16 @@ class VerticalSite(SiteProgram):
         return np.array([self.training.sum(), (~self.training).sum(), labelled], dtype=np.float64)
 
     @step
-    def labels_of(self, held_out: bool) -> FloatArray:
-        """(n,) labels of the training records or of those held out, zeros where other sites hold them."""
+    def labels_of(self, held_out: bool, classes: int = 2) -> FloatArray:
+        """(n,) labels of the training records or of those held out, zeros where other sites hold them.
+
+        Of more than two classes (K, n), each against the others.
+        """
         records = ~self.training if held_out else self.training
-        labels = self.partition.arrays["labels"][:, self.order]
-        return np.asarray(labels[:, records].sum(axis=0))
+        labels = self.partition.arrays["labels"][:, self.order][:, records]
+        if classes > 2:
+            return np.asarray(labels if len(labels) else np.zeros((classes, labels.shape[1])))
+        return np.asarray(labels.sum(axis=0))
 
     @step
     def longest(self) -> FloatArray:
@@ -119,6 +125,8 @@ class VerticalTask:
         Of the experiment's generators; never of masks.
     fold : int, optional
         The fold that is held out; None holds out none.
+    classes : int, default 2
+        How many there are.
 
     Attributes
     ----------
@@ -129,18 +137,19 @@ class VerticalTask:
     scaling: ScaleName
     seed: int
     fold: int | None = None
+    classes: int = 2
     records: Records = field(init=False)
 
     def prepare(self, federation: Federation) -> Records:
         """Have the sites hold the fold out and scale their columns. The rounds are of phase "setup"."""
         with federation.phase("setup"):
-            self.records = hold_out(federation, self.fold, self.scaling)
+            self.records = hold_out(federation, self.fold, self.scaling, self.classes)
         return self.records
 
 
 @dataclass(frozen=True)
 class Records:
-    """Records that all sites hold: labels (n,) of those to train on, and how many are held out."""
+    """Records that all sites hold: labels (n,) of those to train on, see `Labelled`, and how many are held out."""
 
     labels: FloatArray
     held_out: int
@@ -183,7 +192,7 @@ def _same_count(federation: Federation) -> int:
     return next(iter(counts.values()))
 
 
-def hold_out(federation: Federation, fold: int | None, scale: ScaleName) -> Records:
+def hold_out(federation: Federation, fold: int | None, scale: ScaleName, classes: int = 2) -> Records:
     """Have the sites hold the records of a fold out and scale the others; the labels of these.
 
     Raises FederationError where the sites do not fit together: other records held out, no labels, or labels that
@@ -199,25 +208,31 @@ def hold_out(federation: Federation, fold: int | None, scale: ScaleName) -> Reco
         raise FederationError(
             f"None of {', '.join(counts)} holds the labels; data.label_site must name a site that takes part."
         )
-    labels = labels_of(federation, int(training), label_sites, held_out=False)
+    labels = labels_of(federation, int(training), label_sites, held_out=False, classes=classes)
     if len(np.unique(labels)) < 2:
         raise FederationError(f"The {training} records to train on are of one class; two are needed.")
     return Records(labels, int(held_out), label_sites)
 
 
-def labels_of(federation: Federation, count: int, label_sites: Sequence[str], *, held_out: bool) -> FloatArray:
-    """(n,) labels of +1 and -1. Raises FederationError where sites that hold them disagree."""
+def labels_of(
+    federation: Federation, count: int, label_sites: Sequence[str], *, held_out: bool, classes: int = 2
+) -> FloatArray:
+    """(n,) labels of +1 and -1, or numbers of more classes.
+
+    Raises FederationError where sites that hold them disagree.
+    """
     holders = len(label_sites)
-    sums = np.rint(federation.sum("labels_of", shape=(count,), bound=float(holders), held_out=held_out))
-    federation.disclose(
-        "coordinator", "labels_of", "the labels themselves, since one site's are all there is", (count,)
-    )
-    if disagreeing := int(np.count_nonzero(np.abs(sums) != holders)):
+    shape = (count,) if classes == 2 else (classes, count)
+    told: dict[str, Any] = {} if classes == 2 else {"classes": classes}
+    sums = np.rint(federation.sum("labels_of", shape=shape, bound=float(holders), held_out=held_out, **told))
+    federation.disclose("coordinator", "labels_of", "the labels themselves, since one site's are all there is", shape)
+    disagree = np.abs(sums) != holders
+    if disagreeing := int(np.count_nonzero(disagree if classes == 2 else disagree.any(axis=0))):
         raise FederationError(
             f"The labels of {disagreeing} of {count} records disagree between {', '.join(label_sites)}; correct them, "
             "or set data.label_site to the one that is right."
         )
-    return np.asarray(sums / holders)
+    return np.asarray(sums / holders) if classes == 2 else numbers(sums).astype(np.float64)
 
 
 def count_columns(federation: Federation) -> int:

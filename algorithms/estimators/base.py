@@ -27,6 +27,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from algorithms import SITE_MODULE
 from algorithms.contract import Algorithm, Model, Outline
+from algorithms.data.classes import called
 from algorithms.data.partition import site_partition
 from algorithms.data.scaling import Scale, ScaleName
 from algorithms.estimators.narration import Narrator
@@ -48,7 +49,7 @@ E = TypeVar("E", bound=type[Any])
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """A binary classifier that is trained by sites in processes of their own.
+    """A classifier that is trained by sites in processes of their own.
 
     `result_` holds what the training was: `model` (its certificate), `cost` (rounds, bytes, by phase and protocol),
     `sites`, `disclosures`, `privacy`. The names are those of a run's result.json.
@@ -73,7 +74,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
-        tags.classifier_tags.multi_class = False
+        tags.classifier_tags.multi_class = self._algorithm.multiclass
         return tags
 
     def decision_function(self, X: Any) -> FloatArray:
@@ -86,8 +87,8 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
 
         Returns
         -------
-        ndarray of shape (n,)
-            Positive for `classes_[1]`.
+        ndarray of shape (n,), or (n, K) of more than two classes
+            Positive for `classes_[1]`; of more, the largest of a row is that of its class.
         """
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False)
@@ -108,7 +109,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         scores = self.decision_function(X)  # first, so that what is not fitted says so
         calibration = self.model_.calibrated
         threshold = 0.0 if calibration is None else calibration.threshold
-        return np.asarray(self.classes_[(scores >= threshold).astype(int)])
+        return np.asarray(self.classes_[called(scores, threshold)])
 
     # For `fit`.
 
@@ -121,21 +122,21 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
     def _algorithm(self) -> Algorithm[Any, Any, Any]:
         return ALGORITHMS[self.algorithm]
 
-    def _binary(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
-        """Rows (n, p), and (n,) +1 for the second of two classes and -1 for the first. Raises ValueError.
+    def _checked(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
+        """Rows (n, p), and labels (n,): +1 for the second of two classes and -1 for the first, or numbers of more.
 
-        What an earlier fit left is forgotten.
+        What an earlier fit left is forgotten. Raises ValueError.
         """
         for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
             delattr(self, name)
         rows, labels = validate_data(self, X, y, dtype=np.float64)
         check_classification_targets(labels)
-        if (kind := type_of_target(labels, input_name="y")) != "binary":
+        if (kind := type_of_target(labels, input_name="y")) != "binary" and not self._algorithm.multiclass:
             raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
-        self.classes_ = np.unique(labels)
+        self.classes_, numbers = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y has 1 class, {self.classes_[0]!r}; two are needed.")
-        return rows, np.where(labels == self.classes_[1], 1.0, -1.0)
+        return rows, np.where(numbers == 1, 1.0, -1.0) if len(self.classes_) == 2 else numbers.astype(np.float64)
 
     def _settings(self, public_rows: int = 0) -> Any:
         """What the algorithm is told. Raises ValueError for a parameter that will not do."""
@@ -247,9 +248,9 @@ def _plain(value: Any) -> Any:
     return [_plain(each) for each in value] if isinstance(value, list | tuple) else value
 
 
-def rows_of(rows: FloatArray, signs: FloatArray | None, names: list[str]) -> Partition:
-    """What a site holds: numeric columns (n, p) of its rows, and their labels (n,) of +1 and -1, if it has them."""
-    return site_partition(rows, signs, names=names)
+def rows_of(rows: FloatArray, labels: FloatArray | None, names: list[str], classes: int = 2) -> Partition:
+    """What a site holds: numeric columns (n, p) of its rows, and their labels (n,), if it has them."""
+    return site_partition(rows, labels, names=names, classes=classes)
 
 
 @dataclass_transform(kw_only_default=True, eq_default=False)

@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight
 
 from algorithms.calibration import MIN_OF_CLASS
 from algorithms.data.columns import Schema
+from algorithms.data.conditions import Conditions
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.partition import site_partition
 from algorithms.estimators.base import FederatedClassifier, estimator
@@ -36,7 +37,7 @@ class RowsClassifier(FederatedClassifier):
         ----------
         X : array-like of shape (n, p)
         y : array-like of shape (n,)
-            Labels of two classes.
+            Labels of two classes or, where `algorithm` tells more apart, of more.
         groups : array-like of shape (n,), optional
             Which site holds each row, by a name or a number; without it rows are dealt to `sites` at random.
 
@@ -51,13 +52,13 @@ class RowsClassifier(FederatedClassifier):
         FederationError
             Where a site fails.
         """
-        rows, signs = self._binary(X, y)
-        self._train(rows, signs, groups, self._seed())
+        rows, labels = self._checked(X, y)
+        self._train(rows, labels, groups, self._seed())
         return self
 
     @abstractmethod
-    def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
-        """Train on checked rows (n, p) and signs (n,) of +1 and -1, and keep what was learnt."""
+    def _train(self, rows: FloatArray, labels: FloatArray, groups: Any, seed: int) -> None:
+        """Train on checked rows (n, p) and labels (n,), see `Labelled`, and keep what was learnt."""
 
     def _dealt(self, indices: IntArray, groups: Any, rows: int, seed: int) -> dict[str, IntArray]:
         """Which of the rows `indices`, of `rows` in all, each site holds."""
@@ -84,13 +85,13 @@ class RowsClassifier(FederatedClassifier):
 class HorizontalClassifier(RowsClassifier):
     """A classifier whose sites hold rows and agree on the scale of columns by secure sums."""
 
-    def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
-        self._train_on(rows, signs, groups, seed)
+    def _train(self, rows: FloatArray, labels: FloatArray, groups: Any, seed: int) -> None:
+        self._train_on(rows, labels, groups, seed)
 
     def _train_on(
         self,
         rows: FloatArray,
-        signs: FloatArray,
+        labels: FloatArray,
         groups: Any,
         seed: int,
         weights: FloatArray | None = None,
@@ -98,25 +99,27 @@ class HorizontalClassifier(RowsClassifier):
     ) -> None:
         """Train on checked rows. weights (n,): of their losses. apart (n,): those that calibrate the model."""
         chosen, names = self._settings(), self._column_names(rows.shape[1])
-        negative, positive = (str(name) for name in self.classes_.tolist())
-        for problem in self._algorithm.class_problems(chosen, (negative, positive)):
+        classes = tuple(str(name) for name in self.classes_.tolist())
+        for problem in self._algorithm.class_problems(chosen, classes):
             raise ValueError(f"{problem}.")
         task = HorizontalTask(
             Schema(names),
             self._parameter("scale"),
             seed,
-            classes=(negative, positive),
+            classes=classes,
             weighted=weights is not None,
             calibrated=apart is not None,
         )
         held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
+        task.conditions = Conditions(self._secure_sum(len(held)))
         partitions = {
             site: site_partition(
                 rows[mine],
-                signs[mine],
+                labels[mine],
                 names=names,
                 weights=None if weights is None else weights[mine],
                 apart=None if apart is None else apart[mine],
+                classes=len(classes),
             )
             for site, mine in held.items()
         }
@@ -155,7 +158,7 @@ class PanSVC(HorizontalClassifier, PanSettings):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
+    classes_ : ndarray of shape (K,)
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (p,)
         Of a data frame's columns.
@@ -163,10 +166,11 @@ class PanSVC(HorizontalClassifier, PanSettings):
         `offset` and `scale`, both (p,), that the sites agreed on.
     landmarks_ : ndarray of shape (l, p)
         Scaled.
-    dual_coef_ : ndarray of shape (1, l)
-        The decision value of a scaled row x is k(x, landmarks_) · dual_coef_ + intercept_.
-    intercept_ : ndarray of shape (1,)
-    coef_ : ndarray of shape (1, p)
+    dual_coef_ : ndarray of shape (P, l)
+        Of P problems, one of two classes: the decision value of a scaled row x is k(x, landmarks_) · dual_coef_ +
+        intercept_. Of `multiclass = "ovo"` votes are made of them.
+    intercept_ : ndarray of shape (P,)
+    coef_ : ndarray of shape (P, p)
         Of a linear kernel only; then X · coef_ + intercept_ is the decision value of rows as they are.
     n_iter_ : int
     gap_ : float
@@ -201,7 +205,7 @@ class PanSVC(HorizontalClassifier, PanSettings):
         ----------
         X : array-like of shape (n, p)
         y : array-like of shape (n,)
-            Labels of two classes.
+            Labels of two classes or more.
         groups : array-like of shape (n,), optional
             Which site holds each row, by a name or a number; without it rows are dealt to `sites` at random.
         sample_weight : array-like of shape (n,), optional
@@ -218,15 +222,15 @@ class PanSVC(HorizontalClassifier, PanSettings):
         FederationError
             Where a site fails.
         """
-        rows, signs = self._binary(X, y)
+        rows, labels = self._checked(X, y)
         weights = None
         if sample_weight is not None:
             weights = _check_sample_weight(sample_weight, rows, ensure_non_negative=True)
             if not self._algorithm.takes_weights(self._settings()):
                 raise ValueError('sample_weight needs solver="interior-point"; cutting planes add up equal losses.')
         seed = self._seed()
-        apart = self._apart(signs, seed) if self._is_calibrated else None
-        self._train_on(rows, signs, groups, seed, weights, apart)
+        apart = self._apart(labels, seed) if self._is_calibrated else None
+        self._train_on(rows, labels, groups, seed, weights, apart)
         return self
 
     @available_if(_is_to_be_calibrated)  # type: ignore[untyped-decorator]
@@ -253,12 +257,14 @@ class PanSVC(HorizontalClassifier, PanSettings):
     def _is_calibrated(self) -> bool:
         return bool(self._parameter("calibration") > 0)
 
-    def _apart(self, signs: FloatArray, seed: int) -> NDArray[np.bool_]:
+    def _apart(self, labels: FloatArray, seed: int) -> NDArray[np.bool_]:
         """(n,) a share of the rows of each class. Raises ValueError where a class has too few."""
         random, share = np.random.default_rng([seed, 8]), self._parameter("calibration")
-        apart = np.zeros(len(signs), dtype=np.bool_)
+        if len(self.classes_) > 2:
+            raise ValueError(f"calibration is of two classes, and y has {len(self.classes_)}; set it to 0.")
+        apart = np.zeros(len(labels), dtype=np.bool_)
         for sign in (-1.0, 1.0):
-            of_class = np.flatnonzero(signs == sign)
+            of_class = np.flatnonzero(labels == sign)
             count = round(share * len(of_class))
             if not MIN_OF_CLASS <= count < len(of_class):
                 raise ValueError(

@@ -39,35 +39,36 @@ class PublicClassifier(RowsClassifier):
         tags.classifier_tags.poor_score = True
         return tags
 
-    def _train(self, rows: FloatArray, signs: FloatArray, groups: Any, seed: int) -> None:
+    def _train(self, rows: FloatArray, labels: FloatArray, groups: Any, seed: int) -> None:
         method, names = self._parameter("scale"), self._column_names(rows.shape[1])
-        public, private = self._set_apart(signs, seed)
+        public, private = self._set_apart(labels, seed)
         scale = Scale.of(rows[public], method)
         chosen = self._settings(public_rows=len(public))
         held = self._dealt(private, groups, len(rows), seed)
-        partitions = {site: rows_of(rows[mine], signs[mine], names) for site, mine in held.items()}
+        partitions = {site: rows_of(rows[mine], labels[mine], names, len(self.classes_)) for site, mine in held.items()}
         task = PublicTask(
             columns=Columns(names, Vocabulary({}), scale),
-            public=Labelled(scale(rows[public]), signs[public]),
+            public=Labelled(scale(rows[public]), labels[public]),
             accountant=PrivacyAccountant.within(chosen, DataIdentity.of("an estimator's rows", "y", names)),
             noise_shares=max(1, len(partitions) - _CURIOUS_SITES),
             seed=seed,
+            classes=len(self.classes_),
         )
-        for sentence in self._algorithm.foreseen(chosen, len(private)):
+        for sentence in self._algorithm.foreseen(chosen, len(private), len(names), len(self.classes_)):
             warnings.warn(sentence, UserWarning, stacklevel=3)
         with self._federation(partitions, seed) as federation:
             model = self._algorithm.fit(federation, task, chosen)
         self._keep(model, scale, federation, partitions, task.accountant.report())
 
-    def _set_apart(self, signs: FloatArray, seed: int) -> tuple[IntArray, IntArray]:
+    def _set_apart(self, labels: FloatArray, seed: int) -> tuple[IntArray, IntArray]:
         """Indices of the public rows and of the others. Raises ValueError."""
         wanted = self._parameter("public")
-        count = wanted if isinstance(wanted, int) else round(wanted * len(signs))
-        shuffled = np.random.default_rng([seed, 5]).permutation(len(signs))
+        count = wanted if isinstance(wanted, int) else round(wanted * len(labels))
+        shuffled = np.random.default_rng([seed, 5]).permutation(len(labels))
         public, private = np.sort(shuffled[:count]), np.sort(shuffled[count:])
-        if len(public) < 2 or len(np.unique(signs[public])) < 2 or not len(private):
+        if len(public) < 2 or len(np.unique(labels[public])) < 2 or not len(private):
             raise ValueError(
-                f"public={self.public!r} sets {len(public)} of n_samples={len(signs)} rows apart, and these must hold "
+                f"public={self.public!r} sets {len(public)} of n_samples={len(labels)} rows apart, and these must hold "
                 "both classes, and not all rows; have more rows, or set another number apart."
             )
         return public, private

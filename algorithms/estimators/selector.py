@@ -29,7 +29,7 @@ from algorithms.registry import ALGORITHMS
 from algorithms.selection.model import SelectionAlgorithm
 from algorithms.settings import Count, Natural, Seconds, ShareOrCount, doc
 from federation import report
-from federation.arrays import FloatArray, IntArray
+from federation.arrays import FloatArray
 
 
 @estimator
@@ -118,31 +118,28 @@ class FederatedSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_, kinds = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"y has 1 class, {self.classes_[0]!r}; two are needed.")
-        self._select(rows, self._signs(kinds), groups)
+        count = len(self.classes_)
+        labels_of = np.where(kinds == 1, 1.0, -1.0) if count == 2 else kinds.astype(np.float64)
+        self._select(rows, labels_of, count, groups)
         return self
 
-    def _signs(self, kinds: IntArray) -> FloatArray:
-        """(1, n) of +1 for the second of two classes and -1, or (K, n) of each of more against the rest."""
-        count = len(self.classes_)
-        if count == 2:
-            return np.where(kinds == 1, 1.0, -1.0)[None, :]
-        return np.where(np.equal.outer(np.arange(count), kinds), 1.0, -1.0)
-
-    def _select(self, rows: FloatArray, signs: FloatArray, groups: Any) -> None:
+    def _select(self, rows: FloatArray, labels: FloatArray, classes: int, groups: Any) -> None:
         host = self._host()
         algorithm = cast("SelectionAlgorithm[Any]", ALGORITHMS[self.method])
         settings, seed = host._settings(), host._seed()
-        if len(signs) > 1 and not algorithm.of_many_classes(settings):
+        if classes > 2 and not algorithm.of_many_classes(settings):
             raise ValueError(
                 f"Only binary classification is supported by method={self.method!r} with these options, and y has "
-                f'{len(signs)} classes: have method="filter" or "rfe" with a size that is a count or a share.'
+                f'{classes} classes: have method="filter" or "rfe" with a size that is a count or a share.'
             )
         names = [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(rows.shape[1])])]
         held = host._dealt(np.arange(len(rows)), groups, len(rows), seed)
-        partitions = {site: site_partition(rows[mine], signs[:, mine], names=names) for site, mine in held.items()}
-        task = HorizontalTask(Schema(names), self.scale, seed)
+        partitions = {
+            site: site_partition(rows[mine], labels[mine], names=names, classes=classes) for site, mine in held.items()
+        }
+        task = HorizontalTask(Schema(names), self.scale, seed, classes=tuple(map(str, self.classes_.tolist())))
         with host._federation(partitions, seed) as federation:
-            chosen = algorithm.select(federation, task, settings, max(2, len(signs)))
+            chosen = algorithm.select(federation, task, settings, classes)
         ranking, choice = chosen.ranking, chosen.choice
         self.support_ = np.isin(np.arange(len(names)), chosen.columns)
         others = [column for column in choice.order.tolist() if not self.support_[column]]

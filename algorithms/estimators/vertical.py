@@ -33,7 +33,7 @@ class VerticalClassifier(FederatedClassifier):
         ----------
         X : array-like of shape (n, p)
         y : array-like of shape (n,)
-            Labels of two classes.
+            Labels of two classes or, where `algorithm` tells more apart, of more.
 
         Returns
         -------
@@ -46,14 +46,16 @@ class VerticalClassifier(FederatedClassifier):
         FederationError
             Where a site fails.
         """
-        rows, signs = self._binary(X, y)
+        rows, labels = self._checked(X, y)
         seed, chosen, method = self._seed(), self._settings(), self._parameter("scale")
         names = [str(name) for name in self._names(rows.shape[1])]
         partitions = {
-            f"site-{number}": rows_of(rows[:, held], signs if number == 1 else None, [names[place] for place in held])
+            f"site-{number}": rows_of(
+                rows[:, held], labels if number == 1 else None, [names[place] for place in held], len(self.classes_)
+            )
             for number, held in enumerate(self._held(rows.shape[1]), start=1)
         }
-        task, scale = VerticalTask(method, seed), Scale.of(rows, method)
+        task, scale = VerticalTask(method, seed, classes=len(self.classes_)), Scale.of(rows, method)
         with self._federation(partitions, seed) as federation:
             with federation.phase("setup"):
                 align(federation, "position")
@@ -88,7 +90,7 @@ class DppSVC(VerticalClassifier, DppSettings):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
+    classes_ : ndarray of shape (K,)
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (p,)
         Of a data frame's columns.
@@ -99,7 +101,8 @@ class DppSVC(VerticalClassifier, DppSettings):
     reference_ : ndarray of shape (s, p)
         These rows, scaled.
     dual_coef_ : ndarray of shape (1, s)
-        The decision value of a scaled row x is k(x, reference_) · dual_coef_ + intercept_.
+        The decision value of a scaled row x is k(x, reference_) · dual_coef_ + intercept_. Of more than two classes
+        (K, s), and so on.
     intercept_ : ndarray of shape (1,)
     coef_ : ndarray of shape (1, p)
         Of a linear kernel only; then X · coef_ + intercept_ is the decision value of rows as they are.

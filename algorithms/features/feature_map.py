@@ -56,8 +56,11 @@ class FeatureMap(ABC):
         """The map of these parts; what else there is among the fields is left alone."""
 
     @abstractmethod
-    def attributes(self, w: FloatArray, b: float, scaling: Scale) -> dict[str, Any]:
-        """What an estimator shows of the model with weights w (m,) and intercept b; see `Model.attributes`."""
+    def attributes(self, w: FloatArray, b: float | FloatArray, scaling: Scale) -> dict[str, Any]:
+        """What an estimator shows of the model with weights w (m,) and intercept b, or (P, m) and (P,) of P problems.
+
+        See `Model.attributes`.
+        """
 
     def to_fields(self) -> dict[str, Any]:
         """What sites are told: its parts, and its name as `features`."""

@@ -106,9 +106,9 @@ class FourierMap(FeatureMap):
         """See `parts`."""
         return cls(fields["gamma"], fields["rho"])
 
-    def attributes(self, w: FloatArray, b: float, scaling: Scale) -> dict[str, Any]:
-        """`frequencies_` (D, p), `feature_coef_` (1, 2 D), of [cos, sin] of frequencies_ x over √D, `intercept_`."""
-        return {"frequencies_": self.rho, "feature_coef_": w[None, :], "intercept_": np.array([b])}
+    def attributes(self, w: FloatArray, b: float | FloatArray, scaling: Scale) -> dict[str, Any]:
+        """`frequencies_` (D, p), `feature_coef_` (P, 2 D), of [cos, sin] of frequencies_ x over √D, `intercept_`."""
+        return {"frequencies_": self.rho, "feature_coef_": np.atleast_2d(w), "intercept_": np.atleast_1d(b)}
 
 
 def _orthogonal(columns: int, random: np.random.Generator) -> FloatArray:

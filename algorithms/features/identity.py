@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+import numpy as np
+
 from algorithms.data.scaling import Scale
 from algorithms.features.feature_map import FeatureMap
 from algorithms.features.kernels import Kernel
@@ -44,6 +46,6 @@ class IdentityMap(FeatureMap):
         """See `parts`."""
         return cls(fields["dimensions"])
 
-    def attributes(self, w: FloatArray, b: float, scaling: Scale) -> dict[str, Any]:
-        """`coef_` (1, p) and `intercept_` (1,), of rows as they are."""
-        return scaling.linear(w[None, :], b)
+    def attributes(self, w: FloatArray, b: float | FloatArray, scaling: Scale) -> dict[str, Any]:
+        """`coef_` (P, p) and `intercept_` (P,), of rows as they are."""
+        return scaling.linear(np.atleast_2d(w), b)

@@ -80,8 +80,8 @@ class NystromMap(FeatureMap):
         """See `parts`."""
         return cls(Kernel.from_named_fields(fields), fields["landmarks"], fields["map"])
 
-    def attributes(self, w: FloatArray, b: float, scaling: Scale) -> dict[str, Any]:
-        """`landmarks_` (l, p), scaled, `dual_coef_` (1, l), `intercept_` (1,); of a linear kernel `coef_` (1, p)."""
-        weights = (self.mapping @ w)[None, :]
-        shown = {"landmarks_": self.landmarks, "dual_coef_": weights, "intercept_": np.array([b])}
+    def attributes(self, w: FloatArray, b: float | FloatArray, scaling: Scale) -> dict[str, Any]:
+        """`landmarks_` (l, p), scaled, `dual_coef_` (P, l), `intercept_` (P,); of a linear kernel `coef_` (P, p)."""
+        weights = np.atleast_2d((self.mapping @ w.T).T)
+        shown = {"landmarks_": self.landmarks, "dual_coef_": weights, "intercept_": np.atleast_1d(b)}
         return shown if self.base_kernel.name != "linear" else shown | scaling.linear(weights @ self.landmarks, b)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from algorithms.data.classes import Scheme, one_against_one
 from algorithms.data.horizontal import HorizontalSite
 from federation.arrays import FloatArray, IntArray
 from federation.federation import Federation
@@ -17,6 +18,7 @@ from federation.site.program import step
 class HingeSums:
     """Rows with features (n, m) and labels (K, n) of +1 and -1, dealt to g groups: members (g, n) of 0 and 1.
 
+    A row with a label of 0 is not part of the problem, and counts in none of its sums.
     It is an `Oracle` of the cutting plane where these are all rows, and a site's part of one where they are its own.
     """
 
@@ -34,7 +36,7 @@ class HingeSums:
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """(k, g, m + 2) per problem and group: a = sum c y f, d = sum c y, m = sum c (Lu 2016, algorithm 2)."""
         y = self.labels[problems]
-        c = y * (w @ self.features.T + b[:, None]) < 1
+        c = (y * (w @ self.features.T + b[:, None]) < 1) & (y != 0)
         cy = c * y
         sums = np.empty((len(problems), len(self.members), self.features.shape[1] + 2))
         for k in range(len(problems)):
@@ -57,7 +59,7 @@ class HingeSums:
         start = y * (w @ self.features.T + b[:, None])
         slope = y * (dw @ self.features.T + db[:, None])
         slack = 1 - start[:, None, :] - steps[:, :, None] * slope[:, None, :]
-        violated = slack > 0
+        violated = (slack > 0) & (y != 0)[:, None, :]
         return np.stack([(slack * violated).sum(axis=2), -(violated * slope[:, None, :]).sum(axis=2)], axis=2)
 
 
@@ -80,9 +82,10 @@ class HingeSite(HorizontalSite):
     sums: HingeSums
 
     @step
-    def deal_groups(self, groups: int) -> None:
-        """Assign this site's rows at random to the groups of the grouped cuts."""
-        self.sums = HingeSums.dealt(self.features, self.labels, groups, self.random("groups"))
+    def deal_groups(self, groups: int, scheme: Scheme = "ovr") -> None:
+        """Assign this site's rows at random to the groups of the grouped cuts, the same in all problems."""
+        labels = one_against_one(self.labels) if scheme == "ovo" else self.labels
+        self.sums = HingeSums.dealt(self.features, labels, groups, self.random("groups"))
 
     @step
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
@@ -107,22 +110,22 @@ class HingeSite(HorizontalSite):
 class FederatedOracle:
     """The sums of the cutting plane, over a federation.
 
-    norm_sum_bound: on the summed length of the features. on_cuts: is told every round's points w (k, m), b (k,)
-    and grouped cuts (k, g, m + 2).
+    norm_sum_bound: on the summed length of the features. on_cuts: is told every round's problems (k,), points w (k, m),
+    b (k,) and grouped cuts (k, g, m + 2).
     """
 
     federation: Federation
     groups: int
     rows: int
     norm_sum_bound: float
-    on_cuts: Callable[[FloatArray, FloatArray, FloatArray], None] = lambda w, b, cuts: None
+    on_cuts: Callable[[IntArray, FloatArray, FloatArray, FloatArray], None] = lambda problems, w, b, cuts: None
 
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """One secure sum of grouped cuts; see `HingeSums.cuts`."""
         shape = (len(problems), self.groups, w.shape[1] + 2)
         bound = max(self.rows, self.norm_sum_bound)
         found = self.federation.sum("cuts", shape=shape, bound=bound, problems=problems, w=w, b=b)
-        self.on_cuts(w, b, found)
+        self.on_cuts(problems, w, b, found)
         return found
 
     def line(

@@ -6,10 +6,12 @@ Imported where it is called: sites share the modules that import this one, and n
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from algorithms.data.classes import one_against_rest
 from algorithms.data.columns import Labelled
 from algorithms.features.feature_map import FeatureMap
 from algorithms.features.kernels import Kernel
@@ -47,16 +49,36 @@ def kernel(kernel: Kernel, rows: FloatArray, labels: FloatArray, C: Prices) -> S
     return svm.fit(rows, labels, sample_weight=weights)
 
 
+def against_others(fit: Callable[[FloatArray], SVC], labels: FloatArray, classes: int, test: FloatArray) -> FloatArray:
+    """Decision values of test rows (k, p) by one SVM for each class against the others, that `fit` makes for labels.
+
+    labels (n,): as `Labelled` has them. (k,) of two classes, (k, K) of more; a class without rows, or with all, is
+    +1 or -1 throughout.
+    """
+    if classes == 2:
+        return np.asarray(fit(labels).decision_function(test))
+    values = np.empty((len(test), classes))
+    for number, signs in enumerate(one_against_rest(labels, classes)):
+        one_class = len(np.unique(signs)) == 1
+        values[:, number] = signs[0] if one_class else fit(signs).decision_function(test)
+    return values
+
+
 def _split(C: Prices) -> tuple[float, FloatArray | None]:
     """The penalty of all rows, or of each (n,), as scikit-learn takes it."""
     return (1.0, C) if isinstance(C, np.ndarray) else (C, None)
 
 
-def exact_scores(feature_map: FeatureMap, C: Prices, train: Labelled, test: FloatArray) -> FloatArray | None:
-    """(k,) decision values of test rows (k, p) by the kernel that a map approximates; None of one that is exact."""
+def exact_scores(
+    feature_map: FeatureMap, C: Prices, train: Labelled, test: FloatArray, classes: int = 2
+) -> FloatArray | None:
+    """Decision values of test rows (k, p) by the kernel that a map approximates; None of one that is exact.
+
+    (k,), or (k, K) of more than two classes, each against the others.
+    """
     if feature_map.exact:
         return None
-    return np.asarray(kernel(feature_map.kernel, *train, C).decision_function(test))
+    return against_others(lambda labels: kernel(feature_map.kernel, train.rows, labels, C), train.labels, classes, test)
 
 
 def dual(matrix: FloatArray, labels: FloatArray, C: float) -> SVC:

@@ -15,16 +15,16 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from algorithms.data.classes import Scheme, one_against_one
 from algorithms.features.mapped_rows import FeatureSite
 from algorithms.optimisation.barrier import Problem, RowSums, Standing
 from algorithms.optimisation.interior_point import Extent, Opened, Outcome, RoundSums, Terms, opened_by
 from algorithms.optimisation.masking import Mask, Masking, draw_mask
-from algorithms.optimisation.weighting import EXPONENTS, Weighting, bound_of, placed, row_prices
-from algorithms.settings import MAX_COUNT
+from algorithms.optimisation.weighting import Factors, WeightedSite, Weighting
 from federation.arrays import FloatArray, IntArray, Residues
 from federation.errors import MembershipChanged, StepRefused
 from federation.federation import Federation
@@ -110,30 +110,27 @@ class Layout:
         return opened, round(float(keepers[0])), round(float(overflows[0]))
 
 
-class PathSite(FeatureSite):
+class PathSite(FeatureSite, WeightedSite):
     """A site that has its training rows' features (n, m) ready, and goes the path with the others."""
 
     @step
-    def class_counts(self) -> FloatArray:
-        """(2,): how many rows are of the negative and of the positive class."""
-        return np.array([float((self.labels[0] < 0).sum()), float((self.labels[0] > 0).sum())])
-
-    @step
-    def largest_weight(self) -> FloatArray:
-        """(129,): between which powers of two the largest weight of a row lies."""
-        return placed(self.weights)
-
-    @step
     def begin_path(
-        self, prior: FloatArray, price: float, lever: float, masking: Masking, factors: Sequence[float] = (1.0, 1.0)
+        self,
+        prior: FloatArray,
+        price: float,
+        lever: float,
+        masking: Masking,
+        factors: Sequence[float] = (),
+        scheme: Scheme = "ovr",
     ) -> None:
-        """Take down how the rows are to be trained on: around `prior` (m,), at `price` each, times its class's factor
+        """Take down how the rows are to be trained on: around `prior` (m,), or (P, m) of each problem, at `price` each,
 
-        and, where rows have weights, the row's.
+        times its class's factor and, where rows have weights, the row's; each class against the others, or every two.
         """
-        self.layout = Layout(len(prior) + int(lever > 0), len(prior))
+        self.layout = Layout(prior.shape[-1] + int(lever > 0), prior.shape[-1])
         self.prior, self.price, self.lever, self.masking = prior, price, lever, masking
         self.factors = factors
+        self.problem_labels = one_against_one(self.labels) if scheme == "ovo" else self.labels
         self.problems: list[Problem] = []
         self.standings: list[list[Standing]] = []
         self.seed: Residues | None = None
@@ -145,20 +142,15 @@ class PathSite(FeatureSite):
         holder = next((site for site in holders if site in self.channel.sites), None)
         if holder is None:
             raise StepRefused("no site is left that knows where training stands; run again")
-        size, problems = self.layout.dimensions, len(self.labels)
+        size, problems = self.layout.dimensions, len(self.problem_labels)
         shape = (1, common_seed.SHAPE[1] + problems * (1 + 2 * size))
         told = pass_on(self.channel, holder, self._own_path() if holder == self.site else None, shape)
         self.seed, rest = told[:, : common_seed.SHAPE[1]], told[0, common_seed.SHAPE[1] :].view(np.float64)
         if not self.problems:
+            prices = self.prices(self.price, self.factors)
             self.problems = [
-                Problem.of(
-                    self.features,
-                    labels,
-                    row_prices(self.price, labels, self.factors, self.weights),
-                    prior=self.prior,
-                    lever=self.lever,
-                )
-                for labels in self.labels
+                Problem.of(self.features, labels, np.where(labels == 0, 0.0, prices), prior=prior, lever=self.lever)
+                for labels, prior in zip(self.problem_labels, self._priors(), strict=True)
             ]
         for place, (problem, path) in enumerate(zip(self.problems, rest.reshape(problems, -1), strict=True)):
             point = Standing.at(problem, int(path[0]), path[1 : size + 1], path[size + 1 :])
@@ -167,12 +159,17 @@ class PathSite(FeatureSite):
             elif self.standings[place][-1].iteration != point.iteration:
                 self.standings[place] = [point]
 
+    def _priors(self) -> FloatArray:
+        """(P, m) of each problem."""
+        size = self.layout.features
+        return np.broadcast_to(self.prior, (len(self.problem_labels), size))
+
     def _own_path(self) -> Residues:
         """The seed, and of each problem the round, the point and the best point, as residues."""
         seed = self.channel.random(common_seed.SHAPE) if self.seed is None else self.seed
         latest = [standings[-1] for standings in self.standings]
         told = [np.concatenate([[each.iteration], each.v, each.best]) for each in latest]
-        nothing = np.zeros(len(self.labels) * (1 + 2 * self.layout.dimensions))
+        nothing = np.zeros(len(self.problem_labels) * (1 + 2 * self.layout.dimensions))
         return np.hstack([seed, (np.concatenate(told) if told else nothing).view(np.uint64)[None, :]])
 
     @step
@@ -234,8 +231,8 @@ class PathSite(FeatureSite):
         restarted has them no longer: training goes on, and comes here again.
         """
         if self.site != holder or not self.standings:
-            return np.zeros((len(self.labels), self.layout.features + 2))
-        return np.hstack([self.best(keep, constants), np.ones((len(self.labels), 1))])
+            return np.zeros((len(self.problem_labels), self.layout.features + 2))
+        return np.hstack([self.best(keep, constants), np.ones((len(self.problem_labels), 1))])
 
     @step
     def keep_best(self, keep: IntArray, constants: IntArray) -> None:
@@ -265,9 +262,9 @@ def chosen(outcomes: Sequence[Outcome]) -> tuple[IntArray, IntArray]:
 class FederatedPath:
     """The path of K problems over the sites of a federation, which have their features ready.
 
-    price: of every row, times what `weighting` says. prior (m,): around which w is sought. intercept: whether there is
-    one. release: who has the
-    best points in the end.
+    classes, scheme: what the problems are of; see `classes.problems_of`. price: of every row, times what `weighting`
+    says. prior (m,), or (P, m): around which w is sought. intercept: whether there is one. release: who has the best
+    points in the end.
 
     Attributes
     ----------
@@ -280,6 +277,8 @@ class FederatedPath:
         federation: Federation,
         *,
         problems: int,
+        classes: int = 2,
+        scheme: Scheme = "ovr",
         prior: FloatArray,
         price: float,
         intercept: bool,
@@ -289,11 +288,12 @@ class FederatedPath:
         weighting: Weighting | None = None,
     ) -> None:
         self._federation = federation
+        self._classes, self._scheme = classes, scheme
         self._problems = problems
         self._prior, self._price, self._target = prior, price, target
         self._weighting = weighting or Weighting()
         self._intercept, self._masking, self._release = intercept, masking, release
-        self._layout = Layout(len(prior) + int(intercept), len(prior))
+        self._layout = Layout(prior.shape[-1] + int(intercept), prior.shape[-1])
         self.weights: FloatArray | None = None
         federation.until_stable(self._begin)
         self._seen = len(federation.membership.changes)
@@ -352,9 +352,10 @@ class FederatedPath:
         """Have the sites that are there stand at 0, with a seed that they share."""
         squares, rows = self._squared_norms()
         self._lever = math.sqrt(squares / rows) or 1.0 if self._intercept else 0.0
-        factors = self._factors()
-        self._most = max(factors) * self._largest_weight()
-        weighted: dict[str, Any] = {} if factors == (1.0, 1.0) else {"factors": list(factors)}
+        factors = Factors.agreed(self._federation, self._weighting, self._classes)
+        self._most, told = factors.largest, factors.told
+        if self._scheme != "ovr":
+            told["scheme"] = self._scheme
         self._extent = self._bounded(squares, rows)
         self._federation.run(
             "begin_path",
@@ -363,23 +364,9 @@ class FederatedPath:
             price=self._price,
             lever=self._lever,
             masking=self._masking,
-            **weighted,
+            **told,
         )
         self._federation.run("share_path", holders=list(self._federation.sites))
-
-    def _factors(self) -> tuple[float, float]:
-        """Of the negative and the positive class; what is balanced is so over the rows that are there now."""
-        counts = np.ones(2)
-        if self._weighting.by_class == "balanced":
-            counts = np.rint(self._federation.sum("class_counts", shape=(2,), bound=float(MAX_COUNT)))
-        return self._weighting.factors(counts)
-
-    def _largest_weight(self) -> float:
-        """A power of two that no row's weight exceeds."""
-        if not self._weighting.by_row:
-            return 1.0
-        places = self._federation.sum("largest_weight", shape=EXPONENTS.shape, bound=float(len(self._federation.sites)))
-        return bound_of(places)
 
     def _squared_norms(self) -> tuple[float, float]:
         squares, rows = self._federation.sum("squared_norms", shape=(2,), bound=math.inf)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from federation.arrays import FloatArray
+from algorithms.data.classes import members, numbers, one_against_rest
+from algorithms.data.horizontal import HorizontalSite
+from algorithms.settings import MAX_COUNT, Positive, doc
+from federation.arrays import FloatArray, IntArray
+from federation.federation import Federation
+from federation.site.program import step
 
 EXPONENTS = np.arange(-64, 65)
 """Of two: between these the largest weight of a site is placed."""
@@ -18,26 +23,105 @@ EXPONENTS = np.arange(-64, 65)
 class Weighting:
     """What prices are multiplied by.
 
-    by_class: factors of the negative and the positive class, or what makes these balanced: n / (2 n_c) of a class with
-    n_c of n rows, as in scikit-learn. by_row: whether each row has a factor of its own besides.
+    by_class: factors of the classes, of two the negative one's first, or what makes K of them balanced: n / (K n_c) of
+    a class with n_c of n rows, as in scikit-learn. by_row: whether each row has a factor of its own besides.
     """
 
-    by_class: Literal["balanced"] | tuple[float, float] | None = None
+    by_class: Literal["balanced"] | tuple[float, ...] | None = None
     by_row: bool = False
 
-    def factors(self, counts: FloatArray) -> tuple[float, float]:
-        """Of the negative and the positive class, with so many rows (2,)."""
+    def factors(self, counts: FloatArray) -> tuple[float, ...]:
+        """Of the classes with so many rows (K,)."""
         if isinstance(self.by_class, tuple):
             return self.by_class
         if self.by_class is None or not counts.all():
-            return 1.0, 1.0
-        negative, positive = (counts.sum() / (2 * counts)).tolist()
-        return negative, positive
+            return (1.0,) * len(counts)
+        return tuple((counts.sum() / (len(counts) * counts)).tolist())
 
 
-def row_prices(price: float, labels: FloatArray, factors: Sequence[float], weights: FloatArray | None) -> FloatArray:
-    """(n,) prices of rows with labels (n,) of +1 and -1 and weights (n,), if they have some."""
-    prices = price * np.where(labels > 0, factors[1], factors[0])
+ClassWeight = Literal["balanced"] | dict[str, Positive]
+
+
+@dataclass(kw_only=True)
+class ClassWeightSettings:
+    """By what the losses of a class are multiplied."""
+
+    class_weight: Annotated[
+        ClassWeight | None,
+        doc("Factors of losses by class, 1 if left out; or balanced: all rows / (the number of classes * its rows)."),
+    ] = None
+
+    def class_problems(self, classes: tuple[str, ...]) -> Iterator[str]:
+        """Weights of classes that there are not; see `Algorithm.class_problems`."""
+        if isinstance(self.class_weight, dict) and (
+            unknown := [name for name in self.class_weight if name not in classes]
+        ):
+            listed = f"{', '.join(map(repr, classes[:-1]))} and {classes[-1]!r}"
+            yield f"class_weight: {unknown[0]!r} is none of the classes {listed}"
+
+    def weighting(self, classes: tuple[str, ...], *, by_row: bool) -> Weighting:
+        """What prices of rows are multiplied by. by_row: whether they have weights."""
+        if not isinstance(self.class_weight, dict):
+            return Weighting(self.class_weight, by_row)
+        return Weighting(tuple(self.class_weight.get(name, 1.0) for name in classes), by_row)
+
+    def pooled_factors(
+        self, labels: FloatArray, weights: FloatArray | None, classes: tuple[str, ...]
+    ) -> FloatArray | None:
+        """(n,) of all rows together, with labels (n,) and weights (n,) if they have some; None where all are 1."""
+        if self.class_weight is None and weights is None:
+            return None
+        weighting = self.weighting(classes, by_row=weights is not None)
+        problems = one_against_rest(labels, len(classes))
+        return row_prices(1.0, numbers(problems), weighting.factors(members(problems).sum(axis=1)), weights)
+
+
+class WeightedSite(HorizontalSite):
+    """A site whose rows may count for more or less than others."""
+
+    @step
+    def class_counts(self) -> FloatArray:
+        """(K,): how many rows are of each class, of two the negative one first."""
+        return np.asarray(members(self.labels).sum(axis=1))
+
+    @step
+    def largest_weight(self) -> FloatArray:
+        """(129,): between which powers of two the largest weight of a row lies."""
+        return placed(self.weights)
+
+    def prices(self, price: float, factors: Sequence[float]) -> FloatArray:
+        """(n,) of the rows, at `price` each, times its class's factor, all 1 where there are none, and its weight."""
+        return row_prices(price, numbers(self.labels), factors or [1.0] * max(2, len(self.labels)), self.weights)
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What sites agree on: factors of the classes (K,), and what no row's factor exceeds."""
+
+    by_class: tuple[float, ...] = ()
+    largest: float = 1.0
+
+    @classmethod
+    def agreed(cls, federation: Federation, weighting: Weighting, classes: int) -> Factors:
+        """By sums where they are needed; what is balanced is so over the rows that are there now."""
+        counts = np.ones(classes)
+        if weighting.by_class == "balanced":
+            counts = np.rint(federation.sum("class_counts", shape=counts.shape, bound=float(MAX_COUNT)))
+        by_class, largest = weighting.factors(counts), 1.0
+        if weighting.by_row:
+            sites = float(len(federation.sites))
+            largest = bound_of(federation.sum("largest_weight", shape=EXPONENTS.shape, bound=sites))
+        return cls(by_class, max(by_class) * largest)
+
+    @property
+    def told(self) -> dict[str, Any]:
+        """What the sites are told of them: nothing where all are 1."""
+        return {} if set(self.by_class) <= {1.0} else {"factors": list(self.by_class)}
+
+
+def row_prices(price: float, numbers: IntArray, factors: Sequence[float], weights: FloatArray | None) -> FloatArray:
+    """(n,) prices of rows of classes with these numbers (n,), and weights (n,), if they have some."""
+    prices = price * np.asarray(factors)[numbers]
     return prices if weights is None else prices * weights
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from algorithms.attacks.chosen_columns import OnChosenColumns
 from algorithms.attacks.contract import Attack
 from algorithms.attacks.subset_cuts import SubsetCuts
-from algorithms.calibration import Calibration, calibrate
+from algorithms.calibration import Calibration
 from algorithms.contract import (
     Arrays,
     EvaluationRows,
@@ -39,7 +39,7 @@ from algorithms.data.columns import Labelled
 from algorithms.data.horizontal import HorizontalTask, Prepared
 from algorithms.data.scaling import Scale
 from algorithms.features.mapped_rows import map_rows
-from algorithms.pan_svm import PanModel, PanSvm, train
+from algorithms.pan_svm import PanModel, PanSvm, train, with_calibration
 from algorithms.ranking import CurvePoint, Ranking, RankingStep
 from algorithms.remarks import Remark
 from algorithms.selection.elimination import MANY_COLUMNS
@@ -252,10 +252,9 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
             return map_rows(federation, settings, Prepared(len(selected), rows), task.seed)
 
         features = federation.until_stable(mapped)
-        inner = train(federation, settings, features, settings.weighting(task.classes, by_row=task.weighted))
-        if task.calibrated and inner.w is not None and inner.b is not None:
-            with federation.phase("train"):
-                inner = replace(inner, calibration=calibrate(federation, inner.w, inner.b, settings))
+        weighting = settings.weighting(task.classes, by_row=task.weighted)
+        trained = train(federation, settings, features, weighting, conditions=task.conditions)
+        inner = with_calibration(federation, task, trained, settings)
         report = _reported(inner, chosen)
         return SelectedModel(inner, selected, chosen.ranking, chosen.by_size, report)
 
@@ -277,7 +276,7 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         """As of PAN-SVM."""
         return PanSvm().can_calibrate(settings)
 
-    def class_problems(self, settings: S, classes: tuple[str, str]) -> Iterator[str]:
+    def class_problems(self, settings: S, classes: tuple[str, ...]) -> Iterator[str]:
         """Those of PAN-SVM."""
         yield from PanSvm().class_problems(settings, classes)
 

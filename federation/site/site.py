@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import traceback
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +26,7 @@ from federation.control import (
     Failed,
     FinalReport,
     GatherTerms,
+    LogRecord,
     Order,
     RosterUpdate,
     Standing,
@@ -44,6 +46,7 @@ from federation.errors import (
     Transient,
 )
 from federation.site.faults import OwnFaults
+from federation.site.logs import SILENT, LogForwarder
 from federation.site.partition import read_partition
 from federation.site.policy import SitePolicy
 from federation.site.program import Installation, SiteProgram, opens_of
@@ -52,6 +55,7 @@ from federation.transport.endpoint import Endpoint, Received, descriptors_explai
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import Message
 
+_LOGGER = logging.getLogger(__name__)
 MAX_SILENCE_S = 3600.0
 """A coordinator that gave no order for this long is taken for dead."""
 
@@ -92,6 +96,8 @@ class Assignment:
         Whether the transcript holds everything, not the inputs alone.
     needs_pairwise_keys : bool, default False
         Whether it makes a key pair to agree on secrets with.
+    log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
+        From which level on the coordinator is told what its code logs, see `logs`.
     """
 
     name: str
@@ -109,6 +115,7 @@ class Assignment:
     transcript_path: str = ""
     colludes: bool = False
     needs_pairwise_keys: bool = False
+    log_level: str = "warning"
 
     def to_fields(self, policy: int) -> dict[str, Any]:
         """Plain values for the launcher's pipe; in place of its policy the number under which that goes beside it."""
@@ -174,9 +181,12 @@ class Site:
         self._current: Message | None = None
         self._channel: SocketChannel | None = None
         self._program: SiteProgram | None = None
+        self._logs = LogForwarder(assignment.log_level, self._say) if assignment.log_level != SILENT else None
 
     def serve(self) -> None:
         """Carry out orders until the coordinator says stop, then say how it went."""
+        if self._logs is not None:
+            self._logs.install()
         try:
             while True:
                 self._carry_out(self._next_order())
@@ -320,13 +330,24 @@ class Site:
 
     def _answer(self, answer: Done | Aborted | Failed, number: int) -> None:
         """Say how the round ended here. If that cannot be said now, the coordinator will ask again."""
+        if self._logs is not None:
+            self._logs.end_round()
         try:
             self._endpoint.reply(COORDINATOR, answer.to_message(self._assignment.run, number))
         except PeerDropped:
             self._mailbox.refused["answer that could not be delivered"] += 1
+            _LOGGER.warning("its answer of round %d could not be delivered: the coordinator's connection broke", number)
+
+    def _say(self, record: LogRecord) -> None:
+        """Send what was logged, and see it out of this process. Raises PeerDropped."""
+        endpoint = self._endpoint
+        endpoint.reply(COORDINATOR, record.to_message(self._assignment.run, endpoint.round))
+        endpoint.flush(COORDINATOR)
 
     def _send_final_report(self) -> None:
         endpoint = self._endpoint
+        if self._logs is not None:
+            self._logs.end_round()
         endpoint.measure(endpoint.round)
         report = FinalReport(endpoint.ledger.take(), refused=dict(endpoint.refused), **resources())
         with suppress(PeerDropped):  # nobody is there to hear it

@@ -63,11 +63,17 @@ class Stream:
         self._kernel: socket.socket | None = counters.duplicate(descriptor)
         self._measured = self._kernel is not None
         self._in_use = False
-        self._received_bytes = self._entered_bytes = 0
+        self._received_bytes = self._entered_bytes = self._sent_bytes = 0
 
     @property
     def ended(self) -> bool:
         return self._kernel is None
+
+    @property
+    def is_out(self) -> bool:
+        """Whether all that was sent has left this process, which it has too where the kernel does not say."""
+        out = counters.bytes_sent(self._kernel) if self._kernel is not None else None
+        return out is None or out >= self._sent_bytes
 
     def count(self, message: Message, frames: Sequence[bytes | memoryview], *, sent: bool) -> None:
         """Enter one message in the ledger, and with the first the handshake.
@@ -110,6 +116,7 @@ class Stream:
     def _enter(self, round_number: int, traffic: Traffic, *, sent: bool) -> None:
         """Nothing counts as measured before the kernel is asked; what never will be is None."""
         traffic.wire_bytes = None if sent or not self._measured else 0
+        self._sent_bytes += traffic.predicted_wire_bytes if sent else 0
         self._ledger.add(self._link(round_number, sent=sent), traffic)
 
     def _link(self, round_number: int, *, sent: bool) -> Link:

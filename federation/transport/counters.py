@@ -1,6 +1,6 @@
 """What the kernel says a TCP connection carried.
 
-Linux counts, for every TCP socket, the bytes that its stream received (`struct tcp_info`, linux/tcp.h).
+Linux counts, for every TCP socket, the bytes that its stream received and sent (`struct tcp_info`, linux/tcp.h).
 Elsewhere, and on sockets that are not TCP, there is no such counter and the answer is None.
 """
 
@@ -11,8 +11,10 @@ import struct
 import sys
 
 _TCP_INFO_BYTES = 256
-_RECEIVED = struct.Struct("=Q")
+_COUNT = struct.Struct("=Q")
 _RECEIVED_OFFSET = 128
+_SENT_OFFSET = 200
+_SENT_AGAIN_OFFSET = 208
 _STATES_AFTER_FIN = {6, 8, 9, 11}
 """TIME_WAIT, CLOSE_WAIT, LAST_ACK, CLOSING: the peer's FIN came in, and the kernel counts it as a byte."""
 
@@ -33,11 +35,25 @@ def duplicate(descriptor: int) -> socket.socket | None:
 
 def bytes_received(connection: socket.socket) -> int | None:
     """Bytes that came in over the stream, or None where the kernel does not say."""
+    info = _info(connection)
+    received = _count(info, _RECEIVED_OFFSET)
+    return received - 1 if received is not None and info[0] in _STATES_AFTER_FIN else received
+
+
+def bytes_sent(connection: socket.socket) -> int | None:
+    """Bytes that went out over the stream, each once, or None where the kernel does not say (Linux before 4.19)."""
+    info = _info(connection)
+    sent, again = _count(info, _SENT_OFFSET), _count(info, _SENT_AGAIN_OFFSET)
+    return sent - again if sent is not None and again is not None else None
+
+
+def _info(connection: socket.socket) -> bytes:
+    """The kernel's struct tcp_info; nothing of a socket that has none."""
     try:
-        info = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
+        return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_BYTES)
     except OSError:
-        return None
-    if len(info) < _RECEIVED_OFFSET + _RECEIVED.size:
-        return None
-    received = int(_RECEIVED.unpack_from(info, _RECEIVED_OFFSET)[0])
-    return received - 1 if info[0] in _STATES_AFTER_FIN else received
+        return b""
+
+
+def _count(info: bytes, offset: int) -> int | None:
+    return int(_COUNT.unpack_from(info, offset)[0]) if len(info) >= offset + _COUNT.size else None

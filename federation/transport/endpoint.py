@@ -17,6 +17,7 @@ import os
 import resource
 import selectors
 import sys
+import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -43,6 +44,8 @@ from federation.transport.deadline import Deadline
 from federation.transport.keys import KeyPair, Roster
 
 LINGER_MS = 1000
+_FLUSH_S = 0.1
+_FLUSH_LOOK_S = 1e-4
 _UNRECOGNISED = "not a ZeroMQ peer of ours"
 _DESCRIPTORS_PER_PEER = 8
 _DESCRIPTORS_TO_SPARE = 128
@@ -186,6 +189,16 @@ class Endpoint:
         except (KeyError, zmq.Again, zmq.ZMQError) as error:
             raise PeerDropped(f"{self.name} cannot answer {peer}: its connection is gone or full.") from error
         self._accepted[peer][-1].count(message, message.frames, sent=True)
+
+    def flush(self, peer: str) -> None:
+        """Wait until what was sent back to `peer` has left this process, a tenth of a second at most.
+
+        libzmq sends in a thread of its own, which dies with the process; what the kernel has is sent whatever comes.
+        Only Linux says what that is, and of tcp: elsewhere this does not wait.
+        """
+        deadline = Deadline(_FLUSH_S)
+        while not (self._accepted[peer][-1].is_out or deadline.expired):
+            time.sleep(_FLUSH_LOOK_S)  # nothing can be waited on for this
 
     def wait(self, deadline: Deadline) -> None:
         """Wait until something happens on a socket or a watched descriptor. Raises DeadlineExpired."""

@@ -30,7 +30,9 @@ MAX_FRAME_BYTES = 1 << 28
 MAX_ARRAYS = 16
 MAX_DIMENSIONS = 4
 
-CONTROL_KINDS = frozenset({"roster", "order", "done", "failed", "abort", "aborted", "stop", "final_report"})
+CONTROL_KINDS = frozenset(
+    {"roster", "order", "done", "failed", "abort", "aborted", "log_record", "stop", "final_report"}
+)
 DATA_KIND = "data"
 KINDS = CONTROL_KINDS | {DATA_KIND}
 

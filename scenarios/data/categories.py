@@ -165,3 +165,15 @@ def _warning(data: Dataset, feature: Feature) -> Iterator[str]:
             f"Column {feature.name!r} has {len(values)} different texts in {data.rows} rows, and becomes as many "
             "columns of 0 and 1; if it is an identifier or a date, leave it out by data.ignore."
         )
+    spellings: dict[str, list[str]] = {}
+    for value in values:
+        spellings.setdefault(value.strip().casefold(), []).append(value)
+    if several := [alike for alike in spellings.values() if len(alike) > 1]:
+        first = " and ".join(
+            f"{value!r} ({data.place(int(np.argmax(feature.values == value)))})" for value in several[0]
+        )
+        more = f", and {len(several) - 1} more values," if len(several) > 1 else ""
+        yield (
+            f"Column {feature.name!r} writes {first}{more} in ways that differ in capitals or blanks alone; each "
+            "becomes a column of its own, unless all have one spelling."
+        )

@@ -19,8 +19,9 @@ from algorithms.calibration import MIN_OF_CLASS
 from algorithms.data.columns import Schema
 from algorithms.data.partition import NO_FOLD, held_out, site_partition
 from algorithms.privacy.ledger import DataIdentity
+from algorithms.registry import ALGORITHMS
 from federation.arrays import FloatArray, IntArray
-from scenarios.data import categories, joining, sources, splits
+from scenarios.data import categories, joining, sources, splits, text_form
 from scenarios.data.notation import is_number
 from scenarios.data.sources import Dataset
 from scenarios.schema.base import resolve
@@ -34,15 +35,15 @@ _MAX_LISTED = 8
 
 @dataclass(frozen=True)
 class Rows:
-    """numeric (n, p), categorical (n, q) text, signs (n,) of +1 and -1."""
+    """numeric (n, p), categorical (n, q) text, labels (n,): +1 and -1, or numbers of more than two classes."""
 
     numeric: FloatArray
     categorical: NDArray[np.str_]
-    signs: FloatArray
+    labels: FloatArray
 
     def take(self, indices: IntArray | NDArray[np.bool_]) -> Rows:
         """These rows only."""
-        return Rows(self.numeric[indices], self.categorical[indices], self.signs[indices])
+        return Rows(self.numeric[indices], self.categorical[indices], self.labels[indices])
 
 
 @dataclass(frozen=True)
@@ -60,16 +61,16 @@ class FederatedDataset:
 
     rows: all of them. names: of the sites. shards: of each site. folds: (n,), or (n, repeats), the fold that holds a
     row out, -1 for none. tests: indices of the test rows, one array per fold, or a single one. classes: negative, then
-    positive. weights (n,): of the rows; empty where all are 1. apart (n,): those that calibrate models; empty where
-    none do. identifiers (n,): of the rows, where sites align them by these; empty otherwise. public: indices of the
-    rows that are nobody's secret, and at no site. identity: of the source. candidates: records that whoever audits the
-    run may think of, where declared or where the source has all that there can be.
+    positive, or all of more. weights (n,): of the rows; empty where all are 1. apart (n,): those that calibrate models;
+    empty where none do. identifiers (n,): of the rows, where sites align them by these; empty otherwise. public:
+    indices of the rows that are nobody's secret, and at no site. identity: of the source. candidates: records that
+    whoever audits the run may think of, where declared or where the source has all that there can be.
     """
 
     rows: Rows
     numeric_columns: tuple[str, ...]
     categorical_columns: tuple[str, ...]
-    classes: tuple[str, str]
+    classes: tuple[str, ...]
     names: tuple[str, ...]
     shards: tuple[SiteShard, ...]
     folds: IntArray
@@ -111,7 +112,7 @@ class FederatedDataset:
         categorical = [place for place, name in enumerate(self.categorical_columns) if name in columns]
         site_partition(
             mine.numeric[:, numeric],
-            mine.signs if held.labelled else None,
+            mine.labels if held.labelled else None,
             names=[self.numeric_columns[place] for place in numeric],
             categorical=mine.categorical[:, categorical],
             categorical_names=[self.categorical_columns[place] for place in categorical],
@@ -119,6 +120,7 @@ class FederatedDataset:
             identifiers=self.identifiers[held.rows].tolist() if len(self.identifiers) else None,
             weights=self.weights[held.rows] if len(self.weights) else None,
             apart=self.apart[held.rows] if len(self.apart) else None,
+            classes=len(self.classes),
         ).write(str(path))
 
 
@@ -147,11 +149,12 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         data = replace(data, labels=shuffled)
     public, private = _set_apart(scenario, data)
     choosing = data.take(public) if _is_blind(scenario) else data
-    classes = positive_class(choosing, settings.positive)
+    classes = classes_of(choosing, settings, are_all=not _is_blind(scenario))
     table = scenario.algorithm
+    _require_able(scenario, data, classes)
     if problems := [f"algorithm.{said}." for said in table.implementation.class_problems(table.settings, classes)]:
         raise ScenarioError(problems)
-    signs = np.where(data.labels == classes[1], 1.0, -1.0)
+    labels = labels_of(data, classes)
     folds, tests = _held_out(scenario, data, private)
     _check_declared(choosing, settings.categories)
     agreed = scenario.algorithm.implementation.scaling == "secure-sums"
@@ -162,7 +165,7 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     names = scenario.federation.site_names
     trained_on = len(private) - len(tests[0])
     return FederatedDataset(
-        rows=_rows(data, signs),
+        rows=_rows(data, labels),
         numeric_columns=tuple(feature.name for feature in data.features if not feature.categorical),
         categorical_columns=tuple(feature.name for feature in data.features if feature.categorical),
         classes=classes,
@@ -172,13 +175,17 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         tests=tests,
         identifiers=_identifiers(scenario, data),
         public=public,
-        warnings=(*_pooled(choosing, classes), *_warnings(scenario, data, shards, signs, classes)),
+        warnings=(*_pooled(choosing, classes), *_warnings(scenario, data, shards, labels, classes)),
         declared=settings.categories,
         identity=DataIdentity.of(data.name, settings.label, [feature.name for feature in data.features]),
         candidates=_candidates(scenario, data, base_folder, classes),
         weights=data.weights,
-        foreseen=tuple(table.implementation.foreseen(table.settings, trained_on)),
-        apart=_apart(scenario, signs, private, tests) if settings.calibration else np.zeros(0, dtype=np.bool_),
+        foreseen=tuple(
+            table.implementation.foreseen(
+                table.settings, trained_on, _width(choosing, settings.categories), len(classes)
+            )
+        ),
+        apart=_apart(scenario, labels, private, tests) if settings.calibration else np.zeros(0, dtype=np.bool_),
     )
 
 
@@ -188,7 +195,7 @@ def _is_blind(scenario: Scenario) -> bool:
 
 
 def _warnings(
-    scenario: Scenario, data: Dataset, shards: Sequence[SiteShard], signs: FloatArray, classes: tuple[str, str]
+    scenario: Scenario, data: Dataset, shards: Sequence[SiteShard], labels: FloatArray, classes: tuple[str, ...]
 ) -> Iterator[str]:
     """What a user should know of the data; of private rows nothing that another row would change."""
     if scenario.is_private:
@@ -196,18 +203,27 @@ def _warnings(
             yield "Rows with missing values are left out, and nothing is promised of whether a row is one of them."
         return
     if data.table is not None:
-        yield from (f"{name} was read as {form}." for name, form in data.table.forms.items() if not form.is_plain)
+        yield from text_form.notes(data.table.forms)
     if scenario.data.permute_labels:
         yield "Labels were dealt to other rows at random (data.permute_labels): any accuracy above chance is chance."
     if data.dropped:
         yield f"{data.dropped} rows with missing values were left out."
     yield from categories.warnings(data)
     names = scenario.federation.site_names
-    yield from splits.sites_without_a_class(names, [signs[held.rows] for held in shards], classes)
+    yield from splits.sites_without_a_class(names, [labels[held.rows] for held in shards], classes)
 
 
-def _pooled(data: Dataset, classes: tuple[str, str]) -> Iterator[str]:
+def _width(data: Dataset, declared: Mapping[str, Sequence[str]]) -> int:
+    """How many columns there are once each value of a categorical one has its own."""
+    categorical = [feature for feature in data.features if feature.categorical]
+    values = [declared.get(feature.name) or set(feature.values.tolist()) for feature in categorical]
+    return len(data.features) - len(categorical) + sum(map(len, values))
+
+
+def _pooled(data: Dataset, classes: tuple[str, ...]) -> Iterator[str]:
     """A sentence where several classes are -1, so that one which was not meant so is seen."""
+    if len(classes) > 2:
+        return
     others = [name for name in data.classes if name != classes[1]]
     if len(others) > 1:
         yield f"Class {classes[1]!r} is +1, by data.positive; all others became -1: {_listed(list(map(repr, others)))}."
@@ -218,14 +234,14 @@ def _listed(names: Sequence[str]) -> str:
     return f"{', '.join(names[:_MAX_LISTED])}{more}"
 
 
-def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: tuple[str, str]) -> Rows | None:
+def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: tuple[str, ...]) -> Rows | None:
     """The records that attackers can think of: declared ones, or all that there can be."""
     settings = scenario.data
     declared = scenario.collusion.candidates if scenario.collusion is not None else None
     if declared is None and not sources.is_complete(settings.source or ""):
         return None
     if declared in (None, "source"):
-        return _rows(data, np.where(data.labels == classes[1], 1.0, -1.0))
+        return _rows(data, labels_of(data, classes))
     beside = [name for name in (settings.site, settings.weight) if name is not None]
     listed = sources.load(
         str(declared),
@@ -238,7 +254,7 @@ def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: t
         raise ScenarioError(
             [f"collusion.candidates: {declared} must have the columns of {data.name}, in the same order."]
         )
-    return _rows(listed, np.where(listed.labels == classes[1], 1.0, -1.0))
+    return _rows(listed, labels_of(listed, classes))
 
 
 def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
@@ -303,13 +319,13 @@ def _require_untold(settings: DataSpec, rows: int) -> None:
         )
 
 
-def _apart(scenario: Scenario, signs: FloatArray, private: IntArray, tests: tuple[IntArray, ...]) -> NDArray[np.bool_]:
+def _apart(scenario: Scenario, labels: FloatArray, private: IntArray, tests: tuple[IntArray, ...]) -> NDArray[np.bool_]:
     """(n,) which rows models are calibrated by: a share of each class of those that may be trained on."""
     random = np.random.default_rng([scenario.seed, 8])
     dealt = private if scenario.data.folds is not None else np.setdiff1d(private, tests[0])
-    apart = np.zeros(len(signs), dtype=np.bool_)
+    apart = np.zeros(len(labels), dtype=np.bool_)
     for sign in (-1.0, 1.0):
-        rows = dealt[signs[dealt] == sign]
+        rows = dealt[labels[dealt] == sign]
         count = round(scenario.data.calibration * len(rows))
         if not MIN_OF_CLASS <= count < len(rows):
             raise ScenarioError(
@@ -362,13 +378,68 @@ def _identifiers(scenario: Scenario, data: Dataset) -> NDArray[np.str_]:
 _POSITIVE = frozenset({
     "positive", "pos", "+", "true", "yes", "y", "ja", "oui", "si", "case",
     "ill", "sick", "diseased", "disease", "malignant", "cancer", "dead", "died", "deceased", "death",
+    "verstorben", "gestorben", "tot",
     "event", "abnormal", "relapse", "recurrence", "present", "infected",
 })
 # fmt: on
 """Names of classes that everybody takes for +1."""
 
 
-def positive_class(data: Dataset, positive: str | None) -> tuple[str, str]:
+def classes_of(data: Dataset, settings: DataSpec, *, are_all: bool = True) -> tuple[str, ...]:
+    """The classes by name, negative and positive where there are two: those declared, or those that the data have.
+
+    More than two are told apart, numbers in their order and words in the alphabet's, unless one is said to be +1. Of
+    two, +1 is the larger number, or the word that everybody takes for it. are_all: whether these are all rows, and not
+    the public ones, which need not have one of each class that is declared. Raises ScenarioError for names that are
+    none of the data, data of other classes, and where it is not plain which of two is +1.
+    """
+    declared, positive = settings.classes, settings.positive
+    if others := [name for name in data.classes if declared and name not in declared]:
+        raise ScenarioError(
+            [f"data.classes: {data.name} has {_listed(list(map(repr, others)))} too; add it, or leave the rows out."]
+        )
+    if absent := [name for name in declared if are_all and name not in data.classes]:
+        raise ScenarioError(
+            [f"data.classes: {data.name} has no row of {_listed(list(map(repr, absent)))}; leave it out."]
+        )
+    if positive is not None or len(declared or data.classes) == 2:
+        return _two_classes(data, positive if positive is not None or not declared else declared[1])
+    if declared:
+        return tuple(declared)
+    return tuple(sorted(data.classes, key=float) if all(map(is_number, data.classes)) else data.classes)
+
+
+def labels_of(data: Dataset, classes: tuple[str, ...]) -> FloatArray:
+    """(n,) +1 for the second of two classes and -1 for all else; of more, the number of each row's, -1 for none."""
+    if len(classes) == 2:
+        return np.where(data.labels == classes[1], 1.0, -1.0)
+    number = {name: float(place) for place, name in enumerate(classes)}
+    return np.array([number.get(label, -1.0) for label in data.labels.tolist()])
+
+
+def _require_able(scenario: Scenario, data: Dataset, classes: tuple[str, ...]) -> None:
+    """Raise ScenarioError for more classes than what is trained, or asked for beside it, can tell apart."""
+    if len(classes) == 2:
+        return
+    has = f"{data.name} has {len(classes)} classes ({_listed(classes)})"
+    algorithm, problems = scenario.algorithm.implementation, []
+    if not algorithm.multiclass:
+        alike = [(name, each) for name, each in ALGORITHMS.loadable() if each.partition == algorithm.partition]
+        able = " or ".join(name for name, each in alike if each.multiclass)
+        problems.append(
+            f"data.positive: {has}, and {algorithm.name} tells two apart; say which one is +1, or set algorithm.name "
+            f"to {able}."
+        )
+    if scenario.data.calibration:
+        problems.append(
+            f"data.calibration: {has}, and probabilities are of two; leave it out, or say which one is +1 by "
+            "data.positive."
+        )
+    if problems:
+        raise ScenarioError(problems)
+
+
+def _two_classes(data: Dataset, positive: str | None) -> tuple[str, str]:
     """(negative, positive): by name, the larger of two numbers, or the one of two words that everybody takes for +1.
 
     Raises ScenarioError for a name that is none of the data, and where none is told and it is not plain.
@@ -377,8 +448,6 @@ def positive_class(data: Dataset, positive: str | None) -> tuple[str, str]:
     listed = _listed(found)
     if positive is not None and positive not in found:
         raise ScenarioError([f"data.positive: {positive!r} is not a label of {data.name}; it has {listed}."])
-    if positive is None and len(found) > 2:
-        raise ScenarioError([f"data.positive: {data.name} has {len(found)} classes ({listed}); say which one is +1."])
     chosen = positive if positive is not None else obvious_positive(found)
     if chosen is None:
         raise ScenarioError(
@@ -421,11 +490,11 @@ def _check_ranges(data: Dataset, ranges: dict[str, list[float]]) -> None:
         )
 
 
-def _rows(data: Dataset, signs: FloatArray) -> Rows:
+def _rows(data: Dataset, labels: FloatArray) -> Rows:
     numeric: Sequence[FloatArray] = [f.values.astype(np.float64) for f in data.features if not f.categorical]
     categorical = [f.values.astype(np.str_) for f in data.features if f.categorical]
     return Rows(
         np.column_stack(numeric) if numeric else np.zeros((data.rows, 0)),
         np.column_stack(categorical) if categorical else np.zeros((data.rows, 0), dtype="<U1"),
-        signs,
+        labels,
     )

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federation.arrays import IntArray
-from scenarios.data import sources, splits
+from scenarios.data import sources, splits, text_form
 from scenarios.data.categories import require_few, warnings
 from scenarios.data.dataset import obvious_positive
 from scenarios.data.joining import site_names
-from scenarios.data.sources import Dataset
+from scenarios.data.sources import Dataset, Table
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.split import require_split
 
@@ -59,7 +59,7 @@ def describe(
         raise ScenarioError([f"--label: {sources.lacks(table, label)}"])
     if site is not None and site not in table.columns:
         raise ScenarioError([f"--site: {sources.lacks(table, site)}"])
-    data = sources.choose(table, label=label, missing="drop")
+    data, obstacles = _counted(table, label, site)
     names_of_sites, parts = _parts(data, split, sites, site)
     names = [name for name in table.columns if name != label]
     classes = sorted(_counts(data.labels))
@@ -81,8 +81,24 @@ def describe(
             ("site", "rows", *shown, *([_AND_MORE] if len(classes) > len(shown) else [])),
             *_sites(data, names_of_sites, parts, shown),
         ],
-        warnings=tuple(_notes(data, site)),
+        warnings=tuple(_notes(data, site, obstacles)),
     )
+
+
+def _counted(table: Table, label: str, site: str | None) -> tuple[Dataset, tuple[str, ...]]:
+    """The rows that classes and sites are counted over, and what stands in the way of the complete ones, in sentences.
+
+    These are the complete rows, or where they will not do, all that have a class.
+    """
+    try:
+        return sources.choose(table, label=label, missing="drop"), ()
+    except ScenarioError as error:
+        known = ~np.logical_or.reduce([sources.gaps(table.columns[name]) for name in {label, site or label}])
+        if not known.any():
+            raise
+        part = replace(table, columns={name: values[known] for name, values in table.columns.items()})
+        data = sources.choose(part, label=label, missing="mean")
+        return replace(data, dropped=int((~known).sum())), error.problems
 
 
 def _parts(data: Dataset, split: str, sites: int, site: str | None) -> tuple[list[str], list[IntArray]]:
@@ -96,11 +112,14 @@ def _parts(data: Dataset, split: str, sites: int, site: str | None) -> tuple[lis
     return names, splits.by_site(named, names)
 
 
-def _notes(data: Dataset, site: str | None) -> Iterator[str]:
+def _notes(data: Dataset, site: str | None, obstacles: Sequence[str]) -> Iterator[str]:
     """How text was read, which class would be +1, and columns that are not what they seem."""
     if data.table is not None:
-        yield from (f"{name} was read as {form}." for name, form in data.table.forms.items() if not form.is_plain)
-    if data.dropped:
+        yield from text_form.notes(data.table.forms)
+    yield from (f"To be refused: {problem}" for problem in obstacles)
+    if obstacles:
+        yield f"Classes and sites are counted over the {data.rows} rows that have a class, complete or not."
+    elif data.dropped:
         yield (
             f"{data.rows} of {data.rows + data.dropped} rows are complete, and classes and sites are counted over "
             "these alone; data.missing says what becomes of the others."

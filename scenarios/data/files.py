@@ -11,6 +11,7 @@ import gzip
 import zlib
 from collections import Counter
 from collections.abc import Collection, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,8 +64,8 @@ def read(
 ) -> tuple[Columns, TextForm | None]:
     """Every column of a file, (n,) each: float64 with NaN, or text with "" for missing values; and how it was read.
 
-    text: columns that are text whatever they look like. memory_bytes: how much it may take, and else what there is.
-    form: what is told of how text is written. Raises ScenarioError, saying what to change.
+    text: columns that are text whatever they look like, as it is written, NA and the like included. memory_bytes: how
+    much it may take, and else what there is. form: what is told of how text is written. Raises ScenarioError.
     """
     try:
         room = available_bytes() if memory_bytes is None else memory_bytes
@@ -133,7 +134,7 @@ def _read_csv(path: Path, text: Collection[str], memory_bytes: int, told: TextFo
         parse_options=csv.ParseOptions(delimiter=form.separator, invalid_row_handler=set_aside),
         convert_options=csv.ConvertOptions(
             null_values=list(MISSING_MARKS),
-            strings_can_be_null=True,
+            strings_can_be_null=False,  # of columns that are text, so that these are as they are written
             column_types=dict.fromkeys(text, pa.string()),
             decimal_point=form.decimal,
         ),
@@ -145,18 +146,28 @@ def _read_csv(path: Path, text: Collection[str], memory_bytes: int, told: TextFo
             f"({len(ragged)} in all), read as {form}; complete it, put values that hold the separator in quotes, or "
             "say how the file is written by data.separator, data.decimal and data.encoding"
         )
-    columns = _columns(table, text, memory_bytes)
+    columns, has_thousands = _columns(table, text, memory_bytes), False
+    if "" in columns and columns[""].dtype.kind == "U" and (columns[""] == "").all():
+        del columns[""]  # what stands behind a separator that ends every line, the names' too
     for name in columns.keys() - set(text):
-        columns[name] = _with_gaps(columns[name], form.decimal or ".")
-    return columns, form
+        columns[name], is_grouped = _as_numbers(columns[name], form.decimal or ".")
+        has_thousands |= is_grouped
+    return columns, replace(form, thousands=has_thousands)
 
 
-def _with_gaps(values: NDArray[Any], decimal: str) -> NDArray[Any]:
-    """A column as numbers where nothing but marks of missing values, such as n/a, has made it text."""
-    if values.dtype.kind != "U" or GAP_MARKS.isdisjoint(values.tolist()):
-        return values
-    numbers = numbers_with_gaps(values.tolist(), decimal)
-    return values if numbers is None else np.array(numbers, dtype=np.float64)
+def _as_numbers(values: NDArray[Any], decimal: str) -> tuple[NDArray[Any], bool]:
+    """A column as numbers, and whether points stand between its thousands.
+
+    It is text still where anything but marks of missing values, such as n/a, and such points has made it so.
+    """
+    if values.dtype.kind != "U":
+        return values, False
+    texts = values.tolist()
+    is_grouped = decimal == "," and any("." in value for value in texts if value not in GAP_MARKS)
+    if not is_grouped and GAP_MARKS.isdisjoint(texts):
+        return values, False
+    numbers = numbers_with_gaps(texts, decimal)
+    return (values, False) if numbers is None else (np.array(numbers, dtype=np.float64), is_grouped)
 
 
 def _look_through(path: Path, room: int, told: TextForm) -> TextForm:
@@ -241,7 +252,8 @@ def _values(name: str, column: Any, is_text: bool, memory_bytes: int) -> NDArray
     if pa.types.is_floating(column.type) or (is_exact and not is_text):
         # Not "safe": a whole number beyond 2^53, say an identifier, is rounded instead of refused.
         return np.array(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), dtype=np.float64)
-    values = ["" if value is None or value in MISSING_MARKS else str(value) for value in column.to_pylist()]
+    missing = () if is_text else MISSING_MARKS
+    values = ["" if value is None or value in missing else str(value) for value in column.to_pylist()]
     longest = max(map(len, values), default=0)
     if longest * len(values) * _LETTER_BYTES > memory_bytes:
         raise _UnusableError(

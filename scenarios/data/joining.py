@@ -25,18 +25,27 @@ _MAX_NAMED = 8
 def read_table(settings: DataSpec, base_folder: Path) -> Table:
     """All rows that a scenario names, those of the test last. Raises ScenarioError, saying what to change."""
     form = TextForm(settings.separator, settings.decimal, settings.encoding)
+    text = [settings.identifier] if settings.identifier is not None else []
     if settings.sources:
         tables = {site: sources.read(source, base_folder, form=form) for site, source in settings.sources.items()}
-        names = np.array(list(tables), dtype=np.str_)
-        table = _stacked("data.sources", tables, set(settings.ignore))
-        table = replace(table, sites=np.repeat(names, [each.rows for each in tables.values()]))
+        table = of_sites(tables, set(settings.ignore))
     else:
-        table = sources.read(str(settings.source), base_folder, form=form)
+        table = sources.read(str(settings.source), base_folder, text, form)
         if settings.site is not None:
             table = _by_column(table, settings.site, settings)
     if settings.test_source is None:
         return table
     return _with_test(table, sources.read(settings.test_source, base_folder, form=form), settings)
+
+
+def of_sites(tables: Mapping[str, Table], ignored: set[str]) -> Table:
+    """The rows of all sites, which are in the order of their tables. Raises ScenarioError, saying what to change.
+
+    ignored: columns that need not be in all of them.
+    """
+    names = np.array(list(tables), dtype=np.str_)
+    table = _stacked("data.sources", tables, ignored)
+    return replace(table, sites=np.repeat(names, [each.rows for each in tables.values()]))
 
 
 def _by_column(table: Table, column: str, settings: DataSpec) -> Table:

@@ -6,7 +6,9 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from math import isnan, nan
 
-GAP_MARKS = frozenset({"-", "--", "\N{EN DASH}", ".", "n/a", "N/A", "n.a.", "#N/A"})
+from scenarios.data.text_form import THOUSANDS
+
+GAP_MARKS = frozenset({"-", "--", "\N{EN DASH}", ".", "n/a", "N/A", "n.a.", "k.A.", "k. A.", "#N/A"})
 """What people write where a number is missing, and elsewhere may mean something."""
 
 POINT = frozenset({"."})
@@ -14,6 +16,7 @@ POINT = frozenset({"."})
 
 _PLAIN = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _DECIMAL, _GROUPED = r"[+-]?\d+([.,]\d+)?", r"[+-]?\d{1,3}([., _'\u2019\u00a0\u202f]\d{3})+([.,]\d+)?"
+_THOUSANDS = re.compile(rf"{THOUSANDS}(,\d+)?", re.ASCII)
 _STORED = "number stored as text"
 _NOTATIONS = {
     "mark of a missing value": re.compile("|".join(map(re.escape, sorted(GAP_MARKS)))),
@@ -42,10 +45,13 @@ def is_number(value: str) -> bool:
 
 
 def plain_number(value: str, decimal: str) -> float | None:
-    """The number that a text is, by this decimal mark; None of others, and of numbers in another notation."""
+    """The number that a text is, by this decimal mark; None of others, and of numbers in another notation.
+
+    Where that is a comma, points between groups of three digits are none.
+    """
     written = value.strip()
     if decimal != ".":
-        written = written.replace(".", "?").replace(decimal, ".")
+        written = written.replace(".", "" if _THOUSANDS.fullmatch(written) else "?").replace(decimal, ".")
     return float(written) if _PLAIN.fullmatch(written) else None
 
 

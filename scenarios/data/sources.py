@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from federation.arrays import FloatArray, IntArray
 from scenarios.data import files, openml
-from scenarios.data.files import SUFFIXES
+from scenarios.data.files import MISSING_MARKS, SUFFIXES
 from scenarios.data.text_form import TextForm
 from scenarios.schema.errors import ScenarioError, nearest
 
@@ -139,9 +139,8 @@ def load(
     out. missing: "refuse" or "drop" rows with missing values, or "mean", which keeps them. form: what is told of how
     text is written. Raises ScenarioError, saying what to change.
     """
-    return choose(
-        read(source, base_folder, form=form), label=label, identifier=identifier, ignore=ignore, missing=missing
-    )
+    table = read(source, base_folder, [identifier] if identifier is not None else [], form)
+    return choose(table, label=label, identifier=identifier, ignore=ignore, missing=missing)
 
 
 def choose(
@@ -204,8 +203,7 @@ def read_columns(
     7, and of Parquet whole numbers and decimals with all their digits. form: see `load`. Raises ScenarioError for a
     source that is not there or cannot be read.
     """
-    columns = read(source, base_folder, text, form).columns
-    return columns | {name: as_text(columns[name]) for name in text if name in columns}
+    return read(source, base_folder, text, form).columns
 
 
 def available() -> list[Available]:
@@ -230,6 +228,20 @@ def data_folder() -> Path | None:
 
 def read(source: str, base_folder: Path, text: Collection[str] = (), form: TextForm | None = None) -> Table:
     """The table that `source` names, every column of it; see `read_columns`."""
+    table = _find(source, base_folder, text, form)
+    named = {name: as_text(table.columns[name]) for name in text if name in table.columns}
+    marked = {name: np.where(np.isin(values, MISSING_MARKS), "", values) for name, values in named.items()}
+    return replace(table, columns=table.columns | marked)
+
+
+def read_as_written(source: str, base_folder: Path, column: str, form: TextForm | None = None) -> Table:
+    """The same, with a column as it is written, whatever stands there for a missing value."""
+    table = _find(source, base_folder, [column], form)
+    written = {column: as_text(table.columns[column])} if column in table.columns else {}
+    return replace(table, columns=table.columns | written)
+
+
+def _find(source: str, base_folder: Path, text: Collection[str], form: TextForm | None) -> Table:
     if source in _BUILT_IN:
         return Table(source, _BUILT_IN[source]())
     if source.startswith(openml.PREFIX):

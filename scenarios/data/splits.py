@@ -26,6 +26,9 @@ from scenarios.schema.split import (
 
 _SEEDS = 2**32
 
+_MAX_LISTED = 8
+"""Classes that a sentence names."""
+
 
 def horizontal(split: str, data: Dataset, sites: int, random: np.random.Generator) -> list[IntArray]:
     """Indices of the rows of each site: disjoint, and all rows together.
@@ -195,14 +198,17 @@ def overlapping(rows: int, sites: int, overlap: float, random: np.random.Generat
 
 
 def sites_without_a_class(
-    names: Sequence[str], signs_of_site: Sequence[FloatArray], classes: tuple[str, str]
+    names: Sequence[str], labels_of_site: Sequence[FloatArray], classes: tuple[str, ...]
 ) -> list[str]:
     """A sentence for each site that lacks a class. PAN-SVM trains on sums over sites and can do with such sites."""
-    return [
-        f"{name} holds no row of class {classes[int(signs[0] < 0)]!r}."
-        for name, signs in zip(names, signs_of_site, strict=True)
-        if len(np.unique(signs)) == 1
-    ]
+    numbers = [-1.0, 1.0] if len(classes) == 2 else np.arange(len(classes)).tolist()
+    sentences = []
+    for name, labels in zip(names, labels_of_site, strict=True):
+        absent = [repr(each) for number, each in zip(numbers, classes, strict=True) if number not in labels]
+        if absent:
+            more = f" and {len(absent) - _MAX_LISTED} more" if len(absent) > _MAX_LISTED else ""
+            sentences.append(f"{name} holds no row of class {', '.join(absent[:_MAX_LISTED])}{more}.")
+    return sentences
 
 
 def test_split(labels: NDArray[np.str_], fraction: float, seed: int) -> tuple[IntArray, IntArray]:

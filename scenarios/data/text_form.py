@@ -2,8 +2,10 @@
 
 A file is decoded as UTF-8 where that goes, by its byte order mark where it has one, and else as cp1252, what older
 spreadsheets of western Europe write; of the latter two, control letters give away what is no text. The separator is the
-mark that its line of names has most of. Where that is no comma, and values in the first lines are like 1,5 and none
-like 1.5, the decimal mark is a comma.
+mark that its line of names has most of. Where that is no comma, and values in the first lines are like 1,5 or like
+1.234.567 and none like 1.5, the decimal mark is a comma. With a decimal comma, points before groups of three digits
+stand between thousands. Where nothing tells, and the only points of a column are before three digits, they are taken
+for decimal ones, and that is a doubt to be told.
 """
 
 from __future__ import annotations
@@ -11,23 +13,33 @@ from __future__ import annotations
 import codecs
 import csv
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 SEPARATORS: dict[str, str] = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
 WESTERN = "cp1252"
 _UTF_8 = "utf-8"
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
-_WITH_COMMA, _WITH_POINT = re.compile(r"\s*[+-]?\d+,\d+\s*"), re.compile(r"\s*[+-]?\d+\.\d+\s*")
+THOUSANDS = r"[+-]?[1-9]\d{0,2}(\.\d{3})+"
+"""A whole number with points between its thousands, where a comma is the decimal mark."""
+
+_WITH_COMMA, _WITH_POINT = re.compile(rf"\s*([+-]?\d+|{THOUSANDS}),\d+\s*"), re.compile(r"\s*[+-]?\d+\.\d+\s*")
+_WITH_POINTS, _MAYBE_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3}){2,}\s*"), re.compile(rf"\s*{THOUSANDS}\s*")
 
 
 @dataclass(frozen=True)
 class TextForm:
-    """What is told of a file's form; None of what is to be found out."""
+    """What is told of a file's form; None of what is to be found out.
+
+    thousands: whether a column was read with points between thousands. doubt: what may be meant otherwise, in a
+    sentence; "" where nothing may.
+    """
 
     separator: str | None = None
     decimal: str | None = None
     encoding: str | None = None
+    thousands: bool = False
+    doubt: str = ""
 
     def encoded(self, beginning: bytes, *, is_utf_8: Callable[[], bool]) -> TextForm:
         """With an encoding, by the first bytes of the file, and whether all of it can be decoded as UTF-8."""
@@ -38,10 +50,14 @@ class TextForm:
 
     def completed(self, lines: Iterable[str]) -> TextForm:
         """With a separator and a decimal mark, by the first lines of the file."""
-        header, *rows = lines
+        header, *rest = lines
         separator = self.separator or max(SEPARATORS, key=_outside_quotes(header).count)
-        decimal = self.decimal or ("," if separator != "," and _has_decimal_commas(rows, separator) else ".")
-        return replace(self, separator=separator, decimal=decimal)
+        if self.decimal is not None or separator == ",":
+            return replace(self, separator=separator, decimal=self.decimal or ".")
+        names, *rows = csv.reader([header, *rest], delimiter=separator)
+        if _has_decimal_commas(rows):
+            return replace(self, separator=separator, decimal=",")
+        return replace(self, separator=separator, decimal=".", doubt=next(_doubts(names, rows), ""))
 
     @property
     def is_plain(self) -> bool:
@@ -50,13 +66,40 @@ class TextForm:
 
     def __str__(self) -> str:
         mark = "comma" if self.decimal == "," else "point"
-        return f"{self.encoding} text with {SEPARATORS[self.separator or ',']} between columns and a decimal {mark}"
+        between = f"{SEPARATORS[self.separator or ',']} between columns"
+        if self.thousands:
+            return f"{self.encoding} text with {between}, points between thousands and a decimal {mark}"
+        return f"{self.encoding} text with {between} and a decimal {mark}"
 
 
 def _outside_quotes(line: str) -> str:
     return re.sub(r'"[^"]*"', "", line)
 
 
-def _has_decimal_commas(rows: Iterable[str], separator: str) -> bool:
-    values = [value for row in csv.reader(rows, delimiter=separator) for value in row]
-    return any(map(_WITH_COMMA.fullmatch, values)) and not any(map(_WITH_POINT.fullmatch, values))
+def notes(forms: Mapping[str, TextForm]) -> Iterator[str]:
+    """How files were read, by their names, where that is not plain; and what may be meant otherwise."""
+    for name, form in forms.items():
+        if not form.is_plain:
+            yield f"{name} was read as {form}."
+        if form.doubt:
+            yield f"{name}: {form.doubt}"
+
+
+def _has_decimal_commas(rows: Iterable[list[str]]) -> bool:
+    values = [value for row in rows for value in row]
+    if any(_WITH_POINT.fullmatch(value) and not _MAYBE_THOUSANDS.fullmatch(value) for value in values):
+        return False
+    return any(_WITH_COMMA.fullmatch(value) or _WITH_POINTS.fullmatch(value) for value in values)
+
+
+def _doubts(names: list[str], rows: list[list[str]]) -> Iterator[str]:
+    """A sentence for each column that may be whole numbers with points between thousands."""
+    for place, name in enumerate(names):
+        values = [(number, row[place].strip()) for number, row in enumerate(rows, start=1) if place < len(row)]
+        with_point = [(number, value) for number, value in values if _WITH_POINT.fullmatch(value)]
+        if with_point and all(_MAYBE_THOUSANDS.fullmatch(value) for _, value in with_point):
+            number, value = with_point[0]
+            yield (
+                f"{value!r} in row {number}, column {name!r}, is read as {float(value):g}; if it is "
+                f'{value.replace(".", "")}, set data.decimal = "," ("." ends this note).'
+            )

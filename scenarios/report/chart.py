@@ -337,7 +337,7 @@ def spans(
     left = _beside(list(names.values()), label=False)
     end = max((span.end for each in rows.values() for span in each), default=1.0)
     height = 26.0 * len(rows) + _BOTTOM + 8
-    across = _Scale(0, end or 1.0, left, WIDTH - _RIGHT, False)
+    across = _Scale(0, end or 1.0, left, WIDTH - 2 * _RIGHT, False)  # its last tick, of words, may stand at the end
     body = [_across(x, across, height - _BOTTOM)]
     places = {name: 8.0 + 26 * number for number, name in enumerate(rows)}
     for name, own in rows.items():

@@ -60,6 +60,7 @@ MEASURES: Mapping[str, Measure] = {
     "average_precision": Measure("average precision", "metrics.average_precision", _area, 1),
     "majority_accuracy": Measure("accuracy of the majority class", "metrics.majority_accuracy", _percent),
     "brier": Measure("Brier score", "metrics.brier", _area, -1),
+    "binary_accuracy": Measure("accuracy of one class against the others", "metrics.binary_accuracy", _percent),
     "threshold": Measure("threshold", "metrics.threshold", _plain),
     "pooled_accuracy": Measure("accuracy of pooled rows", "centralised.accuracy", _percent),
     "pooled_auc": Measure("AUC of pooled rows", "centralised.auc", _area),

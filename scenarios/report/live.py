@@ -18,7 +18,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from federation.federation import Federation
+from federation.federation import Federation, Logged
 from federation.membership import Change
 from scenarios.console import visible
 from scenarios.schema.spec import Scenario
@@ -70,20 +70,23 @@ class SilentView:
 
 
 class PlainView(SilentView):
-    """A line when a phase begins, a fault strikes, or sites leave or join, for logs and pipes."""
+    """A line when a phase begins, a fault strikes, sites leave or join, or log something, for logs and pipes."""
 
     def __init__(self, console: Console, name: str) -> None:
         self._console = console
         self._name = name
         self._phase = ""
-        self._changes = self._faults = 0
+        self._changes = self._faults = self._logged = 0
 
     def update(self, federation: Federation, faults: Sequence[str]) -> None:
-        """Print a line for every new fault and change of membership, and if the phase is a new one."""
+        """Print a line for each new fault, record of a site and change of membership, and if the phase is a new one."""
         progress = federation.progress
         for fault in faults[self._faults :]:
             self._faults += 1
             self._print(f"fault: {fault}")
+        for record in federation.logged[self._logged :]:
+            self._logged += 1
+            self._print(record_in_words(record))
         for change in federation.membership.changes[self._changes :]:
             self._changes += 1
             self._print(change_in_words(change))
@@ -147,6 +150,10 @@ class LiveView:
         if faults:
             earlier = f" (and {len(faults) - 1} before it)" if len(faults) > 1 else ""
             shown["last fault"] = f"{faults[-1]}{earlier}"
+        if federation.logged:
+            before = len(federation.logged) - 1
+            earlier = f" (and {before} before it)" if before else ""
+            shown["last logged"] = f"{record_in_words(federation.logged[-1])}{earlier}"
         if federation.membership.changes:
             shown["last change"] = change_in_words(federation.membership.changes[-1])
         if "iteration" in figures:
@@ -296,6 +303,11 @@ def change_in_words(change: Change) -> str:
     back = f"{joined} {'takes' if len(change.joined) == 1 else 'take'} part again" if joined else ""
     happened = "; ".join(part for part in (left, back) if part)
     return f"round {change.round} ({change.phase}): {happened}; {len(change.sites)} sites"
+
+
+def record_in_words(record: Logged) -> str:
+    """Who logged what, such as "site-2: warning in round 3, py.warnings: …"."""
+    return f"{record.site}: {record.level} in round {record.round}, {record.logger}: {record.text}"
 
 
 def human_bytes(count: float) -> str:

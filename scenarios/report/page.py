@@ -16,7 +16,7 @@ from federation.transport.keys import COORDINATOR
 from scenarios.report import exchange, template, whole_run
 from scenarios.report.live import human_bytes
 from scenarios.report.run_plots import gap_curves, human_seconds, plots
-from scenarios.report.summary import dealt, lines, release_remarks, repeats
+from scenarios.report.summary import dealt, fold_names, lines, release_remarks, repeats
 from scenarios.run.audit import Finding
 from scenarios.run.earlier import event_from_schema_1
 from scenarios.run.log import NAME as LOG
@@ -76,6 +76,7 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
         else [],
         "protocols": [_cost(name, spent) for name, spent in cost.by_protocol.items()] if cost else [],
         "sites": [_site(site) for site in result.sites],
+        "logged": [_logged(event) for event in log if event["event"] == "site_log"],
         "confusion": _confusion(result),
         "measures": _measures(result),
         "dealt": dealt(result),
@@ -88,7 +89,7 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
         "audit_head": whole_run.HEAD,
         "audit": whole_run.table(result.audit),
         "releases": [_release(release) for release in result.privacy.releases] if result.privacy else [],
-        "disclosures": sorted(map(_disclosure, result.disclosures), key=lambda each: each["rank"]),
+        "disclosures": sorted(_disclosures(result.disclosures), key=lambda each: each["rank"]),
         "scenario": scenario,
         "short_scenario": _beside_defaults(scenario),
     }
@@ -116,7 +117,8 @@ def _facts(result: RunResult) -> Iterator[tuple[str, str]]:
     files = ", ".join(data.get("sources", {}).values())
     yield "data", f"{data['source'] or files}{size}"
     if result.model is not None:
-        yield "positive class", result.model.classes[1]
+        names = result.model.classes
+        yield ("positive class", names[1]) if len(names) == 2 else ("classes", f"{len(names)}: {', '.join(names)}")
     yield "algorithm", f"{result.scenario['algorithm']['name']}, {result.scenario['protocol']['sum']} sums"
     if on.date:
         yield "date", on.date[:19].replace("T", " ")
@@ -159,9 +161,15 @@ def _cards(result: RunResult) -> Iterator[dict[str, str]]:
         yield {"name": "accuracy", "value": f"{100 * metrics.accuracy:.2f} %", "beside": aside}
         if metrics.auc is not None:
             areas = [fold.auc for fold in metrics.folds if fold.auc is not None]
-            aside = f"± {statistics.stdev(areas):.4f}" if len(areas) > 1 else "area under the ROC curve"
+            of = (
+                "mean over classes, each against the others" if metrics.confusion_matrix else "area under the ROC curve"
+            )
+            aside = f"± {statistics.stdev(areas):.4f}" if len(areas) > 1 else of
             aside += _of_fewer(metrics, "auc")
             yield {"name": "AUC", "value": f"{metrics.auc:.4f}", "beside": aside}
+        if (share := metrics.binary_accuracy) is not None and metrics.f1 is not None:
+            aside = f"mean over classes; each against the others right for {100 * share:.1f} %"
+            yield {"name": "F1", "value": f"{metrics.f1:.3f}", "beside": aside}
         for name, share in (("sensitivity", metrics.sensitivity), ("specificity", metrics.specificity)):
             if share is not None:
                 of = "positive" if name == "sensitivity" else "negative"
@@ -191,6 +199,7 @@ def _contents(run: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ("links", "Links", run["links"]["names"]),
         ("cost", "Cost", run["phases"]),
         ("sites", "Sites", run["sites"]),
+        ("logged", "Logged", run["logged"]),
         ("measures", "Measures", run["measures"]),
         ("folds", "Folds", run["folds"]),
         ("columns", "Columns", run["ranking"]),
@@ -239,9 +248,19 @@ def _site(site: SiteResult) -> list[Any]:
     return [site.name, site.status, site.rows, site.columns, spent, own]
 
 
+def _logged(event: Event) -> list[Any]:
+    return [event["site"], event["round"], event["level"], event["logger"], event["text"]]
+
+
 def _confusion(result: RunResult) -> dict[str, Any] | None:
     """How many test rows of each class are called what, over all folds; None where that was not counted."""
-    if result.model is None or result.metrics is None or (found := result.metrics.confusion) is None:
+    if result.model is None or result.metrics is None:
+        return None
+    if (table := result.metrics.confusion_matrix) is not None:
+        names = result.model.classes
+        rows = [(f"is {name}", counts) for name, counts in zip(names, table, strict=True)]
+        return {"called": [f"called {name}" for name in names], "rows": rows}
+    if (found := result.metrics.confusion) is None:
         return None
     negative, positive = result.model.classes
     return {
@@ -261,6 +280,7 @@ _SHARES = {
     "ppv": "positive predictive value (PPV)",
     "npv": "negative predictive value (NPV)",
     "balanced_accuracy": "balanced accuracy",
+    "binary_accuracy": "accuracy of one class against the others, mean over classes",
 }
 _SCORES = {
     "f1": "F1",
@@ -304,12 +324,15 @@ def _folds(result: RunResult, log: Sequence[Event]) -> list[list[str]]:
     folds = result.metrics.folds if result.metrics else ()
     if result.metrics is None or len(folds) < 2:
         return []
-    gaps = {name: points[-1] for name, points in gap_curves(log, None).items()}
+    gaps = {name: points[-1] for name, points in gap_curves(log, None, fold_names(result)).items()}
+    name_of = fold_names(result)
     head, rows = ["fold", "accuracy", "AUC", *(["iterations", "last gap"] if gaps else [])], []
     for number, fold in enumerate(folds, start=1):
-        last = gaps.get(f"fold {number}")
+        last = gaps.get(name_of(number))
         certified = ([f"{last[0]:.0f}", f"{last[1]:.1e}"] if last else ["", ""]) if gaps else []
-        rows.append([str(number), f"{100 * fold.accuracy:.2f} %", _area(fold.auc), *certified])
+        rows.append(
+            [name_of(number).removeprefix("fold "), f"{100 * fold.accuracy:.2f} %", _area(fold.auc), *certified]
+        )
     spread = statistics.stdev(fold.accuracy for fold in folds)
     empty = ["", ""] if gaps else []
     mean = ["mean", f"{100 * result.metrics.accuracy:.2f} %", _area(result.metrics.auc), *empty]
@@ -385,6 +408,21 @@ _SEVERITY = {
 }
 
 
+_MAX_SHAPES = 2
+
+
+def _disclosures(listed: Sequence[DisclosureReport]) -> Iterator[dict[str, Any]]:
+    """Each thing once, with the shapes that it had, of which a fold may have its own."""
+    alike: dict[tuple[str, str, str, str], list[DisclosureReport]] = {}
+    for each in listed:
+        alike.setdefault((each.to, each.step, each.kind, each.detail), []).append(each)
+    for same in alike.values():
+        shapes = [" x ".join(map(str, each.shape)) or "1" for each in same]
+        more = f" and {len(shapes) - _MAX_SHAPES} more" if len(shapes) > _MAX_SHAPES else ""
+        shape = f"{', '.join(shapes[:_MAX_SHAPES])}{more}"
+        yield {**_disclosure(same[0]), "shape": shape, "times": sum(each.times for each in same)}
+
+
 def _disclosure(each: DisclosureReport) -> dict[str, Any]:
     """How much it says of single rows, and that in words."""
     rank, level, severity, sentence = _SEVERITY[each.kind]
@@ -396,8 +434,6 @@ def _disclosure(each: DisclosureReport) -> dict[str, Any]:
         "to": each.to,
         "what": what,
         "step": each.step.replace("_", " "),
-        "shape": " x ".join(map(str, each.shape)) or "1",
-        "times": each.times,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from federation.ledger import CONTROL
@@ -30,7 +30,7 @@ from scenarios.report.chart import (
     whole,
 )
 from scenarios.report.live import human_bytes
-from scenarios.report.summary import dealt, reading_line
+from scenarios.report.summary import dealt, fold_names, reading_line
 from scenarios.run.result import RunResult
 
 Event = Mapping[str, Any]
@@ -85,11 +85,14 @@ def palette(result: RunResult, ledger: Sequence[exchange.LedgerRow]) -> dict[str
 # Convergence.
 
 
-def gap_curves(log: Sequence[Event], last: float | None) -> dict[str, list[tuple[float, float]]]:
+def gap_curves(
+    log: Sequence[Event], last: float | None, fold_name: Callable[[int], str] = "fold {}".format
+) -> dict[str, list[tuple[float, float]]]:
     """The certified gap after each iteration, a curve for each model, by the name of its fold.
 
     A model's last gap is in the line that names its fold; where there is none, that of the only model is `last`.
-    Training that began anew, as when sites left, is a curve of its own.
+    Training that began anew, as when sites left, is a curve of its own. fold_name: what the fold of a number from 1 is
+    called.
     """
     curves: dict[str, list[tuple[float, float]]] = {}
     points: list[tuple[float, float]] = []
@@ -102,7 +105,7 @@ def gap_curves(log: Sequence[Event], last: float | None) -> dict[str, list[tuple
         if not (points and points[-1] == (iteration, event["gap"])):
             points.append((iteration, event["gap"]))
         if "fold" in event:
-            curves[f"fold {event['fold'] + 1:.0f}"] = points
+            curves[fold_name(round(event["fold"]) + 1)] = points
             points = []
     if points:
         if last and not curves and points[-1][1] != last:
@@ -112,7 +115,7 @@ def gap_curves(log: Sequence[Event], last: float | None) -> dict[str, list[tuple
 
 
 def _convergence(result: RunResult, log: Sequence[Event]) -> Chart | None:
-    curves = gap_curves(log, result.model.gap if result.model else None)
+    curves = gap_curves(log, result.model.gap if result.model else None, fold_names(result))
     if not any(len(points) > 1 for points in curves.values()):  # solved at once, or without a certificate
         return None
     has_keys = len(curves) <= _MAX_LEGEND
@@ -126,7 +129,7 @@ def _convergence(result: RunResult, log: Sequence[Event]) -> Chart | None:
         for number, (name, points) in enumerate(curves.items())
     ]
     tolerance = result.scenario["algorithm"].get("tolerance")
-    of = f", a line for each of {len(curves)} folds" if len(curves) > 1 else ""
+    of = f", a line for each model of {dealt(result)}" if len(curves) > 1 and dealt(result) else ""
     return lines(
         "Convergence",
         f"How far the model is above the optimum at most, as certified{of}. Training stops below the dashed line.",
@@ -267,6 +270,7 @@ def _roc(result: RunResult) -> Chart | None:
             (number, (each.false_positive_rate, each.true_positive_rate), each.operating_point)
             for number, each in curves
         ],
+        fold_names(result),
         has_diagonal=True,
     )
 
@@ -282,6 +286,7 @@ def _precision_recall(result: RunResult) -> Chart | None:
         f"{_of(curves, result)} {metrics.average_precision:.4f}.",
         ("sensitivity", "PPV"),
         [(number, (each.sensitivity, each.ppv), each.operating_point) for number, each in curves],
+        fold_names(result),
     )
 
 
@@ -299,13 +304,14 @@ def _curves(
     caption: str,
     axes: tuple[str, str],
     curves: Sequence[tuple[int, tuple[Sequence[float], Sequence[float]], tuple[float, float] | None]],
+    fold_name: Callable[[int], str],
     *,
     has_diagonal: bool = False,
 ) -> Chart:
     """Curves of shares, one for each fold, with its number and its operating point."""
     several, series = len(curves) > 1, []
     for number, (across, up), operating in curves:
-        name = f"fold {number}" if several and len(curves) <= _MAX_LEGEND else ""
+        name = fold_name(number) if several and len(curves) <= _MAX_LEGEND else ""
         drawn = colour(number - 1) if several else MODEL
         series.append(Series(name, list(zip(across, up, strict=True)), Style(drawn)))
         if operating is not None:
@@ -329,10 +335,10 @@ def _calibration(result: RunResult) -> Chart | None:
     curves = [(number, fold.calibration) for number, fold in folds if fold.calibration]
     if result.metrics is None or result.metrics.brier is None or not curves:
         return None
-    several = len(curves) > 1
+    several, fold_name = len(curves) > 1, fold_names(result)
     series = [
         Series(
-            f"fold {number}" if several and len(curves) <= _MAX_LEGEND else "",
+            fold_name(number) if several and len(curves) <= _MAX_LEGEND else "",
             list(zip(each.predicted, each.observed, strict=True)),
             Style(colour(number - 1) if several else MODEL),
             tips=[

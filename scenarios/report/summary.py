@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from rich.console import Console
@@ -26,6 +26,9 @@ from scenarios.schema.protocol import ProtocolSpec
 
 _MAX_NOTES = 5
 _MAX_COLUMNS = 10
+
+_MAX_MISTAKEN = 3
+"""Pairs of classes that a line names."""
 
 
 def print_summary(console: Console, result: RunResult, folder: Path) -> None:
@@ -150,11 +153,13 @@ def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
 
 
 def _event_lines(result: RunResult) -> list[tuple[str, str]]:
-    """What was done to the run: faults, slow links, collusion."""
+    """What was done to the run: faults, slow links, collusion; and what its sites logged."""
     found = [
         ("fault", f"{fault.kind} {fault.site} in {fault.phase} round {fault.round}: {fault.outcome}")
         for fault in result.faults
     ]
+    if logged := {site.name: site.logged for site in result.sites if site.logged}:
+        found.append(("logged", f"{_logged(logged)}; see log.jsonl"))
     if (network := result.network) is not None:
         measured, predicted = 1000 * network.measured_s_per_round, 1000 * network.predicted_s_per_round
         found.append(("network", f"{measured:.1f} ms a round measured, {predicted:.1f} ms predicted without computing"))
@@ -238,6 +243,18 @@ def dealt(result: RunResult) -> str:
     return f"{times} repeats of {count // times} folds" if times > 1 else f"{count} folds"
 
 
+def fold_names(result: RunResult) -> Callable[[int], str]:
+    """What a model is called by the fold that it did without, counted from 1: "fold 2", or "repeat 1, fold 2"."""
+    data = result.scenario["data"]
+    folds, several = data.get("folds") or 1, data.get("repeats", 1) > 1
+
+    def name(number: int) -> str:
+        repeat, fold = divmod(number - 1, folds)
+        return f"repeat {repeat + 1}, fold {fold + 1}" if several else f"fold {number}"
+
+    return name
+
+
 def repeats(result: RunResult) -> int:
     """How often every row was tested on: once, or in each repeat of a run that came to its end."""
     return int(result.scenario["data"].get("repeats", 1)) if result.status == "completed" else 1
@@ -260,6 +277,8 @@ def _class_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, 
     """What medicine asks of the two classes; nothing of a result that was written before these were measured."""
     if metrics.majority_accuracy is None:
         return []
+    if metrics.confusion_matrix is not None:
+        return _several_lines(metrics, classes)
     names = {"sensitivity": "sensitivity", "specificity": "specificity", "ppv": "PPV", "npv": "NPV"}
     shares = [
         f"{said} {100 * share:.1f} %{_deviation(metrics, name, 100)}"
@@ -279,6 +298,30 @@ def _class_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, 
     return [
         ("positive", f"{classes[1]!r}{at}: {', '.join(shares)}"),
         ("balanced", f"{balanced}{', '.join(each for each in others if each)}; {majority}"),
+    ]
+
+
+def _several_lines(metrics: Metrics, classes: tuple[str, ...]) -> list[tuple[str, str]]:
+    """The same of more than two classes, and which of them are taken for which most often."""
+    table = metrics.confusion_matrix or ()
+    mistaken = sorted(
+        ((count, i, j) for i, counts in enumerate(table) for j, count in enumerate(counts) if i != j and count),
+        key=lambda each: (-each[0], each[1], each[2]),
+    )
+    listed = ", ".join(f"{classes[i]!r} for {classes[j]!r} ({count})" for count, i, j in mistaken[:_MAX_MISTAKEN])
+    shares = [
+        f"{said} {100 * share:.2f} %{_deviation(metrics, name, 100)}"
+        for name, said in (("balanced_accuracy", "accuracy"), ("binary_accuracy", "each against the others"))
+        if (share := getattr(metrics, name)) is not None
+    ]
+    scores = [f"F1 {metrics.f1:.3f}" if metrics.f1 is not None else "", f"MCC {metrics.mcc:.3f}"]
+    majority = f"{100 * (metrics.majority_accuracy or 0):.2f} % by the majority class alone"
+    return [
+        (
+            "classes",
+            f"{len(classes)}; most often taken {listed}" if listed else f"{len(classes)}, none taken for another",
+        ),
+        ("balanced", f"{', '.join(each for each in (*shares, *scores) if each)}; {majority}"),
     ]
 
 
@@ -332,6 +375,16 @@ def _single_rows(disclosures: tuple[DisclosureReport, ...]) -> Mapping[str, Coun
             what = each.step if each.kind == "single-row" else f"differences of {each.step}"
             found[each.to][what] += each.times
     return found
+
+
+def _logged(by_site: Mapping[str, Mapping[str, int]]) -> str:
+    """How many records of each level came from each site, such as "site-1 2 warnings, 1 error"."""
+    levels = {"info": "message", "debug": "debugging message"}
+    told = {
+        site: ", ".join(_counted(count, levels.get(level, level)) for level, count in counts.items())
+        for site, counts in by_site.items()
+    }
+    return "; ".join(f"{site} {counts}" for site, counts in told.items())
 
 
 def _counted(count: int, name: str) -> str:

@@ -17,7 +17,7 @@ from scenarios.schema.spec import Scenario
 def baselines_of(
     scenario: Scenario, model: Model, rows: EvaluationRows, labels: FloatArray
 ) -> dict[str, BaselineMetrics] | None:
-    """How they fare on the test rows, whose labels (n,) are +1 and -1; None where none are asked for."""
+    """How they fare on the test rows with labels (n,), as `EvaluationRows` has them; None where none are asked for."""
     wanted, algorithm = scenario.compare.baselines, scenario.algorithm
     if not wanted:
         return None

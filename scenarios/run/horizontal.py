@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 
 from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Model
+from algorithms.data.classes import one_against_rest
 from algorithms.data.columns import Columns, Labelled
+from algorithms.data.conditions import Conditions
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.public_rows import PublicTask, public_columns
 from algorithms.privacy.accountant import PrivacyAccountant, PrivacyReport
@@ -90,12 +92,26 @@ class HorizontalPipeline:
             filled, indicated = data.missing == "mean", data.missing_indicators
             task = HorizontalTask(dataset.schema, data.scale, seed, filled=filled, indicated=indicated)
             return replace(
-                task, classes=dataset.classes, weighted=bool(len(dataset.weights)), calibrated=data.calibration > 0
+                task,
+                classes=dataset.classes,
+                weighted=bool(len(dataset.weights)),
+                calibrated=data.calibration > 0,
+                conditions=self._conditions,
             ).of_fold
         public = dataset.rows.take(dataset.public)
         columns = public_columns(dataset.schema, public.numeric, public.categorical, data.scale, data.ranges)
         rows = self._scaled(dataset.public, columns)
-        return lambda fold: PublicTask(columns, rows, accountant, self._noise_shares, seed, fold)
+        classes = len(dataset.classes)
+        return lambda fold: PublicTask(columns, rows, accountant, self._noise_shares, seed, fold, classes)
+
+    @property
+    def _conditions(self) -> Conditions:
+        """What is known of the network before anything was sent."""
+        network, chosen = self.scenario.network, Conditions(self.scenario.protocol.secure_sum)
+        if network is None:
+            return chosen
+        slow = replace(chosen, latency_s=network.latency_ms / 1000)
+        return slow if network.bandwidth_mbit is None else replace(slow, bytes_per_s=network.bandwidth_mbit * 125_000)
 
     @property
     def _noise_shares(self) -> int:
@@ -158,7 +174,9 @@ class HorizontalPipeline:
             raise AssertionError("nothing was trained")
 
         def encoded(rows: Rows) -> Labelled:
-            return Labelled(columns.encode(rows.numeric, rows.categorical), rows.signs)
+            """Of several binary problems attacks are on the first, and labels are of that."""
+            labels = one_against_rest(rows.labels, len(self.dataset.classes))[0]
+            return Labelled(columns.encode(rows.numeric, rows.categorical), labels)
 
         dataset = self.dataset
         held = zip(dataset.names, dataset.shards, strict=True)
@@ -168,7 +186,7 @@ class HorizontalPipeline:
     def _scaled(self, indices: IntArray, columns: Columns) -> Labelled:
         """Rows (n, p) on the common scale, and their labels (n,)."""
         rows = self.dataset.rows.take(indices)
-        return Labelled(columns(rows.numeric, rows.categorical), rows.signs)
+        return Labelled(columns(rows.numeric, rows.categorical), rows.labels)
 
 
 def _evaluated(model: Model, decisions: FloatArray, labels: FloatArray) -> metrics.FoldMetrics:

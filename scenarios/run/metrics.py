@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Baseline, Pooled
-from federation.arrays import FloatArray
+from algorithms.data.classes import called
+from federation.arrays import FloatArray, IntArray
 from scenarios.run.curves import Ranking
 
 _RANKED_DECIMALS = 9
@@ -25,7 +26,10 @@ _CALIBRATION_BINS = 10
 
 @dataclass(frozen=True)
 class Quality:
-    """accuracy: share of rows on the right side. auc: None where only one class is there to rank."""
+    """accuracy: share of the rows whose class is right. auc: None where only one class is there to rank; of more than
+
+    two classes the mean of each against the others (macro), over those that have rows.
+    """
 
     accuracy: float
     auc: float | None
@@ -123,9 +127,16 @@ def _share(part: int, whole: int) -> float | None:
     return part / whole if whole else None
 
 
+Matrix = tuple[tuple[int, ...], ...]
+"""(K, K) rows of each class by what they are called."""
+
+
 @dataclass(frozen=True)
 class Measures(Quality):
-    """What two classes are judged by. None where a class that it is a share of has no rows, or for means, no fold has.
+    """What classes are judged by. None where a class that it is a share of has no rows, or for means, no fold has.
+
+    Of more than two classes `sensitivity`, `specificity`, `ppv`, `npv`, `average_precision`, `brier` and `threshold`
+    are None, and `binary_accuracy` is not.
 
     Attributes
     ----------
@@ -136,17 +147,21 @@ class Measures(Quality):
     ppv, npv : float
         Shares of the rows called positive and negative that are so: the positive and negative predictive values.
     balanced_accuracy : float
-        Mean of sensitivity and specificity.
+        Mean of sensitivity and specificity; of more than two classes the mean share of each that is called so.
     f1 : float
-        Harmonic mean of sensitivity and PPV.
+        Harmonic mean of sensitivity and PPV; of more than two classes the mean of each against the others (macro).
     mcc : float
-        Matthews' correlation coefficient; 0 where all rows are, or are called, of one class.
+        Matthews' correlation coefficient; 0 where all rows are, or are called, of one class. Of more than two it is
+        Gorodkin's R_K (2004), which scikit-learn computes too.
     average_precision : float
         Area under the curve of PPV against sensitivity, in steps.
     majority_accuracy : float
         The accuracy of calling every row by the more frequent class of the same rows.
     brier : float
         Mean square of probability less outcome, 0 or 1; None where the model gives no probabilities.
+    binary_accuracy : float
+        Of more than two classes the mean, over these, of the accuracy with which each is told from the others by the
+        sign of its decision value. It is high for any model of many classes, and says little.
     """
 
     threshold: float | None = None
@@ -160,6 +175,7 @@ class Measures(Quality):
     average_precision: float | None = None
     majority_accuracy: float | None = None
     brier: float | None = None
+    binary_accuracy: float | None = None
 
 
 MEASURES = tuple(each.name for each in fields(Measures))
@@ -170,10 +186,12 @@ MEASURES = tuple(each.name for each in fields(Measures))
 class FoldMetrics(Measures):
     """How good a model is on the rows that it was not trained on. roc, precision_recall: None as with auc.
 
-    calibration: where there are probabilities.
+    calibration: where there are probabilities. confusion: of two classes; confusion_matrix: of more, rows of each class
+    (first index) by what they are called (second). Of more there are no curves.
     """
 
     confusion: Confusion | None = None
+    confusion_matrix: Matrix | None = None
     roc: RocCurve | None = None
     precision_recall: PrecisionRecallCurve | None = None
     calibration: CalibrationCurve | None = None
@@ -186,13 +204,14 @@ class Metrics(Measures):
     A measure's mean is over the folds that have it. deviations: standard deviation over these, by the name of the
     measure, divided by one less than their number; empty of a single one. It is no error of the mean: training rows of
     folds overlap, and repeats have the same rows. confusion: added up over the folds, so that each row is counted once
-    a repeat. shortfalls: sentences about what is as good and costs
+    a repeat; so is confusion_matrix. shortfalls: sentences about what is as good and costs
     nothing.
     """
 
     folds: tuple[FoldMetrics, ...] = ()
     deviations: Mapping[str, float] = field(default_factory=dict)
     confusion: Confusion | None = None
+    confusion_matrix: Matrix | None = None
     shortfalls: tuple[str, ...] = ()
 
     def folds_with(self, name: str) -> int:
@@ -232,8 +251,11 @@ def evaluate(
 ) -> FoldMetrics:
     """Metrics of decision values (n,) against labels (n,) of +1 and -1, with the curves that areas are of.
 
-    threshold: the decision value from which a row is called positive. probabilities (n,): of +1, where there are some.
+    Of more classes decision values are (n, K), and labels their numbers. threshold: the decision value from which a row
+    is called positive. probabilities (n,): of +1, where there are some.
     """
+    if decisions.ndim == 2:
+        return _evaluate_classes(decisions, labels)
     positive = labels > 0
     found, ranking = Confusion.of(decisions >= threshold, positive), _ranking(decisions, labels)
     return FoldMetrics(
@@ -255,6 +277,36 @@ def evaluate(
         precision_recall=None if ranking is None else _precision_recall_curve(ranking, found),
         calibration=None if probabilities is None else _calibration_curve(probabilities, positive),
     )
+
+
+def _evaluate_classes(decisions: FloatArray, labels: FloatArray) -> FoldMetrics:
+    """Of decision values (n, K) of more than two classes, and numbers (n,) of the rows' own, -1 of none of them."""
+    classes, found = decisions.shape[1], quality(decisions, labels)
+    table = np.zeros((classes, classes), dtype=np.int64)
+    known = labels >= 0
+    np.add.at(table, (labels[known].astype(np.int64), called(decisions)[known]), 1)
+    is_class, rows, right = np.equal.outer(labels, np.arange(classes)), table.sum(axis=1), np.diag(table)
+    there, touched = rows > 0, (rows + table.sum(axis=0)) > 0
+    return FoldMetrics(
+        accuracy=found.accuracy,
+        auc=found.auc,
+        balanced_accuracy=float((right[there] / rows[there]).mean()) if there.any() else None,
+        f1=float((2 * right[touched] / (rows + table.sum(axis=0))[touched]).mean()) if touched.any() else None,
+        mcc=_correlation(table),
+        majority_accuracy=float(rows.max() / len(labels)),
+        binary_accuracy=float(((decisions >= 0) == is_class).mean()),
+        confusion_matrix=tuple(tuple(counts) for counts in table.tolist()),
+    )
+
+
+def _correlation(table: IntArray) -> float:
+    """Gorodkin's R_K of a confusion matrix (K, K), 0 where all rows are, or are called, of one class.
+
+    (c s - sum p t) / sqrt((s^2 - sum p^2) (s^2 - sum t^2)), of s rows, c of them right, t of each class, p called so.
+    """
+    of_class, called_so, total = table.sum(axis=1), table.sum(axis=0), int(table.sum())
+    product = float(total**2 - called_so @ called_so) * float(total**2 - of_class @ of_class)
+    return float(np.trace(table) * total - called_so @ of_class) / math.sqrt(product) if product else 0.0
 
 
 def _ranking(decisions: FloatArray, labels: FloatArray) -> Ranking | None:
@@ -295,14 +347,21 @@ def _calibration_curve(probabilities: FloatArray, positive: NDArray[np.bool_]) -
 
 
 def quality(decisions: FloatArray, labels: FloatArray) -> Quality:
-    """Quality of decision values (n,) against labels (n,) of +1 and -1; a value of 0 counts as +1."""
+    """Quality of decision values (n,) against labels (n,) of +1 and -1, where a value of 0 counts as +1; see `evaluate`
+
+    for more classes.
+    """
+    if decisions.ndim == 2:
+        against = [_ranking(column, np.where(labels == k, 1.0, -1.0)) for k, column in enumerate(decisions.T)]
+        areas = [each.area_under_roc() for each in against if each is not None]
+        return Quality(float(np.mean(called(decisions) == labels)), float(np.mean(areas)) if areas else None)
     right = float(np.mean(np.where(decisions >= 0, 1.0, -1.0) == labels))
     ranking = _ranking(decisions, labels)
     return Quality(right, None if ranking is None else ranking.area_under_roc())
 
 
 def compare(pooled: Pooled, decisions: FloatArray, labels: FloatArray) -> PooledFold:
-    """What pooling would have given, beside the federation's decision values (n,) of the same rows."""
+    """What pooling would have given, beside the federation's decision values of the same rows."""
     found = quality(pooled.scores, labels)
     return PooledFold(
         accuracy=found.accuracy,
@@ -325,12 +384,14 @@ def mean_metrics(folds: list[FoldMetrics]) -> Metrics | None:
         return None
     values = {name: _known(folds, name) for name in MEASURES}
     means: dict[str, Any] = {name: float(np.mean(known)) if known else None for name, known in values.items()}
+    matrices = [fold.confusion_matrix for fold in folds if fold.confusion_matrix is not None]
     return Metrics(
         accuracy=float(np.mean(values["accuracy"])),
         **{name: mean for name, mean in means.items() if name != "accuracy"},
         folds=tuple(folds),
         deviations={name: float(np.std(known, ddof=1)) for name, known in values.items() if len(known) > 1},
         confusion=_added([fold.confusion for fold in folds if fold.confusion is not None]),
+        confusion_matrix=_added_matrices(matrices),
     )
 
 
@@ -342,6 +403,10 @@ def _added(tables: list[Confusion]) -> Confusion | None:
     if not tables:
         return None
     return Confusion(*(sum(counts) for counts in zip(*(asdict(each).values() for each in tables), strict=True)))
+
+
+def _added_matrices(tables: list[Matrix]) -> Matrix | None:
+    return tuple(tuple(counts) for counts in np.sum(tables, axis=0).tolist()) if tables else None
 
 
 def mean_pooled(folds: list[PooledFold]) -> PooledMetrics | None:

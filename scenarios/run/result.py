@@ -39,7 +39,7 @@ _PACKAGES = ("cryptography", "msgpack", "numpy", "piqp", "pyzmq", "scikit-learn"
 class ModelResult(TrainingReport):
     """The last model that was trained: what it is called, the fold that was held out, and how training went.
 
-    classes: negative, then positive.
+    classes: negative, then positive, or all of more.
     """
 
     algorithm: str

@@ -316,7 +316,7 @@ def _model(this: _Run, fold: Fold) -> ModelResult:
 def _data(dataset: FederatedDataset) -> DataResult:
     columns = len(dataset.numeric_columns) + len(dataset.categorical_columns)
     tested = sum(len(rows) for rows in dataset.tests)
-    return DataResult(len(dataset.rows.signs), columns, tested, len(dataset.public))
+    return DataResult(len(dataset.rows.labels), columns, tested, len(dataset.public))
 
 
 def _sites(dataset: FederatedDataset, federation: Federation | None) -> tuple[SiteResult, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scenarios.run.metrics import BaselineMetrics, Confusion, Metrics
+from scenarios.run.metrics import BaselineMetrics, Metrics
 from scenarios.schema.spec import Scenario
 
 _NOISE = (
@@ -15,19 +15,20 @@ _NOISE = (
 
 def shortfalls(
     scenario: Scenario,
-    classes: tuple[str, str],
+    classes: tuple[str, ...],
     metrics: Metrics,
     public: Sequence[BaselineMetrics],
 ) -> Iterator[str]:
     """A sentence for each thing that is as good as the trained model and costs nothing.
 
-    classes: negative, then positive. public: of private models, what public rows alone give in each fold.
+    classes: negative, then positive, or all of more. public: of private models, what public rows alone give in each
+    fold.
     """
     why = _NOISE if scenario.is_private else ""
     if metrics.majority_accuracy is not None and metrics.accuracy <= metrics.majority_accuracy:
         yield (
             f"Accuracy, {_percent(metrics.accuracy)}, is not above the {_percent(metrics.majority_accuracy)} of "
-            f"calling every row {_majority(metrics.confusion, classes)}: look at sensitivity, specificity and AUC.{why}"
+            f"calling every row {_majority(metrics, classes)}: look at {_instead(metrics)}.{why}"
         )
     alone = sum(each.accuracy for each in public) / max(1, len(public))
     if public and metrics.accuracy < alone:
@@ -37,9 +38,17 @@ def shortfalls(
         )
 
 
-def _majority(table: Confusion | None, classes: tuple[str, str]) -> str:
-    """The more frequent class of the rows tested on."""
-    if table is None:
+def _instead(metrics: Metrics) -> str:
+    """Measures that one frequent class does not make high."""
+    return "sensitivity, specificity and AUC" if metrics.confusion_matrix is None else "balanced accuracy, F1 and AUC"
+
+
+def _majority(metrics: Metrics, classes: tuple[str, ...]) -> str:
+    """The most frequent class of the rows tested on."""
+    if metrics.confusion_matrix is not None:
+        rows = [sum(counts) for counts in metrics.confusion_matrix]
+        return repr(classes[rows.index(max(rows))])
+    if (table := metrics.confusion) is None:
         return "by one class"
     positive = table.true_positive + table.false_negative
     return repr(classes[int(positive > table.true_negative + table.false_positive)])

@@ -84,6 +84,7 @@ class Starter:
             transport=settings.transport,
             port=settings.port,
             encrypted=settings.encryption,
+            log_level=settings.site_log,
         )
 
     def _write_partition(self, number: int, path: Path) -> None:

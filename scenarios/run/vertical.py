@@ -68,7 +68,8 @@ class VerticalPipeline:
     def _fold(self, federation: Federation, outcome: Outcome, fold: int) -> Fold:
         """One model, scored by the sites; what all columns together would have given, only a simulation knows."""
         algorithm, settings = self._algorithm, self.scenario.algorithm.settings
-        task = VerticalTask(self.scenario.data.scale, self.scenario.seed, fold)
+        classes = len(self.dataset.classes)
+        task = VerticalTask(self.scenario.data.scale, self.scenario.seed, fold, classes)
         with outcome.timed("train_s"):
             model = algorithm.fit(federation, task, settings)
         log_fold(federation, fold if self.scenario.data.folds is not None else None, trained(model))
@@ -76,7 +77,8 @@ class VerticalPipeline:
             test, held_out = None, task.records.held_out
             scores: FloatArray = model.fitted
             if held_out:
-                labels = labels_of(federation, held_out, task.records.label_sites, held_out=True)
+                sites = task.records.label_sites
+                labels = labels_of(federation, held_out, sites, held_out=True, classes=classes)
                 scores = algorithm.score(federation, model, held_out)
                 test = metrics.evaluate(scores, labels)
             sites = self._trained = federation.sites
@@ -104,9 +106,10 @@ class VerticalPipeline:
         with np.load(self.folder / SITE_MODELS / f"{sites[0]}.npz") as part:
             indices, training = self.dataset.shard(sites[0]).rows[part["order"]], part["training"]
         rows = self._encoded(indices, {column for site in of for column in self.dataset.shard(site).columns})
-        scaled, labels = Scale.of(rows[training], self.scenario.data.scale)(rows), self.dataset.rows.signs[indices]
+        scaled, labels = Scale.of(rows[training], self.scenario.data.scale)(rows), self.dataset.rows.labels[indices]
         train = Labelled(scaled[training], labels[training])
-        return EvaluationRows(train, Labelled(scaled[~training], labels[~training]) if not training.all() else train)
+        test = Labelled(scaled[~training], labels[~training]) if not training.all() else train
+        return EvaluationRows(train, test, classes=self.dataset.classes)
 
     def _encoded(self, indices: IntArray, columns: set[str]) -> FloatArray:
         """(n, p) these columns of some rows, numeric ones first, as the sites encode theirs."""

@@ -20,14 +20,21 @@ Decimal = Literal[".", ","]
 MAX_FOLDS = 1000  # each is a model to train
 
 
+def _label(value: Any) -> Any:
+    """What the text of a label is that a scenario writes as a number."""
+    if isinstance(value, bool | int):
+        return str(value)
+    return f"{value:g}" if isinstance(value, float) else value
+
+
 class DataSpec(Part):
     """Which rows there are and how they are dealt.
 
     `source` has all rows, or `sources` a file for each site, and `test_source` those to test on, if they are apart;
     `site` is the column that says which site a row is of. How text is written is found out, unless `separator`,
-    `decimal` or `encoding` say. `positive` is the label that is +1; `weight` the column of what a row's loss is
-    multiplied by; `missing` = "mean" fills gaps with means over all sites, and `missing_indicators` adds columns of
-    where they were.
+    `decimal` or `encoding` say. `positive` is the label that is +1, and `classes` are all there are; `weight` is the
+    column of what a row's loss is multiplied by; `missing` = "mean" fills gaps with means over all sites, and
+    `missing_indicators` adds columns of where they were.
     `calibration` is the share of the rows that no model is of, but probabilities and thresholds.
     `repeats` of the cross-validation deal rows to other folds each time.
     `evaluation` says what accuracy a run that chooses columns is judged by, `permute_labels` makes a null run.
@@ -53,13 +60,16 @@ class DataSpec(Part):
     separator: Separator | None = None
     """What stands between values of a file of text; found out unless it is said."""
     decimal: Decimal | None = None
-    """What numbers have before their fraction; found out unless it is said."""
+    """What numbers have before their fraction; found out unless it is said. Where it is a comma, points before groups
+    of three digits stand between thousands: 4.102 is 4102."""
     encoding: str | None = None
     """Of a file of text, such as "cp1252"; found out unless it is said."""
     label: str = "label"
     """The column of the classes."""
     positive: str | None = None
-    """Which label is +1."""
+    """Which label is +1, and all others -1; of more than two classes without it, all are told apart."""
+    classes: list[str] = Field(default=[])
+    """The labels, in the order of their classes; left out, those of the data, numbers by size and words by letter."""
     weight: str | None = None
     """The column of what a row's loss is multiplied by."""
     ignore: list[str] = Field(default=[])
@@ -133,9 +143,22 @@ class DataSpec(Part):
     @classmethod
     def _as_label(cls, positive: Any) -> Any:
         """Labels are text, also where a file has numbers."""
-        if isinstance(positive, bool | int):
-            return str(positive)
-        return f"{positive:g}" if isinstance(positive, float) else positive
+        return _label(positive)
+
+    @field_validator("classes", mode="before")
+    @classmethod
+    def _as_labels(cls, classes: Any) -> Any:
+        """Labels are text, also where a file has numbers."""
+        return [_label(each) for each in classes] if isinstance(classes, list) else classes
+
+    @field_validator("classes")
+    @classmethod
+    def _check_classes(cls, classes: list[str]) -> list[str]:
+        if classes and len(classes) < 2:
+            raise ValueError("must name two classes or more, or be left out")
+        if len(set(classes)) < len(classes):
+            raise ValueError(f"must name each class once, got {shown(classes)}")
+        return classes
 
     @field_validator("sources")
     @classmethod

@@ -54,6 +54,10 @@ class FederationSpec(Part):
     """With fewer the run fails; a sum may need more of its own."""
     on_dropout: Literal["continue", "abort"] = "continue"
     """Whether the others go on when a site drops."""
+    site_log: Literal["debug", "info", "warning", "error", "none"] = "warning"
+    """From which level on the coordinator is told, in the clear, what the code of a site says by Python's `logging`:
+    text and numbers, 10 records a round, no arrays and no tracebacks. none: nothing; sites write it to their standard
+    error."""
 
     @model_validator(mode="before")
     @classmethod

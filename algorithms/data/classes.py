@@ -1,0 +1,96 @@
+"""Labels of rows: +1 and -1 of two classes, and of more the number of each row's class, 0 … K - 1.
+
+Whatever is trained is made of binary problems, each with a label of +1 or -1 for every row, or 0 for a row that is not
+part of it. Of two classes there is one problem; of more, every class against the others is one, or every two classes
+are. Scores are (n,) of two classes, positive for the second one, and (n, K) of more, of which the largest is that of
+the class; a class's own score is positive where it is called against all the others.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+
+from federation.arrays import FloatArray, IntArray
+
+Scheme = Literal["ovr", "ovo"]
+"""Of what binary problems the telling apart of K classes is made: each against the others, or every two."""
+
+
+def problems_of(classes: int, scheme: Scheme) -> int:
+    """How many these are; one of two classes."""
+    if classes == 2:
+        return 1
+    return classes if scheme == "ovr" else classes * (classes - 1) // 2
+
+
+def one_against_rest(labels: FloatArray, classes: int) -> FloatArray:
+    """(K, n) of +1 for the rows of a class and -1 for all others, of labels (n,); of two classes (1, n), as they are.
+
+    A row whose number is that of no class is -1 in all of them.
+    """
+    if classes == 2:
+        return np.ascontiguousarray(labels[None, :])
+    return np.where(np.equal.outer(np.arange(classes), labels), 1.0, -1.0)
+
+
+def members(problems: FloatArray) -> FloatArray:
+    """(K, n) of 0 and 1: which rows are of each class, by one against the rest (K, n), or (1, n) of two classes."""
+    if len(problems) == 1:
+        return np.stack([problems[0] < 0, problems[0] > 0]).astype(np.float64)
+    return np.asarray(problems > 0, dtype=np.float64)
+
+
+def numbers(problems: FloatArray) -> IntArray:
+    """(n,) the number of each row's class, by one against the rest (K, n), or (1, n) of two classes."""
+    return np.asarray(members(problems).argmax(axis=0))
+
+
+def pairs(classes: int) -> IntArray:
+    """(K (K - 1) / 2, 2) numbers of every two classes i < j."""
+    return np.array(list(combinations(range(classes), 2)), dtype=np.int64)
+
+
+def one_against_one(problems: FloatArray) -> FloatArray:
+    """(K (K - 1) / 2, n) of +1 for the first class of a pair, -1 for the second, 0 for all others."""
+    of_class = members(problems)
+    return np.stack([of_class[i] - of_class[j] for i, j in pairs(len(of_class))])
+
+
+def ranked_by_votes(values: FloatArray, classes: int) -> FloatArray:
+    """(n, K) scores of the classes from the values (n, K (K - 1) / 2) of one against one.
+
+    A pair's value from 0 on is a vote for its first class. Scores are the votes, less K - 3/2, so that who wins all of
+    its pairs is above 0, and margins added up decide between equal numbers of votes, as in scikit-learn: what is added
+    to a score for a sum of margins M is M / (3 (|M| + 1)).
+    """
+    votes, margins = np.zeros((len(values), classes)), np.zeros((len(values), classes))
+    for (first, second), value in zip(pairs(classes), values.T, strict=True):
+        votes[:, first] += value >= 0
+        votes[:, second] += value < 0
+        margins[:, first] += value
+        margins[:, second] -= value
+    return np.asarray(votes - (classes - 1.5) + margins / (3 * (np.abs(margins) + 1)))
+
+
+def log_odds(logarithms: FloatArray) -> FloatArray:
+    """Scores from (n, K) logarithms of what classes are proportionally likely: of each against all others together.
+
+    (n,) of the second against the first where there are two.
+    """
+    if logarithms.shape[1] == 2:
+        return np.asarray(logarithms[:, 1] - logarithms[:, 0])
+    others = [np.logaddexp.reduce(np.delete(logarithms, k, axis=1), axis=1) for k in range(logarithms.shape[1])]
+    return np.asarray(logarithms - np.column_stack(others))
+
+
+def called(scores: FloatArray, threshold: float = 0.0) -> IntArray:
+    """(n,) the number of the class that rows are called by scores (n,) or (n, K); of equal ones the first.
+
+    threshold: of two classes, the score from which a row is called the second.
+    """
+    if scores.ndim == 1:
+        return (scores >= threshold).astype(np.int64)
+    return np.asarray(scores.argmax(axis=1))

@@ -1,0 +1,123 @@
+"""What the code of a site says by Python's `logging`, on its way to the coordinator.
+
+Warnings that libraries give by `warnings` come along. A record travels at once, over the connection that orders come
+by, and is out of the process before the code goes on, so that what is logged last before a process dies is heard too.
+
+Security. A record is text that whoever wrote the site's code put together, and it is shown to the coordinator in the
+clear, written down as a disclosure. Of a record's arguments only text and single numbers are put into it: an array, a
+table, an exception or anything else is named by its type, and no traceback travels. That keeps out rows that are
+logged whole; a program that formats a value of a row into its own text shows it. A site whose program may do so is
+configured to forward nothing, see `SILENT`.
+"""
+
+from __future__ import annotations
+
+import logging
+import numbers
+import threading
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from federation.control import LOG_LEVELS, MAX_LOG_TEXT, MAX_LOGGER_NAME, LogRecord
+from federation.errors import PeerDropped
+
+SILENT = "none"
+"""The level at which nothing travels: records go to the site's own standard error, as Python has it."""
+
+RECORDS_PER_ROUND = 10
+"""Of what is logged beyond that in a round, the coordinator is told the number only."""
+
+MAX_RECORDS = 500
+"""As many of one site process travel at most."""
+
+
+class LogForwarder(logging.Handler):
+    """Has the records of this process sent.
+
+    Parameters
+    ----------
+    level : {"debug", "info", "warning", "error"}
+        The lowest that travels.
+    send : callable
+        Sends one record; raises PeerDropped where the coordinator cannot be reached now, and the record waits.
+    """
+
+    def __init__(self, level: str, send: Callable[[LogRecord], None]) -> None:
+        super().__init__(level.upper())
+        self._send = send
+        self._waiting: deque[LogRecord] = deque()
+        self._in_round = self._in_all = self._withheld = 0
+        self._is_sending = False
+
+    def install(self) -> None:
+        """Take all records of this process, and what libraries warn of."""
+        root = logging.getLogger()
+        root.addHandler(self)
+        root.setLevel(self.level)
+        logging.captureWarnings(True)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Send a record, unless there were too many. Sockets are the main thread's: what others say waits for it."""
+        if self._in_round >= RECORDS_PER_ROUND or self._in_all >= MAX_RECORDS:
+            self._withheld += 1
+            return
+        self._in_round += 1
+        self._in_all += 1
+        self._waiting.append(LogRecord(_level(record.levelno), record.name[:MAX_LOGGER_NAME], _text(record)))
+        if threading.current_thread() is threading.main_thread():
+            self.forward()
+
+    def end_round(self) -> None:
+        """Send what waits, and how many were withheld; the next round has room again."""
+        self._in_round = 0
+        if self._withheld and self._in_all < MAX_RECORDS:
+            more = f"{self._withheld} more records of this site were not forwarded: {RECORDS_PER_ROUND} a round are."
+            self._withheld = 0
+            self._in_all += 1
+            self._waiting.append(LogRecord("warning", __name__, more))
+        self.forward()
+
+    def forward(self) -> None:
+        """Send what waits, as far as the coordinator can be reached."""
+        if self._is_sending:  # what sending itself gives cause to log waits until it is done
+            return
+        self._is_sending = True
+        try:
+            while self._waiting:
+                self._send(self._waiting[0])
+                self._waiting.popleft()
+        except PeerDropped:
+            pass
+        finally:
+            self._is_sending = False
+
+
+def _level(number: int) -> str:
+    """The standard level that a number reaches."""
+    reached = [name for name in LOG_LEVELS if number >= logging.getLevelNamesMapping()[name.upper()]]
+    return reached[-1] if reached else LOG_LEVELS[0]
+
+
+def _text(record: logging.LogRecord) -> str:
+    """The message on one line; what is neither text nor a number is in it by its type."""
+    template = str(_plain(record.msg))
+    arguments: Any = record.args
+    try:
+        if isinstance(arguments, Mapping):
+            template %= {name: _plain(value) for name, value in arguments.items()}
+        elif arguments:
+            template %= tuple(map(_plain, arguments))
+    except (TypeError, ValueError, KeyError):
+        template = f"{template} (its arguments are not text or numbers)"
+    kind = record.exc_info[0] if record.exc_info else None
+    raised = f" ({kind.__name__})" if kind is not None else ""
+    line = " ".join(f"{template}{raised}".split())
+    return line if len(line) <= MAX_LOG_TEXT else f"{line[: MAX_LOG_TEXT - 1]}…"
+
+
+def _plain(value: object) -> object:
+    """The value, if it is text or a single number; otherwise its type, in angle brackets."""
+    if value is None or isinstance(value, (str, numbers.Number)):
+        return value
+    return f"<{type(value).__name__}>"

@@ -1,0 +1,234 @@
+"""What a scenario would cost with more sites than a machine holds: small runs of it, carried on by formulas.
+
+Of the rounds of secure sums, messages, hops and bytes follow from the protocol's own formula, with vectors as long as
+in the largest small run. Of everything else, parameters in orders and the list of sites that all are sent among it,
+they are continued as a polynomial of the second degree in the number of sites, which no protocol here exceeds. Seconds
+are those of one round as the small runs had them: so many for a round, a site, a hop, a message and a byte, none below
+0, fitted to all rounds with equal relative errors; and for the launch so many for a run, a site and a pair of sites.
+They are seconds of this machine, on which all sites share its cores.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from federation.arrays import FloatArray
+from federation.errors import FederationError
+from federation.ledger import CONTROL
+from protocols.sums.contract import SecureSum
+from scenarios.data import dataset
+from scenarios.data.located import located
+from scenarios.report.page import read_log
+from scenarios.run import runner
+from scenarios.schema import spec
+from scenarios.schema.errors import ScenarioError
+
+MEASURED = (5, 20, 60)
+"""Sites of the small runs."""
+
+
+@dataclass(frozen=True)
+class RoundCost:
+    """One round. `step` is its phase, verb and step; control is orders and answers, with the parameters in them."""
+
+    step: tuple[str, str, str]
+    protocol: str
+    hops: float
+    messages: float
+    payload_bytes: float
+    wire_bytes: float
+    control_bytes: float
+    seconds: float
+
+
+class Total(NamedTuple):
+    """What a run costs: rounds, hops, messages, bytes and seconds.
+
+    launch_s: until the sites were up and introduced. own_s: of the coordinator between rounds. site_bytes: own memory
+    of a site.
+    """
+
+    sites: int
+    rounds: int
+    hops: float
+    messages: float
+    payload_bytes: float
+    wire_bytes: float
+    control_bytes: float
+    launch_s: float
+    rounds_s: float
+    own_s: float
+    site_bytes: float
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A small run: its rounds, the seconds beside them, and bytes that were sent before the first."""
+
+    sites: int
+    rounds: tuple[RoundCost, ...]
+    launch_bytes: float
+    launch_s: float
+    own_s: float
+    site_bytes: float
+
+    @property
+    def total(self) -> Total:
+        """All rounds together."""
+        return _total(self.sites, self.rounds, self.launch_bytes, self.launch_s, self.own_s, self.site_bytes)
+
+
+def measure(scenario: str, sites: int, changes: Sequence[str] = ()) -> Measured:
+    """Run a scenario with so many sites, and without comparison with pooled rows.
+
+    Raises
+    ------
+    ScenarioError
+        It cannot be run with so many.
+    FederationError
+        The run failed.
+    """
+    chosen, base = spec.read(scenario, overrides=[*changes, "compare.centralised=false"], sites=sites)
+    chosen = located(chosen, base)
+    rows = dataset.prepare(chosen, base)
+    with tempfile.TemporaryDirectory(prefix="fedsvm-forecast-") as folder:
+        result = runner.run(chosen, rows, Path(folder), lambda federation, faults: None, another_follows=True).result
+        if result.status != "completed" or result.cost is None:
+            raise FederationError(f"The run with {sites} sites, which a prediction begins with, failed: {result.error}")
+        log = [event for event in read_log(Path(folder)) if event["event"] == "round"]
+        ledger = pq.read_table(Path(folder) / "ledger.parquet").to_pylist()
+    counts: dict[tuple[int, bool], dict[str, float]] = defaultdict(lambda: defaultdict(float))
+    for row in ledger:
+        for name in ("messages", "payload_bytes", "predicted_wire_bytes"):
+            counts[row["round"], row["protocol"] == CONTROL][name] += row[name]
+    rounds = tuple(
+        RoundCost(
+            (event["phase"], event["verb"], event["step"]),
+            event["protocol"],
+            event["hops"],
+            counts[event["round"], False]["messages"],
+            counts[event["round"], False]["payload_bytes"],
+            counts[event["round"], False]["predicted_wire_bytes"],
+            counts[event["round"], True]["predicted_wire_bytes"],
+            event["seconds"],
+        )
+        for event in log
+    )
+    own_s = sum(phase.seconds - (phase.rounds_s or 0.0) for phase in result.cost.by_phase.values())
+    site_bytes = [site.unique_memory_bytes for site in result.sites if site.unique_memory_bytes is not None]
+    return Measured(
+        sites,
+        rounds,
+        counts[0, True]["predicted_wire_bytes"],
+        result.timing.launch_s,
+        own_s,
+        float(np.mean(site_bytes)) if site_bytes else float("nan"),
+    )
+
+
+def secure_sum_of(scenario: str, changes: Sequence[str] = ()) -> SecureSum:
+    """The sum that a scenario names. Raises ScenarioError."""
+    chosen, _ = spec.read(scenario, overrides=changes)
+    return chosen.protocol.secure_sum
+
+
+def predict(runs: Sequence[Measured], secure_sum: SecureSum, sites: int) -> Total:
+    """What a run with so many sites costs, by runs with fewer, at least three different numbers of them.
+
+    As many rounds as in the largest of these: how many iterations training takes depends on the rows, and little on
+    how many sites hold them.
+    """
+    last = max(runs, key=lambda run: run.sites)
+    seconds = _fitted([(_terms(run.sites, each), each.seconds) for run in runs for each in run.rounds])
+    rounds = [_carried_on(each, runs, last, secure_sum, sites) for each in last.rounds]
+    timed = [replace(each, seconds=float(_terms(sites, each) @ seconds)) for each in rounds]
+    launch_bytes = _continued(runs, lambda run: run.launch_bytes, sites)
+    launch_s = float(_pairs(sites) @ _fitted([(_pairs(run.sites), run.launch_s) for run in runs]))
+    return _total(sites, timed, launch_bytes, launch_s, last.own_s, last.site_bytes)
+
+
+def _total(
+    sites: int,
+    rounds: Sequence[RoundCost],
+    launch_bytes: float,
+    launch_s: float,
+    own_s: float,
+    site_bytes: float,
+) -> Total:
+    return Total(
+        sites,
+        len(rounds),
+        sum(each.hops for each in rounds),
+        sum(each.messages for each in rounds),
+        sum(each.payload_bytes for each in rounds),
+        sum(each.wire_bytes for each in rounds),
+        launch_bytes + sum(each.control_bytes for each in rounds),
+        launch_s,
+        sum(each.seconds for each in rounds),
+        own_s,
+        site_bytes,
+    )
+
+
+def _carried_on(
+    known: RoundCost, runs: Sequence[Measured], last: Measured, secure_sum: SecureSum, sites: int
+) -> RoundCost:
+    def continued(name: str) -> float:
+        return _continued(runs, lambda run: _mean(run, known, name), sites)
+
+    control = continued("control_bytes")
+    if known.protocol != secure_sum.name or known.step[1] != "sum":
+        hops, messages, payload, wire = map(continued, ("hops", "messages", "payload_bytes", "wire_bytes"))
+        return RoundCost(known.step, known.protocol, hops, messages, payload, wire, control, 0.0)
+    nothing, one = (secure_sum.cost_of(last.sites, (1, length)).payload_bytes for length in (0, 1))
+    length = round((known.payload_bytes - nothing) / (one - nothing))
+    cost = secure_sum.cost_of(sites, (1, length))
+    around = (known.wire_bytes - known.payload_bytes) / known.messages
+    wire = cost.payload_bytes + around * cost.messages
+    return RoundCost(known.step, known.protocol, cost.hops, cost.messages, cost.payload_bytes, wire, control, 0.0)
+
+
+def _mean(run: Measured, known: RoundCost, name: str) -> float:
+    """Of the rounds of the same step in a run; not a number where there are none."""
+    found = [getattr(each, name) for each in run.rounds if each.step == known.step]
+    return float(np.mean(found)) if found else float("nan")
+
+
+def _continued(runs: Sequence[Measured], value: Callable[[Measured], float], sites: int) -> float:
+    """A value of runs as a polynomial in the sites of at most the second degree, and never below 0."""
+    known = [(run.sites, value(run)) for run in runs if not np.isnan(value(run))]
+    places, values = np.array(known, dtype=float).T
+    line = np.polynomial.Polynomial.fit(places, values, min(2, len(known) - 1))
+    return max(0.0, float(line(sites)))
+
+
+def _fitted(told: Sequence[tuple[FloatArray, float]]) -> FloatArray:
+    """What one of each term takes, none less than nothing, by terms and the seconds that they took together."""
+    from scipy.optimize import nnls
+
+    terms, seconds = np.array([each for each, _ in told]), np.array([each for _, each in told])
+    return np.asarray(nnls(terms / seconds[:, None], np.ones(len(seconds)))[0])
+
+
+def _pairs(sites: int) -> FloatArray:
+    return np.array([1.0, sites, sites**2])
+
+
+def _terms(sites: int, known: RoundCost) -> FloatArray:
+    return np.array([1, sites, known.hops, known.messages, known.wire_bytes, known.control_bytes], dtype=float)
+
+
+def check(sites: int, measured: Sequence[int]) -> None:
+    """Raise ScenarioError for numbers of sites that predict nothing."""
+    if len(set(measured)) < 3:
+        raise ScenarioError(["--measure: three different numbers of sites are needed, such as 5,20,60."])
+    if sites <= max(measured):
+        raise ScenarioError([f"--sites: {sites} are not more than the {max(measured)} of the largest run; run it."])
