@@ -9,7 +9,7 @@ it covers of all that lies between the source and the model.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -173,6 +173,9 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
 def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> FederatedDataset:
     """Set the test rows of loaded data apart, and deal the others to the sites. Raises ScenarioError."""
     settings = scenario.data
+    if settings.permute_labels:
+        shuffled = np.random.default_rng([scenario.seed, 10]).permutation(data.labels)
+        data = replace(data, labels=shuffled)
     public, private = _set_apart(scenario, data)
     choosing = data.take(public) if _is_blind(scenario) else data
     classes = classes_of(choosing, settings, are_all=not _is_blind(scenario))
@@ -234,6 +237,8 @@ def _warnings(
         return
     if data.table is not None:
         yield from text_form.notes(data.table.forms)
+    if scenario.data.permute_labels:
+        yield "Labels were dealt to other rows at random (data.permute_labels): any accuracy above chance is chance."
     if data.dropped:
         yield f"{data.dropped} rows with missing values were left out."
     yield from categories.warnings(data)

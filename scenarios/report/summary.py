@@ -22,9 +22,11 @@ from scenarios.report.live import human_bytes
 from scenarios.run.audit import AttackResult, CollusionReport, KnownBefore
 from scenarios.run.metrics import Metrics, PooledMetrics, SiteMetrics
 from scenarios.run.result import ModelResult, RunResult, Timing
+from scenarios.run.selection import Reading, SelectionResult
 from scenarios.schema.protocol import ProtocolSpec
 
 _MAX_NOTES = 5
+_MAX_COLUMNS = 10
 
 _MAX_MISTAKEN = 3
 """Pairs of classes that a line names."""
@@ -86,6 +88,8 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
         found += _class_lines(result.metrics, model.classes)
     if result.at_sites is not None:
         found.append(("at sites", _at_sites(result.at_sites)))
+    if result.selection is not None:
+        found += selection_lines(result.selection)
     if result.centralised is not None:
         found.append(("pooled rows", _pooled(result.centralised, result)))
     if model.objective is not None:
@@ -95,6 +99,36 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     if result.baselines:
         found.append(("baselines", _baselines(result)))
     return found
+
+
+def selection_lines(selection: SelectionResult) -> list[tuple[str, str]]:
+    """Which columns were chosen, and the readings of their accuracy."""
+    ranking = selection.ranking
+    kept, of = ranking.selected, len(ranking.columns)
+    listed = [name for name in ranking.columns if name in kept][:_MAX_COLUMNS]
+    more = f" and {len(kept) - len(listed)} more" if len(kept) > len(listed) else ""
+    found = [("columns", f"{len(kept)} of {of} by {ranking.size_rule}: {', '.join(listed)}{more}")]
+    found += [(name, reading_line(reading)) for name, reading in selection.readings.items()]
+    if selection.overlap is not None and selection.selected_in is not None:
+        always = sum(count == max(selection.selected_in.values()) for count in selection.selected_in.values())
+        found.append(
+            (
+                "stability",
+                f"two folds have {100 * selection.overlap:.0f} % of the columns that either chose in common; "
+                f"{always} of {len(selection.selected_in)} were chosen most often",
+            )
+        )
+    if selection.equal_positions is not None:
+        found.append(("pooled order", f"{selection.equal_positions} of {of} columns stand where pooled rows put them"))
+    if ranking.rows_determined is not None:
+        found.append(("rows told", f"{ranking.rows_determined} follow from the support sets that were released"))
+    return found
+
+
+def reading_line(reading: Reading) -> str:
+    """A reading with its standard error, and why it is too high, if it is."""
+    told = f"{100 * reading.accuracy:.1f} ± {100 * reading.standard_error:.1f} % with {reading.size:g} columns"
+    return f"{told}. {reading.biased}" if reading.biased else f"{told}, chosen without the rows tested on"
 
 
 def _baselines(result: RunResult) -> str:

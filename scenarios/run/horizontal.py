@@ -24,6 +24,7 @@ from scenarios.run import metrics
 from scenarios.run.audit import GroundTruth
 from scenarios.run.baselines import baselines_of
 from scenarios.run.outcome import SITE_MODELS, Fold, Outcome, log_fold, trained
+from scenarios.run.selection import FoldSelection, fold_selection
 from scenarios.schema.data import DataSpec
 from scenarios.schema.spec import Scenario
 
@@ -161,13 +162,26 @@ class HorizontalPipeline:
         return Fold(
             fold=self._named(fold),
             training=trained(model),
-            arrays={**model.to_arrays(), **columns.to_arrays()},
+            arrays={**model.to_arrays(), **columns.to_arrays(model.selected_columns)},
             test=_evaluated(whole, decisions, labels) if len(self.dataset.test(fold)) else None,
             pooled=metrics.compare(pooled, decisions, labels) if pooled is not None else None,
             baselines=baselines_of(self.scenario, model, rows, labels),
             public=public,
             at_sites=at_sites,
+            selection=self._selection(model, columns, rows, has_test=len(self.dataset.test(fold)) > 0),
         )
+
+    def _selection(
+        self, model: Model, columns: Columns, rows: EvaluationRows, *, has_test: bool
+    ) -> FoldSelection | None:
+        """How columns were chosen, of a model that chose them, beside what pooled rows and the test rows say."""
+        if (ranking := model.ranked) is None:
+            return None
+        algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings
+        order = algorithm.pooled_order(model, settings, rows) if self.scenario.compare.centralised else None
+        names = None if order is None else [columns.names[column] for column in order]
+        tested = model.decisions_by_size(rows.test.rows) if has_test else {}
+        return fold_selection(ranking, names, tested, rows.test.labels)
 
     def truth(self) -> GroundTruth:
         """Every site's rows, of all folds, and records that one can think of, encoded as the sites encode them."""

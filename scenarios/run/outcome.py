@@ -15,6 +15,7 @@ from federation.errors import FederationError
 from federation.federation import Federation
 from scenarios.run.audit import CollusionReport, PartyAudit
 from scenarios.run.metrics import BaselineMetrics, FoldMetrics, PooledFold
+from scenarios.run.selection import FoldSelection
 
 _OF_RUN = frozenset({"classes", "algorithm"})
 """What model.npz says beside the arrays of the model."""
@@ -29,7 +30,7 @@ class Fold:
 
     training: what is known of it. arrays: its file. pooled: what all data together would have given. baselines: other
     methods on the same rows. public: of models that spend privacy, what public rows alone give. at_sites: what the
-    sites found by themselves.
+    sites found by themselves. selection: how columns were chosen.
     """
 
     fold: int | None
@@ -40,6 +41,7 @@ class Fold:
     baselines: dict[str, BaselineMetrics] | None = None
     public: BaselineMetrics | None = None
     at_sites: SiteScores | None = None
+    selection: FoldSelection | None = None
 
 
 @dataclass(frozen=True)

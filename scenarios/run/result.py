@@ -23,6 +23,7 @@ from scenarios.run.audit import CollusionReport, PartyAudit
 from scenarios.run.injector import FaultReport
 from scenarios.run.metrics import BaselineMetrics, Metrics, PooledMetrics, SiteMetrics
 from scenarios.run.outcome import Alignment
+from scenarios.run.selection import SelectionResult
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.threats import NetworkSpec
 
@@ -129,6 +130,8 @@ class RunResult:
         What all data in one place would have given.
     baselines : mapping of str to BaselineMetrics, optional
         Other methods on the same rows, of the last model.
+    selection : SelectionResult, optional
+        Which columns were chosen, and how, by an algorithm that chooses.
     cost : CostReport, optional
     sites : tuple of SiteResult
     progress : ProgressReport, optional
@@ -162,6 +165,7 @@ class RunResult:
     at_sites: SiteMetrics | None = None
     centralised: PooledMetrics | None = None
     baselines: Mapping[str, BaselineMetrics] | None = None
+    selection: SelectionResult | None = None
     cost: CostReport | None = None
     sites: tuple[SiteResult, ...] = ()
     progress: ProgressReport | None = None

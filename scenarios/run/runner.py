@@ -45,6 +45,7 @@ from scenarios.run.result import (
     write_result,
     write_whole,
 )
+from scenarios.run.selection import selection_result
 from scenarios.run.shortfalls import shortfalls
 from scenarios.run.starter import Starter
 from scenarios.run.vertical import VerticalPipeline
@@ -317,6 +318,11 @@ def _result(this: Run) -> RunResult:
         at_sites=metrics.mean_site_metrics([fold.at_sites for fold in folds if fold.at_sites is not None]),
         centralised=metrics.mean_pooled([fold.pooled for fold in folds if fold.pooled is not None]),
         baselines=mean_baselines([fold.baselines for fold in folds]),
+        selection=selection_result(
+            [fold.selection for fold in folds if fold.selection is not None],
+            [fold.test for fold in folds if fold.test is not None],
+            scenario.data.evaluation,
+        ),
         sites=_sites(this.dataset, this.federation),
         collusion=outcome.collusion,
         audit=outcome.audit,

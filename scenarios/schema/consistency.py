@@ -98,7 +98,8 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
     elif algorithm.scaling == "public-rows" and data.public < 2:
         yield f"data.public: {table.name} takes columns, scale and features from public rows; set some apart."
     else:
-        outline = Outline(data.public, models=data.models, calibrated=data.calibration > 0)
+        needs_curve = data.evaluation != "nested"
+        outline = Outline(data.public, data.models, calibrated=data.calibration > 0, needs_curve=needs_curve)
         yield from (f"algorithm.{problem}." for problem in algorithm.problems(table.settings, outline))
     if data.split.startswith((LABEL_SKEW, BY_FEATURE, BY_VALUE, DIRICHLET)) and algorithm.is_private(table.settings):
         yield (
@@ -109,6 +110,8 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
     by_rows = isinstance(algorithm, HorizontalAlgorithm) and type(algorithm).score is HorizontalAlgorithm.score
     if data.tested_at_sites and not by_rows:
         yield f'data.tested_by: a site alone cannot score rows by {table.name}; set it to "runner".'
+    if data.evaluation != "nested" and not algorithm.chooses_columns:
+        yield f"data.evaluation: {table.name} chooses no columns; leave it out."
     if algorithm.scaling != "public-rows" and data.public:
         yield f"data.public: {table.name} has no use for public rows; leave it out."
     if data.calibration and not algorithm.can_calibrate(table.settings):
