@@ -54,8 +54,8 @@ def _problems(scenario: Scenario) -> Iterator[str]:
         )
     if data.positive is None and len(data.classes) != 2:
         yield (
-            "data.positive: is missing; nobody sees all labels, so the scenario must say which one is +1, or name two by "
-            "data.classes. Across hosts two classes are told apart."
+            "data.positive: is missing; nobody sees all labels, so the scenario must say which one is +1, or name both "
+            "by data.classes. Across hosts two classes are told apart."
         )
     if data.test_source is not None:
         yield "data.test_source: nobody has test rows apart across hosts; leave it out."
