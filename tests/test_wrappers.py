@@ -30,9 +30,9 @@ PLAIN = ("algorithm.remove=one", "algorithm.min_change=0", "algorithm.size=3")
 FOLDS = 3
 
 
-def svm(rows: FloatArray, signs: FloatArray) -> Any:
+def svm(rows: FloatArray, signs: FloatArray, tol: float = 1e-9) -> Any:
     """LIBSVM's model."""
-    return SVC(kernel="linear", C=1.0, tol=1e-9, cache_size=500).fit(rows, signs)
+    return SVC(kernel="linear", C=1.0, tol=tol, cache_size=500).fit(rows, signs)
 
 
 def judged(rows: FloatArray, signs: FloatArray, folds: IntArray) -> tuple[int, float]:
@@ -40,7 +40,7 @@ def judged(rows: FloatArray, signs: FloatArray, folds: IntArray) -> tuple[int, f
     right, loss = 0, 0.0
     for fold in range(folds.max() + 1):
         out = folds == fold
-        margins = signs[out] * svm(rows[~out], signs[~out]).decision_function(rows[out])
+        margins = signs[out] * svm(rows[~out], signs[~out], tol=1e-5).decision_function(rows[out])
         right, loss = right + int((margins > 0).sum()), loss + float(np.maximum(1 - margins, 0).sum())
     return right, loss
 
