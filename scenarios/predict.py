@@ -79,7 +79,8 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
     form, filling = _form(result), arrays.get("filling")
     table = sources.read(source, Path(), form=form)
     filled = {} if filling is None else dict(zip(columns, filling.tolist(), strict=False))
-    rows = _Rows(source, table.columns, _spare(result) | {identifier or ""}, filled).take(columns)
+    read = {column: _without_text(values) if column in columns else values for column, values in table.columns.items()}
+    rows = _Rows(source, read, _spare(result) | {identifier or ""}, filled).take(columns)
     decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
     calibration = model.calibrated
     threshold = 0.0 if calibration is None else calibration.threshold
@@ -90,6 +91,11 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
     chances = None if calibration is None else calibration.probabilities(decisions)
     doubts = tuple(each.doubt for each in table.forms.values() if each.doubt)
     return Predictions(decisions, predicted, called, chances, doubts)
+
+
+def _without_text(values: NDArray[Any]) -> NDArray[Any]:
+    """NaN for a column that has no value in any row, such as of one patient with a gap: nothing tells what it holds."""
+    return np.full(len(values), np.nan) if values.dtype.kind == "U" and not (values != "").any() else values
 
 
 def _identifiers(source: str, form: TextForm, column: str) -> list[str]:
