@@ -90,7 +90,8 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
     of = columns if numeric is None else numeric.tolist()
     filled = {} if filling is None else dict(zip(of, filling.tolist(), strict=False))
     others = [] if left_out is None else left_out.tolist()
-    rows = _Rows(source, table.columns, _spare(result) | {identifier or ""}, filled, others).take(columns)
+    read = {column: _without_text(values) if column in columns else values for column, values in table.columns.items()}
+    rows = _Rows(source, read, _spare(result) | {identifier or ""}, filled, others).take(columns)
     decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
     calibration = model.calibrated
     threshold = 0.0 if calibration is None else calibration.threshold
@@ -101,6 +102,11 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
     chances = None if calibration is None else calibration.probabilities(decisions)
     doubts = tuple(each.doubt for each in table.forms.values() if each.doubt)
     return Predictions(decisions, predicted, called, chances, tuple(classes.tolist()), doubts)
+
+
+def _without_text(values: NDArray[Any]) -> NDArray[Any]:
+    """NaN for a column that has no value in any row, such as of one patient with a gap: nothing tells what it holds."""
+    return np.full(len(values), np.nan) if values.dtype.kind == "U" and not (values != "").any() else values
 
 
 def _identifiers(source: str, form: TextForm, column: str) -> list[str]:
