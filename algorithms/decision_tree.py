@@ -11,8 +11,10 @@ follow the depth, not the number of nodes. It is the histogram tree of today's l
 What is disclosed. The coordinator learns the tables, whole numbers that add up to few in deep nodes. A class of one row
 in a node shows the bin of each of its columns, that is the row, to the width of the bins, and columns of 0 and 1
 exactly; and the table of a node that is not asked for is its parent's less its sibling's. `min_class_rows` keeps every
-split from leaving fewer rows of a class on a side, but for none: since nodes are within each other or apart, no table
-and no difference of tables is of fewer then. With 1 the tree is the usual one, and `attacks.cross_tables` finds rows.
+split from leaving fewer rows of a class on a side, but for none, and a class with fewer rows in all is refused before
+any table is asked for: since nodes are within each other or apart, no table and no difference of tables is of fewer
+then. Over folds, or sites that leave, differences are. With 1 the tree is the usual one, and `attacks.cross_tables`
+finds rows.
 Whoever takes off rows of its own, as a site may that colludes with the coordinator, is left with fewer all the same.
 The sites learn the tree.
 
@@ -40,6 +42,7 @@ from algorithms.data.classes import log_odds, members, one_against_rest
 from algorithms.data.horizontal import HorizontalSite, HorizontalTask
 from algorithms.settings import Count, doc
 from federation.arrays import FloatArray, IntArray
+from federation.errors import FederationError
 from federation.federation import Federation
 from federation.site.program import step
 
@@ -131,8 +134,9 @@ class TreeSite(HorizontalSite):
 
     @step
     def column_moments(self) -> FloatArray:
-        """(2, p): sums of the scaled columns and of their squares."""
-        return np.stack([self.rows.sum(axis=0), (self.rows**2).sum(axis=0)])
+        """(2 p + K,): sums of the scaled columns and of their squares, and how many rows are of each class."""
+        sums = [self.rows.sum(axis=0), (self.rows**2).sum(axis=0)]
+        return np.concatenate([*sums, members(self.labels).sum(axis=1)])
 
     @step
     def receive_edges(self, edges: FloatArray) -> None:
@@ -167,6 +171,16 @@ class Split:
     bin: int
     left: FloatArray
     right: FloatArray
+
+
+def _check_counts(counts: FloatArray, classes: Sequence[str], least: int) -> None:
+    """Raise FederationError for a class of so few rows (K,) that the root's table would show them."""
+    for name, count in zip(classes, counts.astype(np.int64).tolist(), strict=True):
+        if 0 < count < least:
+            raise FederationError(
+                f"Class {name!r} has {count} of the training rows, fewer than algorithm.min_class_rows = {least}: the "
+                "root's table would show them. Leave its rows out, or lower algorithm.min_class_rows."
+            )
 
 
 def best_split(table: FloatArray, settings: TreeSettings) -> Split | None:
@@ -279,8 +293,10 @@ class DecisionTree(HorizontalAlgorithm[TreeSettings, TreeModel]):
         def stage() -> TreeModel:
             prepared = task.prepare(federation)
             with federation.phase("train"):
-                moments = federation.sum("column_moments", shape=(2, prepared.columns), bound=math.inf)
-                edges = edges_of(moments, prepared.rows, settings.bins)
+                size = 2 * prepared.columns
+                moments = federation.sum("column_moments", shape=(size + len(task.classes),), bound=math.inf)
+                _check_counts(np.rint(moments[size:]), task.classes, settings.min_class_rows)
+                edges = edges_of(moments[:size].reshape(2, -1), prepared.rows, settings.bins)
                 federation.run("receive_edges", edges=edges)
 
                 def ask(tree: Tree, nodes: IntArray) -> FloatArray:

@@ -342,7 +342,9 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
     weights = weights[0] if task.classes == 2 else weights
     rounds = None if settings.is_private else federation.progress.round - before
     size = weights.size
-    training = TrainingReport(federation.sites, f"{size} features", iterations=rounds, figures={"rank": size})
+    of_classes = f", {len(f)} problems, each class against the others" if len(f) > 1 else ""
+    description = f"{feature_map.size} features{of_classes}"
+    training = TrainingReport(federation.sites, description, iterations=rounds, figures={"rank": size})
     return ErmModel(feature_map, weights, noise, training)
 
 

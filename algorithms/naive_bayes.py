@@ -187,7 +187,7 @@ class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
             with federation.phase("train"):
                 kinds = len(task.classes)
                 counts = np.rint(federation.sum("class_counts", shape=(kinds,), bound=float(prepared.rows)))
-                _check_counts(counts)
+                _check_counts(counts, task.classes)
                 return counts, federation.sum("class_sums", shape=(2, kinds, prepared.columns), bound=math.inf)
 
         counts, sums = federation.until_stable(stage)
@@ -214,10 +214,11 @@ class NaiveBayes(HorizontalAlgorithm[NaiveBayesSettings, NaiveBayesModel]):
         return Pooled(log_odds(scores))
 
 
-def _check_counts(counts: FloatArray) -> None:
+def _check_counts(counts: FloatArray, classes: Sequence[str]) -> None:
     """Raise FederationError for a class whose means and variances would show its rows."""
     if (smallest := int(counts.min())) < MIN_CLASS_ROWS:
+        name = classes[int(counts.argmin())]
         raise FederationError(
-            f"A class must have {MIN_CLASS_ROWS} rows or more over all sites, got {smallest}: its means and variances "
-            "would show them. Have more rows, or another data.positive."
+            f"A class must have {MIN_CLASS_ROWS} rows or more over all sites, got {smallest} of {name!r}: its means "
+            "and variances would show them. Have more rows, leave its rows out, or choose another data.positive."
         )

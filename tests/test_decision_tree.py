@@ -24,6 +24,7 @@ from algorithms.decision_tree import (
     impurity,
 )
 from federation.arrays import FloatArray, IntArray
+from federation.errors import FederationError
 from fedsvm import classifier
 from tests.tasks import table
 from tests.test_runs import fedsvm, run
@@ -178,6 +179,21 @@ def test_a_deep_tree_shows_rows_and_one_that_is_careful_none() -> None:
     assert len(claimed(data, TreeSettings(**deep)).rows) == 0  # type: ignore[arg-type]
 
 
+def test_rows_of_several_other_classes_that_are_alike_are_counted_together() -> None:
+    """A row of the second class and two of the third are equal: of "not the first" there are three."""
+    written, data = WrittenDown(), np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
+    rows, edges = scaled(written, data, [["a", "b"]]), np.array([[0.0], [0.0]])
+    written.add("receive_edges", edges=edges)
+    of_class = np.equal.outer(np.arange(3), [0, 1, 2, 2]).astype(float)
+    root = Tree(np.array([LEAF]), np.array([0]), np.array([[0, 0]]), np.zeros((1, 3)))
+    tables = cross_tables(root, np.array([0]), binned(rows, edges), of_class, 2)
+    written.add("cross_tables", tables, nodes=np.array([0]), children=root.children)
+    (claim,) = CrossTables()(written.view(), Prior())
+    assert isinstance(claim, Claim)
+    assert sorted(claim.labels.tolist()) == [-1.0, -1.0, -1.0, 1.0]
+    assert sorted(claim.rows.tolist()) == sorted(data.tolist())
+
+
 @pytest.mark.parametrize(("least", "recovered"), [(1, 9), (3, 0)])
 def test_a_coordinator_recovers_boards_of_a_tree_without_limits(least: int, recovered: int, tmp_path: Path) -> None:
     changes = [
@@ -190,6 +206,14 @@ def test_a_coordinator_recovers_boards_of_a_tree_without_limits(least: int, reco
     changes += ["collusion={sites=[], coordinator=true}"]
     (audit,) = run("decision-tree", tmp_path / "run", *changes).result["audit"]
     assert (audit["recovered"], audit["false_claims"]) == (recovered, 0)
+
+
+def test_a_class_whose_rows_the_root_would_show_is_refused() -> None:
+    y = np.where(np.arange(len(ROWS)) < 2, "rare", np.where(LABELS > 0, "one", "other"))
+    with pytest.raises(FederationError, match=r"Class 'rare' has 2 of the training rows, fewer than .*min_class_rows"):
+        classifier("decision-tree")(sites=3).fit(ROWS, y)
+    model = classifier("decision-tree")(sites=3, min_class_rows=2).fit(ROWS, y)
+    assert model.score(ROWS, y) > 0.8
 
 
 def test_of_numbers_nothing_is_claimed() -> None:

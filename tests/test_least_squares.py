@@ -11,6 +11,7 @@ from sklearn.linear_model import Ridge
 
 from algorithms.attacks.contract import Claim, Prior
 from algorithms.attacks.second_moments import SecondMoments
+from algorithms.data.classes import one_against_rest
 from algorithms.data.columns import Labelled
 from algorithms.features.fourier import FourierMap
 from algorithms.least_squares import packed_moments, unpacked_moments, weights, with_ones
@@ -98,6 +99,22 @@ def test_possible_records_are_counted(intercept: bool) -> None:
     assert len(claim.rows) == 203
     claimed = {(*row, label) for row, label in zip(claim.rows.tolist(), claim.labels.tolist(), strict=True)}
     assert claimed == {(*row, label) for row, label in zip(data.rows.tolist(), data.labels.tolist(), strict=True)}
+    assert claim.residual < 1e-6
+
+
+@pytest.mark.parametrize("factors", [(2.0, 0.5, 0.5), (2.0, 0.5, 3.0)])
+def test_possible_records_of_weighted_classes_are_counted(factors: tuple[float, ...]) -> None:
+    """The list says which are of the first class; which of the others' factors a row has, the sums do."""
+    rows, classes = table(120, seed=5).rows, np.random.default_rng(1).integers(3, size=120).astype(float)
+    problems = one_against_rest(classes, 3)
+    feature_map, written = FourierMap.drawn(0.3, 25, len(NAMES), seed=1), WrittenDown()
+    z = feature_map(scaled(written, rows[:80], []))
+    written.add("receive_map", **feature_map.to_fields())
+    prices = np.array(factors)[classes[:80].astype(int)]
+    written.add("moments", packed_moments(z, problems[:, :80], prices), intercept=False, factors=list(factors))
+    (claim,) = SecondMoments()(written.view(), Prior(candidates=Labelled(rows, problems[0])))
+    assert isinstance(claim, Claim)
+    assert (len(claim.rows), {tuple(row) for row in claim.rows}) == (80, {tuple(row) for row in rows[:80]})
     assert claim.residual < 1e-6
 
 

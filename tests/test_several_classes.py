@@ -24,7 +24,7 @@ from algorithms.data.classes import Scheme, called, log_odds, one_against_one, o
 from algorithms.data.conditions import Conditions
 from algorithms.features.identity import IdentityMap
 from algorithms.hybrid_svm import minimised, noise_of
-from algorithms.optimisation.barrier import Problem
+from algorithms.optimisation.barrier import Problem, RowSums, Standing
 from algorithms.optimisation.hinge_sums import HingeSums
 from algorithms.optimisation.interior_point import solve_pooled
 from algorithms.optimisation.path_sums import Layout
@@ -360,6 +360,15 @@ def test_a_row_of_label_0_is_in_no_sum() -> None:
     one, other = (Problem.of(features, apart, prices), Problem.of(features[10:], labels[10:], 2.0))
     found = [solve_pooled([each], Stopping(1e-9, 100))[0] for each in (one, other)]
     assert found[0].objective == pytest.approx(found[1].objective, rel=1e-8)
+
+
+def test_at_the_first_point_all_problems_have_one_system() -> None:
+    """Behind another mask each: the threat model says so, since it is more than one look at the same spectrum."""
+    features, labels = np.random.default_rng(0).normal(size=(60, 5)), np.random.default_rng(1).integers(3, size=60)
+    problems = [Problem.of(features, signs, 2.0) for signs in one_against_rest(labels.astype(float), 3)]
+    origin = np.zeros(6)
+    matrices = [RowSums.of(each, Standing.at(each, 0, origin, origin)).matrix for each in problems]
+    np.testing.assert_array_equal(matrices[1:], [matrices[0]] * 2)
 
 
 def test_labels_of_problems_are_of_each_class_and_of_every_two() -> None:

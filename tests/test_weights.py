@@ -166,3 +166,4 @@ def test_the_largest_weight_is_told_to_a_power_of_two() -> None:
         assert max(weights) <= bound <= max(2 * max(weights), 2.0 ** EXPONENTS[0])
     assert Weighting("balanced").factors(np.array([30.0, 10.0])) == (4 / 6, 2.0)
     assert Weighting("balanced").factors(np.array([30.0, 0.0])) == (1.0, 1.0)
+    assert Weighting("balanced").factors(np.array([30.0, 0.0, 10.0])) == (4 / 6, 1.0, 2.0)  # of those that there are

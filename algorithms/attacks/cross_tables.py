@@ -38,9 +38,9 @@ class CrossTables(Attack):
                 for table in _tables(epoch, sites):
                     kinds = table.shape[2]
                     labels = _CLASSES if kinds == 2 else (1.0, *[-1.0] * (kinds - 1))
-                    for kind, label in enumerate(labels):
-                        rows = _equal_rows(table[:, :, kind], low, high)
-                        counts.take(rows, np.full(len(rows), label), np.full(epoch.columns, SAME_WITHIN))
+                    alike = [_equal_rows(table[:, :, kind], low, high) for kind in range(kinds)]
+                    of_kinds = np.repeat(labels, [len(rows) for rows in alike])  # kinds of one label add up
+                    counts.take(np.vstack(alike), of_kinds, np.full(epoch.columns, SAME_WITHIN))
         if counts is not None:
             yield Claim(*counts.repeated, residual=0.0)
 

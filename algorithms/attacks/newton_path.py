@@ -141,7 +141,8 @@ def _path(begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequen
     known = seed is not None or begun["masking"] == "none"
     factors = begun.get("factors", (1.0, 1.0))
     if len(factors) > 2:
-        factors = (float(np.mean(factors[1:])), factors[0])
+        others = factors[1:] if begun.get("scheme", "ovr") == "ovr" else factors[1:2]
+        factors = (float(np.mean(others)), factors[0])
     return [NewtonPath(prior, begun["price"], lever, int(rounds[-1].parameters["rows"]), tuple(found), known, factors)]
 
 

@@ -5,13 +5,19 @@ few hundred features are enough for ten thousands of equations, of which random 
 it needs. Counts are whole numbers though nothing asked for that, and the forms computed again from them are those that
 were seen. Where features are fewer, only those candidates are counted whose counts every solution agrees on.
 
+Of K classes candidates are of the first or of the others. Where these have factors of their own, what follows is the
+sum of a candidate's factors, and of the rows that may have made it up the fewest are claimed.
+
 Logistic regression by Newton's method opens the same at its first point, v = 0, where the Hessian of every row's loss
 is z z^T / 4, and its gradient -y z / 2.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import Self
 
 import numpy as np
 
@@ -24,6 +30,14 @@ from protocols.analysis.views import RoundView, RunView
 
 _EQUATIONS = 1.5
 """Quadratic forms per candidate."""
+
+_MOST_ALIKE = 3
+"""Rows that are one candidate's, where these have different factors."""
+
+_SAME_SUM = 1e-4
+"""Of factors; finer than counts are, since different ones may add up to nearly the same."""
+
+_NOT_WHOLE = 0.5
 
 
 class SecondMoments(Attack):
@@ -45,8 +59,7 @@ class SecondMoments(Attack):
                     if each.parameters["intercept"]:
                         rows = np.column_stack([rows, np.ones(len(rows))])
                     counts = counts or RowCounts(epoch.columns)
-                    factors = np.array(each.parameters.get("factors", (1.0, 1.0)))
-                    prices = factors[(candidates.labels > 0).astype(int)]
+                    prices = _Prices.of(each.parameters.get("factors", (1.0, 1.0)))
                     if (solved := solve(moments, rows, candidates.labels, prices)) is not None:
                         places = np.repeat(np.arange(len(rows)), solved.counts)
                         resolution = SAME_WITHIN * epoch.scale.scale
@@ -54,6 +67,34 @@ class SecondMoments(Attack):
                         residual = max(residual, solved.residual)
         if counts is not None:
             yield Claim(*counts.repeated, residual)
+
+
+@dataclass(frozen=True)
+class _Prices:
+    """Factors of a row with the label +1, and of one with -1, which may have one of several."""
+
+    first: float = 1.0
+    others: tuple[float, ...] = (1.0,)
+
+    @classmethod
+    def of(cls, factors: Sequence[float]) -> Self:
+        """Of the classes: of two the negative one's first, of more first that which has the label +1."""
+        first, *others = reversed(factors) if len(factors) == 2 else factors
+        return cls(first, tuple(sorted(set(others))))
+
+    def counts(self, sums: FloatArray, labels: FloatArray) -> FloatArray:
+        """(n,) how many rows, at least, have factors that add up to each of some sums; no whole number where none do.
+
+        Of others with different factors more than _MOST_ALIKE are none.
+        """
+        if len(self.others) == 1:
+            return np.asarray(sums / np.where(labels > 0, self.first, self.others[0]))
+        found = np.where(labels > 0, sums / self.first, np.where(np.abs(sums) < _SAME_SUM, sums, _NOT_WHOLE))
+        for count in range(_MOST_ALIKE, 0, -1):
+            made = np.array([sum(each) for each in combinations_with_replacement(self.others, count)], dtype=float)
+            near = (np.abs(np.subtract.outer(sums, made)) < _SAME_SUM).any(axis=1)
+            found[near & (labels < 0)] = count
+        return found
 
 
 def _moments(each: RoundView) -> list[FloatArray]:
@@ -67,11 +108,11 @@ def _moments(each: RoundView) -> list[FloatArray]:
     return []
 
 
-def solve(moments: FloatArray, rows: FloatArray, labels: FloatArray, prices: FloatArray) -> Counts | None:
+def solve(moments: FloatArray, rows: FloatArray, labels: FloatArray, prices: _Prices | None = None) -> Counts | None:
     """How often candidates Z (n, d) with labels (n,) occur; None where they cannot make up the moments.
 
     moments: (d (d + 1)/2 + K d,) the upper triangle of the sum of p z z^T, and the sum of p y z of K problems, of which
-    the first is taken. prices (n,): p.
+    the first is taken. prices: what p may be; 1 if left out.
     """
     d = rows.shape[1]
     triangle = np.triu_indices(d)
@@ -83,7 +124,9 @@ def solve(moments: FloatArray, rows: FloatArray, labels: FloatArray, prices: Flo
     first = distinct(terms)
     random = np.random.default_rng(0)
     forms = random.standard_normal((int(_EQUATIONS * len(first)) + 1, d)) / d**0.5
-    design = np.vstack([(forms @ rows[first].T) ** 2, (labels[first, None] * rows[first]).T]) * prices[first]
+    design = np.vstack([(forms @ rows[first].T) ** 2, (labels[first, None] * rows[first]).T])
     seen = np.concatenate([np.einsum("ij,ij->i", forms @ gram, forms), products])
-    found, determined = least_squares(design, seen)
-    return checked(design, seen, found, determined, first, len(rows))
+    sums, determined = least_squares(design, seen)
+    counts = (prices or _Prices()).counts(sums, labels[first])
+    design = design * np.where(counts != 0, sums / np.where(counts != 0, counts, 1.0), 1.0)
+    return checked(design, seen, counts, determined, first, len(rows))

@@ -69,7 +69,7 @@ class PublicClassifier(RowsClassifier):
         if len(public) < 2 or len(np.unique(labels[public])) < 2 or not len(private):
             raise ValueError(
                 f"public={self.public!r} sets {len(public)} of n_samples={len(labels)} rows apart, and these must hold "
-                "both classes, and not all rows; have more rows, or set another number apart."
+                "two classes or more, and not all rows; have more rows, or set another number apart."
             )
         return public, private
 
@@ -82,15 +82,17 @@ class HybridSVC(PublicClassifier, HybridSettings):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
+    classes_ : ndarray of shape (K,)
+        Those of y: that there are rows of each is taken for public.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (p,)
         Of a data frame's columns.
     scaling_ : Scale
         `offset` and `scale`, both (p,).
     frequencies_ : ndarray of shape (D, p)
-    coef_ : ndarray of shape (1, 2 D)
-        The decision value of a scaled row x is [cos, sin] of frequencies_ x, over √D, times coef_.
+    coef_ : ndarray of shape (P, 2 D)
+        Of P problems, one of two classes and of more each against the others: the decision value of a scaled row x is
+        [cos, sin] of frequencies_ x, over √D, times coef_.
     result_ : dict
         As of PanSVC, and under `privacy` what was released and whom it protects from whom. The rest of it, such as how
         many rounds training took, is for who ran it: what may be released is coef_, frequencies_ and scaling_.
@@ -105,14 +107,16 @@ class PrivateErmClassifier(PublicClassifier, ErmSettings):
 
     Attributes
     ----------
-    classes_ : ndarray of shape (2,)
+    classes_ : ndarray of shape (K,)
+        Those of y: that there are rows of each is taken for public.
     n_features_in_ : int
     feature_names_in_ : ndarray of shape (p,)
         Of a data frame's columns.
     scaling_ : Scale
         `offset` and `scale`, both (p,).
-    coef_ : ndarray of shape (1, d)
-        The decision value of a point is point · coef_, and `feature_map_(rows)` makes points of scaled rows.
+    coef_ : ndarray of shape (P, d)
+        Of P problems, one of two classes and of more each against the others: the decision value of a point is
+        point · coef_, and `feature_map_(rows)` makes points of scaled rows.
     feature_map_ : FeatureMap
     result_ : dict
         As of HybridSVC.

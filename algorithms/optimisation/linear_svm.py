@@ -300,8 +300,8 @@ def _oracle(
 def _disclose(federation: Federation, opened: Sequence[Cuts], rows_told: RowsTold) -> None:
     """Write down what the cuts of one bundle show of single rows.
 
-    Every cut of a group in which one row is active; and every row that is the difference of two cuts of one group, each
-    row once.
+    Every cut of a group in which one row is active; and every row that is the difference of two cuts of one group, once
+    for each problem whose cuts show it.
     """
     if not opened:
         return

@@ -24,7 +24,8 @@ class Weighting:
     """What prices are multiplied by.
 
     by_class: factors of the classes, of two the negative one's first, or what makes K of them balanced: n / (K n_c) of
-    a class with n_c of n rows, as in scikit-learn. by_row: whether each row has a factor of its own besides.
+    a class with n_c of n rows, as in scikit-learn, where K counts the classes that have rows. by_row: whether each row
+    has a factor of its own besides.
     """
 
     by_class: Literal["balanced"] | tuple[float, ...] | None = None
@@ -34,9 +35,10 @@ class Weighting:
         """Of the classes with so many rows (K,)."""
         if isinstance(self.by_class, tuple):
             return self.by_class
-        if self.by_class is None or not counts.all():
-            return (1.0,) * len(counts)
-        return tuple((counts.sum() / (len(counts) * counts)).tolist())
+        found, present = np.ones(len(counts)), counts > 0
+        if self.by_class == "balanced":
+            found[present] = counts.sum() / (np.count_nonzero(present) * counts[present])
+        return tuple(found.tolist())
 
 
 ClassWeight = Literal["balanced"] | dict[str, Positive]
