@@ -21,7 +21,7 @@ long: $(TOOLS)
 	$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal -m long
 
 chaos: $(TOOLS)
-	FEDSVM_CHAOS=all $(VENV)/bin/python -m pytest tests/test_faults.py --capture=tee-sys -rA --durations=10
+	FEDSVM_CHAOS=all $(VENV)/bin/python -m pytest tests/test_faults.py --numprocesses 2 --dist worksteal -rA --durations=10
 
 lint: $(TOOLS)
 	$(VENV)/bin/ruff check .
