@@ -18,10 +18,10 @@ test: $(TOOLS)
 	$(VENV)/bin/python -m pytest -m alone
 
 long: $(TOOLS)
-	$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal -m long
+	$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal -m long --ignore tests/test_faults.py --durations=15
 
 chaos: $(TOOLS)
-	FEDSVM_CHAOS=all $(VENV)/bin/python -m pytest tests/test_faults.py --capture=tee-sys -rA --durations=10
+	FEDSVM_CHAOS=all $(VENV)/bin/python -m pytest tests/test_faults.py --numprocesses 2 --dist worksteal -rA --durations=10
 
 lint: $(TOOLS)
 	$(VENV)/bin/ruff check .

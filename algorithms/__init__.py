@@ -1,6 +1,7 @@
 """Floor 3: what is learnt, each algorithm written in one file, and the mathematics it is made of.
 
 settings      the words that an algorithm's settings are made of
+ranking       columns in their order, as a result has them
 contract      what an algorithm is to everything above
 calibration   probabilities and thresholds of a trained model, by sums over rows set apart
 registry      which algorithms there are, by the name a scenario calls them
@@ -8,10 +9,13 @@ pan_svm, dpp_svm, hybrid_svm, dp_erm
               one method each: settings, site half, coordinator half, model, pooled reference
 svm_admm, voting_ensemble, least_squares, logistic_regression, decision_tree, pp_svm, naive_bayes
               the same of methods to compare with
+filter_selection, rfe, sparse_svm, voted_wrappers, filter_wrapper
+              the same of methods that choose columns, and train PAN-SVM on these
 baselines     methods on pooled rows that a scenario may name
 
 data          partitions made comparable: columns, categories, scale, public rows
 features      kernels, and the features that approximate them
+selection     what choosing columns is made of: filters, SVMs on subsets of columns and rows, support sums
 optimisation  cutting planes over sums, line searches, LIBSVM to compare with
 attacks       what a whole run gives away to those who took part
 privacy       noise, how much of it, and the account that is kept

@@ -24,12 +24,13 @@ from numpy.typing import NDArray
 from algorithms.attacks.contract import Attack
 from algorithms.calibration import Calibration
 from algorithms.data.columns import Labelled
-from algorithms.data.horizontal import HorizontalTask
+from algorithms.data.horizontal import HorizontalSite, HorizontalTask
 from algorithms.data.public_rows import PublicTask
 from algorithms.data.scaling import Scale
 from algorithms.data.vertical import VerticalTask
+from algorithms.ranking import Ranking
 from algorithms.remarks import Remark
-from federation.arrays import FloatArray
+from federation.arrays import FloatArray, IntArray
 from federation.federation import Federation
 from federation.site.program import SiteProgram
 from protocols.analysis.views import Coalition
@@ -91,6 +92,20 @@ class Model(ABC):
     def calibrated(self) -> Calibration | None:
         """What makes probabilities of decision values, and the threshold; None of a model without."""
         return None
+
+    @property
+    def selected_columns(self) -> IntArray | None:
+        """(k,) the columns of its rows that the model is of, which alone a file has; None of a model of all."""
+        return None
+
+    @property
+    def ranked(self) -> Ranking | None:
+        """The columns in their order, of a model that chose among them."""
+        return None
+
+    def decisions_by_size(self, rows: FloatArray) -> Mapping[int, FloatArray]:
+        """(n,) decision values of scaled rows (n, p) by the best columns, for each size of the curve in `ranked`."""
+        return {}
 
     @property
     def kept_by_sites(self) -> bool:
@@ -166,12 +181,14 @@ class Baseline:
 class Outline:
     """What is known of a run before anything starts: rows set apart as public, and how many models are released.
 
-    calibrated: whether rows are set apart to calibrate models by.
+    calibrated: whether rows are set apart to calibrate models by. needs_curve: whether the run is judged by the
+    accuracy of every size of the chosen columns.
     """
 
     public_rows: int
     models: int
     calibrated: bool = False
+    needs_curve: bool = False
 
 
 S = TypeVar("S")
@@ -202,6 +219,8 @@ class Algorithm(ABC, Generic[S, M, T]):
         The site half, and the trained model.
     figures : mapping of str to str
         The numbers that only this algorithm's models have, each with its sentence; a sweep can plot them.
+    chooses_columns : bool, default False
+        Whether its models are of some columns, which they rank (`Model.ranked`).
     multiclass : bool
         Whether it tells more than two classes apart; else data of more are refused before anything starts.
     """
@@ -215,7 +234,15 @@ class Algorithm(ABC, Generic[S, M, T]):
     Site: ClassVar[type[SiteProgram]]
     Model: ClassVar[type[Model]]
     figures: ClassVar[Mapping[str, str]] = {}
+    chooses_columns: ClassVar[bool] = False
     multiclass: ClassVar[bool] = False
+
+    def __init_subclass__(cls) -> None:
+        """Sites that hold rows can be asked to score them by the model."""
+        super().__init_subclass__()
+        site, model = getattr(cls, "Site", None), getattr(cls, "Model", None)
+        if site is not None and model is not None and issubclass(site, HorizontalSite):
+            site.model_type = model
 
     @property
     def summary(self) -> str:
@@ -271,6 +298,10 @@ class Algorithm(ABC, Generic[S, M, T]):
 
     def pooled(self, model: M, settings: S, rows: EvaluationRows) -> Pooled | None:
         """What all data in one place would have given; None where there is nothing to compare with."""
+        return None
+
+    def pooled_order(self, model: M, settings: S, rows: EvaluationRows) -> IntArray | None:
+        """(p,) columns, the best first, as all rows in one place order them; None where nothing is ordered."""
         return None
 
     def public_baseline(self, model: M, settings: S, rows: EvaluationRows) -> Baseline | None:

@@ -162,6 +162,8 @@ class ErmModel(Model):
 class ErmSite(PubliclyScaledSite):
     """The site half."""
 
+    is_replayable = False
+
     @step
     def take_rows(self, rho: FloatArray, longest: float, clip: bool) -> None:
         """Map rows to Fourier features where there are frequencies; else divide them by the length of the longest.

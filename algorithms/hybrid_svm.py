@@ -152,6 +152,8 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite):
     The models of several classes are one behind the other.
     """
 
+    is_replayable = False
+
     whole: FloatArray | None = None
     share: IntArray
     drawn_for: tuple[Any, ...] = ()

@@ -32,6 +32,11 @@ OWN_ALGORITHMS = {
     "decision-tree": "algorithms.decision_tree:DecisionTree",
     "pp-svm": "algorithms.pp_svm:PpSvm",
     "naive-bayes": "algorithms.naive_bayes:NaiveBayes",
+    "filter": "algorithms.filter_selection:Filter",
+    "rfe": "algorithms.rfe:Rfe",
+    "sparse-svm": "algorithms.sparse_svm:SparseSvm",
+    "voted-wrappers": "algorithms.voted_wrappers:VotedWrappers",
+    "filter-wrapper": "algorithms.filter_wrapper:FilterWrapper",
 }
 
 _PARTS = ("partition", "scaling", "phases", "estimator", "Settings", "Site", "Model")

@@ -1,8 +1,8 @@
 """What a secure sum costs beside bare sockets and beside other frameworks, as ratios within one run.
 
-`python -m benchmarks.peers FOLDER` writes peers.json and peers.md; `--quick` leaves out what takes minutes. Beside our
-five sums stand the floor (`benchmarks.floor`: the same bytes, passed on by processes that do nothing else) and, where
-it is installed (`pip install fedsvm[peers]`), the sum of MPyC, by Shamir's shares between as many processes.
+`python -m benchmarks.peers FOLDER` writes peers.json, peers.md and peers.svg; `--quick` leaves out what takes minutes.
+Beside our five sums stand the floor (`benchmarks.floor`: the same bytes, passed on by processes that do nothing else)
+and, where it is installed (`pip install fedsvm[peers]`), the sum of MPyC, by Shamir's shares between as many processes.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from federation.assemble import local_federation
 from federation.processes.spare import SPARE
 from federation.site.partition import Partition
 from protocols.sums.registry import SUMS
+from scenarios.report.chart import Axis, Chart, Series, lines, style, whole
 
 LENGTHS = {300: 25, 10_000: 15, 1_000_000: 5}
 """Numbers in a vector, and how many rounds the median is of."""
@@ -112,6 +113,26 @@ def table(measured: list[Measured]) -> str:
     return "\n".join(lines)
 
 
+def plot(measured: list[Measured], numbers: int) -> Chart:
+    """Milliseconds of a round of so many numbers against sites, a line for each way."""
+    ways = list(dict.fromkeys(each.way for each in measured))
+    series = [
+        Series(
+            way,
+            [(each.sites, each.milliseconds) for each in measured if (each.way, each.numbers) == (way, numbers)],
+            style(place),
+        )
+        for place, way in enumerate(ways)
+    ]
+    return lines(
+        f"A sum of {numbers} numbers",
+        "Median milliseconds of a round against the number of sites, all on one machine.",
+        Axis("sites", is_log=True, number=whole),
+        Axis("milliseconds", is_log=True),
+        series,
+    )
+
+
 def main() -> None:
     """Measure, print and write."""
     folder = Path(sys.argv[1])
@@ -127,6 +148,7 @@ def main() -> None:
     (folder / "peers.json").write_text(json.dumps({"machine": machine(), "measured": [*map(asdict, measured)]}))
     text = f"{machine()}\n\n{table(measured)}\n"
     (folder / "peers.md").write_text(text)
+    (folder / "peers.svg").write_text(plot(measured, min(LENGTHS)).file())
     print(text)
 
 

@@ -60,12 +60,12 @@ class Admission:
         self._public_state.pop(order.step, None)
         self._public_state[order.step] = order
 
-    def assemble(self) -> None:
-        """Tell everybody the roster; every site takes in its partition and answers.
+    def assemble(self, work_s: float = 0.0) -> None:
+        """Tell everybody the roster; every site takes in its partition and answers, `work_s` later than else.
 
         Raises SitesDropped, naming the sites, when some do not, and EndpointError if that is for lack of descriptors.
         """
-        endpoint, deadline = self._dispatcher.mailbox.endpoint, Deadline(self._round_timeout_s)
+        endpoint, deadline = self._dispatcher.mailbox.endpoint, Deadline(self._round_timeout_s + work_s)
         endpoint.admit(self._views(endpoint.name, self._roster))
         for site in self._membership.sites:
             endpoint.connect(site)

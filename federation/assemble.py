@@ -10,7 +10,7 @@ import functools
 import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from threadpoolctl import threadpool_limits
 from federation.channel.transcript import Transcript
 from federation.errors import FederationError
 from federation.federation import Federation
+from federation.journal import Journal
 from federation.membership import DropoutPolicy
 from federation.processes.launcher import LocalLauncher
 from federation.processes.spare import spare_launcher
@@ -26,7 +27,9 @@ from federation.shown import ShownRound
 from federation.site.partition import Partition
 from federation.site.policy import SitePolicy
 from federation.site.program import SumProtocol
+from federation.site.rules import ANYTHING, SiteRules
 from federation.site.site import Assignment
+from federation.site.terms import Terms
 from federation.transport.endpoint import Endpoint, descriptors_explained
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import RUN_ID_BYTES
@@ -48,6 +51,10 @@ class SiteSetup:
         Where it writes its transcript; empty for none.
     colludes : bool, default False
         Whether the transcript holds everything, not the inputs alone.
+    rules : SiteRules
+        What the site's own policy allows.
+    journal_path : str, default ""
+        Where it writes its journal; empty for none.
     """
 
     write_partition: Callable[[Path], None]
@@ -55,6 +62,8 @@ class SiteSetup:
     faults: Sequence[dict[str, Any]] = ()
     transcript_path: str = ""
     colludes: bool = False
+    rules: SiteRules = ANYTHING
+    journal_path: str = ""
 
 
 @dataclass(frozen=True)
@@ -83,6 +92,10 @@ class Deployment:
         With tcp, where the coordinator listens; the sites take the next ones. 0: any.
     encrypted : bool, default True
         Whether sockets use CURVE.
+    via_coordinator : bool, default False
+        Whether sites speak to each other through the coordinator, sealed.
+    terms : Terms, optional
+        What the run asks for, where sites have policies to hold it against.
     log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
         From which level on sites tell the coordinator what their code logs, see `site.logs`.
     """
@@ -97,6 +110,8 @@ class Deployment:
     transport: Literal["tcp", "ipc"] = "tcp"
     port: int = 0
     encrypted: bool = True
+    via_coordinator: bool = False
+    terms: Terms | None = None
     log_level: str = "warning"
 
     def address(self, party: str, workspace: Path) -> str:
@@ -117,9 +132,10 @@ class Deployment:
             min_sites=max(policy.min_sites, protocol.min_sites),
             shown=self.shown,
             restartable=policy.restartable,
+            terms=self.terms,
         )
 
-    def assignment(self, site: str, run: bytes, coordinator: Party, workspace: Path) -> Assignment:
+    def assignment(self, site: str, run: bytes, coordinator: Party, workspace: Path, until: int) -> Assignment:
         """What the process of a site is told as it starts; its partition is in a file that only it reads."""
         setup, path = self.setup(site), workspace / f"{site}.partition"
         path.unlink(missing_ok=True)  # of a process that was killed before it read it
@@ -134,12 +150,15 @@ class Deployment:
             coordinator_key=coordinator.public_key,
             program=self.program,
             partition_path=str(path),
-            policy=self.site_policy,
+            policy=self.site_policy if setup.rules == ANYTHING else replace(self.site_policy, rules=setup.rules),
             settings=dict(setup.settings),
             faults=list(setup.faults),
             transcript_path=setup.transcript_path,
             colludes=setup.colludes,
             needs_pairwise_keys=self.sum_protocol.needs_pairwise_keys,
+            via_coordinator=self.via_coordinator,
+            journal_path=setup.journal_path,
+            journal_until=until,
             log_level=self.log_level,
         )
 
@@ -155,6 +174,7 @@ def started(
     on_shown: Callable[[ShownRound], None] = lambda shown: None,
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
     transcript: Callable[[], Transcript | None] = lambda: None,
+    journal: Journal | None = None,
 ) -> Iterator[Federation]:
     """A federation whose site processes are up; `federation.assemble()` introduces them to each other.
 
@@ -167,6 +187,8 @@ def started(
     deployment : Deployment
     on_listening : callable, optional
         Called with each party as soon as it listens: the coordinator first, and a site that is restarted again.
+    journal : Journal, optional
+        Of this run; what it has, an earlier process did.
     transcript : callable, optional
         Gives the coordinator's own, once there is a workspace.
     on_progress, on_round, on_shown, views : optional
@@ -179,6 +201,7 @@ def started(
     """
     workspace = launcher.prepare()
     keys = KeyPair.generate() if deployment.encrypted else None
+    until = journal.last_round if journal is not None else 0
     run = secrets.token_bytes(RUN_ID_BYTES)
     address = deployment.address(COORDINATOR, workspace)
     with (
@@ -190,7 +213,7 @@ def started(
         on_listening(me)
 
         def start(sites: Sequence[str]) -> list[Party]:
-            parties = launcher.start([deployment.assignment(site, run, me, workspace) for site in sites])
+            parties = launcher.start([deployment.assignment(site, run, me, workspace, until) for site in sites])
             for party in parties:
                 on_listening(party)
             return parties
@@ -209,6 +232,7 @@ def started(
             on_shown=on_shown,
             views=views,
             transcript=transcript(),
+            journal=journal,
         )
         try:
             yield federation

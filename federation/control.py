@@ -68,7 +68,7 @@ class RosterUpdate:
     @classmethod
     def from_message(cls, message: Message) -> RosterUpdate:
         """Raises Malformed."""
-        parties = _fields(message, parties=(list,))["parties"]
+        parties = read_fields(message, parties=(list,))["parties"]
         for party in parties:
             if type(party) is not list or [*map(type, party[:2])] != [str, str] or len(party) != 4:
                 raise Malformed("a party of the roster must be a name, an address and two keys")
@@ -179,7 +179,7 @@ class Order:
         of_terms: dict[str, tuple[type, ...]] = {} if verb == "run" else {"shape": (list,)}
         if verb in ("sum", "sum-at"):
             of_terms |= {"bound": (float,), "options": (dict,), "opened_by": (str,)}
-        fields = _fields(
+        fields = read_fields(
             message,
             verb=(str,),
             step=(str,),
@@ -341,7 +341,7 @@ class FinalReport:
     @classmethod
     def from_message(cls, message: Message) -> FinalReport:
         """Raises Malformed."""
-        fields = _fields(
+        fields = read_fields(
             message, ledger=(list,), cpu_s=(float,), unique_memory_bytes=(int, type(None)), refused=(dict,)
         )
         _check_ledger(fields["ledger"])
@@ -357,9 +357,9 @@ class LogRecord:
     ----------
     level : {"debug", "info", "warning", "error"}
     logger : str
-        MAX_LOGGER_NAME characters or fewer.
+        MAX_LOGGER_NAME printable characters or fewer.
     text : str
-        MAX_LOG_TEXT characters or fewer.
+        MAX_LOG_TEXT printable characters or fewer.
     """
 
     kind: ClassVar[str] = "log_record"
@@ -375,12 +375,14 @@ class LogRecord:
     @classmethod
     def from_message(cls, message: Message) -> LogRecord:
         """Raises Malformed."""
-        fields = _fields(message, level=(str,), logger=(str,), text=(str,))
+        fields = read_fields(message, level=(str,), logger=(str,), text=(str,))
         if fields["level"] not in LOG_LEVELS:
             raise Malformed(f"level of {cls.kind} must be one of {', '.join(LOG_LEVELS)}, got {fields['level']!r:.80}")
         for name, most in (("logger", MAX_LOGGER_NAME), ("text", MAX_LOG_TEXT)):
             if len(fields[name]) > most:
                 raise Malformed(f"{name} of {cls.kind} must have {most} characters or fewer, got {len(fields[name])}")
+            if not fields[name].isprintable():  # it goes to terminals and logs as it is
+                raise Malformed(f"{name} of {cls.kind} must be printable, got {fields[name]!a:.80}")
         return cls(**fields)
 
 
@@ -443,12 +445,12 @@ def _answer(message: Message, **own: tuple[type, ...]) -> tuple[dict[str, Any], 
     """The fields of an answer, and its standing if it has one."""
     of_standing = {"hop": (int,), "waiting": (str,), "sent_to_coordinator": (int,)}
     stands = not message.fields.keys().isdisjoint(of_standing)
-    fields = _fields(message, ledger=(list,), **own, **(of_standing if stands else {}))
+    fields = read_fields(message, ledger=(list,), **own, **(of_standing if stands else {}))
     _check_ledger(fields["ledger"])
     return fields, Standing(*(fields[name] for name in of_standing)) if stands else None
 
 
-def _fields(message: Message, **types: tuple[type, ...]) -> dict[str, Any]:
+def read_fields(message: Message, **types: tuple[type, ...]) -> dict[str, Any]:
     """The fields of a message, which must be these and of these types. Raises Malformed."""
     fields = message.fields
     if fields.keys() != types.keys():

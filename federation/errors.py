@@ -85,7 +85,8 @@ class RoundFailed(Fatal):
         who = ", ".join(f"{site} for {peer}" for site, peer in waiting.items() if peer) or "no site for another"
         super().__init__(
             f"{round_label} was aborted, and {times} times in a row, though every site answers the coordinator. "
-            f"Waiting were {who}: look at the connections between them, or raise federation.round_timeout_s."
+            f"Waiting were {who}: look at the connections between them, raise federation.round_timeout_s, or where "
+            'sites cannot reach each other set protocol.routing = "via-coordinator".'
         )
         self.waiting = dict(waiting)
 

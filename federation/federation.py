@@ -35,6 +35,7 @@ from federation.control import FinalReport, GatherTerms, LogRecord, Order, Stop,
 from federation.disclosures import Disclosure, Disclosures, Kind
 from federation.errors import DeadlineExpired, MembershipChanged, RoundFailed, SitesDropped
 from federation.exchange import Dispatcher
+from federation.journal import Journal, Moved, Story, Told, Tried
 from federation.ledger import Accounts, RoundRecord
 from federation.membership import DropoutPolicy, Membership
 from federation.processes.contract import Launcher
@@ -51,6 +52,9 @@ Revision = Callable[[], Mapping[str, Any]]
 
 _PATIENCE = 4
 """Sites wait this many times as long as the coordinator, who judges what is late and aborts the round."""
+
+SKIPPED_ROUNDS = 100
+"""Numbers of rounds that a resumed run leaves out, since the process before it may have begun some and not said so."""
 
 MAX_LOGGED = 1000
 """Records that are kept of one site; what it says beyond that is refused."""
@@ -114,6 +118,8 @@ class Federation:
         The roster with the addresses that a party reaches the others by, given its name and the roster.
     transcript : Transcript, optional
         The coordinator's own, if it colludes.
+    journal : Journal, optional
+        Where verbs are written down, and by which those of an earlier process are answered.
 
     Attributes
     ----------
@@ -149,6 +155,7 @@ class Federation:
         on_shown: Callable[[ShownRound], None] = lambda shown: None,
         views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
         transcript: Transcript | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.progress = Progress()
         self.log: list[dict[str, Any]] = []
@@ -169,6 +176,9 @@ class Federation:
         self._transcript = transcript
         self._phase_rounds: Counter[str] = Counter()
         self._phase_is_new = self._is_fixed = self._is_over = False
+        self._journal = journal
+        if journal is not None:
+            self.accounts.on_entered = lambda witness, rows: journal.story.ledger.append((witness, rows))
         endpoint.watch(launcher.fileno(), self._note_ended)
 
     # What there is to know.
@@ -330,6 +340,25 @@ class Federation:
             self._admission.remember(self._timed(order, work_s))
         return value
 
+    def drawn(self, purpose: str, draw: Callable[[], T]) -> T:
+        """What the coordinator draws at random, which a resumed run must not draw anew.
+
+        Parameters
+        ----------
+        purpose : str
+            What for.
+        draw : callable
+            Draws an array, or plain values.
+
+        Returns
+        -------
+        What `draw` returned, now or in an earlier process of this run.
+        """
+        if self._journal is None:
+            return draw()
+        value: T = self._journal.drawn(purpose, draw)
+        return value
+
     def disclose(
         self, to: str, step: str, detail: str, shape: Sequence[int], times: int = 1, *, kind: Kind = "design"
     ) -> None:
@@ -399,8 +428,11 @@ class Federation:
     # The life of a federation.
 
     def assemble(self) -> None:
-        """Introduce the sites to each other. Raises SitesDropped, naming the sites, when some do not answer."""
-        self._admission.assemble()
+        """Introduce the sites to each other. Raises SitesDropped, naming the sites, when some do not answer.
+
+        Those of a resumed run have as long, beside, as its rounds took: they carry out their steps again.
+        """
+        self._admission.assemble(self._journal.seconds if self._journal is not None else 0.0)
         self._dispatcher.close_books()
 
     def dismiss(self) -> None:
@@ -430,11 +462,67 @@ class Federation:
 
         revised: what it becomes for other sites.
         """
+        journal = self._journal
+        if journal is not None and (told := journal.told(order)) is not None:
+            return self._replayed(order, told, revised)
+        if journal is not None and journal.goes_live():
+            self._go_live(journal)
         try:
-            return self._complete_with_those_there(order, take_part, work_s, revised)
+            value = self._complete_with_those_there(order, take_part, work_s, revised)
+        except MembershipChanged:
+            if journal is not None:
+                journal.write(order, None, changed=True)
+            raise
         except (SitesDropped, RoundFailed):
             self._dispatcher.mailbox.endpoint.check_descriptors()
             raise
+        if journal is not None:
+            journal.write(order, value, changed=False)
+        return value
+
+    def _replayed(self, order: Order, told: Told, revised: Callable[[Order], Order]) -> Any:
+        """What became of an order in an earlier process of this run: all that followed from it follows again."""
+        asked = order
+        self._phase_is_new = False
+        for event in told.story.events:
+            if isinstance(event, Moved):
+                change = (event.round, event.phase, event.left, event.joined, self._dispatcher.label)
+                self._write("membership", round=event.round, left=dict(event.left), joined=list(event.joined))
+                self.membership.change(*change)
+            else:
+                self._replay_attempt(asked, event, told.value)
+                asked = revised(asked) if event.revised else asked
+        for witness, rows in told.story.ledger:
+            self.accounts.enter(witness, rows)
+        if self._journal is not None:
+            self._journal.story = Story()
+        self._on_progress(self)
+        if told.changed:
+            raise MembershipChanged
+        return told.value
+
+    def _replay_attempt(self, order: Order, tried: Tried, value: Any) -> None:
+        record = tried.record
+        self.progress.round = record.round
+        self._phase_rounds[record.phase] = record.phase_round
+        self.accounts.rounds[record.round] = record
+        self._disclosures.record_parameters(order)
+        if tried.complete:
+            contributed = frozenset(tried.contributed)
+            if isinstance(order.terms, SumTerms):
+                everybody = self.membership.all_sites
+                self._disclosures.record_difference_leakage(order, order.terms, contributed, everybody)
+            self._on_shown(_shown(order, record.round, tried.sites, record, value))
+        self._write("round", **asdict(record))
+
+    def _go_live(self, journal: Journal) -> None:
+        """The journal has ended: rounds that it does not know of may have begun, and their numbers are not used again.
+
+        Sites that had dropped stay out.
+        """
+        self.progress.round = journal.last_round + SKIPPED_ROUNDS
+        for site in journal.dropped:
+            self.membership.note_ended(site, "was gone before the run was resumed")
 
     def _complete_with_those_there(
         self,
@@ -483,6 +571,10 @@ class Federation:
         if attempt.complete and isinstance(order.terms, SumTerms):
             contributed = frozenset(sites).difference(record.missing)
             self._disclosures.record_difference_leakage(order, order.terms, contributed, self.membership.all_sites)
+        if self._journal is not None:
+            revises = bool(attempt.dropped) and not attempt.complete
+            took_part = tuple(site for site in sites if site not in record.missing)
+            self._journal.story.events.append(Tried(record, sites, attempt.complete, took_part, revises))
         if attempt.complete:
             self._on_shown(_shown(order, number, sites, record, attempt.value))
         record.hops, record.aborted = round_.hops, not attempt.complete
@@ -498,6 +590,9 @@ class Federation:
     def _change_membership(self, left: Mapping[str, str], joined: tuple[str, ...]) -> None:
         """Raises SitesDropped if the others cannot or must not go on, MembershipChanged within a stage."""
         self._write("membership", round=self.progress.round, left=dict(left), joined=list(joined))
+        if self._journal is not None:
+            moved = Moved(self.progress.round, self.progress.phase, dict(left), joined)
+            self._journal.story.events.append(moved)
         try:
             self.membership.change(self.progress.round, self.progress.phase, left, joined, self._dispatcher.label)
         finally:

@@ -6,7 +6,7 @@ Each process keeps a `Ledger` of what it sent and received itself. The coordinat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -125,14 +125,19 @@ class Entry:
 
 @dataclass
 class Accounts:
-    """The ledgers of all parties, and the rounds they belong to. `payload_bytes` is what protocols carried so far."""
+    """The ledgers of all parties, and the rounds they belong to.
+
+    `payload_bytes` is what protocols carried so far. `on_entered` is told of all that parties report, as they do.
+    """
 
     rounds: dict[int, RoundRecord] = field(default_factory=dict)
     entries: dict[Link, Entry] = field(default_factory=dict)
     payload_bytes: int = 0
+    on_entered: Callable[[str, list[list[Any]]], None] = lambda witness, rows: None
 
-    def enter(self, witness: str, rows: Iterable[list[Any]]) -> None:
+    def enter(self, witness: str, rows: list[list[Any]]) -> None:
         """Add what `witness` reports. Rows about links it has no part in are not its to report."""
+        self.on_entered(witness, rows)
         for row in rows:
             link, traffic = Link(*row[:4]), Traffic(*row[4:])
             if (entry := self.entries.get(link)) is None:

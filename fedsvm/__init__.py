@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from algorithms.estimators import classifier
     from algorithms.estimators.horizontal import PanSVC
     from algorithms.estimators.public_rows import HybridSVC, PrivateErmClassifier
+    from algorithms.estimators.selector import FederatedSelector
     from algorithms.estimators.vertical import DppSVC
     from algorithms.registry import ALGORITHMS
     from federation.assemble import local_federation
@@ -48,6 +49,7 @@ __all__ = [  # noqa: RUF022 - in the order of the floors, from the top
     "ScenarioError",
     # what is learnt
     "DppSVC",
+    "FederatedSelector",
     "HybridSVC",
     "PanSVC",
     "PrivateErmClassifier",
@@ -78,6 +80,7 @@ _HOMES = {
     "RunProgress": "scenarios.api",
     "ScenarioError": "scenarios.schema.errors",
     "DppSVC": "algorithms.estimators",
+    "FederatedSelector": "algorithms.estimators",
     "HybridSVC": "algorithms.estimators",
     "PanSVC": "algorithms.estimators",
     "PrivateErmClassifier": "algorithms.estimators",

@@ -13,6 +13,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -24,8 +25,10 @@ from algorithms.registry import ALGORITHMS
 from algorithms.settings import settings
 from federation.errors import FederationError
 from federation.federation import SITES_LOGGER
+from federation.text import visible
 from scenarios import runs, sets
-from scenarios.console import OutputLost, complain, errors, out, print_table, visible
+from scenarios.console import OutputLost, complain, errors, out, print_table
+from scenarios.hosts import commands as hosts
 from scenarios.report.live import LiveView, PlainView, SilentView, View, human_bytes
 from scenarios.report.summary import print_end, print_summary
 from scenarios.run.folder import make_folder
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
     from protocols.sums.contract import SecureSum
     from scenarios.forecast import Total
     from scenarios.run.result import RunResult
+    from scenarios.run.runner import Finished
 
 WRONG, FAILED, INTERRUPTED = 2, 3, 130
 DEFAULT_AUDITED_SITES, MAX_AUDITED_SITES = 5, 10  # there are 2^n coalitions
@@ -52,6 +56,8 @@ data_app = typer.Typer(invoke_without_command=True, help="List data sets, or des
 app.add_typer(data_app, name="data")
 app.add_typer(sets.app, name="sets")
 app.add_typer(runs.app, name="runs")
+app.add_typer(hosts.keys_app, name="keys")
+app.add_typer(hosts.policy_app, name="policy")
 
 
 def _complete_scenario(incomplete: str) -> list[tuple[str, str]]:
@@ -97,7 +103,7 @@ def _options(
 @app.command()
 def run(
     context: typer.Context,
-    scenario: Annotated[str, _SCENARIO],
+    scenario: Annotated[str | None, _SCENARIO] = None,
     sites: Annotated[int | None, typer.Option(help="Number of sites, in place of the scenario's.")] = None,
     changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
     faults: Annotated[
@@ -110,20 +116,36 @@ def run(
         str | None,
         typer.Option("--track", help="mlflow: also write the run to ./mlruns, or MLFLOW_TRACKING_URI."),
     ] = None,
+    journalled: Annotated[
+        bool, typer.Option("--journal", help="Write every round down, so that the run can be resumed if it is killed.")
+    ] = False,
+    resumed: Annotated[
+        Path | None,
+        typer.Option("--resume", metavar="RUN_DIR", help="Go on with a run that was started with --journal."),
+    ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of what failed.")] = False,
 ) -> None:
     """Run a scenario and write its results to a folder of their own."""
+    show = functools.partial(_show, as_json=as_json, quiet=quiet)
     try:
+        if resumed is not None:
+            if scenario is not None or changes or faults or sites is not None or folder is not None or journalled:
+                raise ScenarioError(["--resume: the run has its scenario and its folder; name nothing beside."])
+            _resume(resumed, show, began=context.find_root().obj, silent=as_json or quiet, debug=debug)
+            return
+        if scenario is None:
+            raise ScenarioError(["SCENARIO: is missing; name a TOML file or a scenario of the catalogue."])
         chosen, base = spec.read(scenario, overrides=changes or [], faults=faults or [], sites=sites)
         _run(
             chosen,
             base,
             folder,
-            functools.partial(_show, as_json=as_json, quiet=quiet),
+            show,
             began=context.find_root().obj,
             silent=as_json or quiet,
             debug=debug,
             tracker=tracker,
+            journalled=journalled,
         )
     except KeyboardInterrupt:
         complain("Interrupted before anything was started.")
@@ -148,6 +170,7 @@ def _run(
     debug: bool = False,
     audit: bool = False,
     tracker: str | None = None,
+    journalled: bool = False,
 ) -> None:
     """Run a scenario, and show its result, given with its folder; whatever goes wrong is a sentence and a status."""
     _end_on_sigterm()
@@ -157,9 +180,11 @@ def _run(
     with _view(chosen, silent=silent) as view:
         from scenarios.data import dataset  # half a second that only a run needs, and a terminal shows meanwhile
         from scenarios.data.located import located
-        from scenarios.run import runner  # half a second that only a run needs
+        from scenarios.run import resume, runner  # half a second that only a run needs
 
         chosen = located(chosen, base)
+        if journalled:
+            resume.require_replayable(chosen)
         rows = dataset.prepare(chosen, base)
         target = _make_folder(chosen, folder)
         for sentence in () if silent else rows.foreseen:
@@ -167,9 +192,50 @@ def _run(
         try:
             view.launching({name: len(held.rows) for name, held in zip(rows.names, rows.shards, strict=True)})
             command = shlex.join(["fedsvm", *sys.argv[1:]])
-            finished = runner.run(chosen, rows, target, view.update, began=began, audit=audit, command=command)
+            with resume.begun(target, chosen, base) if journalled else nullcontext() as journal:
+                finished = runner.run(
+                    chosen,
+                    rows,
+                    target,
+                    view.update,
+                    began=began,
+                    audit=audit,
+                    command=command,
+                    journal=journal,
+                )
         except KeyboardInterrupt:
             _end_interrupted(target)
+    _conclude(finished, target, show, began=began, silent=silent, debug=debug, tracker=tracker)
+
+
+def _resume(folder: Path, show: Callable[[RunResult, Path], None], *, began: float, silent: bool, debug: bool) -> None:
+    """Go on with a run that was killed, and show its result."""
+    from scenarios.data import dataset
+    from scenarios.run import resume, runner
+
+    _end_on_sigterm()
+    with resume.resumed(folder) as (journal, chosen, base), _view(chosen, silent=silent) as view:
+        rows = dataset.prepare(chosen, base)
+        try:
+            view.launching({name: len(held.rows) for name, held in zip(rows.names, rows.shards, strict=True)})
+            command = shlex.join(["fedsvm", *sys.argv[1:]])
+            finished = runner.run(chosen, rows, folder, view.update, began=began, command=command, journal=journal)
+        except KeyboardInterrupt:
+            _end_interrupted(folder)
+    _conclude(finished, folder, show, began=began, silent=silent, debug=debug)
+
+
+def _conclude(
+    finished: Finished,
+    target: Path,
+    show: Callable[[RunResult, Path], None],
+    *,
+    began: float,
+    silent: bool,
+    debug: bool = False,
+    tracker: str | None = None,
+) -> None:
+    """Show what a run came to, and write its report; whatever went wrong is a sentence and a status."""
     try:
         unprinted = _unprinted(lambda: show(finished.result, target))
         summarised = time.monotonic()
@@ -201,6 +267,141 @@ def _unprinted(show: Callable[[], None]) -> str:
     except OutputLost as error:
         return f"Standard output cannot be written: {error}."
     return ""
+
+
+@app.command()
+def coordinate(
+    context: typer.Context,
+    listen: Annotated[str, typer.Option(help="Where sites connect to, such as tcp://0.0.0.0:7100.")],
+    key: Annotated[Path, typer.Option(help="The coordinator's own key, NAME.key_secret.")],
+    scenario: Annotated[str | None, _SCENARIO] = None,
+    sites: Annotated[
+        Path | None, typer.Option(help="Folder of the sites' public keys, NAME.key each: nobody else is let in.")
+    ] = None,
+    resumed: Annotated[
+        Path | None, typer.Option("--resume", metavar="RUN_DIR", help="Go on with a run whose coordinator ended.")
+    ] = None,
+    wait: Annotated[str, typer.Option(help="How long to wait for all of them, such as 90s, 30m or 2h.")] = "1h",
+    rejoin: Annotated[
+        str, typer.Option(help="How long to wait for a site that ended to be started again; without it, not at all.")
+    ] = "",
+    changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
+    folder: Annotated[Path | None, typer.Option("--out", help="Folder for the results; must not exist.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print result.json and nothing else.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of what failed.")] = False,
+) -> None:
+    """Run a scenario over sites on other hosts, each with a file of its own: wait until they have joined, and train."""
+    from scenarios.hosts import asking, coordination
+
+    _end_on_sigterm()
+    show = functools.partial(_show, as_json=as_json, quiet=False)
+    if resumed is not None:
+        if scenario is not None or sites is not None or changes or folder is not None:
+            raise ScenarioError(["--resume: the run has its scenario, its sites and its folder; name none beside."])
+        began = context.find_root().obj
+        _coordinate_again(resumed, listen, key, wait, show, began=began, silent=as_json, debug=debug)
+        return
+    if scenario is None or sites is None:
+        raise ScenarioError(["SCENARIO and --sites are needed, but with --resume."])
+    meeting = hosts.meeting_of(listen, key, hosts.admitted_in(sites), wait, rejoin)
+    chosen = asking.read(scenario, changes or [], list(meeting.admitted))
+    with coordination.listening(meeting) as endpoint:
+        target = _make_folder(chosen, folder)
+        hosts.say("coordinator", f"listens at {endpoint.address} for {', '.join(meeting.admitted)}; each runs:")
+        errors.print(
+            f"  {hosts.join_line(meeting, endpoint.address, direct=chosen.protocol.routing == 'direct')}",
+            soft_wrap=True,
+        )
+        plain = PlainView(errors, chosen.name)
+        try:
+            finished = coordination.coordinate(
+                chosen,
+                meeting,
+                endpoint,
+                target,
+                lambda sentence: hosts.say("coordinator", sentence),
+                lambda federation: plain.update(federation, []),
+                version=version("fedsvm"),
+                command=shlex.join(["fedsvm", *sys.argv[1:]]),
+            )
+        except KeyboardInterrupt:
+            _end_interrupted(target)
+    _conclude(finished, target, show, began=context.find_root().obj, silent=as_json, debug=debug)
+
+
+def _coordinate_again(
+    folder: Path,
+    listen: str,
+    key: Path,
+    wait: str,
+    show: Callable[[RunResult, Path], None],
+    *,
+    began: float,
+    silent: bool,
+    debug: bool,
+) -> None:
+    """Take the place of a coordinator that ended, whose sites wait."""
+    from scenarios.hosts import coordination
+    from scenarios.run import resume
+    from scenarios.run.runner import Run
+
+    with resume.resumed(folder) as (journal, chosen, _):
+        if "tickets" not in journal.header:
+            raise ScenarioError([f"{folder} is a run on one machine; resume it by fedsvm run --resume."])
+        meeting = hosts.meeting_of(listen, key, journal.header["admitted"], wait)
+        with coordination.listening(meeting) as endpoint:
+            hosts.say("coordinator", f"listens at {endpoint.address} for {', '.join(journal.header['tickets'])}")
+            plain = PlainView(errors, chosen.name)
+            command = shlex.join(["fedsvm", *sys.argv[1:]])
+            this = Run(chosen, coordination.RemoteDataset.of(chosen), folder, command)
+            try:
+                finished = coordination.go_on(
+                    this,
+                    journal,
+                    meeting,
+                    endpoint,
+                    lambda sentence: hosts.say("coordinator", sentence),
+                    lambda federation: plain.update(federation, []),
+                )
+            except KeyboardInterrupt:
+                _end_interrupted(folder)
+    _conclude(finished, folder, show, began=began, silent=silent, debug=debug)
+
+
+@app.command()
+def site(
+    coordinator: Annotated[str, typer.Option(help="Where the coordinator listens, such as tcp://host:7100.")],
+    coordinator_key: Annotated[Path, typer.Option(help="Its public key, coordinator.key.")],
+    key: Annotated[Path, typer.Option(help="This site's own key, NAME.key_secret.")],
+    data: Annotated[str, typer.Option(help="The file of this site's rows.")],
+    policy: Annotated[Path | None, typer.Option(help="What this site allows: see fedsvm policy template.")] = None,
+    listen: Annotated[str, typer.Option(help="Where other sites connect to, such as tcp://0.0.0.0:7101.")] = "",
+    advertise: Annotated[str, typer.Option(help="By which address they do, where it is another.")] = "",
+    wait: Annotated[str, typer.Option(help="How long to wait for the run to begin, such as 90s, 30m or 2h.")] = "1h",
+    patience: Annotated[str, typer.Option(help="How long the coordinator may be silent in mid-run.")] = "10m",
+    faults: Annotated[
+        list[str] | None, typer.Option("--fault", help="To rehearse: kill:phase=train,round=5, or a stall.")
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="File for the part of the model that this site keeps; NAME.npz without it.")
+    ] = None,
+) -> None:
+    """Take part in a run with the rows of one file, which stay here."""
+    from threadpoolctl import threadpool_limits
+
+    _end_on_sigterm()
+    try:
+        visit = hosts.visit_of(
+            coordinator, coordinator_key, key, data, listen, advertise, faults or [], wait, patience, keep, policy
+        )
+        with threadpool_limits(1):  # as the sites of a simulation: sums come out the same
+            visit.take_part()
+    except FederationError as error:
+        complain(str(error))
+        raise typer.Exit(FAILED) from None
+    except KeyboardInterrupt:
+        complain("Interrupted; this site takes no part any more.")
+        raise typer.Exit(INTERRUPTED) from None
 
 
 @app.command("report")
@@ -499,7 +700,7 @@ def describe_data(
         print_table(table)
         out.print()
     for warning in found.warnings:
-        out.print(f"note {visible(warning)}")
+        out.print(f"note {visible(warning)}", soft_wrap=not out.is_terminal)
 
 
 @app.command("new")

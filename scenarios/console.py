@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from federation.text import visible
+
 
 class OutputLost(Exception):
     """Standard output takes nothing more. The message is the system's reason."""
@@ -75,17 +77,6 @@ def guard_streams() -> None:
 
 def _text(raw: io.FileIO, encoding: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(io.BufferedWriter(raw), encoding, errors="backslashreplace", line_buffering=raw.isatty())
-
-
-def visible(text: str, keep: str = "") -> str:
-    """The text, with what would not be printed as itself escaped; letters in `keep` stay."""
-    if text.isprintable():
-        return text
-    return "".join(each if each.isprintable() or each in keep else _escaped(each) for each in text)
-
-
-def _escaped(letter: str) -> str:
-    return letter.encode("unicode_escape").decode("ascii")
 
 
 def console(*, stderr: bool = False) -> Console:

@@ -86,8 +86,12 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
         raise ScenarioError([earlier]) from None
     form, filling = _form(result), arrays.get("filling")
     table = sources.read(source, Path(), form=form)
-    filled = {} if filling is None else dict(zip(columns, filling.tolist(), strict=False))
-    rows = _Rows(source, table.columns, _spare(result) | {identifier or ""}, filled).take(columns)
+    numeric, left_out = arrays.get("filled"), arrays.get("left_out")
+    of = columns if numeric is None else numeric.tolist()
+    filled = {} if filling is None else dict(zip(of, filling.tolist(), strict=False))
+    others = [] if left_out is None else left_out.tolist()
+    read = {column: _without_text(values) if column in columns else values for column, values in table.columns.items()}
+    rows = _Rows(source, read, _spare(result) | {identifier or ""}, filled, others).take(columns)
     decisions, classes = model.decision_function(scale(rows)), arrays["classes"]
     calibration = model.calibrated
     threshold = 0.0 if calibration is None else calibration.threshold
@@ -98,6 +102,11 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
     chances = None if calibration is None else calibration.probabilities(decisions)
     doubts = tuple(each.doubt for each in table.forms.values() if each.doubt)
     return Predictions(decisions, predicted, called, chances, tuple(classes.tolist()), doubts)
+
+
+def _without_text(values: NDArray[Any]) -> NDArray[Any]:
+    """NaN for a column that has no value in any row, such as of one patient with a gap: nothing tells what it holds."""
+    return np.full(len(values), np.nan) if values.dtype.kind == "U" and not (values != "").any() else values
 
 
 def _identifiers(source: str, form: TextForm, column: str) -> list[str]:
@@ -145,12 +154,14 @@ class _Rows:
     """A table that was read: float64 with NaN, or text with "" for missing values, by column.
 
     filled: what stands for missing numbers, by column, where the run filled them; text may then be missing too.
+    left_out: columns that the run knew and the model is not of; rows may have them or not.
     """
 
     source: str
     table: dict[str, NDArray[Any]]
     spare: set[str]
     filled: dict[str, float]
+    left_out: Sequence[str] = ()
 
     def take(self, wanted: list[str]) -> FloatArray:
         """(n, p) the model's columns, 0/1 for "column=value" where the table has no column of that whole name."""
@@ -179,16 +190,18 @@ class _Rows:
         used = list(dict.fromkeys(origin.values()))
         if missing := [name for name in used if name not in self.table]:
             yield f"{self.source} lacks {_listed(missing)}, which the model was trained on; add {_them(missing)}."
-        if unexpected := [name for name in self.table if name not in used and name not in self.spare]:
+        beside = self.spare | {self._origin(name) for name in self.left_out}
+        if unexpected := [name for name in self.table if name not in used and name not in beside]:
             them = _them(unexpected)
             yield f"{self.source} has {_listed(unexpected)}, which the model does not know; leave {them} out."
+        known = {**origin, **{name: self._origin(name) for name in self.left_out}}
         for name in used:
             if name in self.table:
                 yield from self._misfit(
                     name,
                     [
                         key.partition("=")[2]
-                        for key, of in origin.items()
+                        for key, of in known.items()
                         if of == name != key and not self._is_indicator(key)
                     ],
                 )

@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 
 from federation.arrays import FloatArray
 from federation.errors import FederationError
-from scenarios.console import complain, visible
+from federation.text import visible
+from scenarios.console import complain
 from scenarios.schema.errors import ScenarioError, nearest
 
 if TYPE_CHECKING:

@@ -113,6 +113,7 @@ def drill(
     partitions: Sequence[Partition] | None = None,
     transport: Literal["tcp", "ipc"] = "tcp",
     encrypted: bool = True,
+    via_coordinator: bool = False,
     timeout_s: float = 20.0,
     faults: Mapping[str, list[dict[str, Any]]] | None = None,
     on_dropout: Literal["continue", "abort"] = "continue",
@@ -148,6 +149,7 @@ def drill(
         policy,
         transport=transport,
         encrypted=encrypted,
+        via_coordinator=via_coordinator,
         log_level=log_level,
     )
     with (

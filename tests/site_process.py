@@ -63,6 +63,14 @@ class Drill(SiteProgram):
         return np.zeros(4 if self.site == site else 3)
 
     @step
+    def tell(self) -> None:
+        """Show the next site this one's rows."""
+        sites, rows = self.channel.sites, np.asarray(self.partition.arrays["rows"])
+        place = sites.index(self.site)
+        self.channel.send(sites[(place + 1) % len(sites)], rows)
+        self.channel.receive(sites[place - 1], rows.shape, np.float64)
+
+    @step
     def agree(self) -> None:
         self.seed = common_seed(self.channel)
 
@@ -112,6 +120,7 @@ class Drill(SiteProgram):
             raise ValueError(f"cannot be: {rows[0, 0]}")
         except ValueError as error:
             logger.exception("a value cannot be read: %s", error)
+        logger.error("no file %s", os.fsdecode(b"\xff\x1b[2J"))  # half of a surrogate pair, which no message can carry
         thread = threading.Thread(target=lambda: logger.warning("by a thread of its own"))
         thread.start()
         thread.join()

@@ -129,6 +129,7 @@ def test_nothing_else_is_raised_whatever_the_fields_are(message: Message, data: 
         ("log_record", {"level": "loud"}, "level of log_record must be one of debug, info, warning, error, got 'loud'"),
         ("log_record", {"text": "x" * 501}, "text of log_record must have 500 characters or fewer, got 501"),
         ("log_record", {"logger": "x" * 101}, "logger of log_record must have 100 characters or fewer, got 101"),
+        ("log_record", {"text": "a\n\x1b[2J"}, "text of log_record must be printable, got"),
         ("roster", {"parties": [["a", "b"]]}, "a party of the roster must be a name, an address and two keys"),
         ("roster", {"parties": [["a", "b", "c", None]]}, "a key of the roster must be 32 bytes, or missing"),
         ("roster", {"parties": [["a", "b", b"c", None]]}, "a key of the roster must be 32 bytes, or missing"),

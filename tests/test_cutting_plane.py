@@ -18,7 +18,7 @@ from algorithms.optimisation import cutting_plane
 from algorithms.optimisation.cutting_plane import solve
 from algorithms.optimisation.line_search import GRID, Parabola, fixed_step_search, grid_search, line_search
 from algorithms.optimisation.solution import Solution, Stopping, relative_gap
-from federation.arrays import FloatArray, IntArray
+from federation.arrays import FloatArray
 from scenarios.data import sources
 from tests.pooled import PooledOracle, solve_pooled
 from tests.tables import tic_tac_toe
@@ -167,20 +167,19 @@ def test_masters_are_solved_however_hard(
     C: float, groups: int, tumours: tuple[FloatArray, FloatArray], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Few cuts and many, one group and many, a large C: the value of each is certified by its own multipliers."""
-    solve_master, gaps = cutting_plane._solve_master, []
+    solved, gaps = cutting_plane.Master.solved, []
 
-    def checked(
-        cuts: FloatArray, group: IntArray, groups: int, C: float, accuracy: float
-    ) -> tuple[FloatArray, float, FloatArray]:
-        w, b, z = solve_master(cuts, group, groups, C, accuracy)
-        slack = np.zeros(groups)
+    def checked(master: cutting_plane.Master, *, intercept: bool) -> tuple[FloatArray, float, FloatArray]:
+        w, b, z = solved(master, intercept=intercept)
+        cuts, group, slack = master.cuts, master.group, np.zeros(groups)
         np.maximum.at(slack, group, cuts[:, -1] - cuts[:, :-2] @ w - cuts[:, -2] * b)
         value = float(0.5 * w @ w + C * slack.sum())
         feasible = cutting_plane._feasible(z, cuts[:, -2], group, groups, C)
-        gaps.append(relative_gap(value, cutting_plane._dual_objective(feasible, cuts)))
+        bound = float(feasible @ cuts[:, -1]) - master.penalty.conjugate(feasible @ cuts[:, :-2])
+        gaps.append(relative_gap(value, bound))
         return w, b, z
 
-    monkeypatch.setattr(cutting_plane, "_solve_master", checked)
+    monkeypatch.setattr(cutting_plane.Master, "solved", checked)
     features, labels = tumours
     solve_pooled(PooledOracle(features, labels[None], groups), C=C, tolerance=1e-3, most=30)
     assert len(gaps) > 2

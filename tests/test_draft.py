@@ -224,6 +224,17 @@ def test_mistakes_are_sentences(tmp_path: Path) -> None:
     )
 
 
+def test_a_description_says_what_to_mend_all_at_once(tmp_path: Path) -> None:
+    """Columns that are refused hide no note of others."""
+    rows = "".join(f"{9000 + 3 * row},P-{row},{row % 7},{'mMf'[row % 3]},{row % 2}\n" for row in range(120))
+    (tmp_path / "p.csv").write_text(f"id,name,age,sex,died\n{rows}")
+    notes = describe.describe("p.csv", "died", "random", 3, tmp_path).warnings
+    assert [note for note in notes if note.startswith("To be refused: data.ignore: column 'name'")]
+    assert [note for note in notes if note.startswith("Column 'id' has a different whole number in each row")]
+    assert [note for note in notes if note.startswith("Column 'sex' writes 'M'")]
+    assert not [note for note in notes if note.startswith(("Column 'name'", "Column 'age'"))]
+
+
 def test_a_description_says_the_same(tmp_path: Path) -> None:
     hospitals.as_excel_writes(tmp_path / "p.csv", hospitals.rows(400))
     done = fedsvm("data", "describe", "p.csv", "--label", "died", "--site", "hospital", folder=tmp_path)

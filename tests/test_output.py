@@ -22,7 +22,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federation.federation import Federation
-from scenarios.console import console, visible
+from federation.text import visible
+from scenarios.console import console
 from scenarios.data import dataset
 from scenarios.report.chart import Axis, Series, Style, lines
 from scenarios.report.page import write_report

@@ -283,6 +283,23 @@ def test_other_algorithms_train_on_rows_with_gaps_too(name: str, tmp_path: Path)
     assert np.isfinite(predicted.decisions).all()
 
 
+def test_one_patient_with_a_gap_is_predicted_as_among_others(tmp_path: Path) -> None:
+    """Of its file alone nobody can tell whether the column with the gap holds numbers."""
+    hospitals.plain(tmp_path / "p.csv", hospitals.rows(120), without=["patient_id", "aufnahme", "hospital"])
+    for missing in ("mean", "drop"):
+        text = f'source = "p.csv"\nmissing = "{missing}"'
+        changes = SMALL | {"data.missing": missing, "data.ignore": []}
+        assert run(scenario(tmp_path, text), changes=changes, out=tmp_path / missing).status == "completed"
+    head = "age,bmi,creatinine,ward\n"
+    (tmp_path / "one.csv").write_text(f"{head}55,,1.2,icu\n")
+    (tmp_path / "two.csv").write_text(f"{head}55,,1.2,icu\n70,22.5,0.9,icu\n")
+    alone, among = (predict.predict(tmp_path / "mean", str(tmp_path / name)) for name in ("one.csv", "two.csv"))
+    assert alone.decisions[0] == pytest.approx(among.decisions[0])
+    with pytest.raises(ScenarioError) as caught:
+        predict.predict(tmp_path / "drop", str(tmp_path / "one.csv"))
+    assert caught.value.problems == (f"{tmp_path / 'one.csv'} has no value in row 1, column 'bmi'; fill it.",)
+
+
 def test_a_gap_in_words_is_none_of_the_categories(tmp_path: Path) -> None:
     rows = "".join(f"{row % 12},{('', 'a', 'b')[row % 3]},{row % 2}\n" for row in range(90))
     (tmp_path / "p.csv").write_text(f"age,ward,died\n{rows}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shutil
@@ -13,6 +14,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
+from rich.text import Text
 
 from federation.ledger import Accounts
 from fedsvm import run
@@ -21,7 +24,7 @@ from scenarios.report import chart, comparison
 from scenarios.report.exchange import read_ledger
 from scenarios.report.live import human_bytes
 from scenarios.report.page import write_report
-from scenarios.report.summary import lines
+from scenarios.report.summary import lines, print_summary
 from scenarios.run.metrics import MEASURES
 from scenarios.run.result import RunResult, write_ledger
 from scenarios.schema import spec
@@ -85,6 +88,7 @@ def test_a_report_says_what_the_result_says_and_fetches_nothing(name: str, shown
     run(name, changes=FAST if name not in ("dp-logistic", "dpp-svm-rbf") else {}, out=tmp_path / "run")
     page, result, text = page_of(tmp_path / "run")
     assert list(zip(page.cells["dt"], page.cells["dd"], strict=True)) == lines(RunResult.from_dict(result))
+    assert ("; audit " in page.cells["dd"][page.cells["dt"].index("seconds")]) == (result["timing"]["audit_s"] > 0)
     assert all(address.startswith("#") for address in page.fetched)
     assert "@import" not in text
     assert "url(" not in text
@@ -141,6 +145,20 @@ def test_what_folds_disclose_alike_stands_once_with_its_shapes(repeated: Path, t
     assert shown.count('<span class="severity') == known
     assert f'<td data-name="shape">{prior["shape"][0]}, 7 and 1 more</td>' in shown
     assert f'<td data-name="times">{200 + prior["times"]}</td>' in shown
+
+
+def test_a_summary_that_goes_to_a_pipe_has_a_line_for_each_figure(repeated: Path) -> None:
+    """So that grep and cut find them whole; a terminal gets what is as wide as it is."""
+    result = RunResult.from_dict(json.loads((repeated / "result.json").read_text()))
+    piped, narrow = io.StringIO(), io.StringIO()
+    print_summary(Console(file=piped, width=40), result, repeated)
+    title, *rest = piped.getvalue().splitlines()
+    assert title == "quickstart"
+    said = [*lines(result), ("results", str(repeated))]
+    assert [each.split(maxsplit=1) for each in rest[: len(said)]] == [[name, value] for name, value in said]
+    assert all(each == each.rstrip() for each in rest)
+    print_summary(Console(file=narrow, width=40, force_terminal=True), result, repeated)
+    assert max(len(Text.from_ansi(each).plain.rstrip()) for each in narrow.getvalue().splitlines()) <= 40
 
 
 def test_a_report_says_what_repeats_and_folds_are_means_of(repeated: Path) -> None:

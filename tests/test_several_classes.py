@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import math
+import os
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,7 @@ from algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, nois
 from federation.arrays import FloatArray
 from fedsvm import PanSVC, ScenarioError, classifier
 from scenarios.data import dataset
+from scenarios.data.sources import FOLDER_VARIABLE
 from scenarios.predict import predict
 from scenarios.report.comparison import render as compared
 from scenarios.report.page import render
@@ -60,7 +62,8 @@ def check(result: dict[str, Any]) -> None:
     assert result["centralised"]["max_decision_difference"] < 5e-3
     table = np.array(metrics["confusion_matrix"])
     assert metrics["accuracy"] == pytest.approx(np.trace(table) / table.sum())
-    assert result["cost"]["wire_bytes"] + result["cost"]["unmeasured_bytes"] == result["cost"]["predicted_wire_bytes"]
+    if not result["faults"]:  # of a killed site's last message the system may have counted a part
+        assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"]
 
 
 @pytest.mark.parametrize("solver", ["interior-point", "cutting-plane"])
@@ -779,3 +782,82 @@ def test_what_only_one_solver_can_do_it_does(tmp_path: Path) -> None:
     result = run("digits", tmp_path / "run", *changes).result
     (remark,) = [each["sentence"] for each in result["model"]["remarks"] if each["name"] == "solver"]
     assert remark == "interior-point, which alone does what the other settings ask for"
+
+
+# The dissertation's data.
+
+
+@pytest.mark.long
+def test_splice_junctions_of_three_kinds_are_told_apart(tmp_path: Path, data_folder: Path) -> None:
+    """Statlog's DNA, a quarter of the rows as landmarks, five folds: every class's gap, rounds, and accuracy."""
+    path = tmp_path / "dna.toml"
+    path.write_text(
+        """
+[data]
+source = "dna_train"
+scale = "none"
+folds = 5
+[algorithm]
+C = 8.0
+gamma = 0.03125
+tolerance = 1e-4
+masking = "none"
+step_noise = 0.0
+[compare]
+centralised = false
+"""
+    )
+    result = run(str(path), tmp_path / "run").result
+    assert max(result["model"]["gaps"]) <= 1e-4
+    assert result["metrics"]["accuracy"] >= 0.935
+    assert result["cost"]["by_phase"]["train"]["rounds"] <= 5 * 62
+
+
+LETTER = """
+[data]
+source = "LETTERS"
+test_source = "TESTED"
+scale = "none"
+[algorithm]
+C = 8.0
+gamma = 2.0
+landmarks = 400
+tolerance = 1e-3
+"""
+
+
+@pytest.fixture(scope="module")
+def letters(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """1,600 letters to train on and 1,000 to test on, scaled to [-1, 1], as a scenario."""
+    folder = os.environ.get(FOLDER_VARIABLE, "")
+    if not (Path(folder) / "letter.csv.gz").is_file():
+        pytest.skip(f"{FOLDER_VARIABLE} names no folder with letter.csv.gz")
+    with gzip.open(Path(folder) / "letter.csv.gz", "rt") as file:
+        head, *rows = list(csv.reader(file))
+    values = np.array([row[:-1] for row in rows[:15_000]], dtype=float)
+    low, high = values.min(axis=0), values.max(axis=0)
+    scaled = 2 * (values - low) / (high - low) - 1
+    chosen, place = np.random.default_rng(3).permutation(15_000)[:2_600], tmp_path_factory.mktemp("letters")
+    for name, part in (("train", chosen[:1_600]), ("test", chosen[1_600:])):
+        lines = [",".join([*(f"{value:.6f}" for value in scaled[row]), rows[row][-1]]) for row in part]
+        (place / f"{name}.csv").write_text("\n".join([",".join(head), *lines, ""]))
+    named = LETTER.replace("LETTERS", str(place / "train.csv")).replace("TESTED", str(place / "test.csv"))
+    (place / "letters.toml").write_text(named)
+    return place / "letters.toml"
+
+
+@pytest.mark.long
+def test_letters_by_cutting_planes_are_hidden_in_groups(letters: Path, tmp_path: Path) -> None:
+    """Of 26 classes the smallest has 49 rows, so that rows are in six groups; few cuts are then of one row.
+
+    And accuracy is 79.4 % where the mean over classes, each against the others, is above 98 %.
+    """
+    fast = ["algorithm.solver=cutting-plane", "compare.centralised=false"]
+    result = run(str(letters), tmp_path / "run", *fast).result
+    assert result["metrics"]["accuracy"] == pytest.approx(0.795, abs=0.015)
+    assert result["metrics"]["binary_accuracy"] - result["metrics"]["accuracy"] > 0.15
+    sums = [each for each in result["disclosures"] if (each["step"], each["kind"]) == ("cuts", "sum")]
+    assert {each["shape"][1] for each in sums} == {6}
+    cuts = sum(each["times"] * each["shape"][0] * each["shape"][1] for each in sums)
+    alone = sum(each["times"] for each in result["disclosures"] if each["kind"] == "single-row")
+    assert alone <= 0.005 * cuts

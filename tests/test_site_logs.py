@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from federation.control import LogRecord
 from federation.federation import MAX_LOGGED, Federation, Logged
 from federation.site.logs import MAX_RECORDS, RECORDS_PER_ROUND, LogForwarder
 from scenarios.report.page import write_report
@@ -53,15 +56,50 @@ def test_text_and_numbers_travel_and_rows_do_not() -> None:
     assert said[:4] == [
         ("error", "drill", "<ndarray>"),
         ("error", "drill", "<ndarray> and 7"),
-        ("warning", "drill", "%d columns (its arguments are not text or numbers)"),
+        ("warning", "drill", "%d columns (its arguments are not text or numbers that fit in)"),
         ("error", "drill", f"{'x' * 499}…"),
     ]
     assert said[4][:2] == ("warning", "py.warnings")
     assert "RuntimeWarning: a library warns of 4 rows" in said[4][2]
     assert said[5:] == [
         ("error", "drill", "a value cannot be read: <ValueError> (ValueError)"),
+        ("error", "drill", "no file \\udcff\\x1b[2J"),
         ("warning", "drill", "by a thread of its own"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("message", "arguments", "text"),
+    [
+        ("row %s", ({"age": 67.0, "bmi": 23.2},), "row <dict>"),
+        ("counts %s of %s", ({67.0: 2}, Counter([67.0])), "counts <dict> of <Counter>"),
+        ("counts %s", (Counter([67.0]),), "counts <Counter>"),
+        ("%(age)d and %(rows)s", ({"age": 67.0, "rows": [1.5]},), "67 and <list>"),
+        ("worst %d", (math.inf,), "worst %d (its arguments are not text or numbers that fit in)"),
+        ("file %s", ("\udcff\x1b[2J\n\u202e",), "file \\udcff\\x1b[2J \\u202e"),
+        (["67.0"], (), "<list>"),
+    ],
+)
+def test_a_record_is_one_printable_line_without_tables(
+    message: object, arguments: tuple[object, ...], text: str
+) -> None:
+    """Python's logging hands over a table that is the only argument as the arguments' names."""
+    sent: list[LogRecord] = []
+    LogForwarder("warning", sent.append).handle(
+        logging.LogRecord("drill\x1b", logging.ERROR, __file__, 1, message, arguments, None)
+    )
+    assert sent == [LogRecord("error", "drill\\x1b", text)]
+
+
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*:DeprecationWarning")
+def test_a_process_that_a_site_forks_leaves_its_sockets_alone(capfd: pytest.CaptureFixture[str]) -> None:
+    sent: list[LogRecord] = []
+    forwarder = LogForwarder("warning", sent.append)
+    if (child := os.fork()) == 0:
+        forwarder.handle(logging.LogRecord("drill", logging.ERROR, __file__, 1, "by a child", None, None))
+        os._exit(len(sent))
+    assert os.waitpid(child, 0)[1] == 0
+    assert "by a child" in capfd.readouterr().err
 
 
 def test_of_more_records_than_a_round_may_have_the_number_is_told() -> None:

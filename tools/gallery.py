@@ -19,7 +19,7 @@ from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 
 FOLDER = Path("docs") / "gallery"
-_TELLING = ("Sites and faults", "Beside other methods", "Convergence", "ROC curve", "Bytes")
+_TELLING = ("Sites and faults", "Beside other methods", "Accuracy against size", "Convergence", "ROC curve", "Bytes")
 """Titles of plots: of those that a run has, the first says most of what its scenario is about."""
 
 

@@ -8,6 +8,9 @@ In the order to read it:
 - `landmark_copies`: landmarks that are a single row's copy
 - `cluster_rounds`: rounds of k-means over all sites, subtracted from each other
 - `cut_differences`: cuts of the cutting plane, subtracted from each other, and the rows in them peeled off
+- `subset_cuts`: cuts of linear SVMs on columns, subtracted from each other
+- `support_differences`: class sums over support rows, subtracted from each other
+- `chosen_columns`: other attacks where rows are in some of their columns
 - `finite_domain`: how often each possible record occurs, by least squares
 - `newton_path`: the path of the interior point, and where rows stand on it, for who knows its masks
 - `newton_systems`: rows from Newton's systems, where a coordinator knows the masks

@@ -103,7 +103,7 @@ class Claim:
     Parameters
     ----------
     rows : (k, p)
-        One row for each that is in the data: twice where it is there twice.
+        One row for each that is in the data: twice where it is there twice; nan in columns that nothing is said of.
     labels : (k,)
         Of +1 and -1; nan where the attack says nothing of them.
     residual : float

@@ -189,7 +189,8 @@ def common_eigenvectors(other: FloatArray, matrix: FloatArray, lever: float) -> 
     """(s, m) features of the rows at the margin, by two rounds' matrices (d, d): F of F diag(d) F^T of both."""
     values, vectors = np.linalg.eigh(matrix)
     values, vectors = values[::-1], vectors[:, ::-1]
-    gaps = values[:-1] / np.maximum(values[1:], np.finfo(float).tiny)
+    with np.errstate(over="ignore"):  # above a value that rounding made negative there is no larger gap
+        gaps = values[:-1] / np.maximum(values[1:], np.finfo(float).tiny)
     positive = int(np.count_nonzero(values > 0))
     place = int(np.argmax(gaps[: max(1, positive - 1)]))
     if positive < 2 or gaps[place] < _LEAST_GAP:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from algorithms.data.encoding import Vocabulary
 from algorithms.data.scaling import Scale
-from federation.arrays import FloatArray
+from federation.arrays import FloatArray, IntArray
 
 
 class Labelled(NamedTuple):
@@ -79,7 +79,21 @@ class Columns:
         """(n, p) scaled rows of numeric columns (n, q) and categorical ones (n, r) as text."""
         return self.scale(self.encode(numeric, categorical))
 
-    def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Their part of a model's file; `filling` (q,) only where gaps are filled."""
-        filling = {} if self.filling is None else {"filling": self.filling.values}
-        return {"offset": self.scale.offset, "scale": self.scale.scale, "columns": np.array(self.names), **filling}
+    def to_arrays(self, selected: IntArray | None = None) -> dict[str, NDArray[Any]]:
+        """Their part of a model's file; `filling` (q,) only where gaps are filled.
+
+        selected: the columns that the model is of, if it is not of all; then `left_out` names the others, and `filled`
+        the numeric columns that `filling` is of.
+        """
+        names, filling = np.array(self.names), {} if self.filling is None else {"filling": self.filling.values}
+        if selected is None:
+            return {"offset": self.scale.offset, "scale": self.scale.scale, "columns": names, **filling}
+        filled = {} if self.filling is None else {"filled": np.array(list(self.numeric))}
+        return {
+            "offset": self.scale.offset[selected],
+            "scale": self.scale.scale[selected],
+            "columns": names[selected],
+            "left_out": np.delete(names, selected),
+            **filling,
+            **filled,
+        }

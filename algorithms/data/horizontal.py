@@ -6,19 +6,22 @@ looking at pooled rows (`HorizontalTask`), or is given by rows that are nobody's
 
 from __future__ import annotations
 
+import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from algorithms.data import encoding
 from algorithms.data.columns import Columns, Filling, Schema
 from algorithms.data.conditions import Conditions
 from algorithms.data.encoding import Vocabulary
-from algorithms.data.partition import held_out
+from algorithms.data.partition import held_out, rows_and_columns
 from algorithms.data.scaling import Scale, ScaleName
+from algorithms.data.score_counts import counted
 from algorithms.settings import MAX_COUNT
 from federation.arrays import FloatArray
 from federation.errors import FederationError
@@ -40,17 +43,41 @@ FOLDS_DISCLOSE = (
 MINMAX_DISCLOSES = "each site's smallest and largest value of every column, unlinked from the site and from each other"
 
 
+class Scorer(Protocol):
+    """What makes decision values of rows; see `contract.Model`."""
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, NDArray[Any]], parts: Sequence[Mapping[str, NDArray[Any]]] = ()) -> Self:
+        """The model in a file."""
+
+    def decision_function(self, rows: FloatArray) -> FloatArray:
+        """(n,) decision values of scaled rows (n, p)."""
+
+
 class HorizontalSite(SiteProgram):
-    """The rows of one site; see `partition` for what it is handed."""
+    """The rows of one site; see `partition` for what it is handed.
+
+    Attributes
+    ----------
+    model_type : type
+        The model that its algorithm trains, which this site can be asked to score rows by.
+    """
+
+    model_type: ClassVar[type[Scorer]]
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         super().__init__(site, partition, settings)
         numeric = partition.arrays["numeric"]
         self.apart = np.asarray(partition.arrays.get("apart", np.zeros(len(numeric))), dtype=bool)
         self.training, self.calibrating = ~self.apart, self.apart
+        self.tested = np.zeros(len(numeric), dtype=bool)
         self.encoded: FloatArray = numeric
         self.rows, self.is_scaled = self.encoded, False
         self.indicators = 0
+
+    def held(self) -> tuple[int, list[str]]:
+        """All rows, and the columns of the source."""
+        return rows_and_columns(self.partition)
 
     @property
     def labels(self) -> FloatArray:
@@ -95,6 +122,25 @@ class HorizontalSite(SiteProgram):
         folds = self.partition.arrays["folds"]
         others = np.ones(len(folds), dtype=bool) if fold is None else ~held_out(folds, fold)
         self.training, self.calibrating = others & ~self.apart, others & self.apart
+        self.tested = ~others
+
+    @step
+    def score_counts(self, model: FloatArray, bins: int, threshold: float, kept: bool) -> FloatArray:
+        """(4 + 2 bins,): counts of the rows that are held out, as a model scores them; see `score_counts`.
+
+        model: the bytes of its file, (n,) uint8. kept: whether this site has the part of it that scores.
+        """
+        labels = self.partition.arrays["labels"][0, self.tested]
+        if not len(labels):
+            return np.zeros(4 + 2 * bins)
+        with np.load(io.BytesIO(model.tobytes())) as file:
+            arrays = dict(file)
+        parts = []
+        if kept:
+            with np.load(self.settings["model_path"]) as file:
+                parts.append(dict(file))
+        decisions = self.model_type.from_arrays(arrays, parts).decision_function(self.rows_tested)
+        return counted(decisions, labels, threshold, bins)
 
     @step
     def missing_values(self) -> FloatArray:
@@ -147,6 +193,7 @@ class HorizontalSite(SiteProgram):
         """Put the training rows on the common scale."""
         self.rows = (self.encoded[self.training] - offset) / scale
         self.rows_apart = (self.encoded[self.calibrating] - offset) / scale
+        self.rows_tested = (self.encoded[self.tested] - offset) / scale
         self.is_scaled = True
 
 
@@ -200,11 +247,15 @@ class HorizontalTask:
         Whether rows are set apart, of which no model is, to calibrate one by.
     conditions : Conditions, optional
         Of the network, by which seconds are predicted; without it those of this machine.
+    tested_apart : bool, default False
+        Whether what `fold` holds out is for a test, and no other model is trained on it.
 
     Attributes
     ----------
     columns : Columns
         What rows became, once `prepare` was called.
+    site_rows : dict of str to int
+        How many rows each site trains on, once `prepare` was called.
     """
 
     schema: Schema
@@ -217,7 +268,9 @@ class HorizontalTask:
     weighted: bool = False
     calibrated: bool = False
     conditions: Conditions | None = None
+    tested_apart: bool = False
     columns: Columns = field(init=False)
+    site_rows: dict[str, int] = field(init=False)
     agreed: _Agreement = field(default_factory=_Agreement, repr=False)
 
     @property
@@ -238,7 +291,8 @@ class HorizontalTask:
             vocabulary = self._vocabulary(federation)
             if self.fold is not None:
                 federation.run("hold_out", remember=True, fold=self.fold)
-                federation.disclose(COORDINATOR, "hold_out", FOLDS_DISCLOSE, ())
+                if not self.tested_apart:
+                    federation.disclose(COORDINATOR, "hold_out", FOLDS_DISCLOSE, ())
             site_rows = count_rows(federation)
             filling = (
                 self._filling(federation, sum(site_rows.values())) if self.filled and self.schema.numeric else None
@@ -246,6 +300,7 @@ class HorizontalTask:
             width = len(self.schema.numeric) + len(vocabulary.columns) + len(filling.indicated if filling else ())
             scale = agree_scale(federation, self.scaling, width, sum(site_rows.values()))
         self.columns = Columns(self.schema.numeric, vocabulary, scale, filling)
+        self.site_rows = site_rows
         return Prepared(width, site_rows)
 
     def _filling(self, federation: Federation, rows: int) -> Filling:

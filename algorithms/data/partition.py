@@ -28,6 +28,11 @@ def held_out(folds: IntArray, fold: int) -> NDArray[np.bool_]:
     return np.asarray((folds.reshape(len(folds), -1) == fold).any(axis=1))
 
 
+def rows_and_columns(partition: Partition) -> tuple[int, list[str]]:
+    """How many rows a partition has, and the names of their columns."""
+    return len(partition.arrays["numeric"]), [*partition.values["numeric"], *partition.values["categorical"]]
+
+
 def site_partition(
     numeric: FloatArray,
     labels: FloatArray | None,

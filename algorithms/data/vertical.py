@@ -14,7 +14,7 @@ import numpy as np
 
 from algorithms.data.classes import numbers
 from algorithms.data.encoding import one_hot
-from algorithms.data.partition import held_out
+from algorithms.data.partition import held_out, rows_and_columns
 from algorithms.data.scaling import Scale, ScaleName
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError, StepRefused
@@ -41,6 +41,10 @@ class VerticalSite(SiteProgram):
         codes, categories = partition.arrays["codes"], partition.values["categories"]
         self.columns = encoded(partition.arrays["numeric"], codes, categories)
         self.order: IntArray = np.arange(len(self.columns))
+
+    def held(self) -> tuple[int, list[str]]:
+        """All records, and the columns of the source that are here."""
+        return rows_and_columns(self.partition)
 
     @step(opens="value")
     def record_count(self) -> FloatArray:

@@ -4,6 +4,7 @@ base        what all have in common; a class is the settings of its algorithm an
 horizontal  sites hold rows and agree by secure sums: PanSVC
 public_rows sites hold private rows, and public ones choose scale and features: HybridSVC, PrivateErmClassifier
 vertical    sites hold columns: DppSVC
+selector    columns chosen, for pipelines: FederatedSelector
 narration   what one of them prints with `verbose`
 
 Every algorithm has an estimator, of this project or of another package: `classifier("pan-svm")`, or by the name of its
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from algorithms.estimators.horizontal import PanSVC as PanSVC
     from algorithms.estimators.public_rows import HybridSVC as HybridSVC
     from algorithms.estimators.public_rows import PrivateErmClassifier as PrivateErmClassifier
+    from algorithms.estimators.selector import FederatedSelector as FederatedSelector
     from algorithms.estimators.vertical import DppSVC as DppSVC
 
 _FAMILIES = {
@@ -75,6 +77,8 @@ def classifier(name: str) -> Any:
 
 
 def __getattr__(name: str) -> Any:
+    if name == "FederatedSelector":
+        return importlib.import_module(f"{__name__}.selector").FederatedSelector
     if not name.startswith("_"):
         for known, algorithm in ALGORITHMS.loadable():
             if algorithm.estimator == name:
@@ -83,4 +87,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *(algorithm.estimator for _, algorithm in ALGORITHMS.loadable())])
+    return sorted([*globals(), "FederatedSelector", *(algorithm.estimator for _, algorithm in ALGORITHMS.loadable())])

@@ -14,13 +14,20 @@ there from the start. (2) Equation 3.8 misplaces the loss; phi below is the obje
 taken at 0.9 best + 0.1 master (Franc and Sonnenburg 2009, mu = 0.1), since at the best point itself it can stall.
 (4) It stops on the relative gap between the best objective and a lower bound, both certified: the objective is
 evaluated, and the bound is computed from multipliers made feasible, whatever the solver's accuracy was.
+
+Problems may have different numbers of features, as where each is of other columns: an oracle is then asked at points
+with zeros behind those of a problem, and gives cuts of the same form. A bundle may lose columns and go on (`without`):
+a cut of all columns, less some, is a cut of the problem without them, and no lower bound falls.
+
+Elastic nets. With a penalty l1 |w|_1 + l2/2 |w|^2 in place of 1/2 |w|^2 only the master changes, and the bound: it is
+sum z m - sum_j max(|(sum z a)_j| - l1, 0)^2 / (2 l2).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Protocol
+from typing import Annotated, Any, Protocol
 
 import numpy as np
 
@@ -68,6 +75,50 @@ class CuttingPlaneSettings(StoppingSettings):
     ] = 32
 
 
+@dataclass(frozen=True)
+class Penalty:
+    """l1 |w|_1 + l2/2 |w|^2, with l2 above 0."""
+
+    l1: float = 0.0
+    l2: float = 1.0
+
+    def value(self, w: FloatArray) -> float:
+        """Of weights (m,)."""
+        return float(self.l1 * np.abs(w).sum() + self.l2 / 2 * w @ w)
+
+    def maximiser(self, v: FloatArray) -> FloatArray:
+        """(m,) w where v.w less the penalty is largest: 0 wherever |v| is at most l1."""
+        return np.asarray(np.sign(v) * np.maximum(np.abs(v) - self.l1, 0.0) / self.l2)
+
+    def conjugate(self, v: FloatArray) -> float:
+        """The most that v.w less the penalty comes to, for v (m,)."""
+        beyond = np.maximum(np.abs(v) - self.l1, 0.0)
+        return float(beyond @ beyond / (2 * self.l2))
+
+
+RIDGE = Penalty()
+
+
+@dataclass(frozen=True)
+class ElasticParabola(Parabola):
+    """The penalties of k points along lines: what a parabola says, and l1 |w + t dw|_1; w and dw (k, m)."""
+
+    l1: float
+    w: FloatArray
+    dw: FloatArray
+
+    def value(self, steps: FloatArray) -> FloatArray:
+        """Values (k, s) at steps (k, s)."""
+        along = self.w[:, None, :] + steps[:, :, None] * self.dw[:, None, :]
+        return np.asarray(super().value(steps) + self.l1 * np.abs(along).sum(axis=2))
+
+    def derivative(self, steps: FloatArray) -> FloatArray:
+        """Derivatives (k, s) at steps (k, s), from the right."""
+        along = self.w[:, None, :] + steps[:, :, None] * self.dw[:, None, :]
+        signs = np.where(along == 0, np.sign(self.dw)[:, None, :], np.sign(along))
+        return np.asarray(super().derivative(steps) + self.l1 * (signs * self.dw[:, None, :]).sum(axis=2))
+
+
 def solve(
     oracle: Oracle,
     *,
@@ -89,10 +140,23 @@ def solve(
     other rows; its points are where this one starts, its cuts bound nothing here, its iterations count. A solution that
     is not `converged` ran into `max_iterations`. Raises FederationError when a master problem cannot be solved.
     """
-    accuracy = max(_FINEST_ACCURACY, _MASTER_ACCURACY * stopping.tolerance)
-    bundles = [_Bundle(dimensions, groups, C, accuracy, intercept) for _ in range(problems)]
-    _start(oracle, bundles, resume)
+    bundles = [Bundle(dimensions, groups, C, intercept=intercept) for _ in range(problems)]
+    start(oracle, bundles, resume)
     done = max((solution.iterations for solution in resume), default=0)
+    return improve(oracle, bundles, stopping, search, on_iteration, done)
+
+
+def improve(
+    oracle: Oracle,
+    bundles: list[Bundle],
+    stopping: Stopping,
+    search: LineSearch,
+    on_iteration: Callable[[int, Sequence[Solution]], None] = lambda iteration, solutions: None,
+    done: int = 0,
+) -> list[Solution]:
+    """Go on with bundles that have cuts, each until it is done; see `solve`. done: iterations that went before."""
+    for bundle in bundles:
+        bundle.accuracy = max(_FINEST_ACCURACY, _MASTER_ACCURACY * stopping.tolerance)
     for iteration in range(done + 1, stopping.max_iterations + 1):
         for k in _unfinished(bundles, stopping):
             bundles[k].solve_master(iteration)
@@ -106,58 +170,68 @@ def solve(
     return [bundle.solution(stopping.tolerance) for bundle in bundles]
 
 
-def _unfinished(bundles: list[_Bundle], stopping: Stopping) -> list[int]:
+def _unfinished(bundles: list[Bundle], stopping: Stopping) -> list[int]:
     return [k for k, bundle in enumerate(bundles) if bundle.gap > stopping.tolerance]
 
 
-def _start(oracle: Oracle, bundles: list[_Bundle], resume: Sequence[Solution]) -> None:
+def start(oracle: Oracle, bundles: list[Bundle], resume: Sequence[Solution] = ()) -> None:
     """The cuts that bound the first masters, two if there is an intercept, and those at the points to resume from."""
-    count = len(bundles)
+    count, widest = len(bundles), max(bundle.dimensions for bundle in bundles)
     starts = np.repeat([-1.0, 1.0] if bundles[0].intercept else [0.0], count)
-    _take(oracle, bundles, np.zeros((len(starts), bundles[0].w.size)), starts)
+    take(oracle, bundles, np.zeros((len(starts), widest)), starts)
     if resume:
-        _take(oracle, bundles, np.array([each.w for each in resume]), np.array([each.b for each in resume]))
+        take(oracle, bundles, _stacked([each.w for each in resume]), np.array([each.b for each in resume]))
 
 
-def _take(oracle: Oracle, bundles: list[_Bundle], w: FloatArray, b: FloatArray) -> None:
+def _stacked(vectors: Sequence[FloatArray]) -> FloatArray:
+    """(k, m) of vectors that may be shorter, with zeros behind them."""
+    widest = max(map(len, vectors))
+    return np.array([np.pad(each, (0, widest - len(each))) for each in vectors])
+
+
+def take(oracle: Oracle, bundles: list[Bundle], w: FloatArray, b: FloatArray) -> None:
     """Take cuts at points (w, b), which belong to the problems in turn."""
     problems = np.arange(len(b)) % len(bundles)
     for problem, cuts, at_w, at_b in zip(problems, oracle.cuts(problems, w, b), w, b, strict=True):
         bundles[problem].add(cuts, at_w, float(at_b))
 
 
-def _search(oracle: Oracle, bundles: list[_Bundle], active: list[int], search: LineSearch) -> None:
+def _search(oracle: Oracle, bundles: list[Bundle], active: list[int], search: LineSearch) -> None:
     """Go from each problem's best point towards its master's, as far as the objective falls."""
     chosen = [bundles[k] for k in active]
     problems = np.array(active)
-    w, b = np.array([bundle.w for bundle in chosen]), np.array([bundle.b for bundle in chosen])
-    dw = np.array([bundle.master_w for bundle in chosen]) - w
+    w, b = _stacked([bundle.w for bundle in chosen]), np.array([bundle.b for bundle in chosen])
+    dw = _stacked([bundle.master_w for bundle in chosen]) - w
     db = np.array([bundle.master_b for bundle in chosen]) - b
-    # phi(t) = 1/2 |w + t dw|^2 + C loss(t)
-    parabola = Parabola(0.5 * (w**2).sum(axis=1), (w * dw).sum(axis=1), (dw**2).sum(axis=1))
+    # phi(t) = l2/2 |w + t dw|^2 + l1 |w + t dw|_1 + C loss(t)
+    l1, l2 = chosen[0].penalty.l1, chosen[0].penalty.l2
+    parabola = Parabola(l2 / 2 * (w**2).sum(axis=1), l2 * (w * dw).sum(axis=1), l2 * (dw**2).sum(axis=1))
+    if l1:
+        parabola = ElasticParabola(**vars(parabola), l1=l1, w=w, dw=dw)
     found = search(lambda steps: oracle.line(problems, w, b, dw, db, steps), parabola, chosen[0].C)
     for i, bundle in enumerate(chosen):
         bundle.consider(w[i] + found.step[i] * dw[i], float(b[i] + found.step[i] * db[i]), float(found.value[i]))
 
 
-def _cut(oracle: Oracle, bundles: list[_Bundle], active: list[int]) -> None:
+def _cut(oracle: Oracle, bundles: list[Bundle], active: list[int]) -> None:
     """New cuts near each problem's best point, a little on the master's side."""
     chosen = [bundles[k] for k in active]
-    w = np.array([(1 - MU) * bundle.w + MU * bundle.master_w for bundle in chosen])
+    w = _stacked([(1 - MU) * bundle.w + MU * bundle.master_w for bundle in chosen])
     b = np.array([(1 - MU) * bundle.b + MU * bundle.master_b for bundle in chosen])
     for bundle, cuts, at_w, at_b in zip(chosen, oracle.cuts(np.array(active), w, b), w, b, strict=True):
         bundle.add(cuts, at_w, float(at_b))
 
 
 @dataclass
-class _Bundle:
+class Bundle:
     """The cuts of one problem, its best point, and its master's."""
 
     dimensions: int
     groups: int
     C: float
-    accuracy: float
-    intercept: bool
+    intercept: bool = True
+    penalty: Penalty = RIDGE
+    accuracy: float = _MASTER_ACCURACY
     objective: float = np.inf
     lower_bound: float = 0.0
     iterations: int = 0
@@ -165,9 +239,12 @@ class _Bundle:
     master_b: float = 0.0
     w: FloatArray = field(init=False)
     master_w: FloatArray = field(init=False)
+    dual: FloatArray = field(init=False)
+    """(m,) sum z a of the multipliers that the lower bound is by: the penalty's maximiser there is near the optimum,
+    and where the optimum has zeros has them too, once the bound is close."""
 
     def __post_init__(self) -> None:
-        self.w = self.master_w = np.zeros(self.dimensions)
+        self.w = self.master_w = self.dual = np.zeros(self.dimensions)
         self._cuts = np.zeros((0, self.dimensions + 2))
         self._group = np.zeros(0, dtype=np.int64)
         self._idle = np.zeros(0, dtype=np.int64)
@@ -182,16 +259,17 @@ class _Bundle:
         return Solution(self.objective, self.lower_bound, self.iterations, converged, self.w, self.b)
 
     def consider(self, w: FloatArray, b: float, objective: float) -> None:
-        """Take an evaluated point as the best if it is."""
+        """Take an evaluated point as the best if it is; zeros may stand behind w."""
         if objective < self.objective:
-            self.w, self.b, self.objective = w, b, objective
+            self.w, self.b, self.objective = w[: self.dimensions], b, objective
 
     def add(self, cuts: FloatArray, w: FloatArray, b: float) -> None:
-        """Add the cuts (g, m + 2) taken at (w, b). A cut is tight there, so they also evaluate the objective."""
+        """Add the cuts taken at (w, b), (g, m + 2) or wider; tight there, they evaluate the objective too."""
+        cuts, w = np.hstack([cuts[:, : self.dimensions], cuts[:, -2:]]), w[: self.dimensions]
         if not self.intercept:
-            cuts = np.hstack([cuts[:, :-2], np.zeros((len(cuts), 1)), cuts[:, -1:]])
+            cuts[:, -2] = 0.0
         loss = float((cuts[:, -1] - cuts[:, :-2] @ w - cuts[:, -2] * b).sum())
-        self.consider(w, b, float(0.5 * w @ w + self.C * loss))
+        self.consider(w, b, self.penalty.value(w) + self.C * loss)
         self._cuts = np.vstack([self._cuts, cuts])
         self._group = np.concatenate([self._group, np.arange(self.groups)])
         self._idle = np.concatenate([self._idle, np.zeros(self.groups, dtype=np.int64)])
@@ -199,50 +277,117 @@ class _Bundle:
     def solve_master(self, iteration: int) -> None:
         """The master problem: a new point to go towards, and perhaps a better bound."""
         self.iterations = iteration
-        self.master_w, self.master_b, multipliers = _solve_master(
-            self._cuts, self._group, self.groups, self.C, self.accuracy
-        )
-        self.master_b = self.master_b if self.intercept else 0.0
+        master = Master(self._cuts, self._group, self.groups, self.C, self.penalty, self.accuracy)
+        self.master_w, self.master_b, multipliers = master.solved(intercept=self.intercept)
         feasible = _feasible(multipliers, self._cuts[:, -2], self._group, self.groups, self.C)
-        self.lower_bound = max(self.lower_bound, _dual_objective(feasible, self._cuts))
+        dual = feasible @ self._cuts[:, :-2]
+        bound = float(feasible @ self._cuts[:, -1]) - self.penalty.conjugate(dual)
+        if bound > self.lower_bound:
+            self.lower_bound, self.dual = bound, dual
         self._idle = np.where(multipliers > _ACTIVE * self.C, 0, self._idle + 1)
         kept = self._idle < IDLE_MASTERS
         self._cuts, self._group, self._idle = self._cuts[kept], self._group[kept], self._idle[kept]
 
+    def without(self, kept: IntArray) -> Bundle:
+        """The bundle of the problem that has these of the features only: all cuts, and the bound, hold for it.
 
-def _solve_master(
-    cuts: FloatArray, group: IntArray, groups: int, C: float, accuracy: float
-) -> tuple[FloatArray, float, FloatArray]:
-    """min 1/2 |w|^2 + C sum_g xi_g  with  xi_g >= m - w.a - b d  for its cuts, and xi_g >= 0.
+        Its best point is not evaluated yet.
+        """
+        fewer = self._anew(len(kept), self.penalty)
+        fewer.w, fewer.master_w, fewer.dual = self.w[kept], self.master_w[kept], self.dual[kept]
+        fewer.lower_bound = self.lower_bound
+        fewer._cuts = np.hstack([self._cuts[:, kept], self._cuts[:, -2:]])
+        return fewer
 
-    Returns w (m,), b and the multipliers (T,) of the T cuts. w is in the span of the cuts: as long as they are fewer
-    than features, the problem is about its coordinates there. The dual is no larger then, but where many b are best
-    its b is one at the edge and not in the middle of them, and the cuts taken there need up to ten times the rounds.
-    """
-    # Imported here because sites, which share this file's module, have no use for a solver and pay for its memory.
-    import piqp
+    def with_penalty(self, penalty: Penalty) -> Bundle:
+        """The bundle of the problem with another penalty: cuts bound the loss, whatever is added to it."""
+        other = self._anew(self.dimensions, penalty)
+        other.w, other.master_w, other._cuts = self.w, self.master_w, self._cuts
+        return other
 
-    count, span = len(cuts), None
-    own = cuts[:, :-2]
-    if count < own.shape[1]:
-        span, triangle = np.linalg.qr(own.T)
-        own = triangle.T
-    size = own.shape[1]
-    quadratic = np.diag(np.concatenate([np.ones(size), np.zeros(1 + groups)]))
-    linear = np.concatenate([np.zeros(size + 1), np.full(groups, C)])
-    member = np.zeros((count, groups))
-    member[np.arange(count), group] = 1
-    lowest = np.concatenate([np.full(size + 1, -np.inf), np.zeros(groups)])
-    solver = piqp.DenseSolver()
-    for name in ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"):
-        setattr(solver.settings, name, accuracy)
-    bounded = -np.hstack([own, cuts[:, -2:-1], member])
-    solver.setup(quadratic, linear, None, None, bounded, None, -cuts[:, -1], lowest, None)
-    status = solver.solve()
-    x, z = np.asarray(solver.result.x), np.asarray(solver.result.z_u)
-    if not (np.isfinite(x).all() and np.isfinite(z).all()):
-        raise FederationError(f"A master problem could not be solved ({status.name}); try a smaller algorithm.C.")
-    return x[:size] if span is None else span @ x[:size], float(x[size]), z
+    def _anew(self, dimensions: int, penalty: Penalty) -> Bundle:
+        """A bundle at the same b, with the same cuts to come, and none of them idle."""
+        made = Bundle(dimensions, self.groups, self.C, self.intercept, penalty, self.accuracy)
+        made.b, made.master_b, made.iterations = self.b, self.master_b, self.iterations
+        made._group, made._idle = self._group, np.zeros_like(self._idle)
+        return made
+
+
+@dataclass(frozen=True)
+class Master:
+    """min penalty(w) + C sum_g xi_g  with  xi_g >= m - w.a - b d  for the cuts (T, m + 2) of g, and xi_g >= 0."""
+
+    cuts: FloatArray
+    group: IntArray
+    groups: int
+    C: float
+    penalty: Penalty
+    accuracy: float
+
+    def solved(self, *, intercept: bool) -> tuple[FloatArray, float, FloatArray]:
+        """w (m,), b and the multipliers (T,) of the cuts."""
+        w, b, z = self._sparse() if self.penalty.l1 else self._dense()
+        return w, b if intercept else 0.0, z
+
+    @property
+    def _member(self) -> FloatArray:
+        member = np.zeros((len(self.cuts), self.groups))
+        member[np.arange(len(self.cuts)), self.group] = 1
+        return member
+
+    def _dense(self) -> tuple[FloatArray, float, FloatArray]:
+        """Without a term in |w|_1. w is in the span of the cuts: as long as they are fewer than features, the problem
+
+        is about its coordinates there. The dual is no larger then, but where many b are best its b is one at the edge
+        and not in the middle of them, and the cuts taken there need up to ten times the rounds.
+        """
+        # Imported here because sites, which share this file's module, have no use for a solver and pay for its memory.
+        import piqp
+
+        span, own = None, self.cuts[:, :-2]
+        if len(own) < own.shape[1]:
+            span, triangle = np.linalg.qr(own.T)
+            own = triangle.T
+        size = own.shape[1]
+        quadratic = np.diag(np.concatenate([np.full(size, self.penalty.l2), np.zeros(1 + self.groups)]))
+        linear = np.concatenate([np.zeros(size + 1), np.full(self.groups, self.C)])
+        lowest = np.concatenate([np.full(size + 1, -np.inf), np.zeros(self.groups)])
+        bounded = -np.hstack([own, self.cuts[:, -2:-1], self._member])
+        x, z = self._solution(piqp.DenseSolver(), quadratic, linear, bounded, -self.cuts[:, -1], lowest)
+        return x[:size] if span is None else span @ x[:size], float(x[size]), z
+
+    def _sparse(self) -> tuple[FloatArray, float, FloatArray]:
+        """With one: of u >= |w|, whose sum it is, and w."""
+        import piqp
+        from scipy import sparse
+
+        (count, width), groups, penalty = self.cuts.shape, self.groups, self.penalty
+        m = width - 2
+        curvature = np.concatenate([np.full(m, penalty.l2), np.zeros(1 + groups + m)])
+        linear = np.concatenate([np.zeros(m + 1), np.full(groups, self.C), np.full(m, penalty.l1)])
+        rows = [sparse.csc_array(-np.hstack([self.cuts[:, :-1], self._member, np.zeros((count, m))]))]
+        for sign in (1.0, -1.0):
+            between = sparse.csc_array((m, 1 + groups))
+            rows.append(sparse.hstack([sign * sparse.eye_array(m), between, -sparse.eye_array(m)]))
+        bounded = sparse.csc_matrix(sparse.vstack(rows))
+        right = np.concatenate([-self.cuts[:, -1], np.zeros(2 * m)])
+        lowest = np.concatenate([np.full(m + 1, -np.inf), np.zeros(groups + m)])
+        quadratic = sparse.csc_matrix(sparse.diags_array(curvature))
+        x, z = self._solution(piqp.SparseSolver(), quadratic, linear, bounded, right, lowest)
+        return x[:m], float(x[m]), z[:count]
+
+    def _solution(
+        self, solver: Any, quadratic: Any, linear: FloatArray, bounded: Any, right: FloatArray, lowest: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """x from `lowest` on that minimises 1/2 x.Q x + c.x with B x <= right, and the multipliers of the rows of B."""
+        for name in ("eps_abs", "eps_rel", "eps_duality_gap_abs", "eps_duality_gap_rel"):
+            setattr(solver.settings, name, self.accuracy)
+        solver.setup(quadratic, linear, None, None, bounded, None, right, lowest, None)
+        status = solver.solve()
+        x, z = np.asarray(solver.result.x), np.asarray(solver.result.z_u)
+        if not (np.isfinite(x).all() and np.isfinite(z).all()):
+            raise FederationError(f"A master problem could not be solved ({status.name}); try a smaller algorithm.C.")
+        return x, z
 
 
 def _feasible(z: FloatArray, d: FloatArray, group: IntArray, groups: int, C: float) -> FloatArray:
@@ -258,8 +403,3 @@ def _feasible(z: FloatArray, d: FloatArray, group: IntArray, groups: int, C: flo
     smaller = min(upward, downward)
     z = np.where(d > 0, z * (smaller / upward if upward > 0 else 0.0), z)
     return np.where(d < 0, z * (smaller / downward if downward > 0 else 0.0), z)
-
-
-def _dual_objective(z: FloatArray, cuts: FloatArray) -> float:
-    """sum z m - 1/2 |sum z a|^2: below the optimum for every feasible z."""
-    return float(z @ cuts[:, -1] - 0.5 * np.sum((z @ cuts[:, :-2]) ** 2))

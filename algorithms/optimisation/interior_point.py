@@ -160,24 +160,30 @@ def solve(
     path: Path,
     *,
     problems: int,
-    dimensions: int,
+    dimensions: int | Sequence[int],
     intercept: bool,
     stopping: Stopping,
     on_iteration: Callable[[int, Sequence[Certificate]], None] = lambda iteration, certificates: None,
     settle: Callable[[Sequence[Outcome]], bool] = lambda outcomes: False,
     step_noise: float = 0.0,
+    dither: Dither | None = None,
+    mus: Sequence[float] = (),
 ) -> list[Outcome]:
     """Solve `problems` binary problems in the same rounds; each leaves the rounds when it is done.
 
-    dimensions: of v, so that w has one less where there is an intercept. step_noise: size of the dither, as a share of
-    the step. `on_iteration` is told the iteration and the state of every problem, where it is known: it is not in a
-    round in which rows left or joined. `settle` is given what training came to, and says whether rows left or joined
-    meanwhile, so that nothing is certified and training goes on. A certificate that is not `converged` ran into
-    `max_iterations`. Raises FederationError where a step cannot be computed.
+    dimensions: of v, of all problems or of each, so that w has one less where there is an intercept. mus: where each
+    problem's barrier parameter stood, of rows that do not start at 0 but stand near an optimum. step_noise: size of the
+    dither, as a share of the step, which `dither` draws. `on_iteration` is told the iteration and the state of every
+    problem, where it is known: it is not in a round in which rows left or joined. `settle` is given what training came
+    to, and says whether rows left or joined meanwhile, so that nothing is certified and training goes on. A certificate
+    that is not `converged` ran into `max_iterations`. Raises FederationError where a step cannot be computed.
     """
     extent = path.extent()
-    dither = Dither()
-    trails = [_Trail(k, dimensions, intercept, extent, stopping.tolerance, step_noise) for k in range(problems)]
+    dither = dither if dither is not None else Dither()
+    sizes = [dimensions] * problems if isinstance(dimensions, int) else dimensions
+    trails = [_Trail(k, size, intercept, extent, stopping.tolerance, step_noise) for k, size in enumerate(sizes)]
+    for trail, mu in zip(trails, mus, strict=False):
+        trail.resume(mu)
     wide = False
     for iteration in itertools.count(1):
         active = [trail for trail in trails if not trail.is_done]
@@ -211,12 +217,13 @@ class Outcome:
     """How a problem ended.
 
     keep: whether the last point is the best. constant: +1 or -1 where all rows are of one class, so that w = 0 and
-    b = constant cost nothing; else 0.
+    b = constant cost nothing; else 0. mu: the last barrier parameter.
     """
 
     certificate: Certificate
     keep: bool
     constant: int
+    mu: float = 0.0
 
 
 @dataclass
@@ -268,7 +275,12 @@ class _Trail:
         return Certificate(self.objective, self.lower_bound, self.iterations, self.is_done)
 
     def outcome(self) -> Outcome:
-        return Outcome(self.certificate, self.keep, self.constant)
+        return Outcome(self.certificate, self.keep, self.constant, self.mu)
+
+    def resume(self, mu: float) -> None:
+        """Begin at rows that stand near an optimum of another problem, for whose barrier parameter they stood."""
+        self.mu = self._last_mu = mu
+        self._has_new_rows = True
 
     def restart(self, extent: Extent) -> None:
         """Other rows: what is proven of those before holds no longer. Where training stands is not given up."""

@@ -22,7 +22,7 @@ from algorithms.optimisation.barrier import Problem
 from algorithms.optimisation.cutting_plane import CuttingPlaneSettings
 from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, Points
 from algorithms.optimisation.line_search import line_search
-from algorithms.optimisation.masking import Masking
+from algorithms.optimisation.masking import Dither, Masking, dither_seed
 from algorithms.optimisation.path_sums import FederatedPath, PathSite, Release
 from algorithms.optimisation.predicted import Work
 from algorithms.optimisation.solution import Certificate, Solution, Stopping
@@ -219,6 +219,7 @@ def _by_interior_point(
         intercept=settings.intercept,
         stopping=Stopping(settings.tolerance, settings.max_iterations),
         step_noise=settings.step_noise_among(federation.sites),
+        dither=Dither(federation.drawn("dither", dither_seed)),
         on_iteration=lambda iteration, certificates: _note(federation, iteration, certificates),
         settle=path.settle,
     )

@@ -14,6 +14,7 @@ may differ in the last bits, which is an error of the step and not of any certif
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,11 +49,40 @@ def draw_mask(seed: Residues, purpose: str, dimensions: int, features: int, mask
     return Mask(left @ right, _rotation(seed, f"{purpose} turn", features))
 
 
-class Dither:
-    """Standard normal numbers that nobody else can foretell: ChaCha20 of a seed from the operating system."""
+def draw_masks(seed: Residues, purpose: str, sizes: Sequence[tuple[int, int]], masking: Masking) -> list[Mask | None]:
+    """Masks of one purpose for problems of some sizes each, dimensions and features, from one stream: see `draw_mask`.
 
-    def __init__(self) -> None:
-        self._seed = uniform_residues((1, 4))
+    Many small ones cost a fraction of as many calls.
+    """
+    if masking == "none":
+        return [None] * len(sizes)
+    counts = [2 * d * d + m * m for d, m in sizes]
+    normals = np.split(_normal(seed, f"{purpose} rotations", sum(counts)), np.cumsum(counts)[:-1])
+    stretches = np.split(
+        _uniform(seed, f"{purpose} stretches", sum(d for d, _ in sizes)), np.cumsum([d for d, _ in sizes])[:-1]
+    )
+    masks: list[Mask | None] = [None] * len(sizes)
+    for size in dict.fromkeys(sizes):
+        d, m = size
+        places = [place for place, other in enumerate(sizes) if other == size]
+        drawn = np.array([normals[place] for place in places])
+        left, right = (_turned(drawn[:, side * d * d :][:, : d * d].reshape(-1, d, d)) for side in (0, 1))
+        turns = _turned(drawn[:, 2 * d * d :].reshape(-1, m, m))
+        if masking == "congruence":
+            left = left * STRETCH ** (2 * np.array([stretches[place] for place in places]) - 1)[:, None, :]
+        for place, around, turn in zip(places, left @ right, turns, strict=True):
+            masks[place] = Mask(around, turn)
+    return masks
+
+
+class Dither:
+    """Standard normal numbers that nobody else can foretell: ChaCha20 of a seed (1, 4) from the operating system.
+
+    seed: as `dither_seed` draws one, where a run that is resumed must have the same; None for one of its own.
+    """
+
+    def __init__(self, seed: Residues | None = None) -> None:
+        self._seed = dither_seed() if seed is None else seed
         self._draws = 0
 
     def draw(self, size: int) -> FloatArray:
@@ -61,10 +91,20 @@ class Dither:
         return _normal(self._seed, f"dither {self._draws}", size)
 
 
+def dither_seed() -> Residues:
+    """(1, 4) from the operating system's generator."""
+    return uniform_residues((1, 4))
+
+
 def _rotation(seed: Residues, purpose: str, size: int) -> FloatArray:
     """A Haar-random orthogonal (size, size) matrix: QR of normal entries, the signs of R taken off (Mezzadri 2007)."""
-    q, r = np.linalg.qr(_normal(seed, purpose, size * size).reshape(size, size))
-    return np.asarray(q * np.copysign(1.0, np.diagonal(r)))
+    return _turned(_normal(seed, purpose, size * size).reshape(size, size))
+
+
+def _turned(normal: FloatArray) -> FloatArray:
+    """Rotations of normal entries, of one matrix or of a stack of them."""
+    q, r = np.linalg.qr(normal)
+    return np.asarray(q * np.copysign(1.0, np.diagonal(r, axis1=-2, axis2=-1))[..., None, :])
 
 
 def _normal(seed: Residues, purpose: str, size: int) -> FloatArray:

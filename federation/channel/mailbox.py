@@ -8,9 +8,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 
+from federation.channel.envelope import Sealer, ends_of
+from federation.errors import Malformed, PeerDropped
 from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Endpoint, Received
-from federation.transport.wire import DATA_KIND, Message
+from federation.transport.keys import COORDINATOR
+from federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, Message
 
 
 class Mailbox:
@@ -18,6 +21,14 @@ class Mailbox:
 
     A message of another run, of an older round, or from further ahead than the next round is refused and counted. A
     site may be one round behind a faster peer, never more, since the coordinator waits for all.
+
+    Where sites speak through the coordinator, its mailbox passes their envelopes on, and keeps those for a site that
+    has no connection until it has one again; a site's opens them.
+
+    Attributes
+    ----------
+    sealer : Sealer or None
+        Seals and opens what this site tells others through the coordinator; None where they speak directly.
     """
 
     def __init__(self, endpoint: Endpoint, run: bytes) -> None:
@@ -25,6 +36,8 @@ class Mailbox:
         self.run = run
         self._now = 0
         self._waiting: dict[int, dict[str, deque[Message]]] = defaultdict(lambda: defaultdict(deque))
+        self._held: dict[str, list[Message]] = defaultdict(list)
+        self.sealer: Sealer | None = None
 
     @property
     def refused(self) -> Counter[str]:
@@ -59,15 +72,50 @@ class Mailbox:
         """The next control message that came in, or None; arrays that came before it are put where they wait."""
         while (received := self.endpoint.received()) is not None:
             peer, message, _ = received
-            if message.run != self.run:
+            if message.kind == HELLO_KIND:
+                self._pass_on_held(peer)
+            elif message.run != self.run:
                 self.refused["another run"] += 1
+            elif message.kind == ENVELOPE_KIND:
+                self._take_envelope(peer, message)
             elif message.kind != DATA_KIND:
                 return received
-            elif not self._now <= message.round < self._now + 2:
-                self.refused["stale"] += 1
             else:
-                self._waiting[message.round][peer].append(message)
+                self._keep(peer, message)
         return None
+
+    def _keep(self, peer: str, message: Message) -> None:
+        """Have an array wait for its round."""
+        if self._now <= message.round < self._now + 2:
+            self._waiting[message.round][peer].append(message)
+        else:
+            self.refused["stale"] += 1
+
+    def _take_envelope(self, peer: str, envelope: Message) -> None:
+        """Pass an envelope on, at the coordinator, or open it."""
+        try:
+            sender, receiver = ends_of(envelope)
+            if self.endpoint.name == COORDINATOR and sender == peer and receiver in self.endpoint.roster:
+                self._pass_on(receiver, envelope)
+            elif self.sealer is not None and peer == COORDINATOR:
+                sender, message = self.sealer.open(envelope)
+                self._keep(sender, message)
+            else:
+                self.refused["envelope of another"] += 1
+        except Malformed as error:
+            self.refused[f"malformed: {error}"] += 1
+
+    def _pass_on(self, receiver: str, envelope: Message) -> None:
+        try:
+            self.endpoint.reply(receiver, envelope)
+        except PeerDropped:
+            self._held[receiver].append(envelope)
+
+    def _pass_on_held(self, receiver: str) -> None:
+        """A connection to a site is new: it gets what came for it meanwhile, but for what is over."""
+        for envelope in self._held.pop(receiver, []):
+            if envelope.round >= self._now:
+                self._pass_on(receiver, envelope)
 
     def wait(self, deadline: Deadline) -> None:
         """Wait until something comes in or happens, perhaps nothing for us. Raises DeadlineExpired."""

@@ -96,6 +96,8 @@ class SocketChannel:
         if self.me == COORDINATOR:
             with suppress(PeerDropped):  # a site without a connection dropped, or is late: `collect` will tell
                 self._mailbox.endpoint.reply(peer, message)
+        elif peer != COORDINATOR and (sealer := self._mailbox.sealer) is not None:
+            self._mailbox.endpoint.send(COORDINATOR, sealer.seal(peer, message), self._deadline, self._notice)
         else:
             self._mailbox.endpoint.send(peer, message, self._deadline, self._notice)
 
@@ -163,7 +165,8 @@ class SocketChannel:
         if self.dropped:
             raise PeerDropped(f"{self.me} cannot go on without {', '.join(sorted(self.dropped))}")
         interrupted = self._mailbox.endpoint.interrupted
-        spoken_to = self.sites if self.me == COORDINATOR else self.sent_to
+        by_way_of = () if self._mailbox.sealer is None else (COORDINATOR,)
+        spoken_to = self.sites if self.me == COORDINATOR else (*self.sent_to, *by_way_of)
         if broken := sorted(interrupted.intersection(spoken_to) if interrupted else ()):
             raise PeerDropped(f"the connection of {self.me} to {broken[0]} broke, perhaps with a message on its way")
 

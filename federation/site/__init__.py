@@ -1,7 +1,10 @@
 """What runs in a site's process. In the order to read it:
 
 - `program`: what a site can be asked to do: steps, and the secure sums of its installation
-- `policy`: what a site takes part in, by its own configuration
+- `terms`: what a run asks of every site, said before anything is computed
+- `rules`: what the site's operator allows, whatever a run asks for
+- `policy`: what a site takes part in, by both
+- `journal`: what a site writes down, so that its process can be started again and stand where it stood
 - `site`: receives an order, runs the step, runs the protocol, answers
 - `partition`: what a site holds, and the file that it is handed in
 - `faults`: kills and stalls that a site does to itself, for experiments

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 import numbers
+import os
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -21,6 +22,7 @@ from typing import Any
 
 from federation.control import LOG_LEVELS, MAX_LOG_TEXT, MAX_LOGGER_NAME, LogRecord
 from federation.errors import PeerDropped
+from federation.text import visible
 
 SILENT = "none"
 """The level at which nothing travels: records go to the site's own standard error, as Python has it."""
@@ -49,6 +51,7 @@ class LogForwarder(logging.Handler):
         self._waiting: deque[LogRecord] = deque()
         self._in_round = self._in_all = self._withheld = 0
         self._is_sending = False
+        self._process = os.getpid()
 
     def install(self) -> None:
         """Take all records of this process, and what libraries warn of."""
@@ -58,13 +61,21 @@ class LogForwarder(logging.Handler):
         logging.captureWarnings(True)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Send a record, unless there were too many. Sockets are the main thread's: what others say waits for it."""
+        """Send a record, unless there were too many. Sockets are the main thread's: what others say waits for it.
+
+        They are this process's, too: what one says that the site's code forks goes to standard error.
+        """
+        if os.getpid() != self._process:
+            if logging.lastResort is not None:
+                logging.lastResort.handle(record)
+            return
         if self._in_round >= RECORDS_PER_ROUND or self._in_all >= MAX_RECORDS:
             self._withheld += 1
             return
         self._in_round += 1
         self._in_all += 1
-        self._waiting.append(LogRecord(_level(record.levelno), record.name[:MAX_LOGGER_NAME], _text(record)))
+        name = visible(record.name)[:MAX_LOGGER_NAME]
+        self._waiting.append(LogRecord(_level(record.levelno), name, _text(record)))
         if threading.current_thread() is threading.main_thread():
             self.forward()
 
@@ -105,15 +116,29 @@ def _text(record: logging.LogRecord) -> str:
     arguments: Any = record.args
     try:
         if isinstance(arguments, Mapping):
-            template %= {name: _plain(value) for name, value in arguments.items()}
+            template %= _ByName(arguments)
         elif arguments:
             template %= tuple(map(_plain, arguments))
-    except (TypeError, ValueError, KeyError):
-        template = f"{template} (its arguments are not text or numbers)"
+    except Exception:  # noqa: BLE001 - whatever is wrong with a record, the step that it is from goes on
+        template = f"{template} (its arguments are not text or numbers that fit in)"
     kind = record.exc_info[0] if record.exc_info else None
     raised = f" ({kind.__name__})" if kind is not None else ""
-    line = " ".join(f"{template}{raised}".split())
+    line = visible(" ".join(f"{template}{raised}".split()))
     return line if len(line) <= MAX_LOG_TEXT else f"{line[: MAX_LOG_TEXT - 1]}…"
+
+
+class _ByName(dict[str, object]):
+    """Arguments that a message takes by their names; all of them in one place are named by the type of their table.
+
+    Python's `logging` hands over a table that is the only argument in this way, be it a row or counts by value.
+    """
+
+    def __init__(self, values: Mapping[str, object]) -> None:
+        super().__init__({name: _plain(value) for name, value in values.items()})
+        self._whole = str(_plain(values))
+
+    def __repr__(self) -> str:
+        return self._whole
 
 
 def _plain(value: object) -> object:

@@ -13,6 +13,8 @@ from typing import Any, Self
 from federation.control import GatherTerms, Order, SumTerms
 from federation.errors import OrderRefused
 from federation.site.program import Opens
+from federation.site.rules import ANYTHING, SiteRules
+from federation.site.terms import Terms
 from federation.transport.keys import COORDINATOR, Party, Roster
 
 
@@ -35,6 +37,10 @@ class SitePolicy:
         settings ask for it.
     restartable : tuple of str, default ()
         Sites that may be started again in mid-run, and come back with other keys.
+    rules : SiteRules
+        What the site's own operator allows.
+    terms : Terms, optional
+        What the run says that it asks for, where there are rules to hold it against.
     """
 
     sites: tuple[str, ...]
@@ -43,12 +49,22 @@ class SitePolicy:
     min_sites: int = 1
     shown: tuple[str, ...] = ()
     restartable: tuple[str, ...] = ()
+    rules: SiteRules = ANYTHING
+    terms: Terms | None = None
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
         """What `dataclasses.asdict` made of one, after it went through a pipe that knows no tuples."""
         tuples: dict[str, Any] = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
-        return cls(**{**fields, **tuples})
+        rules, terms = SiteRules.from_fields(fields["rules"]), fields["terms"]
+        of_site = {"rules": rules, "terms": None if terms is None else Terms.from_fields(terms)}
+        return cls(**{**fields, **tuples, **of_site})
+
+    def agree(self, run: bytes) -> None:
+        """Agree to take part. Raises OrderRefused for terms that the site's rules do not allow."""
+        if self.terms is not None:
+            self.rules.check_terms(self.terms)
+            self.rules.charge(self.terms, run)
 
     def check_round(self, order: Order, me: str, number: int, last: int) -> None:
         """Raise OrderRefused for an order whose round was begun or left before.
@@ -92,6 +108,7 @@ class SitePolicy:
             raise OrderRefused(f"the value of step {order.step!r} must go into a sum, and is asked for in the clear")
         if isinstance(order.terms, SumTerms):
             self._check_sum(order, order.terms)
+        self.rules.check_order(order, "" if self.terms is None else self.terms.program)
 
     def check_roster(self, roster: Roster, known: Roster, me: str) -> None:
         """Raise OrderRefused for a roster of other parties, or of other keys than those that are known.

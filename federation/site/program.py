@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar, overload
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 
@@ -55,6 +55,12 @@ def opens_of(method: Callable[..., Any]) -> Opens:
     return opens
 
 
+def open_steps(program: type[SiteProgram]) -> tuple[str, ...]:
+    """The steps of a program whose value may be gathered in the clear, by name."""
+    steps = {name: getattr(program, name) for name in dir(program)}
+    return tuple(name for name, method in steps.items() if hasattr(method, _MARK) and opens_of(method) == "value")
+
+
 class SiteProgram:
     """The half of an algorithm that runs where the data is.
 
@@ -73,15 +79,23 @@ class SiteProgram:
         The round's, for steps that run a protocol among the sites.
     opened : FloatArray
         The last sum that this site was the receiver of.
+    is_replayable : bool
+        Whether its steps come to the same again from the same parameters and what their channel gave them: whether none
+        draws anything at random by itself.
     """
 
     channel: Channel
     opened: FloatArray
+    is_replayable: ClassVar[bool] = True
 
     def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
         self.site = site
         self.partition = partition
         self.settings = settings
+
+    def held(self) -> tuple[int, Sequence[str]]:
+        """How many rows the site has, and the names of their columns, for its own policy; here none are known."""
+        return 0, ()
 
     def random(self, purpose: str) -> np.random.Generator:
         """The experiment's generator, seeded from the scenario, the site's name and the purpose, afresh at each call.

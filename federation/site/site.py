@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from federation.arrays import FloatArray
 from federation.channel.agreement import KeyAgreement
 from federation.channel.contract import Observer
+from federation.channel.envelope import Sealer
 from federation.channel.mailbox import Mailbox
 from federation.channel.socket import SocketChannel
 from federation.channel.transcript import Transcript
@@ -46,6 +47,7 @@ from federation.errors import (
     Transient,
 )
 from federation.site.faults import OwnFaults
+from federation.site.journal import EndOfRecordError, ReplayChannel, SiteJournal
 from federation.site.logs import SILENT, LogForwarder
 from federation.site.partition import read_partition
 from federation.site.policy import SitePolicy
@@ -53,13 +55,15 @@ from federation.site.program import Installation, SiteProgram, opens_of
 from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Endpoint, Received, descriptors_explained
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
-from federation.transport.wire import Message
+from federation.transport.wire import HELLO_KIND, Message
 
 _LOGGER = logging.getLogger(__name__)
 MAX_SILENCE_S = 3600.0
-"""A coordinator that gave no order for this long is taken for dead."""
+"""How long a coordinator may give no order, where nobody says."""
 
 _MAX_TRACEBACK = 16_000
+_REACH_S = 30.0
+"""How long a site that speaks through the coordinator tries to be reachable by it, as a roster comes."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,14 @@ class Assignment:
         Whether the transcript holds everything, not the inputs alone.
     needs_pairwise_keys : bool, default False
         Whether it makes a key pair to agree on secrets with.
+    via_coordinator : bool, default False
+        Whether it speaks to other sites through the coordinator, sealed.
+    journal_path : str, default ""
+        Where it writes its journal, see `journal`; empty for none.
+    journal_until : int, default 0
+        The last round of the coordinator's journal: what is later in the site's own did not happen.
+    patience_s : float
+        A coordinator that gave no order for this long is taken for dead.
     log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
         From which level on the coordinator is told what its code logs, see `logs`.
     """
@@ -115,6 +127,10 @@ class Assignment:
     transcript_path: str = ""
     colludes: bool = False
     needs_pairwise_keys: bool = False
+    via_coordinator: bool = False
+    journal_path: str = ""
+    journal_until: int = 0
+    patience_s: float = MAX_SILENCE_S
     log_level: str = "warning"
 
     def to_fields(self, policy: int) -> dict[str, Any]:
@@ -145,7 +161,8 @@ def run_site(
         Endpoint(assignment.name, assignment.listen, keys, assignment.peers) as endpoint,
     ):
         endpoint.watch(lifeline, _orphaned)
-        agreement = KeyAgreement(assignment.run) if assignment.needs_pairwise_keys else None
+        keyed = assignment.needs_pairwise_keys or assignment.via_coordinator
+        agreement = KeyAgreement(assignment.run) if keyed else None
         public = agreement.public if agreement is not None else None
         me = Party(assignment.name, endpoint.address, keys.public if keys else None, public)
         endpoint.admit(Roster([assignment.coordinator, me]))
@@ -158,7 +175,10 @@ def _orphaned() -> None:
 
 
 class Site:
-    """Carries out the coordinator's orders, one at a time."""
+    """Carries out the coordinator's orders, one at a time.
+
+    `on_failure` is told why an order was refused, or a step failed, for who stands at the site.
+    """
 
     def __init__(
         self,
@@ -167,8 +187,10 @@ class Site:
         endpoint: Endpoint,
         agreement: KeyAgreement | None,
         faults: OwnFaults,
+        on_failure: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self._assignment = assignment
+        self._on_failure = on_failure
         self._policy = assignment.policy
         self._installation = installation
         self._endpoint = endpoint
@@ -176,27 +198,31 @@ class Site:
         self._faults = faults
         path = assignment.transcript_path
         self._transcript = Transcript(path, colludes=assignment.colludes) if path else None
+        self._journal = SiteJournal(assignment.journal_path) if assignment.journal_path else None
         self._mailbox = Mailbox(endpoint, assignment.run)
+        if assignment.via_coordinator and agreement is not None:
+            self._mailbox.sealer = Sealer(assignment.name, agreement, lambda peer: endpoint.roster[peer].agreement_key)
         self._orders: list[Message] = []
         self._current: Message | None = None
         self._channel: SocketChannel | None = None
         self._program: SiteProgram | None = None
         self._logs = LogForwarder(assignment.log_level, self._say) if assignment.log_level != SILENT else None
 
-    def serve(self) -> None:
-        """Carry out orders until the coordinator says stop, then say how it went."""
+    def serve(self) -> bool:
+        """Carry out orders until the coordinator says stop, then say how it went. False where it fell silent."""
         if self._logs is not None:
             self._logs.install()
         try:
             while True:
                 self._carry_out(self._next_order())
-        except (Stopped, DeadlineExpired):
+        except (Stopped, DeadlineExpired) as end:
             self._send_final_report()
+            return isinstance(end, Stopped)
 
     # What the coordinator says.
 
     def _next_order(self) -> Message:
-        silence = Deadline(MAX_SILENCE_S)
+        silence = Deadline(self._assignment.patience_s)
         while not self._orders:
             self._mailbox.wait(silence)
             self._notice()
@@ -269,11 +295,31 @@ class Site:
         """Learn who takes part; the first time also take in the partition, whose file is not needed any longer."""
         self._policy.check_roster(update.parties, self._endpoint.roster, self._endpoint.name)
         self._endpoint.admit(update.parties)
+        if self._mailbox.sealer is not None:
+            hello = Message(HELLO_KIND, self._assignment.run, self._endpoint.round)
+            self._endpoint.stay_reachable(COORDINATOR, hello, Deadline(_REACH_S))
         if self._program is None:
             program = self._installation.programs[self._assignment.program]
             partition = read_partition(self._assignment.partition_path)
             os.unlink(self._assignment.partition_path)  # noqa: PTH108 - see read_partition
-            self._program = program(self._assignment.name, partition, self._assignment.settings)
+            joined = program(self._assignment.name, partition, self._assignment.settings)
+            self._policy.rules.check_held(*joined.held())
+            self._policy.agree(self._assignment.run)
+            self._program = joined
+            if self._journal is not None:
+                self._replay(joined, self._journal)
+
+    def _replay(self, program: SiteProgram, journal: SiteJournal) -> None:
+        """Carry out what an earlier process of this site did, and stand where it stood."""
+        for record in journal.earlier:
+            order, number = Order.from_message(record.order), record.order.round
+            if number <= self._assignment.journal_until:
+                program.channel = ReplayChannel(self._assignment.name, order.sites, record)
+                with suppress(EndOfRecordError):  # it was aborted there
+                    program.find_step(order.step)(**order.parameters, **order.arrays)
+                    if record.opened is not None:
+                        program.opened = record.opened
+            self._mailbox.enter(number)
 
     def _run_round(self, order: Order, number: int) -> None:
         """The step, and what becomes of its value."""
@@ -284,13 +330,15 @@ class Site:
         self._policy.check_order(order, self._endpoint.name, opens_of(step))
         program.channel = channel = self._open_channel(order, number)
         value = step(**order.parameters, **order.arrays)
+        if self._journal is not None:
+            self._journal.end_step()
         terms = order.terms
         if isinstance(terms, GatherTerms):
             channel.send(COORDINATOR, _shaped(value, terms.shape, order.step))
         elif isinstance(terms, SumTerms):
             protocol = self._installation.sums[order.protocol](**terms.options)
             sites = len(channel.sites)
-            for peer in protocol.sends_to(channel.me, channel.sites):
+            for peer in protocol.sends_to(channel.me, channel.sites) if self._mailbox.sealer is None else ():
                 self._endpoint.connect(peer)  # all at once, not one after the other as the sum comes round
             residues = protocol.encoded(_shaped(value, terms.shape, order.step), terms.bound, sites)
             if self._transcript is not None:
@@ -298,12 +346,16 @@ class Site:
             total = protocol.contribute(channel, residues, terms.receiver)
             if total is not None:
                 program.opened = protocol.decoded(total, terms.shape, terms.bound, sites)
+                if self._journal is not None:
+                    self._journal.opened(program.opened)
 
     def _open_channel(self, order: Order, number: int) -> SocketChannel:
         """The round's channel, for the protocol and for steps that run one."""
         observers: list[Observer] = [self._faults.begin_round(order.phase, order.phase_round)]
         if self._transcript is not None:
             observers.append(self._transcript.begin_round(number))
+        if self._journal is not None:
+            observers.append(self._journal.begin(order.to_message(self._assignment.run, number)))
         self._channel = SocketChannel(
             self._mailbox,
             order.sites,
@@ -318,6 +370,8 @@ class Site:
     # Answers.
 
     def _fail(self, number: int, reason: str, trace: str = "", *, cut_off: bool = False) -> None:
+        if not cut_off:
+            self._on_failure(reason)
         self._answer(Failed(*self._account(number), reason, trace, cut_off), number)
 
     def _account(self, number: int) -> tuple[list[list[Any]], Standing | None]:

@@ -18,7 +18,7 @@ from federation.ledger import Ledger, Link, Traffic
 from federation.transport import counters, zmtp
 from federation.transport.auth import REFUSED
 from federation.transport.deadline import Deadline
-from federation.transport.keys import COORDINATOR, Party
+from federation.transport.keys import Party
 from federation.transport.wire import Message
 
 REDIAL_S = 0.3
@@ -43,7 +43,8 @@ MONITORED = _CONNECTED | _CONNECT_RETRIED | _HANDSHAKE_SUCCEEDED | DISCONNECTED 
 class Stream:
     """One TCP connection, seen from this end, which enters in the ledger what goes over it.
 
-    A connection that the coordinator opened carries control messages, one that a site opened protocols, so the kernel's
+    A connection carries control messages or protocols, never both: within one machine those that the coordinator opened
+    carry control messages, across hosts a site opens one for each (`federation.hosts`). So the kernel's
     byte count of a stream belongs to one or the other and never to both. Only the receiver measures: by the time it is
     asked all that was sent to it has come in, whereas what it sent itself may still wait to go out.
 
@@ -51,12 +52,17 @@ class Stream:
     ----------
     me, opener, peer : str
         This party, the one that opened the connection, and the one at the other end.
+    control : bool
+        Whether it carries orders and answers, and no protocol.
     descriptor : int
         libzmq's own; what counts is a handle of ours on the same stream.
     """
 
-    def __init__(self, me: str, opener: str, peer: str, *, encrypted: bool, ledger: Ledger, descriptor: int) -> None:
+    def __init__(
+        self, me: str, opener: str, peer: str, *, control: bool, encrypted: bool, ledger: Ledger, descriptor: int
+    ) -> None:
         self.descriptor = descriptor
+        self._control = control
         self._me, self._opener, self._peer = me, opener, peer
         self._encrypted = encrypted
         self._ledger = ledger
@@ -121,7 +127,7 @@ class Stream:
 
     def _link(self, round_number: int, *, sent: bool) -> Link:
         ends = (self._me, self._peer) if sent else (self._peer, self._me)
-        return Link(round_number, self._opener == COORDINATOR, *ends)
+        return Link(round_number, self._control, *ends)
 
 
 def end_stream(streams: Sequence[Stream], descriptor: int) -> None:
@@ -145,6 +151,17 @@ class Dialler:
         Takes in what came by it.
     streams : list of Stream
         Those to this peer, earlier ones included; new ones are added.
+    control : bool
+        Whether it is for orders and answers.
+
+    Attributes
+    ----------
+    established : bool
+        Whether it stands.
+    rejected : str
+        Why the peer refuses this party for good; empty if it does not.
+    failed_handshakes : int
+        How many failed in a row: a peer that is starting, or one that has another key than is told.
     """
 
     def __init__(
@@ -155,17 +172,20 @@ class Dialler:
         read: Callable[[], None],
         streams: list[Stream],
         *,
+        control: bool,
         encrypted: bool,
         ledger: Ledger,
     ) -> None:
         self.dealer = dealer
         self.read = read
+        self.party = party
         self.peer = party.name
         self.established = False
         self.streams = streams
         self._me, self._address = me, party.address
-        self._encrypted, self._ledger = encrypted, ledger
-        self._rejected = ""
+        self._control, self._encrypted, self._ledger = control, encrypted, ledger
+        self.rejected = ""
+        self.failed_handshakes = 0
         self._trouble = ""
         self._broken_at: float | None = None
 
@@ -178,13 +198,14 @@ class Dialler:
                 self._me,
                 self._me,
                 self.peer,
+                control=self._control,
                 encrypted=self._encrypted,
                 ledger=self._ledger,
                 descriptor=value,
             )
             self.streams.append(stream)
         elif event == _HANDSHAKE_SUCCEEDED:
-            self.established, self._trouble = True, ""
+            self.established, self._trouble, self.failed_handshakes = True, "", 0
         elif event == DISCONNECTED:
             end_stream(self.streams, value)
             broke, self.established = self.established, False
@@ -194,9 +215,10 @@ class Dialler:
         elif event == _CONNECT_RETRIED:
             self._trouble = self._trouble or "nobody listens there"
         elif event == _REFUSED_KEY:
-            self._rejected = "it does not know our key"
+            self.rejected = "it does not know our key"
         elif event in HANDSHAKE_FAILURES:  # it may be starting, or gone: libzmq tries again
             self._trouble = f"the handshake failed ({HANDSHAKE_FAILURES[event]})"
+            self.failed_handshakes += 1
         return False
 
     @property
@@ -211,6 +233,6 @@ class Dialler:
 
     def check_reachable(self, deadline: Deadline) -> None:
         """Raises PeerDropped, saying why, when the peer refuses this party or the deadline has expired."""
-        if deadline.expired or self._rejected:
-            why = self._rejected or self._trouble or "it does not answer"
+        if deadline.expired or self.rejected:
+            why = self.rejected or self._trouble or "it does not answer"
             raise PeerDropped(f"{self._me} cannot reach {self.peer} at {self._address}: {why}.")

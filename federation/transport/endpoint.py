@@ -22,7 +22,7 @@ from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import zmq
 
@@ -41,7 +41,7 @@ from federation.transport.connection import (
     end_stream,
 )
 from federation.transport.deadline import Deadline
-from federation.transport.keys import KeyPair, Roster
+from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 
 LINGER_MS = 1000
 _FLUSH_S = 0.1
@@ -57,6 +57,8 @@ this party computes and does not answer, connects again."""
 _BACKLOG = 4096
 """Connections that the kernel keeps until they are accepted. With too few a peer's is lost among those of strangers,
 and is tried again a second later only."""
+_KEEPALIVE = {zmq.TCP_KEEPALIVE: 1, zmq.TCP_KEEPALIVE_IDLE: 60, zmq.TCP_KEEPALIVE_INTVL: 15, zmq.TCP_KEEPALIVE_CNT: 4}
+"""In seconds: a peer whose machine is gone without a word is noticed within two minutes."""
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
 
 
@@ -110,6 +112,7 @@ class Endpoint:
         self._authenticator = Authenticator(name, keys)
         self._pending: deque[Received] = deque()
         self._diallers: dict[str, Dialler] = {}
+        self._greetings: dict[str, wire.Message] = {}
         self._opened: dict[str, list[Stream]] = defaultdict(list)
         self._accepted: dict[str, list[Stream]] = defaultdict(list)
         self._routing_ids: dict[str, bytes] = {}
@@ -132,7 +135,7 @@ class Endpoint:
             raise
         self.address = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
 
-    def __enter__(self) -> Endpoint:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(
@@ -150,8 +153,9 @@ class Endpoint:
 
         The connection to a party that was restarted, with another address or key, is opened anew.
         """
-        for peer in [peer for peer in self._diallers if peer not in roster or roster[peer] != self.roster[peer]]:
-            self._hang_up(peer)
+        for peer, dialler in list(self._diallers.items()):
+            if dialler.peer not in roster or roster[dialler.peer] != dialler.party:
+                self._hang_up(peer)
         self._authenticator.roster = roster
 
     def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
@@ -176,10 +180,21 @@ class Endpoint:
             dialler.check_reachable(deadline)
             self._serve(deadline.remaining_ms())
             meanwhile()
-        # Copied: to send large frames without a copy pyzmq would start a thread, and memory for it, in every site.
-        self._unread[dialler.dealer] = dialler.read
-        dialler.dealer.send_multipart(message.frames, flags=zmq.NOBLOCK)
-        self._opened[peer][-1].count(message, message.frames, sent=True)
+        self._write(peer, dialler, message)
+
+    def stay_reachable(self, peer: str, greeting: wire.Message, deadline: Deadline) -> None:
+        """Keep a connection to `peer` by which it can answer at any time; the greeting is said first on it, each time.
+
+        Raises PeerDropped when the peer cannot be reached within the deadline.
+        """
+        known = self._greetings.get(peer)
+        self._greetings[peer] = greeting
+        self.connect(peer)
+        if known is None and self._diallers[peer].established:
+            self._greet(peer, self._diallers[peer])
+        while not self._diallers[peer].established:
+            self._diallers[peer].check_reachable(deadline)
+            self._serve(deadline.remaining_ms())
 
     def reply(self, peer: str, message: wire.Message) -> None:
         """Send back over the connection that `peer` opened. Raises PeerDropped if it has none any more."""
@@ -242,6 +257,8 @@ class Endpoint:
         opened.setsockopt(zmq.LINGER, LINGER_MS)
         opened.setsockopt(zmq.MAXMSGSIZE, wire.MAX_FRAME_BYTES)
         opened.setsockopt(zmq.SNDHWM, 0)
+        for option, value in _KEEPALIVE.items():
+            opened.setsockopt(option, value)
         return opened
 
     def _listen(self, address: str) -> zmq.Socket[bytes]:
@@ -261,25 +278,52 @@ class Endpoint:
         return router
 
     def _dial(self, peer: str) -> Dialler:
-        party, dealer = self.roster[peer], self._socket(zmq.DEALER)
+        return self._dial_party(peer, self.roster[peer], control=self.name == COORDINATOR)
+
+    def _dial_party(self, peer: str, party: Party, *, control: bool) -> Dialler:
+        """Open a connection to `party`, under the name `peer` among this party's own."""
+        dealer = self._socket(zmq.DEALER)
         self._authenticator.secure_dialler(dealer, party)
-        encrypted = self._authenticator.encrypted
 
         def read() -> None:
             for frames in _drain(dealer, copy=False):
                 self._take(peer, frames, None)
 
-        dialler = Dialler(self.name, party, dealer, read, self._opened[peer], encrypted=encrypted, ledger=self.ledger)
+        dialler = Dialler(
+            self.name,
+            party,
+            dealer,
+            read,
+            self._opened[peer],
+            control=control,
+            encrypted=self._authenticator.encrypted,
+            ledger=self.ledger,
+        )
 
         def note(event: int, value: int) -> None:
+            was_established = dialler.established
             if dialler.note(event, value):
                 self.interrupted.add(peer)
             (self._broken.add if dialler.broken else self._broken.discard)(peer)
+            if dialler.established and not was_established:
+                self._greet(peer, dialler)
 
         self._monitor(dealer, note)
         self._poll(dealer, dialler.read)
         dealer.connect(party.address)
         return dialler
+
+    def _greet(self, peer: str, dialler: Dialler) -> None:
+        """A connection of our own stands: say on it first what is to be said, where anything is."""
+        if peer in self._greetings:
+            self._write(peer, dialler, self._greetings[peer])
+
+    def _write(self, name: str, dialler: Dialler, message: wire.Message) -> None:
+        """Send by a connection of our own that stands."""
+        # Copied: to send large frames without a copy pyzmq would start a thread, and memory for it, in every site.
+        self._unread[dialler.dealer] = dialler.read
+        dialler.dealer.send_multipart(message.frames, flags=zmq.NOBLOCK)
+        self._opened[name][-1].count(message, message.frames, sent=True)
 
     def _hang_up(self, peer: str) -> None:
         """Close the connection to a party that is not there any more as it was."""
@@ -368,19 +412,24 @@ class Endpoint:
 
     def _accept(self, peer: str, routing_id: bytes, frames: Sequence[zmq.Frame]) -> None:
         """Keep account of the connection these frames came by, the first by it."""
+        self._routing_ids[peer] = routing_id
+        self._accepted_stream(peer, frames, control=peer == COORDINATOR)
+
+    def _accepted_stream(self, peer: str, frames: Sequence[zmq.Frame], *, control: bool) -> Stream:
         descriptor = frames[0].get(zmq.SRCFD) if frames else -1
         descriptor = descriptor if isinstance(descriptor, int) else -1
-        self._routing_ids[peer] = routing_id
         self._descriptors.add(descriptor)
         stream = Stream(
             self.name,
             peer,
             peer,
+            control=control,
             encrypted=self._authenticator.encrypted,
             ledger=self.ledger,
             descriptor=descriptor,
         )
         self._accepted[peer].append(stream)
+        return stream
 
     def _streams(self) -> Iterator[Stream]:
         for streams in (*self._opened.values(), *self._accepted.values()):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import IO
 
 from federation.errors import Malformed
@@ -31,16 +32,36 @@ def write(file: IO[bytes], message: wire.Message) -> None:
 
 def read(path: str) -> Iterator[wire.Message]:
     """Every message of a file. Raises Malformed where it is damaged."""
-    with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes a quarter of a megabyte in every site
-        content = memoryview(file.read())
+    content = _content(path)
     while content:
-        head, rest = _frame(content)
-        frames = [head]
-        for _ in range(wire.array_count(head)):
-            frame, rest = _frame(rest)
-            frames.append(frame)
-        yield wire.decode(frames)
-        content = rest
+        message, content = _message(content)
+        yield message
+
+
+def read_whole(path: str) -> tuple[list[wire.Message], int]:
+    """The messages of a file up to where it is damaged, as by a writer that was killed, and how long these are."""
+    content = rest = _content(path)
+    messages = []
+    with suppress(Malformed):
+        while rest:
+            message, rest = _message(rest)
+            messages.append(message)
+    return messages, len(content) - len(rest)
+
+
+def _content(path: str) -> memoryview:
+    with open(path, "rb") as file:  # noqa: PTH123 - pathlib takes a quarter of a megabyte in every site
+        return memoryview(file.read())
+
+
+def _message(content: memoryview) -> tuple[wire.Message, memoryview]:
+    """The message that content begins with, and what follows it. Raises Malformed."""
+    head, rest = _frame(content)
+    frames = [head]
+    for _ in range(wire.array_count(head)):
+        frame, rest = _frame(rest)
+        frames.append(frame)
+    return wire.decode(frames), rest
 
 
 def _frame(content: memoryview) -> tuple[memoryview, memoryview]:
@@ -50,4 +71,6 @@ def _frame(content: memoryview) -> tuple[memoryview, memoryview]:
     except struct.error as error:
         raise Malformed("a frame that is cut short") from error
     end = _LENGTH.size + length
+    if end > len(content):
+        raise Malformed("a frame that is cut short")
     return content[_LENGTH.size : end], content[end:]

@@ -34,7 +34,13 @@ CONTROL_KINDS = frozenset(
     {"roster", "order", "done", "failed", "abort", "aborted", "log_record", "stop", "final_report"}
 )
 DATA_KIND = "data"
-KINDS = CONTROL_KINDS | {DATA_KIND}
+JOINING_KINDS = frozenset({"join", "offer", "ready", "declined", "refused", "begin", "hello"})
+"""Across hosts: what is said before the first roster, see `federation.hosts.messages`."""
+ENVELOPE_KIND = "envelope"
+"""What a site tells another through the coordinator, sealed: see `channel.envelope`."""
+HELLO_KIND = "hello"
+"""What a site says first on a connection by which it is to be reached."""
+KINDS = CONTROL_KINDS | JOINING_KINDS | {DATA_KIND, ENVELOPE_KIND, HELLO_KIND}
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     "<f8": np.dtype("<f8"),

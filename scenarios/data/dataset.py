@@ -9,7 +9,7 @@ it covers of all that lies between the source and the model.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -23,7 +23,7 @@ from algorithms.registry import ALGORITHMS
 from federation.arrays import FloatArray, IntArray
 from scenarios.data import categories, joining, sources, splits, text_form
 from scenarios.data.notation import is_number
-from scenarios.data.sources import Dataset
+from scenarios.data.sources import Dataset, Feature
 from scenarios.schema.base import resolve
 from scenarios.schema.data import ALL, DataSpec
 from scenarios.schema.errors import ScenarioError, nearest
@@ -53,6 +53,24 @@ class SiteShard:
     rows: IntArray
     columns: tuple[str, ...]
     labelled: bool = True
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Rows and columns of the data, and how many rows are tested on, and public."""
+
+    rows: int
+    columns: int
+    tested: int
+    public: int
+
+
+@dataclass(frozen=True)
+class Holding:
+    """How many rows and columns a site holds."""
+
+    rows: int
+    columns: int
 
 
 @dataclass(frozen=True)
@@ -100,6 +118,17 @@ class FederatedDataset:
         """Indices of the rows that are tested on while `fold` is held out; without folds, of those set apart."""
         return self.tests[fold or 0]
 
+    @property
+    def sizes(self) -> Sizes:
+        """How much there is of everything."""
+        columns = len(self.numeric_columns) + len(self.categorical_columns)
+        return Sizes(len(self.rows.labels), columns, sum(len(rows) for rows in self.tests), len(self.public))
+
+    def held(self, site: str) -> Holding:
+        """How much a site holds."""
+        shard = self.shard(site)
+        return Holding(len(shard.rows), len(shard.columns))
+
     def shard(self, site: str) -> SiteShard:
         """What a site holds."""
         return self.shards[self.names.index(site)]
@@ -144,6 +173,9 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
 def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> FederatedDataset:
     """Set the test rows of loaded data apart, and deal the others to the sites. Raises ScenarioError."""
     settings = scenario.data
+    if settings.permute_labels:
+        shuffled = np.random.default_rng([scenario.seed, 10]).permutation(data.labels)
+        data = replace(data, labels=shuffled)
     public, private = _set_apart(scenario, data)
     choosing = data.take(public) if _is_blind(scenario) else data
     classes = classes_of(choosing, settings, are_all=not _is_blind(scenario))
@@ -151,8 +183,9 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     _require_able(scenario, data, classes)
     if problems := [f"algorithm.{said}." for said in table.implementation.class_problems(table.settings, classes)]:
         raise ScenarioError(problems)
-    labels = labels_of(data, classes)
-    folds, tests = _held_out(scenario, data, private)
+    labels, by_sites = labels_of(data, classes), settings.tested_by == "sites"
+    nothing = np.full(data.rows, NO_FOLD), (np.zeros(0, dtype=np.int64),)
+    folds, tests = nothing if by_sites else _held_out(scenario, data, private)
     _check_declared(choosing, settings.categories)
     agreed = scenario.algorithm.implementation.scaling == "secure-sums"
     categories.require_few(choosing, settings.categories, agreed=agreed)
@@ -160,9 +193,12 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     vertical = settings.partition == "vertical"
     shards = _deal_columns(scenario, data) if vertical else _deal_rows(scenario, data, private, tests)
     names = scenario.federation.site_names
+    if settings.tested_at_sites:
+        folds = _held_out_by_sites(scenario, labels, shards)
+        tests = tuple(np.flatnonzero(held_out(folds, fold)) for fold in range(settings.models))
     trained_on = len(private) - len(tests[0])
     return FederatedDataset(
-        rows=_rows(data, labels),
+        rows=rows_of(data.features, labels),
         numeric_columns=tuple(feature.name for feature in data.features if not feature.categorical),
         categorical_columns=tuple(feature.name for feature in data.features if feature.categorical),
         classes=classes,
@@ -201,6 +237,8 @@ def _warnings(
         return
     if data.table is not None:
         yield from text_form.notes(data.table.forms)
+    if scenario.data.permute_labels:
+        yield "Labels were dealt to other rows at random (data.permute_labels): any accuracy above chance is chance."
     if data.dropped:
         yield f"{data.dropped} rows with missing values were left out."
     yield from categories.warnings(data)
@@ -236,7 +274,7 @@ def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: t
     if declared is None and not sources.is_complete(settings.source or ""):
         return None
     if declared in (None, "source"):
-        return _rows(data, labels_of(data, classes))
+        return rows_of(data.features, labels_of(data, classes))
     beside = [name for name in (settings.site, settings.weight) if name is not None]
     listed = sources.load(
         str(declared),
@@ -249,7 +287,7 @@ def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: t
         raise ScenarioError(
             [f"collusion.candidates: {declared} must have the columns of {data.name}, in the same order."]
         )
-    return _rows(listed, labels_of(listed, classes))
+    return rows_of(listed.features, labels_of(listed, classes))
 
 
 def _set_apart(scenario: Scenario, data: Dataset) -> tuple[IntArray, IntArray]:
@@ -294,6 +332,22 @@ def _held_out(scenario: Scenario, data: Dataset, private: IntArray) -> tuple[Int
     if settings.partition == "vertical":
         folds[test] = 0
     return folds, (test,)
+
+
+def _held_out_by_sites(scenario: Scenario, signs: FloatArray, shards: Sequence[SiteShard]) -> IntArray:
+    """(n,), or (n, repeats), the fold in which the site that holds a row holds it out, -1 for none."""
+    settings = scenario.data
+    folds = np.full((len(signs), settings.repeats), NO_FOLD)
+    for name, shard in zip(scenario.federation.site_names, shards, strict=True):
+        own = own_folds_of(settings, signs[shard.rows], name, scenario.seed)
+        folds[shard.rows] = own.reshape(len(shard.rows), -1)
+    return folds[:, 0] if settings.repeats == 1 else folds
+
+
+def own_folds_of(settings: DataSpec, signs: FloatArray, site: str, seed: int) -> IntArray:
+    """What one site holds out of its own rows, by the [data] table; signs (n,)."""
+    how = {"fraction": settings.test_fraction, "folds": settings.folds, "repeats": settings.repeats}
+    return splits.own_folds(signs, site, seed, **how)  # type: ignore[arg-type]
 
 
 def _fold_seeds(scenario: Scenario) -> list[int]:
@@ -389,10 +443,7 @@ def classes_of(data: Dataset, settings: DataSpec, *, are_all: bool = True) -> tu
     none of the data, data of other classes, and where it is not plain which of two is +1.
     """
     declared, positive = settings.classes, settings.positive
-    if others := [name for name in data.classes if declared and name not in declared]:
-        raise ScenarioError(
-            [f"data.classes: {data.name} has {_listed(list(map(repr, others)))} too; add it, or leave the rows out."]
-        )
+    require_declared(data, declared)
     if absent := [name for name in declared if are_all and name not in data.classes]:
         raise ScenarioError(
             [f"data.classes: {data.name} has no row of {_listed(list(map(repr, absent)))}; leave it out."]
@@ -402,6 +453,22 @@ def classes_of(data: Dataset, settings: DataSpec, *, are_all: bool = True) -> tu
     if declared:
         return tuple(declared)
     return tuple(sorted(data.classes, key=float) if all(map(is_number, data.classes)) else data.classes)
+
+
+def declared_classes(settings: DataSpec) -> tuple[str, ...]:
+    """The same by what is declared alone, where nobody sees all labels."""
+    if settings.positive is None:
+        return tuple(settings.classes)
+    others = [name for name in settings.classes if name != settings.positive]
+    return others[0] if len(others) == 1 else f"not {settings.positive}", settings.positive
+
+
+def require_declared(data: Dataset, declared: Sequence[str]) -> None:
+    """Raise ScenarioError for labels beside those that are declared, where some are."""
+    if others := [name for name in data.classes if declared and name not in declared]:
+        raise ScenarioError(
+            [f"data.classes: {data.name} has {_listed(list(map(repr, others)))} too; add it, or leave the rows out."]
+        )
 
 
 def labels_of(data: Dataset, classes: tuple[str, ...]) -> FloatArray:
@@ -424,6 +491,11 @@ def _require_able(scenario: Scenario, data: Dataset, classes: tuple[str, ...]) -
         problems.append(
             f"data.positive: {has}, and {algorithm.name} tells two apart; say which one is +1, or set algorithm.name "
             f"to {able}."
+        )
+    if scenario.data.tested_at_sites:
+        problems.append(
+            f"data.tested_by: {has}, and sites count how two are called; leave it out, or say which one is +1 by "
+            "data.positive."
         )
     if scenario.data.calibration:
         problems.append(
@@ -485,11 +557,12 @@ def _check_ranges(data: Dataset, ranges: dict[str, list[float]]) -> None:
         )
 
 
-def _rows(data: Dataset, labels: FloatArray) -> Rows:
-    numeric: Sequence[FloatArray] = [f.values.astype(np.float64) for f in data.features if not f.categorical]
-    categorical = [f.values.astype(np.str_) for f in data.features if f.categorical]
+def rows_of(features: Sequence[Feature], labels: FloatArray) -> Rows:
+    """Columns side by side, numbers and text apart; labels (n,)."""
+    numeric: Sequence[FloatArray] = [f.values.astype(np.float64) for f in features if not f.categorical]
+    categorical = [f.values.astype(np.str_) for f in features if f.categorical]
     return Rows(
-        np.column_stack(numeric) if numeric else np.zeros((data.rows, 0)),
-        np.column_stack(categorical) if categorical else np.zeros((data.rows, 0), dtype="<U1"),
+        np.column_stack(numeric) if numeric else np.zeros((len(labels), 0)),
+        np.column_stack(categorical) if categorical else np.zeros((len(labels), 0), dtype="<U1"),
         labels,
     )

@@ -128,14 +128,17 @@ def _notes(data: Dataset, site: str | None, obstacles: Sequence[str]) -> Iterato
         chosen = obvious_positive(data.classes)
         plain = f"Class {chosen!r} is +1, unless data.positive says otherwise."
         yield plain if chosen is not None else "Which class is +1, data.positive must say."
-    features = tuple(feature for feature in data.features if feature.name != site)
-    meant = replace(data, features=features)
-    try:
-        require_few(meant, (), agreed=True)
-    except ScenarioError as error:
-        yield from (f"To be refused: {problem}" for problem in error.problems)
-    else:
-        yield from warnings(meant)
+    doubts: list[str] = []
+    for feature in data.features:
+        if feature.name != site:
+            alone = replace(data, features=(feature,))
+            try:
+                require_few(alone, (), agreed=True)
+            except ScenarioError as error:
+                yield from (f"To be refused: {problem}" for problem in error.problems)
+            else:
+                doubts += warnings(alone)
+    yield from doubts
 
 
 def _others(columns: Sequence[NDArray[Any]]) -> Iterator[Line]:

@@ -151,10 +151,11 @@ def choose(
     weight: str | None = None,
     ignore: Sequence[str] = (),
     missing: str = "refuse",
+    min_classes: int = 2,
 ) -> Dataset:
     """What of a table is trained on, by the words that `load` takes. Raises ScenarioError, saying what to change.
 
-    weight: the column of what a row's loss is multiplied by.
+    weight: the column of what a row's loss is multiplied by. min_classes: fewer must not be in the table.
     """
     _require_columns(table, {"label": label, "identifier": identifier, "weight": weight}, ignore)
     ignored, beside = set(ignore), {label, identifier, weight}
@@ -180,7 +181,7 @@ def choose(
     )
     if identifier is not None:
         dataset = replace(dataset, identifiers=_distinct(table.name, identifier, as_text(columns[identifier][keep])))
-    if len(dataset.classes) < 2:
+    if len(dataset.classes) < min_classes:
         found = ", ".join(dataset.classes) or "none"
         raise ScenarioError(
             [f"data.label: column {label!r} of {table.name} has one class only ({found}); two are needed."]

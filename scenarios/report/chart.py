@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Literal
 
-from scenarios.console import visible
+from federation.text import visible
 
 WIDTH = 440
 """Of a plot, in the units of its view box: shown at this size, or half as large again, letters are 12 to 18 pixels."""

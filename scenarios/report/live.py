@@ -20,7 +20,7 @@ from rich.text import Text
 
 from federation.federation import Federation, Logged
 from federation.membership import Change
-from scenarios.console import visible
+from federation.text import visible
 from scenarios.schema.spec import Scenario
 
 _REFRESH_PER_SECOND = 8

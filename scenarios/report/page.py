@@ -22,12 +22,15 @@ from scenarios.run.earlier import event_from_schema_1
 from scenarios.run.log import NAME as LOG
 from scenarios.run.metrics import Metrics
 from scenarios.run.result import RunResult, SiteResult, read_result, write_whole
+from scenarios.run.selection import SelectionResult
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 
 NAME = "report.html"
 
 Event = dict[str, Any]
+
+_MAX_REMOVED = 5
 
 
 def write_report(folder: Path) -> Path:
@@ -79,6 +82,9 @@ def _described(folder: Path, result: RunResult) -> dict[str, Any]:
         "dealt": dealt(result),
         "repeats": repeats(result),
         "folds": _folds(result, log),
+        "ranking": list(_ranking(result.selection)) if result.selection else [],
+        "ranking_head": list(_ranking_head(result.selection)) if result.selection else [],
+        "removals": list(_removals(result.selection)) if result.selection else [],
         "victims": [_victim(victim) for victim in collusion.victims] if collusion else [],
         "audit_head": whole_run.HEAD,
         "audit": whole_run.table(result.audit),
@@ -196,6 +202,7 @@ def _contents(run: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ("logged", "Logged", run["logged"]),
         ("measures", "Measures", run["measures"]),
         ("folds", "Folds", run["folds"]),
+        ("columns", "Columns", run["ranking"]),
         ("audit", "Audit", run["audit"]),
         ("coalition", "Coalition", run["victims"]),
         ("privacy", "Privacy", run["releases"]),
@@ -332,6 +339,48 @@ def _folds(result: RunResult, log: Sequence[Event]) -> list[list[str]]:
     areas = [fold.auc for fold in folds if fold.auc is not None]
     deviation = _area(statistics.stdev(areas)) if len(areas) > 1 else ""
     return [head, *rows, mean, ["deviation", f"{100 * spread:.2f} %", deviation, *empty]]
+
+
+_MAX_RANKED = 200
+"""Columns that a page lists; the result has all of them."""
+
+
+def _ranking_head(selection: SelectionResult) -> Iterator[str]:
+    yield from ("rank", "column", selection.ranking.score, "chosen")
+    if selection.selected_in is not None:
+        yield "folds that chose it"
+    if selection.ranking.stability:
+        yield "half-samples that chose it"
+
+
+def _ranking(selection: SelectionResult) -> Iterator[list[str]]:
+    """The columns from the best on."""
+    ranking, chosen = selection.ranking, set(selection.ranking.selected)
+    for place, name in enumerate(ranking.columns[:_MAX_RANKED]):
+        score = ranking.scores[place]
+        row = [
+            str(ranking.ranks[place]),
+            name,
+            "" if score is None else f"{score:.4g}",
+            "yes" if name in chosen else "",
+        ]
+        if selection.selected_in is not None:
+            row.append(str(selection.selected_in.get(name, 0)))
+        if ranking.stability:
+            row.append(f"{100 * ranking.stability[place]:.0f} %")
+        yield row
+
+
+_CERTAIN = {True: "yes", False: "no", None: ""}
+
+
+def _removals(selection: SelectionResult) -> Iterator[list[str]]:
+    """How columns were removed, step by step."""
+    for number, step in enumerate(selection.ranking.steps, start=1):
+        names, more = ", ".join(step.removed[:_MAX_REMOVED]), len(step.removed) - _MAX_REMOVED
+        gap = "" if step.gap is None else f"{step.gap:.1e}"
+        told = f"{names} and {more} more" if more > 0 else names
+        yield [str(number), told, step.decided_by, _CERTAIN[step.certain], gap, str(step.rounds), str(step.sites)]
 
 
 def _area(auc: float | None) -> str:

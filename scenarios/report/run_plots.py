@@ -30,13 +30,16 @@ from scenarios.report.chart import (
     whole,
 )
 from scenarios.report.live import human_bytes
-from scenarios.report.summary import dealt, fold_names
+from scenarios.report.summary import dealt, fold_names, reading_line
 from scenarios.run.result import RunResult
 
 Event = Mapping[str, Any]
 
 _MAX_LEGEND = 12
 """Of more folds, lines have no keys: they are alike."""
+
+_WIDE_SIZES = 64
+"""Curves to more columns have a logarithmic axis."""
 
 SMALLEST_TOLERANCE = 1e-9
 """One below it is as good as none, and would make a plot of the gap mostly empty."""
@@ -61,6 +64,7 @@ def plots(result: RunResult, log: Sequence[Event], ledger: Sequence[exchange.Led
         _roc(result),
         _precision_recall(result),
         _calibration(result),
+        _sizes(result),
         _bytes(result, ledger, colours),
         _time(result, log),
         _rounds(result, log, colours),
@@ -352,6 +356,47 @@ def _calibration(result: RunResult) -> Chart | None:
         Axis("share of positives", number=lambda share: f"{share:.3g}"),
         series,
         has_diagonal=True,
+    )
+
+
+def _sizes(result: RunResult) -> Chart | None:
+    """Accuracy against the number of columns, and the three readings of it."""
+    selection = result.selection
+    if selection is None or len(selection.curve) < 2:
+        return None
+    curve = selection.curve
+    inner = [(float(point.size), point.accuracy) for point in curve]
+    tips = [
+        f"{point.size} columns: {100 * point.accuracy:.1f} ± {100 * point.standard_error:.1f} % on inner folds"
+        for point in curve
+    ]
+    series = [Series("inner folds", inner, Style(MODEL), tips=tips)]
+    for name, sign in (("a standard error below", -1), ("a standard error above", 1)):
+        edge = [(float(each.size), min(1.0, each.accuracy + sign * each.standard_error)) for each in curve]
+        series.append(Series(name, edge, Style("var(--grey)")))
+    if all(point.test_accuracy is not None for point in curve):
+        tested = [(float(point.size), point.test_accuracy or 0.0) for point in curve]
+        told = [f"{size:g} columns: {100 * accuracy:.1f} % on test rows" for size, accuracy in tested]
+        series.append(Series("test rows", tested, style(1), tips=told))
+    for name, reading in selection.readings.items():
+        point = (float(reading.size), reading.accuracy)
+        series.append(
+            Series(
+                name,
+                [point],
+                Style("var(--ink)", shape="square"),
+                line=False,
+                tips=[f"{name}: {reading_line(reading)}"],
+            )
+        )
+    wide = curve[-1].size > _WIDE_SIZES
+    return lines(
+        "Accuracy against size",
+        "Linear models of the best columns, on inner folds of the rows that ranked them (too high) and on test rows. "
+        "Squares are the readings: nested is honest, the other two are the best of a curve.",
+        Axis("columns", number=whole, is_log=wide),
+        Axis("accuracy", number=lambda share: f"{100 * share:.3g} %"),
+        series,
     )
 
 

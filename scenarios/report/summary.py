@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
@@ -12,35 +13,44 @@ from rich.text import Text
 
 from algorithms.privacy.accountant import PrivacyReport
 from federation.report import CostReport, DisclosureReport
+from federation.text import visible
 from federation.transport.keys import COORDINATOR
 from protocols.analysis.views import Coalition
 from protocols.sums.registry import SUMS
-from scenarios.console import visible
 from scenarios.report import whole_run
 from scenarios.report.live import human_bytes
 from scenarios.run.audit import AttackResult, CollusionReport, KnownBefore
-from scenarios.run.metrics import Metrics, PooledMetrics
+from scenarios.run.metrics import Metrics, PooledMetrics, SiteMetrics
 from scenarios.run.result import ModelResult, RunResult, Timing
+from scenarios.run.selection import Reading, SelectionResult
 from scenarios.schema.protocol import ProtocolSpec
 
 _MAX_NOTES = 5
+_MAX_COLUMNS = 10
 
 _MAX_MISTAKEN = 3
 """Pairs of classes that a line names."""
 
 
 def print_summary(console: Console, result: RunResult, folder: Path) -> None:
-    """Print the summary of a completed run."""
-    table = Table(title=result.scenario["name"], title_justify="left", show_header=False, box=None, pad_edge=False)
-    table.add_column(style="dim", no_wrap=True)
-    table.add_column()
-    for name, value in lines(result):
-        table.add_row(name, Text(visible(value)))
-    table.add_row("results", Text(visible(str(folder))))
-    console.print(table)
+    """Print the summary of a completed run: as wide as a terminal is, and elsewhere a line for each figure and note."""
+    shown = [(name, visible(value)) for name, value in (*lines(result), ("results", str(folder)))]
+    title, has_own_lines = result.scenario["name"], not console.is_terminal
+    if has_own_lines:
+        width = max(len(name) for name, _ in shown)
+        console.print(title, soft_wrap=True)
+        for name, value in shown:
+            console.print(f"{name.ljust(width)}  {value}", soft_wrap=True)
+    else:
+        table = Table(title=title, title_justify="left", show_header=False, box=None, pad_edge=False)
+        table.add_column(style="dim", no_wrap=True)
+        table.add_column()
+        for name, value in shown:
+            table.add_row(name, Text(value))
+        console.print(table)
     remarks = [*(result.collusion.remarks if result.collusion else ()), *release_remarks(result)]
     for note in (*remarks, *result.warnings[:_MAX_NOTES]):
-        console.print(Text.assemble(("note", "yellow"), f" {visible(note)}"))
+        console.print(Text.assemble(("note", "yellow"), f" {visible(note)}"), soft_wrap=has_own_lines)
     if len(result.warnings) > _MAX_NOTES:
         more = len(result.warnings) - _MAX_NOTES
         console.print(Text.assemble(("note", "yellow"), f" and {more} more like it in result.json"))
@@ -76,6 +86,10 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     if result.metrics is not None:
         found.append(("accuracy", _metrics(result.metrics, dealt(result))))
         found += _class_lines(result.metrics, model.classes)
+    if result.at_sites is not None:
+        found.append(("at sites", _at_sites(result.at_sites)))
+    if result.selection is not None:
+        found += selection_lines(result.selection)
     if result.centralised is not None:
         found.append(("pooled rows", _pooled(result.centralised, result)))
     if model.objective is not None:
@@ -85,6 +99,36 @@ def _quality_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     if result.baselines:
         found.append(("baselines", _baselines(result)))
     return found
+
+
+def selection_lines(selection: SelectionResult) -> list[tuple[str, str]]:
+    """Which columns were chosen, and the readings of their accuracy."""
+    ranking = selection.ranking
+    kept, of = ranking.selected, len(ranking.columns)
+    listed = [name for name in ranking.columns if name in kept][:_MAX_COLUMNS]
+    more = f" and {len(kept) - len(listed)} more" if len(kept) > len(listed) else ""
+    found = [("columns", f"{len(kept)} of {of} by {ranking.size_rule}: {', '.join(listed)}{more}")]
+    found += [(name, reading_line(reading)) for name, reading in selection.readings.items()]
+    if selection.overlap is not None and selection.selected_in is not None:
+        always = sum(count == max(selection.selected_in.values()) for count in selection.selected_in.values())
+        found.append(
+            (
+                "stability",
+                f"two folds have {100 * selection.overlap:.0f} % of the columns that either chose in common; "
+                f"{always} of {len(selection.selected_in)} were chosen most often",
+            )
+        )
+    if selection.equal_positions is not None:
+        found.append(("pooled order", f"{selection.equal_positions} of {of} columns stand where pooled rows put them"))
+    if ranking.rows_determined is not None:
+        found.append(("rows told", f"{ranking.rows_determined} follow from the support sets that were released"))
+    return found
+
+
+def reading_line(reading: Reading) -> str:
+    """A reading with its standard error, and why it is too high, if it is."""
+    told = f"{100 * reading.accuracy:.1f} ± {100 * reading.standard_error:.1f} % with {reading.size:g} columns"
+    return f"{told}. {reading.biased}" if reading.biased else f"{told}, chosen without the rows tested on"
 
 
 def _baselines(result: RunResult) -> str:
@@ -230,6 +274,12 @@ def _metrics(metrics: Metrics, folds: str) -> str:
     where = f"mean of {folds}" if folds else "on the test rows"
     auc = f", AUC {metrics.auc:.4f}{_deviation(metrics, 'auc')}" if metrics.auc is not None else ""
     return f"{100 * metrics.accuracy:.2f} %{_deviation(metrics, 'accuracy', 100)} {where}{auc}"
+
+
+def _at_sites(found: SiteMetrics) -> str:
+    auc = f", AUC {found.auc:.4f} to within {found.auc_resolution:.1g}" if found.auc is not None else ""
+    rows = sum(asdict(found.confusion).values())
+    return f"{100 * found.accuracy:.2f} % of {rows} rows that they hold out{auc}, by secure sums"
 
 
 def _deviation(metrics: Metrics, name: str, factor: float = 1) -> str:
@@ -378,7 +428,9 @@ def _seconds(timing: Timing, cost: CostReport) -> str:
     )
     rounds = [phase.rounds_s for phase in cost.by_phase.values() if phase.rounds_s is not None]
     own = max(0.0, timing.train_s + timing.evaluate_s - sum(rounds))
-    return f"{said}; of the last two {sum(rounds):.1f} in rounds, {own:.1f} by the coordinator" if rounds else said
+    if rounds:
+        said += f"; of the last two {sum(rounds):.1f} in rounds, {own:.1f} by the coordinator"
+    return f"{said}; audit {timing.audit_s:.1f}" if timing.audit_s else said
 
 
 def print_end(console: Console, seconds: float, report_s: float) -> None:

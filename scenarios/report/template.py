@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from scenarios.console import visible
+from federation.text import visible
 
 _FOLDER = Path(__file__).parent
 

@@ -6,6 +6,7 @@ injector    faults and network conditions, as they strike
 horizontal  any algorithm over sites that hold rows
 vertical    any algorithm over sites that hold columns
 metrics     how good decision values are
+selection   how columns were chosen, and three readings of how accurate the chosen ones are
 shortfalls  what a result is no better than
 audit       what colluding parties reconstruct
 result      `RunResult`, of which result.json is the serialised form; the ledger

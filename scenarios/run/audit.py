@@ -302,7 +302,14 @@ class _Judge:
 
         if self._rows is None or not len(rows):
             return [[] for _ in rows]
-        near = cKDTree(self._rows.rows / self._unit).query_ball_point(rows / self._unit, _SAME_ROW, p=np.inf)
+        whole, near = ~np.isnan(rows).any(axis=1), np.empty(len(rows), dtype=object)
+        if whole.any():
+            tree = cKDTree(self._rows.rows / self._unit)
+            near[whole] = tree.query_ball_point(rows[whole] / self._unit, _SAME_ROW, p=np.inf)
+        for place in np.flatnonzero(~whole):  # of what is claimed of it
+            known = np.flatnonzero(~np.isnan(rows[place]))
+            away = np.abs(self._rows.rows[:, known] - rows[place, known]) / self._unit[known]
+            near[place] = np.flatnonzero((away <= _SAME_ROW).all(axis=1)).tolist()
         return [
             [place for place in sorted(places) if np.isnan(label) or label == self._rows.labels[place]]
             for label, places in zip(labels, near, strict=True)
@@ -314,7 +321,8 @@ class _Judge:
         for row, places in zip(claim.rows, self._near(claim.rows, claim.labels), strict=True):
             free = [place for place in places if place not in taken]
             if free and self._rows is not None:
-                taken[free[0]] = float((np.abs(row - self._rows.rows[free[0]]) / self._unit).max(initial=0.0))
+                away = np.abs(row - self._rows.rows[free[0]]) / self._unit
+                taken[free[0]] = float(away[~np.isnan(away)].max(initial=0.0))
         return taken
 
     def _aligned(self, name: str, claim: Claim, aligned: AlignedRecords) -> AttackResult:

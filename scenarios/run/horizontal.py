@@ -16,6 +16,7 @@ from algorithms.data.conditions import Conditions
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.public_rows import PublicTask, public_columns
 from algorithms.privacy.accountant import PrivacyAccountant, PrivacyReport
+from algorithms.site_scores import score_at_sites
 from federation.arrays import FloatArray, IntArray
 from federation.federation import Federation
 from scenarios.data.dataset import FederatedDataset, Rows
@@ -23,7 +24,16 @@ from scenarios.run import metrics
 from scenarios.run.audit import GroundTruth
 from scenarios.run.baselines import baselines_of
 from scenarios.run.outcome import SITE_MODELS, Fold, Outcome, log_fold, trained
+from scenarios.run.selection import FoldSelection, fold_selection
+from scenarios.schema.data import DataSpec
 from scenarios.schema.spec import Scenario
+
+
+def held_out_folds(data: DataSpec) -> list[int | None]:
+    """What each model that is trained holds out at the sites; None for nothing."""
+    if data.folds is not None:
+        return list(range(data.models))
+    return [0 if data.tested_at_sites else None]
 
 
 @dataclass
@@ -40,8 +50,7 @@ class HorizontalPipeline:
         algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings
         accountant = PrivacyAccountant.within(settings, self.dataset.identity)
         task_of = self._tasks(accountant)
-        folds = range(len(self.dataset.tests)) if self.scenario.data.folds is not None else [None]
-        for fold in folds:
+        for fold in held_out_folds(self.scenario.data):
             task = task_of(fold)
             try:
                 with outcome.timed("train_s"):
@@ -49,11 +58,15 @@ class HorizontalPipeline:
             finally:  # what was spent is spent, whatever came of it
                 outcome.privacy = self._reported(accountant)
             self._columns = task.columns
-            log_fold(federation, fold, trained(model))
+            log_fold(federation, self._named(fold), trained(model))
             with outcome.timed("evaluate_s"), federation.phase("evaluate"):
                 rows = self._rows(fold, trained(model).sites, task.columns)
                 outcome.warnings += algorithm.warnings(model, settings, rows, fold or 0)
                 outcome.keep(self._fold(federation, fold, model, task.columns, rows), algorithm)
+
+    def _named(self, fold: int | None) -> int | None:
+        """What results call a fold; None where there is one only."""
+        return fold if self.scenario.data.folds is not None else None
 
     def _whole(self, model: Model) -> Model:
         """The model with what the sites keep of it, which only a simulation can look at."""
@@ -96,6 +109,7 @@ class HorizontalPipeline:
                 weighted=bool(len(dataset.weights)),
                 calibrated=data.calibration > 0,
                 conditions=self._conditions,
+                tested_apart=data.folds is None,
             ).of_fold
         public = dataset.rows.take(dataset.public)
         columns = public_columns(dataset.schema, public.numeric, public.categorical, data.scale, data.ranges)
@@ -144,15 +158,30 @@ class HorizontalPipeline:
         pooled = algorithm.pooled(whole, settings, rows) if self.scenario.compare.centralised else None
         alone = algorithm.public_baseline(model, settings, rows) if self.scenario.is_private else None
         public = metrics.compare_baselines([alone], labels)[alone.name] if alone is not None else None
+        at_sites = score_at_sites(federation, model) if self.scenario.data.tested_at_sites else None
         return Fold(
-            fold=fold,
+            fold=self._named(fold),
             training=trained(model),
-            arrays={**model.to_arrays(), **columns.to_arrays()},
+            arrays={**model.to_arrays(), **columns.to_arrays(model.selected_columns)},
             test=_evaluated(whole, decisions, labels) if len(self.dataset.test(fold)) else None,
             pooled=metrics.compare(pooled, decisions, labels) if pooled is not None else None,
             baselines=baselines_of(self.scenario, model, rows, labels),
             public=public,
+            at_sites=at_sites,
+            selection=self._selection(model, columns, rows, has_test=len(self.dataset.test(fold)) > 0),
         )
+
+    def _selection(
+        self, model: Model, columns: Columns, rows: EvaluationRows, *, has_test: bool
+    ) -> FoldSelection | None:
+        """How columns were chosen, of a model that chose them, beside what pooled rows and the test rows say."""
+        if (ranking := model.ranked) is None:
+            return None
+        algorithm, settings = self.scenario.algorithm.implementation, self.scenario.algorithm.settings
+        order = algorithm.pooled_order(model, settings, rows) if self.scenario.compare.centralised else None
+        names = None if order is None else [columns.names[column] for column in order]
+        tested = model.decisions_by_size(rows.test.rows) if has_test else {}
+        return fold_selection(ranking, names, tested, rows.test.labels)
 
     def truth(self) -> GroundTruth:
         """Every site's rows, of all folds, and records that one can think of, encoded as the sites encode them."""

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Baseline, Pooled
 from algorithms.data.classes import called
+from algorithms.site_scores import SiteScores
 from federation.arrays import FloatArray, IntArray
 from scenarios.run.curves import Ranking
 
@@ -307,6 +308,75 @@ def _correlation(table: IntArray) -> float:
     of_class, called_so, total = table.sum(axis=1), table.sum(axis=0), int(table.sum())
     product = float(total**2 - called_so @ called_so) * float(total**2 - of_class @ of_class)
     return float(np.trace(table) * total - called_so @ of_class) / math.sqrt(product) if product else 0.0
+
+
+@dataclass(frozen=True)
+class SiteMetrics(Quality):
+    """What the sites found by scoring rows that they hold out: the folds together.
+
+    accuracy, auc: means over the folds. auc_resolution: how far any fold's AUC can be from that of the decision values
+    themselves, since these are counted in bins. confusion: added up over the folds.
+    """
+
+    auc_resolution: float | None
+    confusion: Confusion
+
+
+def confusion_of(scores: SiteScores) -> Confusion:
+    """The counts of calls against classes."""
+    return Confusion(scores.true_positive, scores.false_positive, scores.true_negative, scores.false_negative)
+
+
+def counted(scores: SiteScores, threshold: float) -> FoldMetrics | None:
+    """Metrics by what sites counted, where nobody sees decision values; None of no rows.
+
+    The ROC curve has a point for each bin that has rows.
+    """
+    if not scores.rows:
+        return None
+    found, auc = confusion_of(scores), scores.auc
+    share = scores.positive.sum() / scores.rows
+    return FoldMetrics(
+        accuracy=scores.accuracy,
+        auc=auc,
+        threshold=threshold,
+        sensitivity=found.sensitivity,
+        specificity=found.specificity,
+        ppv=found.ppv,
+        npv=found.npv,
+        balanced_accuracy=found.balanced_accuracy,
+        f1=found.f1,
+        mcc=found.mcc,
+        majority_accuracy=float(max(share, 1 - share)),
+        confusion=found,
+        roc=None if auc is None else _binned_roc_curve(scores, found),
+    )
+
+
+def _binned_roc_curve(scores: SiteScores, found: Confusion) -> RocCurve:
+    filled = np.flatnonzero(scores.positive + scores.negative)[::-1]
+    false, true = (
+        np.concatenate([[0.0], np.cumsum(counts[filled]) / counts.sum()])
+        for counts in (scores.negative, scores.positive)
+    )
+    sensitivity, specificity = found.sensitivity, found.specificity
+    point = None if sensitivity is None or specificity is None else (1 - specificity, sensitivity)
+    return RocCurve(_shown(false), _shown(true), point)
+
+
+def mean_site_metrics(folds: list[SiteScores]) -> SiteMetrics | None:
+    """What the sites found, over the folds; None without any row."""
+    tested = [scores for scores in folds if scores.rows]
+    confusion = _added([confusion_of(scores) for scores in tested])
+    if confusion is None:
+        return None
+    areas = [(scores.auc, scores.auc_resolution) for scores in tested if scores.auc is not None]
+    return SiteMetrics(
+        accuracy=float(np.mean([scores.accuracy for scores in tested])),
+        auc=float(np.mean([auc for auc, _ in areas])) if areas else None,
+        auc_resolution=max((resolution or 0.0 for _, resolution in areas), default=None),
+        confusion=confusion,
+    )
 
 
 def _ranking(decisions: FloatArray, labels: FloatArray) -> Ranking | None:

@@ -10,10 +10,12 @@ from typing import Any, Literal
 
 from algorithms.contract import Algorithm, Model, TrainingReport
 from algorithms.privacy.accountant import PrivacyReport
+from algorithms.site_scores import SiteScores
 from federation.errors import FederationError
 from federation.federation import Federation
 from scenarios.run.audit import CollusionReport, PartyAudit
 from scenarios.run.metrics import BaselineMetrics, FoldMetrics, PooledFold
+from scenarios.run.selection import FoldSelection
 
 _OF_RUN = frozenset({"classes", "algorithm"})
 """What model.npz says beside the arrays of the model."""
@@ -27,7 +29,8 @@ class Fold:
     """One model, trained and tested. `fold` is None when there is only one.
 
     training: what is known of it. arrays: its file. pooled: what all data together would have given. baselines: other
-    methods on the same rows. public: of models that spend privacy, what public rows alone give.
+    methods on the same rows. public: of models that spend privacy, what public rows alone give. at_sites: what the
+    sites found by themselves. selection: how columns were chosen.
     """
 
     fold: int | None
@@ -37,6 +40,8 @@ class Fold:
     pooled: PooledFold | None
     baselines: dict[str, BaselineMetrics] | None = None
     public: BaselineMetrics | None = None
+    at_sites: SiteScores | None = None
+    selection: FoldSelection | None = None
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,9 @@ from federation.ledger import Accounts, RoundRecord, Traffic
 from federation.report import CostReport, DisclosureReport, MembershipReport, ProgressReport, SiteReport
 from scenarios.run.audit import CollusionReport, PartyAudit
 from scenarios.run.injector import FaultReport
-from scenarios.run.metrics import BaselineMetrics, Metrics, PooledMetrics
+from scenarios.run.metrics import BaselineMetrics, Metrics, PooledMetrics, SiteMetrics
 from scenarios.run.outcome import Alignment
+from scenarios.run.selection import SelectionResult
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.threats import NetworkSpec
 
@@ -123,10 +124,14 @@ class RunResult:
         The last model.
     metrics : Metrics, optional
         On test rows.
+    at_sites : SiteMetrics, optional
+        What sites found by scoring rows of their own.
     centralised : PooledMetrics, optional
         What all data in one place would have given.
     baselines : mapping of str to BaselineMetrics, optional
         Other methods on the same rows, of the last model.
+    selection : SelectionResult, optional
+        Which columns were chosen, and how, by an algorithm that chooses.
     cost : CostReport, optional
     sites : tuple of SiteResult
     progress : ProgressReport, optional
@@ -157,8 +162,10 @@ class RunResult:
     alignment: Alignment | None = None
     model: ModelResult | None = None
     metrics: Metrics | None = None
+    at_sites: SiteMetrics | None = None
     centralised: PooledMetrics | None = None
     baselines: Mapping[str, BaselineMetrics] | None = None
+    selection: SelectionResult | None = None
     cost: CostReport | None = None
     sites: tuple[SiteResult, ...] = ()
     progress: ProgressReport | None = None

@@ -18,10 +18,11 @@ from federation import report
 from federation.assemble import started
 from federation.errors import FederationError, SiteFailed
 from federation.federation import Federation
+from federation.journal import Journal
 from federation.processes.spare import SPARE, spare_launcher
 from federation.shown import ShownRound
 from protocols.analysis.views import Coalition, RecordedRun
-from scenarios.data.dataset import FederatedDataset
+from scenarios.data.dataset import FederatedDataset, Holding, Sizes
 from scenarios.run import metrics
 from scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody, findings
 from scenarios.run.baselines import mean_baselines
@@ -44,6 +45,7 @@ from scenarios.run.result import (
     write_result,
     write_whole,
 )
+from scenarios.run.selection import selection_result
 from scenarios.run.shortfalls import shortfalls
 from scenarios.run.starter import Starter
 from scenarios.run.vertical import VerticalPipeline
@@ -79,21 +81,52 @@ class Finished:
     traceback: str
 
 
+class DataFacts(Protocol):
+    """What a result says of the data, whoever holds them."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the sites."""
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Negative, then positive."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences about the data that a user should read."""
+
+    @property
+    def foreseen(self) -> tuple[str, ...]:
+        """Sentences about what training cannot come to."""
+
+    @property
+    def sizes(self) -> Sizes:
+        """How much there is of everything."""
+
+    def held(self, site: str) -> Holding:
+        """How much a site holds."""
+
+
 @dataclass
-class _Run:
+class Run:
     """One run while it goes on: what is known, and the federation and the injector once they are there."""
 
     scenario: Scenario
-    dataset: FederatedDataset
+    dataset: DataFacts
     folder: Path
-    everybody: bool
-    another_follows: bool
     command: str
-    log: RunLog
+    everybody: bool = False
+    another_follows: bool = False
+    journal: Journal | None = None
+    began: float | None = None
     outcome: Outcome = field(default_factory=Outcome)
     shown: list[ShownRound] = field(default_factory=list)
     federation: Federation | None = None
     injector: Injector | None = None
+
+    def __post_init__(self) -> None:
+        self.log = RunLog(self.folder / LOG)
 
 
 def run(
@@ -106,25 +139,35 @@ def run(
     audit: bool = False,
     another_follows: bool = False,
     command: str = "",
+    journal: Journal | None = None,
 ) -> Finished:
     """Carry out a scenario whose data are prepared, in an empty folder.
 
+    journal: where the run is written down so that it can be resumed; what it has already is not done again.
     began: when it was asked for, on the monotonic clock, if that was before now: its seconds in all are from there.
     audit: find out afterwards what the coordinator, each site, and the coordinator with each site made of the run.
     another_follows: perhaps, from this process: what sites are forked from waits a moment for it, see `spare_launcher`.
     command: what it was started by, for the record.
+    See `recorded` for what becomes of errors.
+    """
+    this = Run(scenario, dataset, folder, command, audit, another_follows, journal, began)
+    return recorded(this, lambda: _carry_out(this, dataset, on_progress))
+
+
+def recorded(this: Run, carry_out: Callable[[], None]) -> Finished:
+    """Carry out a run, and write down what came of it.
+
     Never raises for what goes wrong within the run, or where its folder cannot be written: the result says what it was.
     Raises KeyboardInterrupt for one that comes while results are written, when they are.
     """
-    this = _Run(scenario, dataset, folder, audit, another_follows, command, RunLog(folder / LOG))
     outcome = this.outcome
     called = time.monotonic()
-    asked = called if began is None else began
+    asked = called if this.began is None else this.began
     outcome.timing["prepare_s"] = called - asked
     with Interrupts() as interrupts:
         try:
             with interrupts.allowed():
-                _carry_out(this, on_progress)
+                carry_out()
             outcome.status = "completed"
         except KeyboardInterrupt:
             outcome.status, outcome.error = "interrupted", "The run was interrupted."
@@ -135,21 +178,22 @@ def run(
             outcome.error = f"There is not enough memory ({error}); have fewer rows or columns, or a smaller model."
             outcome.traceback = traceback.format_exc()
         except OSError as error:
-            outcome.error, outcome.traceback = _unwritten(folder, error), traceback.format_exc()
+            outcome.error, outcome.traceback = _unwritten(this.folder, error), traceback.format_exc()
         except Exception as error:  # noqa: BLE001 - a defect of ours must still leave a result behind
             outcome.error = f"An internal error: {type(error).__name__}: {error}; run again with --debug to see where."
             outcome.traceback = traceback.format_exc()
         outcome.timing["total_s"] = time.monotonic() - asked
-        return Finished(_written(this), folder, outcome.traceback)
+        return Finished(_written(this), this.folder, outcome.traceback)
 
 
-def _carry_out(this: _Run, on_progress: OnProgress) -> None:
+def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) -> None:
     scenario = this.scenario
-    pipeline = PIPELINES[scenario.data.partition](scenario, this.dataset, this.folder)
+    pipeline = PIPELINES[scenario.data.partition](scenario, dataset, this.folder)
     launcher_for = spare_launcher if this.another_follows else SPARE.take
     with launcher_for(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
         this.injector = injector
-        starter = Starter(scenario, this.dataset, launcher, injector, this.folder, this.everybody)
+        journalled = this.journal is not None
+        starter = Starter(scenario, dataset, launcher, injector, this.folder, this.everybody, journalled)
         with _started(this, starter, on_progress) as federation:
             federation.assemble()
             pipeline.train(federation, this.outcome)
@@ -159,7 +203,7 @@ def _carry_out(this: _Run, on_progress: OnProgress) -> None:
 
 
 @contextmanager
-def _started(this: _Run, starter: Starter, on_progress: OnProgress) -> Iterator[Federation]:
+def _started(this: Run, starter: Starter, on_progress: OnProgress) -> Iterator[Federation]:
     """The sites of a scenario, and when they are gone what the relays have to say."""
     injector, began = starter.injector, time.monotonic()
 
@@ -177,6 +221,7 @@ def _started(this: _Run, starter: Starter, on_progress: OnProgress) -> Iterator[
             on_shown=this.shown.append if this.everybody or this.scenario.collusion is not None else lambda shown: None,
             views=injector.view,
             transcript=starter.coordinators_transcript,
+            journal=this.journal,
         ) as federation:
             this.outcome.timing["launch_s"] = time.monotonic() - began
             this.federation = federation
@@ -186,7 +231,7 @@ def _started(this: _Run, starter: Starter, on_progress: OnProgress) -> Iterator[
             injector.settle()
 
 
-def _audit(this: _Run, recorded: RecordedRun, truth: GroundTruth) -> None:
+def _audit(this: Run, recorded: RecordedRun, truth: GroundTruth) -> None:
     """What declared colluders learnt, and where everybody is audited, what others did."""
     scenario, federation, outcome = this.scenario, this.federation, this.outcome
     algorithm, settings, declared = scenario.algorithm.implementation, scenario.algorithm.settings, scenario.collusion
@@ -219,7 +264,7 @@ def _differences(coalition: Coalition, federation: Federation) -> list[str]:
 # What is left behind.
 
 
-def _written(this: _Run) -> RunResult:
+def _written(this: Run) -> RunResult:
     """Write all that is known to the run's folder, result.json first; what that says.
 
     A run of which something could not be written has failed, and says so.
@@ -237,7 +282,7 @@ def _written(this: _Run) -> RunResult:
     return result
 
 
-def _write_files(this: _Run) -> None:
+def _write_files(this: Run) -> None:
     """Write what is beside result.json. Raises OSError."""
     folder, scenario = this.folder, this.scenario
     write_whole(folder / "scenario.toml", lambda file: file.write(resolved_toml(scenario).encode()))
@@ -259,7 +304,7 @@ def _unwritten(folder: Path, error: OSError) -> str:
     return f"The run could not write {where} ({reason}); make room in {folder}, or name another folder by --out."
 
 
-def _result(this: _Run) -> RunResult:
+def _result(this: Run) -> RunResult:
     scenario, outcome, folds = this.scenario, this.outcome, this.outcome.folds
     known = RunResult(
         status=outcome.status,
@@ -270,8 +315,14 @@ def _result(this: _Run) -> RunResult:
         alignment=outcome.alignment,
         model=_model(this, folds[-1]) if folds else None,
         metrics=_metrics(this),
+        at_sites=metrics.mean_site_metrics([fold.at_sites for fold in folds if fold.at_sites is not None]),
         centralised=metrics.mean_pooled([fold.pooled for fold in folds if fold.pooled is not None]),
         baselines=mean_baselines([fold.baselines for fold in folds]),
+        selection=selection_result(
+            [fold.selection for fold in folds if fold.selection is not None],
+            [fold.test for fold in folds if fold.test is not None],
+            scenario.data.evaluation,
+        ),
         sites=_sites(this.dataset, this.federation),
         collusion=outcome.collusion,
         audit=outcome.audit,
@@ -293,7 +344,7 @@ def _result(this: _Run) -> RunResult:
     )
 
 
-def _metrics(this: _Run) -> Metrics | None:
+def _metrics(this: Run) -> Metrics | None:
     """Means over the folds, and what they fall short of."""
     public = [fold.public for fold in this.outcome.folds if fold.public is not None]
     found = metrics.mean_metrics([fold.test for fold in this.outcome.folds if fold.test is not None])
@@ -302,21 +353,20 @@ def _metrics(this: _Run) -> Metrics | None:
     return replace(found, shortfalls=tuple(shortfalls(this.scenario, this.dataset.classes, found, public)))
 
 
-def _model(this: _Run, fold: Fold) -> ModelResult:
+def _model(this: Run, fold: Fold) -> ModelResult:
     name, classes = this.scenario.algorithm.name, this.dataset.classes
     return ModelResult(**vars(fold.training), algorithm=name, fold=fold.fold, classes=classes)
 
 
-def _data(dataset: FederatedDataset) -> DataResult:
-    columns = len(dataset.numeric_columns) + len(dataset.categorical_columns)
-    tested = sum(len(rows) for rows in dataset.tests)
-    return DataResult(len(dataset.rows.labels), columns, tested, len(dataset.public))
+def _data(dataset: DataFacts) -> DataResult:
+    sizes = dataset.sizes
+    return DataResult(sizes.rows, sizes.columns, sizes.tested, sizes.public)
 
 
-def _sites(dataset: FederatedDataset, federation: Federation | None) -> tuple[SiteResult, ...]:
+def _sites(dataset: DataFacts, federation: Federation | None) -> tuple[SiteResult, ...]:
     """Each site with what it holds, and what became of it."""
     known = {site.name: site for site in report.sites(federation)} if federation else {}
     return tuple(
-        SiteResult(**vars(known.get(name, report.SiteReport(name))), rows=len(held.rows), columns=len(held.columns))
-        for name, held in zip(dataset.names, dataset.shards, strict=True)
+        SiteResult(**vars(known.get(name, report.SiteReport(name))), **vars(dataset.held(name)))
+        for name in dataset.names
     )

@@ -11,13 +11,18 @@ from federation.channel.transcript import Transcript
 from federation.errors import FederationError
 from federation.membership import DropoutPolicy
 from federation.processes.launcher import LocalLauncher
+from federation.site.rules import SiteRules
 from federation.transport.keys import COORDINATOR
 from scenarios.data.dataset import FederatedDataset
 from scenarios.run.injector import Injector
 from scenarios.run.outcome import SITE_MODELS
+from scenarios.run.terms import terms_of
+from scenarios.schema.base import resolve
 from scenarios.schema.spec import Scenario
 
 TRANSCRIPTS = "transcripts"
+JOURNAL = "journal"
+"""The folder of a run that has the parties' journals, each readable by its owner only."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +30,8 @@ class Starter:
     """Says what sites are started with, and knows where parties write their transcripts.
 
     everybody: all parties are audited, and write down all that they see; otherwise declared colluders do, and where
-    there are any, the honest parties write down their inputs.
+    there are any, the honest parties write down their inputs. journalled: all parties write journals, by which the run
+    can be resumed.
     """
 
     scenario: Scenario
@@ -34,6 +40,7 @@ class Starter:
     injector: Injector
     folder: Path
     everybody: bool
+    journalled: bool = False
     transcripts: dict[str, list[Path]] = field(default_factory=lambda: defaultdict(list))
 
     def transcript(self, party: str) -> str:
@@ -84,6 +91,8 @@ class Starter:
             transport=settings.transport,
             port=settings.port,
             encrypted=settings.encryption,
+            via_coordinator=self.scenario.protocol.routing == "via-coordinator",
+            terms=terms_of(self.scenario) if self.scenario.policy else None,
             log_level=settings.site_log,
         )
 
@@ -105,4 +114,16 @@ class Starter:
             faults=self.injector.own_faults(name),
             transcript_path=self.transcript(name),
             colludes=self._writes_all(name),
+            rules=self._rules(name),
+            journal_path=self._journal_path(name),
         )
+
+    def _journal_path(self, name: str) -> str:
+        """Where a site writes its own journal, in a run that has one."""
+        return str((self.folder / JOURNAL / f"{name}.journal").resolve()) if self.journalled else ""
+
+    def _rules(self, name: str) -> SiteRules:
+        """The site's own policy, where the scenario has one."""
+        names = self.scenario.federation.site_names
+        policies = [policy.rules for policy in self.scenario.policy if resolve(policy.site, names) == name]
+        return policies[-1] if policies else SiteRules()

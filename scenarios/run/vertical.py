@@ -35,7 +35,7 @@ class VerticalPipeline:
 
     def train(self, federation: Federation, outcome: Outcome) -> None:
         """Train and test one model after the other. When sites leave or join, the records are aligned again."""
-        (self.folder / SITE_MODELS).mkdir(mode=0o700)
+        (self.folder / SITE_MODELS).mkdir(mode=0o700, exist_ok=True)  # it is there in a run that is resumed
         pending = list(range(len(self.dataset.tests)))
 
         def stage() -> None:

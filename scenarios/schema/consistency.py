@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from algorithms.baselines import POOLED_BASELINES
-from algorithms.contract import Algorithm, Outline
+from algorithms.contract import Algorithm, HorizontalAlgorithm, Outline
 from algorithms.registry import ALGORITHMS
 from protocols.sums.registry import OWN_SUMS
 from scenarios.schema.algorithm import AlgorithmTable
 from scenarios.schema.base import resolve
 from scenarios.schema.data import ALL, DataSpec
 from scenarios.schema.federation import FederationSpec
+from scenarios.schema.policy import PolicySpec
 from scenarios.schema.protocol import ProtocolSpec
 from scenarios.schema.split import BY_FEATURE, BY_VALUE, COLUMNS, DIRICHLET, LABEL_SKEW, SIZES, columns_of, sizes_of
 from scenarios.schema.threats import CollusionSpec, FaultSpec, NetworkSpec, contradictions
@@ -32,6 +33,7 @@ class Tables:
     collusion: CollusionSpec | None = None
     faults: dict[int, FaultSpec] = field(default_factory=dict)
     wants_baselines: bool = False
+    policies: Sequence[PolicySpec] = ()
 
 
 def impossible(tables: Tables) -> Iterator[str]:
@@ -47,6 +49,11 @@ def impossible(tables: Tables) -> Iterator[str]:
         yield from _threats(tables, federation, protocol)
     if federation and data:
         yield from _dealt(federation, data)
+    if federation:
+        for number, policy in enumerate(tables.policies, start=1):
+            if resolve(policy.site, federation.site_names) is None:
+                there = ", ".join(federation.site_names)
+                yield f"policy.{number}: there is no site {policy.site!r}; there are {there}."
     if algorithm and data:
         yield from _of_algorithm(algorithm, data)
     if algorithm and tables.wants_baselines and type(algorithm.implementation).baselines is Algorithm.baselines:
@@ -91,7 +98,8 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
     elif algorithm.scaling == "public-rows" and data.public < 2:
         yield f"data.public: {table.name} takes columns, scale and features from public rows; set some apart."
     else:
-        outline = Outline(data.public, models=data.models, calibrated=data.calibration > 0)
+        needs_curve = data.evaluation != "nested"
+        outline = Outline(data.public, data.models, calibrated=data.calibration > 0, needs_curve=needs_curve)
         yield from (f"algorithm.{problem}." for problem in algorithm.problems(table.settings, outline))
     if data.split.startswith((LABEL_SKEW, BY_FEATURE, BY_VALUE, DIRICHLET)) and algorithm.is_private(table.settings):
         yield (
@@ -99,6 +107,11 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
             f'{table.name} promises privacy with noise for one; set data.split = "random" or sizes:[…], or train '
             "without noise."
         )
+    by_rows = isinstance(algorithm, HorizontalAlgorithm) and type(algorithm).score is HorizontalAlgorithm.score
+    if data.tested_at_sites and not by_rows:
+        yield f'data.tested_by: a site alone cannot score rows by {table.name}; set it to "runner".'
+    if data.evaluation != "nested" and not algorithm.chooses_columns:
+        yield f"data.evaluation: {table.name} chooses no columns; leave it out."
     if algorithm.scaling != "public-rows" and data.public:
         yield f"data.public: {table.name} has no use for public rows; leave it out."
     if data.calibration and not algorithm.can_calibrate(table.settings):

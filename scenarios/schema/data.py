@@ -37,6 +37,7 @@ class DataSpec(Part):
     `missing_indicators` adds columns of where they were.
     `calibration` is the share of the rows that no model is of, but probabilities and thresholds.
     `repeats` of the cross-validation deal rows to other folds each time.
+    `evaluation` says what accuracy a run that chooses columns is judged by, `permute_labels` makes a null run.
     Of horizontal partitions, where sites hold different rows: `categories` declares the values of categorical columns;
     `public` rows are set apart before the others are dealt, and are nobody's secret; private training takes the scale
     of columns from them, or to [-1, 1] from the declared `ranges`.
@@ -81,12 +82,19 @@ class DataSpec(Part):
     """The common scale of columns, from secure sums over training rows; minmax is to [-1, 1]."""
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
     """The share of rows that are tested on."""
+    tested_by: Literal["runner", "sites"] = "runner"
+    """Who deals the rows to test on and tests: the runner, among all rows, or every site among its own, in sums."""
     calibration: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of rows that no model is of, but probabilities and thresholds."""
     folds: Annotated[int, Field(ge=2, le=MAX_FOLDS)] | None = None
     """Cross-validation with so many folds, in place of a share of rows to test on."""
     repeats: Annotated[int, Field(ge=1, le=MAX_FOLDS)] = 1
     """How often the cross-validation is done, rows dealt to other folds each time."""
+    evaluation: Literal["nested", "separate", "whole"] = "nested"
+    """Of algorithms that choose columns: accuracy of models whose columns were chosen without the test rows, the best
+    of all sizes on one set of test rows, or the best of all sizes by cross-validation on the rows that chose them."""
+    permute_labels: bool = False
+    """Labels dealt to other rows at random before anything else: what comes of it is what chance comes to."""
     split: str = RANDOM
     """How rows or columns are dealt: random, label-skew, by-feature:NAME, sizes:[100, 200]; of columns even or
     columns:[[a, b], [c]]."""
@@ -174,6 +182,20 @@ class DataSpec(Part):
             return {**given, "test_fraction": 0.0}
         return given
 
+    @model_validator(mode="before")
+    @classmethod
+    def _rows_of_evaluation(cls, given: Any) -> Any:
+        """Of `whole` none are set apart; of `separate` one set of them."""
+        if not isinstance(given, dict) or given.get("evaluation", "nested") == "nested":
+            return given
+        if given.get("folds") is not None:
+            raise ValueError(f'folds are of evaluation = "nested"; leave them out, or not {given["evaluation"]!r}')
+        if given["evaluation"] == "whole":
+            if given.get("test_source") is not None or given.get("test_fraction", 0) not in (0, 0.0):
+                raise ValueError('evaluation = "whole" tests on the rows that columns are chosen by; set none apart')
+            return {**given, "test_fraction": 0.0}
+        return given
+
     @field_validator("split")
     @classmethod
     def _check_split(cls, split: str, info: ValidationInfo) -> str:
@@ -189,6 +211,7 @@ class DataSpec(Part):
     @field_validator(
         "sources",
         "test_source",
+        "tested_by",
         "site",
         "weight",
         "calibration",
@@ -211,6 +234,11 @@ class DataSpec(Part):
         return value
 
     @property
+    def tested_at_sites(self) -> bool:
+        """Whether sites hold out rows of their own."""
+        return self.tested_by == "sites" and (self.folds is not None or self.test_fraction > 0)
+
+    @property
     def models(self) -> int:
         """How many are trained."""
         return (self.folds or 1) * self.repeats
@@ -225,6 +253,8 @@ class DataSpec(Part):
             raise ValueError(
                 "split deals rows that are nobody's yet; leave it out, since site or sources say whose they are"
             )
+        if self.tested_by == "sites" and (self.test_source is not None or self.calibration):
+            raise ValueError('tested_by = "sites" excludes test_source and calibration; leave them out')
         if self.repeats > 1 and self.folds is None:
             raise ValueError("repeats are of cross-validation; set folds too")
         if self.models > MAX_FOLDS:

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import Field, field_validator
 
 from federation.errors import FederationError
+from federation.site.terms import Routing
 from protocols.sums.changing_neighbours import DEFAULT_RINGS
 from protocols.sums.contract import SecureSum
 from protocols.sums.k_secure import DEFAULT_SEGMENTS
@@ -40,6 +41,9 @@ class ProtocolSpec(Part):
     """Of changing-neighbours: r rings that share no edge, for 2 r + 1 sites or more."""
     threshold: Annotated[float, Field(gt=0.5, le=1)] = DEFAULT_THRESHOLD
     """Of masked: the share of sites that must remain."""
+
+    routing: Routing = "direct"
+    """How sites reach each other: directly, or by the coordinator, which passes sealed messages on unread."""
 
     @field_validator("sum")
     @classmethod

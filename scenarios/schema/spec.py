@@ -24,6 +24,7 @@ from scenarios.schema.consistency import Tables, impossible
 from scenarios.schema.data import DataSpec
 from scenarios.schema.errors import ScenarioError, nearest
 from scenarios.schema.federation import FederationSpec, require_name
+from scenarios.schema.policy import PolicySpec
 from scenarios.schema.protocol import ProtocolSpec
 from scenarios.schema.threats import CollusionSpec, FaultSpec, NetworkSpec
 
@@ -72,6 +73,7 @@ class Scenario(Part):
     faults: list[FaultSpec] = Field(default=[])
     network: NetworkSpec | None = None
     collusion: CollusionSpec | None = None
+    policy: list[PolicySpec] = Field(default=[])
 
     @field_validator("name")
     @classmethod
@@ -143,6 +145,7 @@ def validate(given: dict[str, Any]) -> Scenario:
         scenario.collusion,
         dict(enumerate(scenario.faults, start=1)),
         scenario.compare.baselines is True,
+        scenario.policy,
     )
     if problems := [*of_algorithm, *impossible(tables)]:
         raise ScenarioError(problems)
@@ -227,7 +230,7 @@ def _valid(table: type[_T], given: Any) -> _T | None:
 def keys() -> Iterator[str]:
     """Every key of a scenario by its path, such as "protocol.sum", of all algorithms; none within lists of tables."""
     for name, field in Scenario.model_fields.items():
-        tables = [_table_of(field.annotation)] if name != "faults" else []
+        tables = [_table_of(field.annotation)] if name not in ("faults", "policy") else []
         if name == "algorithm":
             tables = [table_of(each) for each, _ in ALGORITHMS.loadable()]
         yield name
@@ -346,18 +349,27 @@ def _put(given: dict[str, Any], key: str, value: Any, said: str) -> None:
 
 
 def _add_fault(given: dict[str, Any], text: str) -> None:
-    """Add the fault that "kill:site=3,phase=train,round=5" describes; commas within brackets do not separate."""
-    kind, _, rest = text.partition(":")
     listed = given.setdefault("faults", [])
+    if not isinstance(listed, list):
+        raise ScenarioError([f"--fault {text}: faults of the scenario must be a list of tables."])
+    listed.append(fault_fields(text))
+
+
+def fault_fields(text: str) -> dict[str, Any]:
+    """The keys of the fault that "kill:site=3,phase=train,round=5" describes; commas within brackets do not separate.
+
+    Raises ScenarioError for text of another form.
+    """
+    kind, _, rest = text.partition(":")
     fault: dict[str, Any] = {"kind": kind.strip()}
     for part in re.findall(r"(?:\[[^=]*\]|[^,])+", rest):
         key, equals, value = part.partition("=")
-        if not equals or not isinstance(listed, list):
+        if not equals:
             raise ScenarioError(
                 [f"--fault {text}: write it as kind:key=value,…, such as kill:site=3,phase=train,round=5."]
             )
         fault[key.strip()] = _value(value.strip())
-    listed.append(fault)
+    return fault
 
 
 def _value(text: str) -> Any:

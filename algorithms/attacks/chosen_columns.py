@@ -1,0 +1,92 @@
+"""Attacks where rows are in some of their columns: what a wrapped attack says of these, and the rest unknown.
+
+Rows of a claim have nan in the columns that nothing is known of; an audit compares the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from algorithms.data.columns import Labelled
+from federation.arrays import FloatArray, IntArray
+from protocols.analysis.views import RoundView, RunView
+
+SAME_WITHIN = 1e-6
+"""In units of the scaled columns."""
+
+
+def between_scalings(view: RunView) -> list[tuple[RoundView, ...]]:
+    """The rounds from each scaling of the rows to the next, the scaling first."""
+    found: list[list[RoundView]] = []
+    for each in view.rounds:
+        if each.step == "rescale":
+            found.append([])
+        if found:
+            found[-1].append(each)
+    return [tuple(rounds) for rounds in found]
+
+
+@dataclass(frozen=True)
+class PartialRows:
+    """Rows (n, p) of which some columns are known, others nan, with labels (n,)."""
+
+    rows: FloatArray
+    labels: FloatArray
+
+    def distinct(self, unit: FloatArray) -> PartialRows:
+        """Each row once, of two that agree in what both know the one that knows more. unit: (p,)."""
+        kept: list[int] = []
+        for place in np.argsort(np.isnan(self.rows).sum(axis=1), kind="stable").tolist():
+            away = np.abs(self.rows[kept] - self.rows[place]) / unit
+            same = (np.isnan(away) | (away < SAME_WITHIN)).all(axis=1) & (self.labels[kept] == self.labels[place])
+            if not same.any():
+                kept.append(place)
+        return PartialRows(self.rows[kept], self.labels[kept])
+
+
+def spread(rows: FloatArray, columns: IntArray, width: int) -> FloatArray:
+    """(n, p) rows of some columns (n, k), nan in the others."""
+    found = np.full((len(rows), width), np.nan)
+    found[:, columns] = rows
+    return found
+
+
+class OnChosenColumns(Attack):
+    """An attack on what is trained once columns are chosen, fold by fold."""
+
+    def __init__(self, attack: Attack) -> None:
+        self._attack = attack
+        self.name = attack.name  # type: ignore[misc]  # what a result calls it is the wrapped one's
+
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+        """Of each fold by itself, in the columns that it kept; rows that are found in one are not known in the next."""
+        for rounds in between_scalings(view):
+            kept = [place for place, each in enumerate(rounds) if each.step == "keep_columns"]
+            if not kept:
+                continue
+            columns = np.asarray(rounds[kept[-1]].parameters["columns"])
+            scaling = rounds[0].parameters
+            width = len(scaling["offset"])
+            narrow = {**scaling, "offset": scaling["offset"][columns], "scale": scaling["scale"][columns]}
+            part = replace(view, rounds=(replace(rounds[0], parameters=narrow), *rounds[kept[-1] + 1 :]))
+            for outcome in self._attack(part, _narrowed(prior, columns)):
+                if isinstance(outcome, Ranking):
+                    continue  # candidates that agree in the kept columns are one to it
+                yield replace(outcome, rows=spread(outcome.rows, columns, width))
+
+
+def _narrowed(prior: Prior, columns: IntArray) -> Prior:
+    def cut(rows: Labelled | None) -> Labelled | None:
+        return None if rows is None else Labelled(rows.rows[:, columns], rows.labels)
+
+    return Prior(own=cut(prior.own), candidates=cut(prior.candidates))
+
+
+def joined(parts: Sequence[PartialRows], width: int) -> PartialRows:
+    """All rows of several."""
+    rows = np.concatenate([np.zeros((0, width)), *(part.rows for part in parts)])
+    return PartialRows(rows, np.concatenate([np.zeros(0), *(part.labels for part in parts)]))

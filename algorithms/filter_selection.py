@@ -1,0 +1,173 @@
+"""Columns by a statistic of each, from one secure sum, and a PAN-SVM on the best: a filter.
+
+    welch   Welch's t of two classes, with the false discovery rate of Benjamini and Hochberg
+    f       F of the analysis of variance, of any number of classes, with the same
+    fisher  Fisher's ratio, squared
+    mi      mutual information of the class and the column cut into bins, one sum more
+    mrmr    F over the mean correlation with the columns before (Ding and Peng 2005), a sum for each column but the last
+
+See `selection.filters`. Nothing is voted among sites: means of local statistics are not the statistic, a site with one
+class has none, and where rows are dealt by what is in them the two differ as much as one likes.
+
+What is disclosed. The coordinator learns class means and variances of all columns, which of more columns than rows tell
+who is among the rows (Homer and others 2008); of mi counts of each class in each bin, of which one of 1 is a row's; of
+mrmr products of columns. The sites learn which columns are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from algorithms.contract import EvaluationRows, Outline
+from algorithms.selection import filters
+from algorithms.selection.filters import ClassMoments, class_members
+from algorithms.selection.model import (
+    Choice,
+    SelectedModel,
+    Selecting,
+    SelectionAlgorithm,
+    SelectionSettings,
+    chosen_count,
+)
+from algorithms.selection.moments import class_moments
+from algorithms.selection.training import SubsetTraining
+from algorithms.settings import Count, Share, ShareOrCount, doc
+from federation.arrays import FloatArray, IntArray
+from federation.errors import FederationError
+from federation.federation import Federation
+from federation.transport.keys import COORDINATOR
+
+SCORES = {
+    "welch": "Welch's |t|",
+    "f": "F",
+    "fisher": "Fisher's ratio, squared",
+    "mi": "mutual information, nats",
+    "mrmr": "F",
+}
+
+LONE_COUNTS = "the bin of a single row's column, where no other row of its class is in the bin"
+
+
+@dataclass
+class FilterSettings(SelectionSettings):
+    """What a user decides."""
+
+    _: KW_ONLY
+    score: Annotated[
+        Literal["welch", "f", "fisher", "mi", "mrmr"], doc("By which columns are ordered; welch and f have p-values.")
+    ] = "welch"
+    size: Annotated[
+        Literal["significant", "best", "one-se"] | ShareOrCount,
+        doc(
+            "How many columns are kept: all that are significant, with the highest inner accuracy, the fewest within a "
+            "standard error of it, a count, or a share."
+        ),
+    ] = "significant"  # type: ignore[assignment]  # one rule more
+    false_discovery_rate: Annotated[Share, doc("Of significant columns, by Benjamini and Hochberg.")] = 0.01
+    bins: Annotated[int, Ge(2), Le(64), doc("Of mi: bins of equal probability under a normal distribution.")] = 8
+    mrmr_columns: Annotated[Count, doc("Of mrmr: how many columns are put in order, the others follow by F.")] = 50
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Columns (p,) in order, their scores (p,), and their false discovery rates (p,) where they have p-values."""
+
+    order: IntArray
+    scores: FloatArray
+    rates: FloatArray | None = None
+
+
+class Filter(SelectionAlgorithm[FilterSettings]):
+    """PAN-SVM on the columns with the best statistic, from one secure sum (Welch, F, Fisher, mRMR)."""
+
+    name = "filter"
+    estimator = "FilterSVC"
+    Settings = FilterSettings
+
+    def choose(self, selecting: Selecting, settings: FilterSettings) -> Choice:
+        """One sum over the classes, and what the score needs beside."""
+        federation, columns = selecting.federation, selecting.prepared.columns
+        if selecting.classes > 2 and settings.score in ("welch", "fisher"):
+            raise FederationError(
+                f'"{settings.score}" is of two classes, and there are {selecting.classes}: have algorithm.score = "f".'
+            )
+
+        def stage() -> tuple[ClassMoments, Scored]:
+            moments = class_moments(federation, columns, selecting.classes)
+            return moments, _scored(federation, moments, settings)
+
+        moments, scored = federation.until_stable(stage)
+        size, rule = None, ""
+        if settings.size == "significant":
+            rates = scored.rates if scored.rates is not None else np.ones(columns)
+            found = int((rates <= settings.false_discovery_rate).sum())
+            size, rule = max(1, found), f"a false discovery rate of {settings.false_discovery_rate:g}"
+            if not found:
+                rule += ", at which no column is significant: the best one"
+        training = SubsetTraining(federation, moments, settings)
+        ranks = filters.ranks_of(scored.scores, scored.order)
+        if settings.score == "mrmr":
+            ranks = np.arange(1, columns + 1)
+        return Choice(scored.order, scored.scores, SCORES[settings.score], ranks, training, size=size, size_rule=rule)
+
+    def of_many_classes(self, settings: FilterSettings) -> bool:
+        """By F, what follows from it, and mutual information, unless sizes are compared."""
+        return settings.score in ("f", "mi", "mrmr") and settings.size not in ("best", "one-se")
+
+    def problems(self, settings: FilterSettings, outline: Outline) -> Iterator[str]:
+        """Scores without p-values."""
+        yield from super().problems(settings, outline)
+        if settings.size == "significant" and settings.score not in ("welch", "f"):
+            yield f'size: "significant" needs a score with p-values, welch or f, got "{settings.score}"; say how many'
+
+    def pooled_order(self, model: SelectedModel, settings: FilterSettings, rows: EvaluationRows) -> IntArray:
+        """The same statistic of all rows together."""
+        members = class_members(rows.train.labels[None, :])
+        moments = ClassMoments.of(rows.train.rows, members)
+
+        def bins(edges: FloatArray) -> FloatArray:
+            return filters.bin_counts(rows.train.rows, members, edges)
+
+        return _by_score(moments, settings, bins, lambda column: rows.train.rows[:, column] @ rows.train.rows).order
+
+
+def _scored(federation: Federation, moments: ClassMoments, settings: FilterSettings) -> Scored:
+    """By the sums of the sites' rows."""
+    columns, rows = moments.sums.shape[1], float(moments.counts.sum())
+
+    def bins(edges: FloatArray) -> FloatArray:
+        shape = (len(moments.counts), columns, settings.bins)
+        counts = np.rint(federation.sum("class_bins", shape=shape, bound=rows, edges=edges))
+        if alone := int((counts == 1).sum()):
+            federation.disclose(COORDINATOR, "class_bins", LONE_COUNTS, (), alone, kind="single-row")
+        return counts
+
+    def products(column: int) -> FloatArray:
+        return federation.sum("column_products", shape=(columns,), bound=math.inf, column=column)
+
+    return _by_score(moments, settings, bins, products)
+
+
+def _by_score(
+    moments: ClassMoments, settings: FilterSettings, bins: filters.Counted, products: filters.Products
+) -> Scored:
+    """By sums, wherever they come from."""
+    if settings.score == "mi":
+        scores = filters.mutual_information(bins(filters.bin_edges(moments, settings.bins)))
+        return Scored(filters.best_first(scores, moments.constant), scores)
+    if settings.score == "fisher":
+        scores = filters.squared_fisher(moments)
+        return Scored(filters.best_first(scores, moments.constant), scores)
+    tested = filters.welch(moments) if settings.score == "welch" else filters.f_statistic(moments)
+    order = filters.best_first(tested.statistic, moments.constant)
+    if settings.score == "mrmr":
+        wanted = settings.mrmr_columns if isinstance(settings.size, str) else chosen_count(settings.size, len(order))
+        first = filters.mrmr(moments, min(wanted, len(order)), products)
+        order = np.array([*first, *(column for column in order.tolist() if column not in set(first))])
+    return Scored(order, tested.statistic, filters.adjusted(tested.p_value))

@@ -1,0 +1,119 @@
+"""Columns by filters, and by what accuracy loses without them, and a PAN-SVM on the best: PPFSIFW (Lu 2016, chapter 6).
+
+One secure sum gives the class moments, and with them every filter. Columns that pass all of them are the candidates.
+From these one column is removed at a time: the one without which the accuracy of an inner cross-validation is highest,
+all candidates and folds trained in the same rounds. The candidates are ranked in the reverse order of their removal;
+all other columns share the last rank.
+
+Corrections to the dissertation. Its three filters (equations 6.1 to 6.3) are, on columns of one scale, one and the same
+but for the weights of the classes: two that have p-values vote here, Welch's t and F, and Fisher's ratio by rank, not
+worse than the number that F passes. Its comparison with the accuracy of all candidates (step 4) changes nothing: both
+branches remove the same column. Equal accuracies, of which it says nothing, are decided by the held-out hinge loss,
+then by the lowest |t|, then the higher column goes. Where there are more candidates than are affordable, the lower half
+by |weight| of one linear SVM goes until there are not.
+
+What is disclosed. The class moments; of every candidate and fold the weights (or what cuts show), and how many held-out
+rows are right, with their loss.
+
+References
+----------
+Y. Lu, "Privacy-preserving SVM" (the PAN-SVM dissertation), 2016, chapter 6.
+"""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from algorithms.ranking import RankingStep
+from algorithms.selection import filters
+from algorithms.selection.elimination import lowest
+from algorithms.selection.filters import ClassMoments
+from algorithms.selection.held_out import held_out, removal_of
+from algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings
+from algorithms.selection.moments import class_moments
+from algorithms.selection.training import ShrinkingSvm, SubsetTraining
+from algorithms.settings import Count, Share, doc
+from federation.arrays import IntArray
+
+
+@dataclass
+class FilterWrapperSettings(SelectionSettings):
+    """What a user decides."""
+
+    _: KW_ONLY
+    filter_p: Annotated[Share, doc("Columns whose p-value by Welch's t and by F is above it are no candidates.")] = 0.01
+    filter_keep: Annotated[
+        Count | None, doc("In place of filter_p: candidates are among so many best by Welch's t, F and Fisher's ratio.")
+    ] = None
+    most_candidates: Annotated[
+        int, Ge(2), Le(500), doc("Of more candidates the lower half by |weight| goes, until there are no more.")
+    ] = 64
+
+
+class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):
+    """PAN-SVM on columns that pass filters and whose removal costs accuracy (PPFSIFW; Lu 2016, chapter 6)."""
+
+    name = "filter-wrapper"
+    estimator = "FilterWrapperSVC"
+    Settings = FilterWrapperSettings
+    figures = {"candidates": "columns that passed the filters", **SelectionAlgorithm.figures}
+
+    def choose(self, selecting: Selecting, settings: FilterWrapperSettings) -> Choice:
+        """Filter, and remove, until one candidate is left."""
+        federation, names = selecting.federation, selecting.names
+        moments = federation.until_stable(lambda: class_moments(federation, selecting.prepared.columns))
+        training = SubsetTraining(federation, moments, settings)
+        t = filters.welch(moments).statistic
+        passed = candidates(moments, settings)
+        left, removed, steps = passed, [], []
+        svm = ShrinkingSvm(training, left)
+        while len(left) > 1:
+            before = federation.progress.round
+            if len(left) > settings.most_candidates:
+                (solution,) = svm.trained((settings.select_tolerance,), lambda found: True)
+                places, gap = lowest(np.abs(solution.w), len(left) // 2), solution.gap
+                step = RankingStep((), "score", None, gap, 0, 0)
+            else:
+                without = [np.delete(left, place) for place in range(len(left))]
+                right, loss = held_out(training, without, settings.select_tolerance)
+                places, decided_by = removal_of(range(len(left)), right, loss, t[left])
+                step = RankingStep((), decided_by, None, None, 0, 0)
+            gone = left[places]
+            told, rounds = tuple(names[column] for column in gone), federation.progress.round - before
+            steps.append(RankingStep(told, step.decided_by, None, step.gap, rounds, len(federation.sites)))
+            removed += gone.tolist()
+            left = np.delete(left, places)
+            svm.drop(gone)
+        others = np.setdiff1d(np.arange(len(names)), passed)
+        others = others[np.argsort(-t[others], kind="stable")]
+        order = np.array([*left, *reversed(removed), *others])
+        ranks = np.minimum(np.arange(1, len(order) + 1), len(passed) + 1)
+        return Choice(
+            order,
+            t,
+            "Welch's |t|",
+            ranks,
+            training,
+            most=len(passed),
+            steps=tuple(steps),
+            figures={"candidates": len(passed)},
+        )
+
+
+def candidates(moments: ClassMoments, settings: FilterWrapperSettings) -> IntArray:
+    """The columns that pass all filters; the best of them by Welch's t where none does."""
+    welch, f, fisher = filters.welch(moments), filters.f_statistic(moments), filters.squared_fisher(moments)
+    places = [
+        np.argsort(filters.best_first(scores, moments.constant)) for scores in (welch.statistic, f.statistic, fisher)
+    ]
+    if settings.filter_keep is not None:
+        passed = np.all([place < settings.filter_keep for place in places], axis=0)
+    else:
+        by_f = f.p_value <= settings.filter_p
+        passed = (welch.p_value <= settings.filter_p) & by_f & (places[2] < by_f.sum())
+    passed &= ~moments.constant
+    return np.flatnonzero(passed) if passed.any() else np.flatnonzero(places[0] == 0)

@@ -1,0 +1,79 @@
+"""What comes of selecting columns: their order, how it was decided, and how accurate the best of them are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+DecidedBy = Literal["score", "vote", "accuracy", "loss", "rank"]
+"""A score alone, two of three lists, held-out accuracy, held-out loss where that was equal, or the sum of ranks."""
+
+
+@dataclass(frozen=True)
+class RankingStep:
+    """Columns that were removed in one step, the first of them first.
+
+    decided_by: by what. certain: whether the optimum itself, and not only the point near it that was reached, has them
+    removed; None where nothing is certified. gap: the relative gap of the model whose weights decided. rounds: of the
+    step. sites: how many took part.
+    """
+
+    removed: tuple[str, ...]
+    decided_by: DecidedBy
+    certain: bool | None
+    gap: float | None
+    rounds: int
+    sites: int
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """Accuracy of the best columns, so many: over inner folds of the training rows, with its standard error.
+
+    test_accuracy: of the model of all training rows on rows that chose nothing; None where there are none.
+    """
+
+    size: int
+    accuracy: float
+    standard_error: float
+    test_accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """Columns from the best to the worst.
+
+    Parameters
+    ----------
+    columns : tuple of str
+        All of them, the best first.
+    ranks : tuple of int
+        Of each, from 1; equal where nothing tells them apart.
+    scores : tuple of float or None
+        Of each; None where it has none, or an infinite one.
+    score : str
+        What scores are, in a phrase.
+    selected : tuple of str
+        Those that the model is of, in the order of the source.
+    size_rule : str
+        How their number was decided, in a phrase.
+    steps : tuple of RankingStep
+        How columns were removed, of methods that remove them.
+    curve : tuple of CurvePoint
+        Accuracy against size, where it was measured.
+    rows_determined : int, optional
+        Rows that follow from the support sets that were released, of methods that release them.
+    stability : tuple of float
+        Of each column the share of half-samples that chose it, where stability was asked for.
+    """
+
+    columns: tuple[str, ...]
+    ranks: tuple[int, ...]
+    scores: tuple[float | None, ...]
+    score: str
+    selected: tuple[str, ...]
+    size_rule: str
+    steps: tuple[RankingStep, ...] = ()
+    curve: tuple[CurvePoint, ...] = ()
+    rows_determined: int | None = None
+    stability: tuple[float, ...] = ()

@@ -1,0 +1,195 @@
+"""Columns by recursive feature elimination, certified step by step, and a PAN-SVM on the best (Guyon and others 2002).
+
+A linear SVM is trained, the column with the smallest weight is removed, and so on until one is left; columns are ranked
+in the reverse order of their removal. The SVM is the one of all rows together: sites rank nothing, and vote on nothing.
+Each step is trained until it is certain that the optimum has the same column removed (`selection.elimination`), and
+begins with the cuts of the one before: so elimination costs fewer rounds than training anew, and gives the order that
+LIBSVM gives on pooled rows.
+
+The PAN-SVM dissertation (Lu 2016, chapter 5) takes the weights of equation 5.1, of a linear SVM, from one with the RBF
+kernel. Here they are a linear SVM's, on the columns themselves, or what a column is worth to the kernel SVM, by one of
+the scores of `selection.kernel_scores`; then nothing is certified, and each step trains anew.
+
+What is disclosed. The coordinator learns class means and variances of all columns, and every cut: sums of rows in their
+columns as they are, without any map between. A cut of one row is the row, and so is a difference of two cuts that count
+one; the result counts both. Fewer groups show less and take more rounds. The sites learn the columns and the point of
+each step.
+
+References
+----------
+I. Guyon, J. Weston, S. Barnhill and V. Vapnik, "Gene selection for cancer classification using support vector
+machines", Machine Learning 46, 2002.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Annotated, Literal
+
+import numpy as np
+
+from algorithms.contract import EvaluationRows, Outline
+from algorithms.features.choice import choose_features
+from algorithms.features.nystrom import NystromMap
+from algorithms.optimisation import libsvm
+from algorithms.optimisation.linear_svm import train_linear
+from algorithms.optimisation.solution import Solution
+from algorithms.ranking import RankingStep
+from algorithms.selection.elimination import TOLERANCES, Remove, is_certain, lowest, removed_count
+from algorithms.selection.filters import ClassMoments, class_members
+from algorithms.selection.kernel_scores import KernelScoreSite, expansion_scores, input_scores, kernel_scores
+from algorithms.selection.model import (
+    Choice,
+    SelectedModel,
+    Selecting,
+    SelectionAlgorithm,
+    SelectionSettings,
+)
+from algorithms.selection.moments import class_moments
+from algorithms.selection.training import ShrinkingSvm, SubsetTraining, strengths
+from algorithms.settings import doc
+from federation.arrays import FloatArray, IntArray
+from federation.federation import Federation
+
+
+@dataclass
+class RfeSettings(SelectionSettings):
+    """What a user decides."""
+
+    _: KW_ONLY
+    remove: Annotated[
+        Remove, doc("Columns that go in a step: one, half, a share, or auto: half while there are more than 64.")
+    ] = "auto"
+    weights: Annotated[
+        Literal["linear", "expansion", "kernel", "input"],
+        doc("By which weights: of a linear SVM, or what columns are worth to PAN-SVM itself, by one of three scores."),
+    ] = "linear"
+    gamma_rule: Annotated[
+        Literal["per-column", "fixed"],
+        doc("Of other weights than linear: gamma times the number of columns stays as it is, or gamma (the paper)."),
+    ] = "per-column"
+
+
+class Rfe(SelectionAlgorithm[RfeSettings]):
+    """PAN-SVM on columns that recursive feature elimination keeps, each step certified (Guyon and others 2002)."""
+
+    name = "rfe"
+    estimator = "RfeSVC"
+    Settings, Site = RfeSettings, KernelScoreSite
+
+    def choose(self, selecting: Selecting, settings: RfeSettings) -> Choice:
+        """Train and remove, until one column is left; constant ones go first, and without training."""
+        if settings.weights != "linear":
+            return _by_kernel(selecting, settings)
+        federation, names = selecting.federation, selecting.names
+        columns, classes = selecting.prepared.columns, selecting.classes
+        moments = federation.until_stable(lambda: class_moments(federation, columns, classes))
+        training = SubsetTraining(federation, moments, settings)
+        removed: list[int] = np.flatnonzero(moments.constant).tolist()
+        svm = ShrinkingSvm(training, np.flatnonzero(~moments.constant), labels=classes if classes > 2 else 1)
+        scores = np.zeros(len(names))
+        steps = []
+        while len(svm.columns) > 1:
+            before, count = federation.progress.round, removed_count(settings.remove, len(svm.columns))
+
+            def certain(found: Sequence[Solution], count: int = count) -> bool:
+                return is_certain(found, lowest(strengths(found), count))
+
+            solutions = svm.trained(TOLERANCES[settings.select_solver], certain)
+            gone = svm.columns[lowest(strengths(solutions), count)]
+            scores[svm.columns] = strengths(solutions)
+            rounds, told = federation.progress.round - before, tuple(names[column] for column in gone)
+            gap = max(solution.gap for solution in solutions)
+            steps.append(RankingStep(told, "score", certain(solutions), gap, rounds, len(federation.sites)))
+            federation.log_metrics(columns=len(svm.columns), step_gap=gap)
+            removed += gone.tolist()
+            svm.drop(gone)
+        order = np.array([*svm.columns, *reversed(removed)])
+        ranks = np.arange(1, len(order) + 1)
+        return Choice(order, scores, "|w| when it was removed", ranks, training, steps=tuple(steps))
+
+    def of_many_classes(self, settings: RfeSettings) -> bool:
+        """By the lengths of a column's weights in the models of each class against the rest, as scikit-learn has it."""
+        return settings.size not in ("best", "one-se") and settings.weights == "linear"
+
+    def problems(self, settings: RfeSettings, outline: Outline) -> Iterator[str]:
+        """Weights that the features, or the solver, do not have."""
+        yield from super().problems(settings, outline)
+        if settings.weights != "linear" and settings.features != "landmarks":
+            yield f'weights: "{settings.weights}" needs features = "landmarks", got "{settings.features}"'
+        if settings.weights in ("kernel", "input") and settings.solver == "cutting-plane":
+            yield f'weights: "{settings.weights}" needs solver = "interior-point", whose dual variables sites keep'
+
+    def pooled_order(self, model: SelectedModel, settings: RfeSettings, rows: EvaluationRows) -> IntArray | None:
+        """LIBSVM's weights of all rows together, with as many columns removed in each step."""
+        if settings.weights != "linear":
+            return None
+        train = rows.train
+        moments = ClassMoments.of(train.rows, class_members(train.labels[None, :]))
+        removed, left = np.flatnonzero(moments.constant).tolist(), np.flatnonzero(~moments.constant)
+        while len(left) > 1:
+            w = libsvm.linear(train.rows[:, left], train.labels, settings.select_penalty).coef_[0]
+            places = lowest(np.abs(w), removed_count(settings.remove, len(left)))
+            removed += left[places].tolist()
+            left = np.delete(left, places)
+        return np.array([*left, *reversed(removed)])
+
+
+SCORES = {
+    "expansion": "share of |w|^2 by the weights at the landmarks, when it was removed",
+    "kernel": "share of |w|^2 by the dual variables, when it was removed",
+    "input": "weight of equation 5.1, squared, when it was removed",
+}
+
+
+def _by_kernel(selecting: Selecting, settings: RfeSettings) -> Choice:
+    """By what columns are worth to PAN-SVM, trained anew in each step, on landmarks that lose the other columns."""
+    federation, names, prepared = selecting.federation, selecting.names, selecting.prepared
+    moments = federation.until_stable(lambda: class_moments(federation, prepared.columns))
+    features = federation.until_stable(lambda: choose_features(federation, settings, prepared, selecting.seed)).map
+    if not isinstance(features, NystromMap):
+        raise AssertionError("problems() lets landmarks through alone")
+    told = replace(settings, solver="interior-point", tolerance=settings.select_tolerance, release="everyone")
+    gamma = features.kernel.gamma * (prepared.columns if settings.gamma_rule == "per-column" else 1)
+    removed: list[int] = np.flatnonzero(moments.constant).tolist()
+    left, scores, steps = np.flatnonzero(~moments.constant), np.zeros(len(names)), []
+    while len(left) > 1:
+        before, count = federation.progress.round, removed_count(settings.remove, len(left))
+        each = gamma / len(left) if settings.gamma_rule == "per-column" else gamma
+        kernel = replace(features.kernel, gamma=each)
+        part = NystromMap.spanned(kernel, features.landmarks[:, left], settings.rank_tolerance)
+        values, gap = federation.until_stable(functools.partial(_worth, federation, told, part, left))
+        gone = left[np.lexsort((-left, values))[:count]]
+        scores[left] = values
+        rounds = federation.progress.round - before
+        step = RankingStep(tuple(names[column] for column in gone), "score", None, gap, rounds, len(federation.sites))
+        steps.append(step)
+        federation.log_metrics(columns=len(left), step_gap=gap)
+        removed += gone.tolist()
+        left = np.setdiff1d(left, gone)
+    order = np.array([*left, *reversed(removed)])
+    training = SubsetTraining(federation, moments, settings)
+    ranks = np.arange(1, len(order) + 1)
+    return Choice(order, scores, SCORES[settings.weights], ranks, training, steps=tuple(steps))
+
+
+def _worth(
+    federation: Federation, settings: RfeSettings, part: NystromMap, columns: IntArray
+) -> tuple[FloatArray, float]:
+    """The scores (m,) of the columns that are left, and the gap of the model. Raises MembershipChanged."""
+    federation.run("keep_columns", remember=True, columns=columns)
+    federation.run("receive_map", remember=True, **part.to_fields())
+    trained = train_linear(federation, settings, part.dimensions)
+    if trained.weights is None:
+        raise AssertionError("weights that are released are there")
+    w, (certificate,) = trained.weights[0, :-1], trained.certificates
+    if settings.weights == "expansion":
+        scores = expansion_scores(part, w)
+    elif settings.weights == "kernel":
+        scores = kernel_scores(federation, part, math.inf)
+    else:
+        scores = input_scores(federation, len(columns), math.inf)
+    return scores, certificate.gap

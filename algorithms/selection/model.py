@@ -1,0 +1,399 @@
+"""The model of chosen columns, the settings that all methods of choosing share, and a fit: choose, then PAN-SVM.
+
+What an algorithm of this family says is how columns are ordered (`SelectionAlgorithm.choose`). How many of them are
+kept follows from the curve of accuracy against size, or is told. The curve is measured by inner cross-validation of
+linear SVMs on the best columns, all sizes and folds in the same rounds. Its columns were ranked on the rows that it
+counts on, so that its accuracies are too good (Ambroise and McLachlan 2002): they choose a size, and nothing else.
+
+References
+----------
+C. Ambroise and G. J. McLachlan, "Selection bias in gene extraction on the basis of microarray gene-expression data",
+PNAS 99, 2002. Y. Lu, "Privacy-preserving SVM" (the PAN-SVM dissertation), 2016, chapters 5 and 6.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from algorithms.attacks.chosen_columns import OnChosenColumns
+from algorithms.attacks.contract import Attack
+from algorithms.attacks.subset_cuts import SubsetCuts
+from algorithms.calibration import Calibration
+from algorithms.contract import (
+    Arrays,
+    EvaluationRows,
+    HorizontalAlgorithm,
+    Model,
+    Outline,
+    Pooled,
+    TrainingReport,
+)
+from algorithms.data.columns import Labelled
+from algorithms.data.horizontal import HorizontalTask, Prepared
+from algorithms.data.scaling import Scale
+from algorithms.features.mapped_rows import map_rows
+from algorithms.pan_svm import PanModel, PanSvm, train, with_calibration
+from algorithms.ranking import CurvePoint, Ranking, RankingStep
+from algorithms.remarks import Remark
+from algorithms.selection.elimination import MANY_COLUMNS
+from algorithms.selection.filters import membership_auc
+from algorithms.selection.subset_path import SelectionSite
+from algorithms.selection.subsets import ALL_ROWS, Subset
+from algorithms.selection.training import SubsetTraining, TrainingSettings
+from algorithms.settings import ShareOrCount, doc
+from federation.arrays import FloatArray, IntArray
+from federation.federation import Federation
+from protocols.analysis.views import Coalition
+
+_DENSE, _GROWTH = 10, 1.25
+"""Sizes of a curve: each up to the first, then by this factor, and by 2 from `MANY_COLUMNS` on."""
+
+CURVE_TOLERANCE = 1e-3
+"""Certified relative gap of the models that a size is chosen by."""
+
+SHOWN_COLUMNS = "which columns are kept, and in which order others were dropped"
+
+
+@dataclass
+class SelectionSettings(TrainingSettings):
+    """What a user decides, beside what PAN-SVM on the chosen columns is told."""
+
+    _: KW_ONLY
+    size: Annotated[
+        Literal["best", "one-se"] | ShareOrCount,
+        doc(
+            "How many columns are kept: with the highest inner accuracy, the fewest within a standard error of it, a "
+            "count, or a share."
+        ),
+    ] = "one-se"
+
+
+def chosen_count(size: int | float, columns: int) -> int:
+    """How many of so many columns a count or a share says."""
+    return max(1, min(columns, size if isinstance(size, int) else round(size * columns)))
+
+
+def curve_sizes(columns: int) -> list[int]:
+    """The sizes that a curve is measured at."""
+    sizes = list(range(1, min(columns, _DENSE) + 1))
+    while sizes[-1] < columns:
+        growth = _GROWTH if sizes[-1] < MANY_COLUMNS else 2.0
+        sizes.append(min(columns, math.ceil(sizes[-1] * growth)))
+    return sizes
+
+
+@dataclass(frozen=True)
+class SizeModel:
+    """A linear SVM on some columns: their numbers (m,), w (m,) and b."""
+
+    columns: IntArray
+    w: FloatArray
+    b: float
+
+    def decision_function(self, rows: FloatArray) -> FloatArray:
+        """(n,) of scaled rows (n, p)."""
+        return np.asarray(rows[:, self.columns] @ self.w + self.b)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a method comes to: the ranking, but for how many are kept, by numbers of columns.
+
+    order: the best first. scores (p,): of each column. score: what they are. ranks (p,): of the ordered columns.
+    most: how many are ranked, where it is not all. size, size_rule: how many are kept, where the method says so. curve,
+    by_size: accuracy against size, where it measured that. stability (p,): see `Ranking`. figures: numbers of its own.
+    """
+
+    order: IntArray
+    scores: FloatArray
+    score: str
+    ranks: IntArray
+    training: SubsetTraining
+    steps: tuple[RankingStep, ...] = ()
+    most: int | None = None
+    size: int | None = None
+    size_rule: str = ""
+    curve: tuple[CurvePoint, ...] = ()
+    by_size: tuple[SizeModel, ...] = ()
+    rows_determined: int | None = None
+    stability: tuple[float, ...] = ()
+    remarks: tuple[Remark, ...] = ()
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Selecting:
+    """What a method is given to choose by: sites whose rows are on the common scale, and how many classes they have."""
+
+    federation: Federation
+    prepared: Prepared
+    names: Sequence[str]
+    seed: int
+    classes: int = 2
+
+
+@dataclass(frozen=True)
+class Selected:
+    """What came of a choice: the ranking, the columns (k,) that are kept, in rising order, and models by size.
+
+    prepared: the rows as sites hold them ready, of all columns. rounds: that the choice took.
+    """
+
+    prepared: Prepared
+    choice: Choice
+    ranking: Ranking
+    columns: IntArray
+    by_size: tuple[SizeModel, ...]
+    rounds: int
+
+
+@dataclass(frozen=True)
+class SelectedModel(Model):
+    """A PAN-SVM of chosen columns: their numbers among those of the rows it is asked about, in rising order.
+
+    by_size: linear models of the best columns by their number, on the way to the size that was chosen.
+    """
+
+    inner: PanModel
+    selected: IntArray
+    ranking: Ranking | None = None
+    by_size: tuple[SizeModel, ...] = ()
+    training: TrainingReport | None = None
+
+    def decision_function(self, rows: FloatArray) -> FloatArray:
+        """(n,) decision values of scaled rows (n, p) of all columns; positive for the class +1."""
+        return self.inner.decision_function(rows[:, self.selected])
+
+    @property
+    def calibrated(self) -> Calibration | None:
+        """As of the inner model."""
+        return self.inner.calibrated
+
+    @property
+    def kept_by_sites(self) -> bool:
+        """Whether the weights are with the sites alone."""
+        return self.inner.kept_by_sites
+
+    @property
+    def selected_columns(self) -> IntArray:
+        """Those that a file has."""
+        return self.selected
+
+    @property
+    def ranked(self) -> Ranking | None:
+        """As it was found; None of a model that was read from a file."""
+        return self.ranking
+
+    def decisions_by_size(self, rows: FloatArray) -> dict[int, FloatArray]:
+        """(n,) decision values of scaled rows (n, p) by the best columns, for each size of the curve."""
+        return {len(each.columns): each.decision_function(rows) for each in self.by_size}
+
+    def to_arrays(self) -> dict[str, NDArray[Any]]:
+        """Those of the PAN-SVM, and `selected` (k,), the numbers of its columns among all."""
+        return {**self.inner.to_arrays(), "selected": self.selected}
+
+    @classmethod
+    def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
+        """The model in a file, whose rows have the chosen columns alone; without names of columns, of rows of all."""
+        inner = PanModel.from_arrays(arrays, parts)
+        return cls(inner, np.arange(len(arrays["columns"])) if "columns" in arrays else arrays["selected"])
+
+    def attributes(self, scaling: Scale) -> dict[str, Any]:
+        """Those of the PAN-SVM, and `support_`: numbers of the chosen columns are `selected_`."""
+        scale = Scale(scaling.offset[self.selected], scaling.scale[self.selected])
+        return {"selected_": self.selected, **self.inner.attributes(scale)}
+
+
+S = TypeVar("S", bound=SelectionSettings)
+
+
+class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
+    """A way to choose columns, and a PAN-SVM on those."""
+
+    phases: ClassVar[tuple[str, ...]] = ("setup", "select", "landmarks", "train")
+    Site, Model = SelectionSite, SelectedModel
+    chooses_columns = True
+    figures: ClassVar[Mapping[str, str]] = {
+        "columns_selected": "columns that the model is of",
+        "select_rounds": "rounds until they were chosen",
+        **PanSvm.figures,
+    }
+
+    @abstractmethod
+    def choose(self, selecting: Selecting, settings: S) -> Choice:
+        """Order the columns. The rounds are of phase "select"."""
+
+    def select(self, federation: Federation, task: HorizontalTask, settings: S, classes: int = 2) -> Selected:
+        """Choose columns, and how many, and have the sites keep these."""
+        prepared = federation.until_stable(lambda: task.prepare(federation))
+        began, names = federation.progress.round, task.columns.names
+        with federation.phase("select"):
+            choice = self.choose(Selecting(federation, prepared, names, task.seed, classes), settings)
+            ranking, by_size = _sized(choice, settings, names)
+            columns = np.sort([names.index(name) for name in ranking.selected])
+            federation.run("keep_columns", remember=True, columns=columns)
+        federation.disclose("sites", "keep_columns", SHOWN_COLUMNS, columns.shape)
+        return Selected(prepared, choice, ranking, columns, by_size, federation.progress.round - began)
+
+    def fit(self, federation: Federation, task: HorizontalTask, settings: S) -> SelectedModel:
+        """Choose columns, then features of them from the sites' rows, then training."""
+        chosen = self.select(federation, task, settings)
+        prepared, selected = chosen.prepared, chosen.columns
+
+        def mapped() -> Any:
+            rows = {site: prepared.site_rows.get(site, 0) for site in federation.sites}
+            return map_rows(federation, settings, Prepared(len(selected), rows), task.seed)
+
+        features = federation.until_stable(mapped)
+        weighting = settings.weighting(task.classes, by_row=task.weighted)
+        trained = train(federation, settings, features, weighting, conditions=task.conditions)
+        inner = with_calibration(federation, task, trained, settings)
+        report = _reported(inner, chosen)
+        return SelectedModel(inner, selected, chosen.ranking, chosen.by_size, report)
+
+    def of_many_classes(self, settings: S) -> bool:
+        """Whether more than two classes will do."""
+        return False
+
+    def problems(self, settings: S, outline: Outline) -> Iterator[str]:
+        """Those of PAN-SVM, and sizes without a curve."""
+        yield from PanSvm().problems(settings, outline)
+        if outline.needs_curve and settings.size not in ("best", "one-se"):
+            yield f'size: must be "best" or "one-se" where data.evaluation looks at every size, got {settings.size!r}'
+
+    def takes_weights(self, settings: S) -> bool:
+        """No: columns are chosen by rows of equal weight."""
+        return False
+
+    def can_calibrate(self, settings: S) -> bool:
+        """As of PAN-SVM."""
+        return PanSvm().can_calibrate(settings)
+
+    def class_problems(self, settings: S, classes: tuple[str, ...]) -> Iterator[str]:
+        """Those of PAN-SVM."""
+        yield from PanSvm().class_problems(settings, classes)
+
+    def warnings(self, model: SelectedModel, settings: S, rows: EvaluationRows, fold: int) -> list[str]:
+        """What class means of more columns than rows tell of who is in them, as measured on these rows."""
+        return list(_memberships(rows))
+
+    def pooled(self, model: SelectedModel, settings: S, rows: EvaluationRows) -> Pooled:
+        """As of PAN-SVM on the same columns."""
+        return PanSvm().pooled(model.inner, settings, _only(rows, model.selected))
+
+    def attacks(self, settings: S) -> Sequence[Attack]:
+        """Those on cuts of columns, and those on PAN-SVM, which know rows in the chosen columns."""
+        return [SubsetCuts(), *(OnChosenColumns(attack) for attack in PanSvm().attacks(settings))]
+
+    def remarks(self, settings: S, coalition: Coalition) -> list[str]:
+        """As of PAN-SVM."""
+        return PanSvm().remarks(settings, coalition)
+
+
+def _only(rows: EvaluationRows, columns: IntArray) -> EvaluationRows:
+    """The same rows in some columns."""
+    train, test = (Labelled(each.rows[:, columns], each.labels) for each in (rows.train, rows.test))
+    return replace(rows, train=train, test=test)
+
+
+def _reported(inner: PanModel, chosen: Selected) -> TrainingReport:
+    """What is known of the training, and how many columns it was of."""
+    training = inner.training
+    if training is None:
+        raise AssertionError("a model that was trained says nothing of it")
+    count, of = len(chosen.ranking.selected), len(chosen.ranking.columns)
+    figures = {"columns_selected": count, "select_rounds": chosen.rounds, **chosen.choice.figures, **training.figures}
+    return replace(
+        training,
+        description=f"{count} of {of} columns, {training.description}",
+        figures=figures,
+        remarks=(*training.remarks, *chosen.choice.remarks),
+    )
+
+
+def _memberships(rows: EvaluationRows) -> Iterator[str]:
+    """A sentence for each class of fewer rows than columns, whose means were summed."""
+    columns = rows.train.rows.shape[1]
+    for name, sign in zip(rows.classes, (-1.0, 1.0), strict=True):
+        inside = rows.train.rows[rows.train.labels == sign]
+        if columns <= len(inside):
+            continue
+        others = rows.test.rows[rows.test.labels == sign]
+        area = membership_auc(inside, others[::2], others[1::2]) if others.shape[0] < len(inside) * 20 else None
+        measured = f", here with an AUC of {area:.2f}" if area is not None and rows.test is not rows.train else ""
+        yield (
+            f"The means of class {name!r} are of {columns} columns and {len(inside)} rows: who has a record, and "
+            f"others to compare it with, can tell whether it is one of them{measured}. No secure sum helps, for the "
+            "sum tells."
+        )
+
+
+# How many are kept.
+
+
+def _sized(choice: Choice, settings: SelectionSettings, names: Sequence[str]) -> tuple[Ranking, tuple[SizeModel, ...]]:
+    """The ranking with what is selected, and the models of the curve, where one was measured."""
+    curve, by_size, most = choice.curve, choice.by_size, choice.most or len(names)
+    if choice.size is not None:
+        size, rule = choice.size, choice.size_rule
+    elif isinstance(settings.size, str):
+        curve, by_size = accuracy_curve(choice, settings.inner_folds)
+        size, rule = size_of(curve, settings.size)
+    else:
+        size, rule = min(most, chosen_count(settings.size, len(names))), f"{settings.size:g}, as told"
+    ranking = Ranking(
+        columns=tuple(names[column] for column in choice.order),
+        ranks=tuple(choice.ranks.tolist()),
+        scores=tuple(float(s) if np.isfinite(s) else None for s in choice.scores[choice.order]),
+        score=choice.score,
+        selected=tuple(names[column] for column in np.sort(choice.order[:size])),
+        size_rule=rule,
+        steps=choice.steps,
+        curve=curve,
+        rows_determined=choice.rows_determined,
+        stability=tuple(choice.stability[column] for column in choice.order) if choice.stability else (),
+    )
+    return ranking, by_size
+
+
+def accuracy_curve(choice: Choice, inner_folds: int) -> tuple[tuple[CurvePoint, ...], tuple[SizeModel, ...]]:
+    """Inner cross-validation of the best columns, for every size of the curve, all in the same rounds.
+
+    The models of all training rows ride along: one for each size.
+    """
+    sizes, folds = curve_sizes(choice.most or len(choice.order)), [*range(inner_folds), ALL_ROWS]
+    subsets = [Subset(choice.order[:size], fold) for size in sizes for fold in folds]
+    judged = choice.training.judged(subsets, CURVE_TOLERANCE)
+    right, rows = (each.reshape(len(sizes), len(folds)).sum(axis=1) for each in (judged.right, judged.rows))
+    points, models = [], []
+    for place, size in enumerate(sizes):
+        points.append(point_of(size, right[place], rows[place]))
+        whole = judged.solutions[(place + 1) * len(folds) - 1]
+        models.append(SizeModel(choice.order[:size], whole.w, whole.b))
+    return tuple(points), tuple(models)
+
+
+def point_of(size: int, right: float, rows: float) -> CurvePoint:
+    """Of so many rows that are right of all that were left out."""
+    accuracy = float(right / rows)
+    return CurvePoint(size, accuracy, math.sqrt(accuracy * (1 - accuracy) / rows))
+
+
+def size_of(curve: Sequence[CurvePoint], rule: str) -> tuple[int, str]:
+    """The size by a rule, and the rule in a phrase; among equals the fewest columns."""
+    best = max(curve, key=lambda point: (point.accuracy, -point.size))
+    if rule == "best":
+        return best.size, f"the highest inner accuracy, {100 * best.accuracy:.1f} %"
+    floor = best.accuracy - best.standard_error
+    fewest = next(point for point in curve if point.accuracy >= floor - 1e-12)
+    return fewest.size, (
+        f"the fewest within a standard error, {100 * best.standard_error:.1f} points, of the highest inner accuracy, "
+        f"{100 * best.accuracy:.1f} %"
+    )

@@ -1,0 +1,34 @@
+"""Class moments over the sites: the one sum that every method of choosing columns begins with."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from algorithms.selection.filters import ClassMoments
+from algorithms.settings import MAX_COUNT
+from federation.errors import FederationError
+from federation.federation import Federation
+from federation.transport.keys import COORDINATOR
+
+MIN_OF_CLASS = 3
+"""Rows of a class over all sites that its sums may be told of."""
+
+MOMENTS = "class means and variances of every column: rows of each class, sums and sums of squares"
+
+
+def class_moments(federation: Federation, columns: int, classes: int = 2) -> ClassMoments:
+    """Of all rows, once no class is known to be so small that its sums would show them.
+
+    Raises FederationError for one that is, and MembershipChanged where sites leave or join.
+    """
+    sizes = np.rint(federation.sum("class_sizes", shape=(classes,), bound=float(MAX_COUNT)))
+    if sizes.min() < MIN_OF_CLASS:
+        raise FederationError(
+            f"A class must have {MIN_OF_CLASS} rows or more over all sites to choose columns by, got "
+            f"{int(sizes.min())}: its sums would show them. Have more rows of it."
+        )
+    packed = federation.sum("class_moments", shape=(classes, 2 * columns + 1), bound=math.inf)
+    federation.disclose(COORDINATOR, "class_moments", MOMENTS, packed.shape)
+    return ClassMoments.unpacked(packed)

@@ -1,0 +1,184 @@
+"""Class sums over support rows, released so that no two of them differ by a row or two.
+
+Support rows of successive models differ by few. The difference of two sums over them is then a row, and its squares
+prove it: released without a guard, they hand out patients. So sites keep the support sets whose sums were released, and
+a class is released again only if its set differs from every one of them by `min_change` rows or more, and has as many:
+otherwise the old sums stand, less the columns that were dropped, and nothing is sent. What is asked for to decide that
+are numbers of rows, in a sum.
+
+A row is determined by the sums, whoever knows which rows are in which, where its unit vector is a combination of the
+sets' 0/1 vectors m. With G = sum m m^T over all rows (from the same numbers) that is where m_i^T G^+ m_i = 1, for the
+vector m_i of the sets that row i is in: sites count such rows of theirs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from algorithms.optimisation.solution import Solution
+from algorithms.selection.filters import ClassMoments, class_members
+from algorithms.selection.moments import MIN_OF_CLASS
+from algorithms.selection.subset_path import SelectionSite
+from algorithms.settings import MAX_COUNT
+from federation.arrays import BoolArray, FloatArray, IntArray
+from federation.federation import Federation
+from federation.site.program import step
+from federation.transport.keys import COORDINATOR
+
+SLACK = 1e-3
+"""Rows whose margin is at most 1 and this support a model that is trained to a gap of 1e-6."""
+
+SUPPORT_SUMS = "class means and variances over the rows that support a model"
+DETERMINED = (
+    "rows that follow from the sums over support sets that were released, for one who knows which rows are in which"
+)
+_ONE_WITHIN = 1e-6
+
+
+class SupportSite(SelectionSite):
+    """A site that also tells of its rows that support a model."""
+
+    support_epoch = -1
+
+    @step
+    def support_changes(
+        self, epoch: int, number: int, columns: IntArray, w: FloatArray, b: float, releases: int
+    ) -> FloatArray:
+        """(2, r + 1): of each class the support rows, and how many are in or out but were not in each earlier release.
+
+        epoch: another one forgets all releases. number: of this model. releases: r, the most there are of a class.
+        """
+        if epoch != self.support_epoch:
+            self.support_epoch = epoch
+            self.support_sets: list[dict[int, BoolArray]] = [{}, {}]
+        margins = self.labels[0] * (self.scaled[:, columns] @ w + b)
+        found = np.zeros((2, releases + 1))
+        self.supporting = []
+        for kind, member in enumerate(class_members(self.labels)):
+            now = (member > 0) & (margins <= 1 + SLACK)
+            self.supporting.append(now)
+            before = [mask for told, mask in self.support_sets[kind].items() if told < number]
+            found[kind, 0] = now.sum()
+            found[kind, 1 : len(before) + 1] = [(now ^ mask).sum() for mask in before]
+        return found
+
+    @step
+    def support_moments(self, number: int, columns: IntArray, released: list[bool]) -> FloatArray:
+        """(2, 2m + 1): of each class that is released its support rows, their sums and sums of squares; else zeros."""
+        found = np.zeros((2, 2 * len(columns) + 1))
+        for kind, is_released in enumerate(released):
+            if is_released:
+                now = self.supporting[kind]
+                self.support_sets[kind][number] = now
+                rows = self.scaled[np.ix_(now, columns)]
+                found[kind] = ClassMoments.of(rows, np.ones((1, len(rows)))).packed()[0]
+        return found
+
+    @step
+    def support_overlaps(self, releases: int) -> FloatArray:
+        """(2, r, r): of each class how many rows are in each two of the sets that were released."""
+        found = np.zeros((2, releases, releases))
+        for kind, masks in enumerate(self.support_sets):
+            sets = np.array(list(masks.values()), dtype=np.float64).reshape(len(masks), len(self.scaled))
+            found[kind, : len(masks), : len(masks)] = sets @ sets.T
+        return found
+
+    @step
+    def rows_determined(self, inverses: FloatArray) -> FloatArray:
+        """How many rows' unit vectors are combinations of the released sets. inverses (2, r, r): of the overlaps."""
+        count = 0
+        for masks, inverse in zip(self.support_sets, inverses, strict=True):
+            sets = np.array(list(masks.values()), dtype=np.float64).reshape(len(masks), len(self.scaled))
+            shares = np.einsum("in,ij,jn->n", sets, inverse[: len(masks), : len(masks)], sets)
+            count += int((np.abs(shares - 1.0) < _ONE_WITHIN).sum())
+        return np.array(float(count))
+
+
+@dataclass
+class SupportSums:
+    """What the coordinator has of support rows: of each class its last sums, in the columns that they were released in.
+
+    min_change: rows by which two released sets of a class differ at least, and rows of one.
+    """
+
+    federation: Federation
+    min_change: int
+    epoch: int = 0
+    number: int = 0
+    releases: list[int] = field(default_factory=lambda: [0, 0])
+    _known: list[tuple[IntArray, FloatArray] | None] = field(default_factory=lambda: [None, None])
+    _changes: int = -1
+
+    def moments(self, columns: IntArray, solution: Solution) -> ClassMoments | None:
+        """Over the support rows of a model of some columns, or those of one before, class by class.
+
+        None where a class has so few that it never was released. Raises MembershipChanged.
+        """
+        changes = len(self.federation.membership.changes)
+        if changes != self._changes:
+            self._changes, self.epoch, self.releases, self._known = changes, self.epoch + 1, [0, 0], [None, None]
+        self.number += 1
+        most = max(self.releases)
+        counts = np.rint(
+            self.federation.sum(
+                "support_changes",
+                shape=(2, most + 1),
+                bound=float(MAX_COUNT),
+                epoch=self.epoch,
+                number=self.number,
+                columns=columns,
+                w=solution.w,
+                b=solution.b,
+                releases=most,
+            )
+        )
+        released = [
+            bool(counts[kind, 0] >= max(MIN_OF_CLASS, self.min_change))
+            and bool((counts[kind, 1 : self.releases[kind] + 1] >= self.min_change).all())
+            for kind in range(2)
+        ]
+        if any(released):
+            self._release(columns, released)
+        known = [each for each in self._known if each is not None]
+        if len(known) < 2:
+            return None
+        cut = [moments.reshape(-1) for moments in (_only(*each, columns) for each in known)]
+        return ClassMoments.unpacked(np.array(cut))
+
+    def _release(self, columns: IntArray, released: list[bool]) -> None:
+        sums = self.federation.sum(
+            "support_moments",
+            shape=(2, 2 * len(columns) + 1),
+            bound=math.inf,
+            number=self.number,
+            columns=columns,
+            released=released,
+        )
+        self.federation.disclose(COORDINATOR, "support_moments", SUPPORT_SUMS, (), times=sum(released))
+        for kind, is_released in enumerate(released):
+            if is_released:
+                self.releases[kind] += 1
+                self._known[kind] = columns, sums[kind]
+
+    def rows_determined(self) -> int:
+        """How many rows follow from what was released since the sites are these. Raises MembershipChanged."""
+        most = max(self.releases)
+        if not most:
+            return 0
+        bound = float(MAX_COUNT)
+        overlaps = np.rint(self.federation.sum("support_overlaps", shape=(2, most, most), bound=bound, releases=most))
+        inverses = np.array([np.linalg.pinv(each, hermitian=True) for each in overlaps])
+        count = round(float(self.federation.sum("rows_determined", shape=(), bound=bound, inverses=inverses)))
+        if count:
+            self.federation.disclose(COORDINATOR, "support_moments", DETERMINED, (), count, kind="row-difference")
+        return count
+
+
+def _only(columns: IntArray, packed: FloatArray, wanted: IntArray) -> FloatArray:
+    """(2m + 1,) sums that were released in some columns, in fewer of them."""
+    places = np.searchsorted(columns, wanted)
+    width = len(columns)
+    return np.concatenate([packed[:1], packed[1 : 1 + width][places], packed[1 + width :][places]])

@@ -1,0 +1,274 @@
+"""Training the linear SVMs that choose columns, by the solver of the user's choice, many in the same rounds.
+
+The interior point is the default: its coordinator is blind, and learns the weights of each problem alone. It sums
+matrices, so that it is for some hundred columns. Cutting planes take thousands, in fewer rounds where many problems are
+alike, and show rows: they are sums of rows' columns as they are, and differ by single rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Annotated, Literal
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from algorithms.optimisation.cutting_plane import RIDGE, Bundle, Penalty, improve, start
+from algorithms.optimisation.line_search import grid_search
+from algorithms.optimisation.solution import Solution, Stopping
+from algorithms.pan_svm import PanSettings
+from algorithms.selection.filters import ClassMoments
+from algorithms.selection.moments import class_moments
+from algorithms.selection.subset_path import SubsetPaths
+from algorithms.selection.subsets import Posed, Subset, SubsetOracle
+from algorithms.settings import Positive, Tolerance, doc
+from federation.arrays import FloatArray, IntArray
+from federation.errors import FederationError
+from federation.federation import Federation
+
+MAX_BLIND_COLUMNS = 300
+"""Of more, the matrices of the interior point are too large to be summed."""
+
+MIN_OF_FOLD = 3
+"""Rows of a class that an inner fold leaves out, over all sites, on average."""
+
+MAX_BLIND_NUMBERS = 4_000_000
+"""That a site puts into one sum of the interior point."""
+
+
+@dataclass
+class TrainingSettings(PanSettings):
+    """How the SVMs that choose columns are trained, beside what PAN-SVM on the chosen ones is told."""
+
+    _: KW_ONLY
+    select_solver: Annotated[
+        Literal["interior-point", "cutting-plane"],
+        doc("Of the SVMs that choose columns: blindly, up to 300 columns, or of any number by cuts, which show rows."),
+    ] = "interior-point"
+    select_penalty: Annotated[Positive, doc("C of the linear SVMs on columns that are trained to choose them.")] = 1.0
+    select_groups: Annotated[
+        int, Ge(1), Le(64), doc("Of cutting planes that choose columns: cuts per round; more take fewer rounds.")
+    ] = 4
+    select_tolerance: Annotated[
+        Tolerance, doc("Certified relative gap of the SVMs that choose columns, but of curves, which have 1e-3.")
+    ] = 1e-4
+    inner_folds: Annotated[
+        int, Ge(2), Le(20), doc("Of the cross-validation by which sizes and columns are compared.")
+    ] = 5
+
+
+@dataclass(frozen=True)
+class Judged:
+    """Models of problems, how many of the rows that each left out are right (q,), their loss (q,) and number (q,)."""
+
+    solutions: Sequence[Solution]
+    right: FloatArray
+    loss: FloatArray
+    rows: FloatArray
+
+
+@dataclass
+class SubsetTraining:
+    """Problems of columns over the rows of a federation, and how they are trained.
+
+    moments: of the rows. When sites leave or join they are asked for again: other rows have other bounds.
+    """
+
+    federation: Federation
+    moments: ClassMoments
+    settings: TrainingSettings
+    paths: SubsetPaths = field(init=False)
+    _changes: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._changes = len(self.federation.membership.changes)
+        self._begin_paths()
+
+    def _begin_paths(self) -> None:
+        settings = self.settings
+        solved = (settings.select_penalty, settings.masking, settings.step_noise)
+        self.paths = SubsetPaths(self.federation, self.rows, self.squares, *solved)
+
+    @property
+    def rows(self) -> int:
+        """How many there are."""
+        return int(self.moments.counts.sum())
+
+    @property
+    def squares(self) -> float:
+        """The sum over the rows of their columns' squares."""
+        return float(self.moments.squares.sum())
+
+    def refresh(self) -> None:
+        """Ask for the moments again where sites left or joined. Raises MembershipChanged where they do so now."""
+        changes = len(self.federation.membership.changes)
+        if changes != self._changes:
+            classes, columns = self.moments.sums.shape
+            self.moments, self._changes = class_moments(self.federation, columns, classes), changes
+            self._begin_paths()
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether the interior point trains."""
+        return self.settings.select_solver == "interior-point"
+
+    def posed(self, subsets: Sequence[Subset]) -> Posed:
+        """Problems as sites are told them."""
+        return Posed(subsets, self.settings.select_groups, self.settings.inner_folds)
+
+    def oracle(self, subsets: Sequence[Subset]) -> SubsetOracle:
+        """The sums that cutting planes ask for; bounds by Cauchy and Schwarz."""
+        norm_sum = math.sqrt(self.rows * self.squares) * (1 + 1e-9) + 1.0
+        return SubsetOracle(self.federation, self.posed(subsets), self.rows, norm_sum)
+
+    def require_few(self, subsets: Sequence[Subset]) -> None:
+        """Raise FederationError for problems that are too large for sums of matrices."""
+        widest = max(len(each.columns) for each in subsets)
+        numbers = sum((len(each.columns) + 1) * (len(each.columns) + 2) // 2 for each in subsets)
+        if widest > MAX_BLIND_COLUMNS or numbers > MAX_BLIND_NUMBERS:
+            raise FederationError(
+                f"SVMs on {widest} columns need sums of {numbers} numbers by the interior point: filter the columns "
+                'before, have a size that is a count, or set algorithm.select_solver = "cutting-plane", which takes '
+                "any number of columns and shows the coordinator rows."
+            )
+
+    def require_folds(self) -> None:
+        """Raise FederationError for inner folds whose class sums, which cuts show, are of fewer rows than may be."""
+        folds = self.settings.inner_folds
+        smallest = int(self.moments.counts.min())
+        if smallest < MIN_OF_FOLD * folds:
+            raise FederationError(
+                f"A class of {smallest} rows makes inner folds of fewer than {MIN_OF_FOLD}: lower "
+                f"algorithm.inner_folds from {folds}, or have algorithm.size be a count."
+            )
+
+    def train(self, subsets: Sequence[Subset], tolerance: float, penalty: Penalty = RIDGE) -> list[Solution]:
+        """Train all problems in the same rounds. Raises MembershipChanged where sites leave or join."""
+        self.refresh()
+        stopping = Stopping(tolerance, self.settings.max_iterations)
+        if self.is_blind and penalty == RIDGE:
+            self.require_few(subsets)
+            return self.paths.solve(self.posed(subsets), stopping)
+        oracle, C = self.oracle(subsets), self.settings.select_penalty
+        bundles = [Bundle(len(each.columns), self.settings.select_groups, C, penalty=penalty) for each in subsets]
+        try:
+            start(oracle, bundles)
+            return improve(oracle, bundles, stopping, grid_search)
+        finally:
+            oracle.disclose()
+
+    def judged(self, subsets: Sequence[Subset], tolerance: float) -> Judged:
+        """Train all problems, and count on the rows that each leaves out, anew where sites leave or join."""
+
+        self.require_folds()
+        return self.federation.until_stable(lambda: self.counted(self.train(subsets, tolerance)))
+
+    def counted(self, solutions: Sequence[Solution]) -> Judged:
+        """Models of all problems that were posed last, by the rows that each leaves out. One round."""
+        w, b = [each.w for each in solutions], np.array([each.b for each in solutions])
+        longest = max(float(np.linalg.norm(each)) for each in w)
+        lengths = math.sqrt(self.rows * self.squares) * (1 + 1e-9) + 1.0
+        right, loss, rows = self.federation.sum(
+            "held_out_rows",
+            shape=(len(solutions), 3),
+            bound=self.rows * (1 + float(np.abs(b).max())) + longest * lengths,
+            problems=np.arange(len(solutions)),
+            w=np.concatenate(w),
+            b=b,
+        ).T
+        return Judged(solutions, np.rint(right), loss, np.rint(rows))
+
+
+Enough = Callable[[Sequence[Solution]], bool]
+"""Whether models need not be trained to a smaller gap."""
+
+
+@dataclass
+class ShrinkingSvm:
+    """Linear SVMs on columns that become fewer, in their order, trained on from where they stood.
+
+    labels: how many there are, one for each class that is told from the rest; one where there are two classes. Sites
+    that leave or join in a step have it begin anew.
+    """
+
+    training: SubsetTraining
+    columns: IntArray
+    labels: int = 1
+    _bundles: list[Bundle] | None = None
+    _changes: int = -1
+    _kept: IntArray | None = None
+
+    @property
+    def _subsets(self) -> list[Subset]:
+        return [Subset(self.columns, label=label) for label in range(self.labels)]
+
+    def trained(self, tolerances: Sequence[float], enough: Enough) -> list[Solution]:
+        """The models of the columns that are left, trained to one gap after the other until it is enough."""
+        by_solver = self._by_path if self.training.is_blind else self._by_cuts
+        return self.training.federation.until_stable(lambda: by_solver(tolerances, enough))
+
+    def drop(self, removed: IntArray) -> None:
+        """Go on without some columns, by their numbers."""
+        kept = np.flatnonzero(~np.isin(self.columns, removed))
+        self.columns = self.columns[kept]
+        self._kept = kept if self._kept is not None else None
+        self._bundles = [bundle.without(kept) for bundle in self._bundles] if self._bundles is not None else None
+
+    def begin_anew(self) -> None:
+        """Other problems were posed meanwhile: what rows stood at is no more."""
+        self._kept = None
+
+    def _has_changed(self) -> bool:
+        """Whether sites left or joined since the last step."""
+        changes = len(self.training.federation.membership.changes)
+        changed, self._changes = changes != self._changes, changes
+        return changed
+
+    def _by_cuts(self, tolerances: Sequence[float], enough: Enough) -> list[Solution]:
+        training, settings = self.training, self.training.settings
+        training.refresh()
+        oracle = training.oracle(self._subsets)
+        try:
+            if self._has_changed() or self._bundles is None:
+                new = (settings.select_groups, settings.select_penalty)
+                self._bundles = [Bundle(len(self.columns), *new) for _ in range(self.labels)]
+                start(oracle, self._bundles)
+            for tolerance in tolerances:
+                done = max(bundle.iterations for bundle in self._bundles)
+                stopping = Stopping(tolerance, done + settings.max_iterations)
+                solutions = improve(oracle, self._bundles, stopping, grid_search, done=done)
+                if enough(solutions) or not all(solution.converged for solution in solutions):
+                    break
+            return solutions
+        finally:
+            oracle.disclose()
+
+    def _by_path(self, tolerances: Sequence[float], enough: Enough) -> list[Solution]:
+        training = self.training
+        training.refresh()
+        training.require_few(self._subsets)
+        paths = training.paths
+        kept = None if self._has_changed() else self._kept
+        for tolerance in tolerances:
+            stopping = Stopping(tolerance, training.settings.max_iterations)
+            if kept is None:
+                solutions = paths.solve(training.posed(self._subsets), stopping)
+            else:
+                solutions = paths.solve_without(kept, stopping)
+            kept = np.arange(len(self.columns))
+            if enough(solutions) or not all(solution.converged for solution in solutions):
+                break
+        self._kept = kept
+        return solutions
+
+
+def strengths(solutions: Sequence[Solution]) -> FloatArray:
+    """(m,) of each column the length of its weights in all models: |w| of a single one."""
+    return np.asarray(np.linalg.norm([solution.w for solution in solutions], axis=0))
+
+
+def certain_radius(solutions: Sequence[Solution]) -> float:
+    """How far from the weights of all models those of the optima are at most."""
+    return math.sqrt(sum(max(0.0, 2 * (each.objective - each.lower_bound)) for each in solutions))

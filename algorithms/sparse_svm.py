@@ -1,0 +1,211 @@
+"""Columns by an SVM whose weights are mostly zero, and a PAN-SVM on those that are not: the elastic net.
+
+    min over w, b of  l1 |w|_1 + l2/2 |w|^2 + C sum_i max(0, 1 - y_i (w.x_i + b))
+
+One problem says which columns there are to be, in place of a ranking of all. It is trained by cutting planes, of which
+only the master problem changes (`optimisation.cutting_plane`); which weights are zero follows from its dual, and the
+objective is certified. Along a path of smaller and smaller l1 all cuts go on, since they bound the loss, whatever is
+added to it; folds go the path in the same rounds, and the size of the model follows from their accuracy. `stability`
+trains half-samples in complementary pairs, and says how often each column was chosen (Shah and Samworth 2013).
+
+What is disclosed. The coordinator learns class means and variances, and every cut: sums of rows in their columns as
+they are, which show single rows where they count one or differ by one. The interior point has no such problem, and this
+one is not trained by it. The sites learn the points.
+
+References
+----------
+H. Zou and T. Hastie, "Regularization and variable selection via the elastic net", J. R. Stat. Soc. B 67, 2005.
+R. D. Shah and R. J. Samworth, "Variable selection with error control: another look at stability selection", J. R. Stat.
+Soc. B 75, 2013.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from algorithms.optimisation.cutting_plane import Bundle, Penalty, improve, start
+from algorithms.optimisation.line_search import grid_search
+from algorithms.optimisation.solution import Solution, Stopping
+from algorithms.ranking import CurvePoint
+from algorithms.remarks import Remark
+from algorithms.selection.filters import ClassMoments
+from algorithms.selection.model import (
+    Choice,
+    Selecting,
+    SelectionAlgorithm,
+    SelectionSettings,
+    SizeModel,
+    chosen_count,
+    point_of,
+    size_of,
+)
+from algorithms.selection.moments import class_moments
+from algorithms.selection.subsets import ALL_ROWS, Subset, half_sample
+from algorithms.selection.training import SubsetTraining
+from algorithms.settings import Positive, Share, doc
+from federation.arrays import FloatArray, IntArray
+
+
+@dataclass
+class SparseSettings(SelectionSettings):
+    """What a user decides."""
+
+    _: KW_ONLY
+    select_solver: Annotated[Literal["cutting-plane"], doc("Cuts alone, which show the coordinator rows.")] = (
+        "cutting-plane"
+    )
+    l1: Annotated[
+        Positive | Literal["path"], doc("Factor of the sum of |weights|; path: as many as there are steps, by folds.")
+    ] = "path"
+    l2: Annotated[Positive, doc("Factor of half the sum of squared weights.")] = 0.01
+    path_steps: Annotated[int, Ge(2), Le(50), doc("Of a path: how many values of l1.")] = 8
+    path_end: Annotated[Share, doc("Of a path: the last l1 as a share of the one at which all weights are zero.")] = (
+        0.05
+    )
+    stability: Annotated[
+        int, Ge(0), Le(100), doc("Complementary pairs of half-samples that columns are chosen on, to count how often.")
+    ] = 0
+
+
+@dataclass(frozen=True)
+class Net:
+    """One elastic net, solved: l1, the model, and sum z a (p,), which exceeds l1 where weights are not zero."""
+
+    l1: float
+    solution: Solution
+    dual: FloatArray
+
+    @property
+    def support(self) -> IntArray:
+        """(k,) the columns whose weights are not zero."""
+        return np.flatnonzero(np.abs(self.dual) > self.l1)
+
+
+def path_of(moments: ClassMoments, C: float, steps: int, end: float) -> list[float]:
+    """Falling values of l1, below the one at which a model without columns is as good as any."""
+    fewer = float(moments.counts.min())
+    largest = C * fewer * float(np.abs(moments.means[1] - moments.means[0]).max())
+    return [largest * end ** (step / steps) for step in range(1, steps + 1)]
+
+
+class SparseSvm(SelectionAlgorithm[SparseSettings]):
+    """PAN-SVM on the columns of a sparse linear SVM, the elastic net, along a certified path (Zou and Hastie 2005)."""
+
+    name = "sparse-svm"
+    estimator = "SparseSVC"
+    Settings = SparseSettings
+    figures = {"sparse_objective": "of the net that chose the columns", **SelectionAlgorithm.figures}
+
+    def choose(self, selecting: Selecting, settings: SparseSettings) -> Choice:
+        """The nets, which of them is taken, and what half-samples say of it."""
+        federation = selecting.federation
+        moments = federation.until_stable(lambda: class_moments(federation, selecting.prepared.columns))
+        training = SubsetTraining(federation, moments, settings)
+        columns = np.flatnonzero(~moments.constant)
+        if settings.l1 == "path":
+            levels = path_of(moments, settings.select_penalty, settings.path_steps, settings.path_end)
+            nets, curve = federation.until_stable(lambda: _path(training, columns, levels, settings))
+            taken, size, rule = _taken(nets, curve, settings, len(columns))
+        else:
+            l1 = settings.l1
+            nets, curve = federation.until_stable(lambda: _nets(training, [Subset(columns)], l1, settings)), ()
+            taken, size = nets[0], len(nets[0].support)
+            rule = f"weights that are not zero at l1 = {l1:g}"
+        strength = np.zeros(selecting.prepared.columns)
+        strength[columns] = np.abs(taken.dual) / taken.l1
+        order = np.lexsort((np.arange(len(strength)), -strength))
+        by_size = {
+            len(net.support): SizeModel(columns[net.support], net.solution.w[net.support], net.solution.b)
+            for net in nets
+            if len(net.support)
+        }
+        gap = taken.solution.gap
+        return Choice(
+            order,
+            strength,
+            "strength: above 1 the weight is not zero",
+            np.arange(1, len(order) + 1),
+            training,
+            size=max(1, size),
+            size_rule=rule,
+            curve=curve,
+            by_size=tuple(by_size.values()),
+            stability=_stability(training, columns, taken.l1, settings, len(strength)),
+            figures={"sparse_objective": taken.solution.objective},
+            remarks=(Remark("sparse", f"l1 {taken.l1:.4g}, certified within {gap:.1e} of the pooled problem"),),
+        )
+
+
+def _nets(training: SubsetTraining, subsets: Sequence[Subset], l1: float, settings: SparseSettings) -> list[Net]:
+    """Nets of some rows each, at one l1. Raises MembershipChanged where sites leave or join."""
+    training.refresh()
+    oracle, penalty = training.oracle(subsets), Penalty(l1, settings.l2)
+    bundles = [
+        Bundle(len(each.columns), settings.select_groups, settings.select_penalty, penalty=penalty) for each in subsets
+    ]
+    stopping = Stopping(settings.select_tolerance, settings.max_iterations)
+    try:
+        start(oracle, bundles)
+        solutions = improve(oracle, bundles, stopping, grid_search)
+    finally:
+        oracle.disclose()
+    return [Net(l1, solution, bundle.dual) for solution, bundle in zip(solutions, bundles, strict=True)]
+
+
+def _path(
+    training: SubsetTraining, columns: IntArray, levels: Sequence[float], settings: SparseSettings
+) -> tuple[list[Net], tuple[CurvePoint, ...]]:
+    """Nets of all rows at each l1, and the accuracy of the folds' nets; cuts go on from one to the next."""
+    training.refresh()
+    training.require_folds()
+    subsets = [Subset(columns, fold) for fold in [*range(settings.inner_folds), ALL_ROWS]]
+    oracle = training.oracle(subsets)
+    bundles = [Bundle(len(columns), settings.select_groups, settings.select_penalty) for _ in subsets]
+    nets, curve, done = [], [], 0
+    try:
+        start(oracle, bundles)
+        for l1 in levels:
+            bundles = [bundle.with_penalty(Penalty(l1, settings.l2)) for bundle in bundles]
+            stopping = Stopping(settings.select_tolerance, done + settings.max_iterations)
+            solutions = improve(oracle, bundles, stopping, grid_search, done=done)
+            done = max(solution.iterations for solution in solutions)
+            judged = training.counted(solutions)
+            nets.append(Net(l1, solutions[-1], bundles[-1].dual))
+            size = len(nets[-1].support)
+            curve.append(point_of(size, float(judged.right.sum()), float(judged.rows.sum())))
+            training.federation.log_metrics(columns=size, step_gap=solutions[-1].gap)
+    finally:
+        oracle.disclose()
+    return nets, tuple(curve)
+
+
+def _taken(
+    nets: Sequence[Net], curve: Sequence[CurvePoint], settings: SparseSettings, columns: int
+) -> tuple[Net, int, str]:
+    """The net of a size, that size, and the rule in a phrase."""
+    if isinstance(settings.size, str):
+        size, rule = size_of(curve, settings.size)
+        net = next(net for net in nets if len(net.support) == size)
+        return net, size, f"{rule}, at l1 = {net.l1:.3g}"
+    size = chosen_count(settings.size, columns)
+    net = next((net for net in nets if len(net.support) >= size), nets[-1])
+    return net, size, f"{settings.size:g}, as told, at l1 = {net.l1:.3g}"
+
+
+def _stability(
+    training: SubsetTraining, columns: IntArray, l1: float, settings: SparseSettings, width: int
+) -> tuple[float, ...]:
+    """Of each column the share of half-samples whose net has it, at half of l1, for half of the rows."""
+    if not settings.stability:
+        return ()
+    subsets = [Subset(columns, half_sample(number)) for number in range(2 * settings.stability)]
+    nets = training.federation.until_stable(lambda: _nets(training, subsets, l1 / 2, settings))
+    times = np.zeros(width)
+    for net in nets:
+        times[columns[net.support]] += 1
+    return tuple((times / len(nets)).tolist())

@@ -1,0 +1,220 @@
+"""Columns by three wrappers and their vote, and a PAN-SVM on the best: PPFSVW (Lu 2016, chapter 5).
+
+A linear SVM is trained, and three scores say which column it would miss least: of them the lowest goes.
+
+    rfe    s_j = w_j^2                                                  (Guyon and others 2002; equation 5.1)
+    rsvm   s_j = w_j (m+_j - m-_j), means of the classes                (Zhang and others 2006; equation 5.2)
+    svm-t  s_j = |mu+_j - mu-_j| / sqrt(s+_j^2 / n+ + s-_j^2 / n-), over the rows that support the model
+                                                                        (Tsai and others 2012; equation 5.3)
+
+Where two of the three name the same column it is removed. Otherwise that one is whose removal leaves the highest
+accuracy by inner cross-validation, all candidates and folds trained in the same rounds. Columns are ranked in the
+reverse order of their removal. The vote is between three lists of one model, all of them the coordinator's: sites rank
+nothing and vote on nothing.
+
+Corrections to the dissertation. Its weights (5.1) are of a linear SVM and not of one with the RBF kernel, whatever the
+model is trained with afterwards. Most candidates tie in accuracy (on the colon data 96 of 100), of which it says
+nothing: the lowest held-out hinge loss decides, then the lowest sum of ranks, then the higher column. Scores within
+1e-9 of the largest are equal. Constant columns go first. Many columns go by halves: every one that is among the lowest
+of two lists, so many.
+
+What is disclosed. The class moments of all columns; the weights of every model (or, of cutting planes, what cuts show);
+numbers of held-out rows that are right, and their loss; and class sums over support rows. The last hand out rows where
+support sets differ by few: see `selection.support_sums` for the guard, and `rows_determined` in the result for what is
+left of them.
+
+References
+----------
+X. Zhang and others, "Recursive SVM feature selection and sample classification for mass-spectrometry and microarray
+data", BMC Bioinformatics 7, 2006. C.-A. Tsai and others, "Sample size and feature selection by support vector machines
+with t-statistics", 2012. Y. Lu, "Privacy-preserving SVM" (the PAN-SVM dissertation), 2016.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from typing import Annotated, Literal
+
+import numpy as np
+from annotated_types import Ge, Le
+
+from algorithms.attacks.contract import Attack
+from algorithms.attacks.support_differences import SupportDifferences
+from algorithms.contract import Outline
+from algorithms.optimisation.solution import Solution
+from algorithms.ranking import DecidedBy, RankingStep
+from algorithms.selection.elimination import Remove, removed_count
+from algorithms.selection.filters import welch
+from algorithms.selection.held_out import SAME, held_out, removal_of
+from algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings
+from algorithms.selection.moments import class_moments
+from algorithms.selection.support_sums import SupportSite, SupportSums
+from algorithms.selection.training import ShrinkingSvm, SubsetTraining
+from algorithms.settings import Tolerance, doc
+from federation.arrays import FloatArray, IntArray
+from federation.errors import FederationError
+
+Criterion = Literal["rfe", "rsvm", "svm-t"]
+CRITERIA: tuple[Criterion, ...] = ("rfe", "rsvm", "svm-t")
+
+
+@dataclass
+class VotedSettings(SelectionSettings):
+    """What a user decides."""
+
+    _: KW_ONLY
+    criteria: Annotated[
+        Literal["vote", "rfe", "rsvm", "svm-t"], doc("Which score removes columns, or the vote of all three.")
+    ] = "vote"
+    remove: Annotated[
+        Remove, doc("Columns that go in a step: one, half, a share, or auto: half while there are more than 64.")
+    ] = "auto"
+    min_change: Annotated[
+        int, Ge(0), Le(1000), doc("Rows by which two released support sets of a class differ at least; 0 shows rows.")
+    ] = 3
+    select_tolerance: Annotated[Tolerance, doc("Certified relative gap of the SVMs that choose columns.")] = 1e-6
+
+
+@dataclass(frozen=True)
+class Lists:
+    """Scores of the columns that are left (m,), by criterion, as far as they are known."""
+
+    scores: Mapping[str, FloatArray]
+
+    def order(self, criterion: str) -> IntArray:
+        """(m,) places, the lowest score first; of equal ones the last goes first."""
+        scores = self.scores[criterion]
+        finite = np.where(np.isfinite(scores), scores, np.finfo(float).max)
+        grain = SAME * float(np.abs(finite).max()) or 1.0
+        return np.lexsort((-np.arange(len(scores)), np.rint(finite / grain)))
+
+    @property
+    def lowest(self) -> list[int]:
+        """The place that each names."""
+        return [int(self.order(criterion)[0]) for criterion in self.scores]
+
+    @property
+    def rank_sums(self) -> IntArray:
+        """(m,) over all lists, 0 of the lowest in each."""
+        return np.asarray(np.sum([np.argsort(self.order(criterion)) for criterion in self.scores], axis=0))
+
+
+class VotedWrappers(SelectionAlgorithm[VotedSettings]):
+    """PAN-SVM on columns that three wrappers vote for: SVM-RFE, RSVM and SVM-t (PPFSVW; Lu 2016, chapter 5)."""
+
+    name = "voted-wrappers"
+    estimator = "VotedWrappersSVC"
+    Settings, Site = VotedSettings, SupportSite
+
+    def choose(self, selecting: Selecting, settings: VotedSettings) -> Choice:
+        """Train, score and remove, until one column is left."""
+        federation, names = selecting.federation, selecting.names
+        moments = federation.until_stable(lambda: class_moments(federation, selecting.prepared.columns))
+        training = SubsetTraining(federation, moments, settings)
+        support = SupportSums(federation, settings.min_change)
+        removed: list[int] = np.flatnonzero(moments.constant).tolist()
+        svm = ShrinkingSvm(training, np.flatnonzero(~moments.constant))
+        steps, scores = [], np.zeros(len(names))
+        while len(svm.columns) > 1:
+            before = federation.progress.round
+            (solution,) = svm.trained((settings.select_tolerance,), lambda found: True)
+            told_of = functools.partial(_lists, svm.columns, solution, training, support, settings.criteria)
+            lists = federation.until_stable(told_of)
+            count = removed_count(settings.remove, len(svm.columns))
+            places, decided_by = _removed(lists, count, svm, training)
+            scores[svm.columns] = next(iter(lists.scores.values()))
+            gone = svm.columns[places]
+            told, rounds = tuple(names[column] for column in gone), federation.progress.round - before
+            steps.append(RankingStep(told, decided_by, None, solution.gap, rounds, len(federation.sites)))
+            federation.log_metrics(columns=len(svm.columns), step_gap=solution.gap)
+            removed += gone.tolist()
+            svm.drop(gone)
+        order = np.array([*svm.columns, *reversed(removed)])
+        determined = federation.until_stable(support.rows_determined) if "svm-t" in wanted(settings.criteria) else None
+        score = "SVM-RFE's score when it was removed" if settings.criteria == "vote" else "score when it was removed"
+        return Choice(
+            order,
+            scores,
+            score,
+            np.arange(1, len(order) + 1),
+            training,
+            steps=tuple(steps),
+            rows_determined=determined,
+        )
+
+    def attacks(self, settings: VotedSettings) -> Sequence[Attack]:
+        """On differences of support sums too."""
+        return [SupportDifferences(), *super().attacks(settings)]
+
+    def problems(self, settings: VotedSettings, outline: Outline) -> Iterator[str]:
+        """Gaps that do not tell support rows."""
+        yield from super().problems(settings, outline)
+        if "svm-t" in wanted(settings.criteria) and settings.select_tolerance > 1e-5:
+            yield "select_tolerance: must be 1e-5 or less for support rows to be told from others"
+
+
+def wanted(criteria: str) -> Sequence[Criterion]:
+    """The scores that are asked for."""
+    return CRITERIA if criteria == "vote" else [each for each in CRITERIA if each == criteria]
+
+
+def _lists(
+    columns: IntArray, solution: Solution, training: SubsetTraining, support: SupportSums, criteria: str
+) -> Lists:
+    """The scores of the columns that are left. Raises MembershipChanged where sites leave or join."""
+    training.refresh()
+    found: dict[str, FloatArray] = {}
+    for criterion in wanted(criteria):
+        if criterion == "rfe":
+            found[criterion] = solution.w**2
+        elif criterion == "rsvm":
+            means = training.moments.only(columns).means
+            found[criterion] = solution.w * (means[1] - means[0])
+        elif (supporting := support.moments(columns, solution)) is not None:
+            found[criterion] = welch(supporting).statistic
+    if not found:
+        raise FederationError(
+            "A class never had enough support rows for their sums to be released: lower algorithm.min_change, or "
+            'have algorithm.criteria = "vote".'
+        )
+    return Lists(found)
+
+
+def _removed(lists: Lists, count: int, svm: ShrinkingSvm, training: SubsetTraining) -> tuple[IntArray, DecidedBy]:
+    """The places that go, and by what that was decided."""
+    if len(lists.scores) == 1:
+        (criterion,) = lists.scores
+        return lists.order(criterion)[:count], "score"
+    if count > 1:
+        return _removed_together(lists, count)
+    named = lists.lowest
+    agreed = [place for place in named if named.count(place) > 1]
+    if agreed:
+        return np.array(agreed[:1]), "vote"
+    places = sorted(set(named))
+    return _by_accuracy(places, lists, svm, training)
+
+
+def _removed_together(lists: Lists, count: int) -> tuple[IntArray, DecidedBy]:
+    """Every place that is among the lowest of two lists, so many; else the one with the lowest sum of ranks."""
+    times = np.zeros(len(lists.rank_sums))
+    for criterion in lists.scores:
+        times[lists.order(criterion)[:count]] += 1
+    (places,) = np.nonzero(times >= 2)
+    in_order = np.lexsort((-np.arange(len(times)), lists.rank_sums))
+    if len(places):
+        return np.array([place for place in in_order if times[place] >= 2][: len(times) - 1]), "vote"
+    return in_order[:1], "rank"
+
+
+def _by_accuracy(
+    places: Sequence[int], lists: Lists, svm: ShrinkingSvm, training: SubsetTraining
+) -> tuple[IntArray, DecidedBy]:
+    """The place without which accuracy is highest."""
+    settings = training.settings
+    columns = [np.delete(svm.columns, place) for place in places]
+    right, loss = held_out(training, columns, settings.select_tolerance)
+    svm.begin_anew()
+    return removal_of(places, right, loss, lists.rank_sums[list(places)])

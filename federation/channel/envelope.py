@@ -1,0 +1,107 @@
+"""Sites that speak through the coordinator: what one tells another is sealed, and the coordinator passes it on unread.
+
+Every two sites share a secret that X25519 gives them and nobody else (`agreement`); HKDF derives from it a key for each
+direction, and ChaCha20-Poly1305 (RFC 8439) seals under it. A nonce counts the messages of its direction, so that none
+is used twice; who sends, who receives and in which round is authenticated with the rest. The coordinator sees how long
+a message is, of whom, for whom and when.
+
+An envelope is a message of its own kind with the fields `sender` and `receiver`, and one array of bytes:
+
+    nonce (12) | sealed msgpack list of the frames of the message within | tag (16)
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import msgpack
+import numpy as np
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
+
+from federation.channel.agreement import KeyAgreement
+from federation.errors import Malformed
+from federation.transport import wire
+from federation.transport.wire import ENVELOPE_KIND, Message
+
+NONCE_BYTES, TAG_BYTES = 12, 16
+_SEALED = "sealed"
+
+
+class Sealer:
+    """One site's envelopes.
+
+    Parameters
+    ----------
+    me : str
+        The site.
+    agreement : KeyAgreement
+        Its key pair of this run.
+    public_key_of : callable
+        Another site's public half, by its name; None where there is none.
+    """
+
+    def __init__(self, me: str, agreement: KeyAgreement, public_key_of: Callable[[str], bytes | None]) -> None:
+        self._me = me
+        self._agreement = agreement
+        self._public_key_of = public_key_of
+        self._sent: Counter[bytes] = Counter()
+
+    def seal(self, receiver: str, message: Message) -> Message:
+        """The envelope for `receiver` with a message in it. Raises Malformed for one without a key."""
+        secret = self._secret(receiver, self._me, receiver)
+        nonce = self._sent[secret].to_bytes(NONCE_BYTES, "little")
+        self._sent[secret] += 1
+        content = msgpack.packb([bytes(frame) for frame in message.frames])
+        sealed = ChaCha20Poly1305(secret).encrypt(nonce, content, _bound(self._me, receiver, message.round))
+        array = np.frombuffer(nonce + sealed, dtype=np.uint8)
+        fields = {"sender": self._me, "receiver": receiver}
+        return Message(ENVELOPE_KIND, message.run, message.round, fields=fields, arrays={_SEALED: array})
+
+    def open(self, envelope: Message) -> tuple[str, Message]:
+        """Who sent an envelope, and the message in it. Raises Malformed for one that was not sealed for this site."""
+        sender, receiver = ends_of(envelope)
+        array = envelope.arrays[_SEALED]
+        if receiver != self._me:
+            raise Malformed(f"an envelope for {receiver}")
+        nonce, sealed = array[:NONCE_BYTES].tobytes(), array[NONCE_BYTES:].tobytes()
+        secret = self._secret(sender, sender, self._me)
+        try:
+            content = ChaCha20Poly1305(secret).decrypt(nonce, sealed, _bound(sender, self._me, envelope.round))
+            frames = msgpack.unpackb(content)
+        except InvalidTag:
+            raise Malformed(f"an envelope that {sender} did not seal") from None
+        except (ValueError, msgpack.exceptions.UnpackException) as error:
+            raise Malformed("an envelope without frames in it") from error
+        if not isinstance(frames, list) or not all(isinstance(frame, bytes) for frame in frames):
+            raise Malformed("an envelope without frames in it")
+        message = wire.decode(frames)
+        if (message.run, message.round) != (envelope.run, envelope.round):
+            raise Malformed("an envelope with a message of another round in it")
+        return sender, message
+
+    def _secret(self, peer: str, sender: str, receiver: str) -> bytes:
+        public = self._public_key_of(peer)
+        if public is None:
+            raise Malformed(f"an envelope between {sender} and {receiver}, who share no key")
+        try:
+            return self._agreement.secret(public, f"fedsvm envelope from {sender} to {receiver}")
+        except ValueError as error:
+            raise Malformed(f"an envelope between {sender} and {receiver}, whose secret all would know") from error
+
+
+def ends_of(envelope: Message) -> tuple[str, str]:
+    """Sender and receiver of an envelope. Raises Malformed for a message that is none."""
+    fields, arrays = envelope.fields, envelope.arrays
+    known = fields.keys() == {"sender", "receiver"} and all(type(value) is str for value in fields.values())
+    sealed = arrays.get(_SEALED)
+    is_bytes = len(arrays) == 1 and sealed is not None and sealed.dtype == np.uint8 and sealed.ndim == 1
+    if not known or not is_bytes or len(arrays[_SEALED]) < NONCE_BYTES + TAG_BYTES:
+        raise Malformed("an envelope must have a sender, a receiver and sealed bytes")
+    return fields["sender"], fields["receiver"]
+
+
+def _bound(sender: str, receiver: str, round_number: int) -> bytes:
+    """What is authenticated beside the content."""
+    return f"{sender} {receiver} {round_number}".encode()

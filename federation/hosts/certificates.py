@@ -1,0 +1,125 @@
+"""Files of keys in the format of ZeroMQ's certificates (`zmq.auth`), and the folder of the keys that are admitted.
+
+NAME.key holds the public key and may be shown to everybody; NAME.key_secret holds both halves and is its owner's.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass
+from pathlib import Path
+
+from zmq.utils import z85
+
+from federation.errors import FederationError
+from federation.transport.keys import KEY_BYTES, KeyPair
+
+PUBLIC, SECRET = ".key", ".key_secret"
+_BANNERS = {
+    PUBLIC: "#   ZeroMQ CURVE Public Certificate, for everybody who is to know this party by it.\n",
+    SECRET: "#   ZeroMQ CURVE **Secret** Certificate: show it to nobody, and leave its permissions as they are.\n",
+}
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """A party's own key pair, and the name that it was made for."""
+
+    name: str
+    keys: KeyPair
+
+
+def create(folder: Path, name: str) -> tuple[Path, Path]:
+    """Make a key pair, and write NAME.key and NAME.key_secret, which only its owner may read.
+
+    Raises FederationError where one of the files is there already.
+    """
+    keys = KeyPair.generate()
+    files = {PUBLIC: folder / f"{name}{PUBLIC}", SECRET: folder / f"{name}{SECRET}"}
+    for path in files.values():
+        if path.exists():
+            raise FederationError(
+                f"{path} exists already; name another folder or party: who lost a key has to be admitted anew."
+            )
+    _write_new(files[SECRET], _text(SECRET, name, keys), 0o600)
+    _write_new(files[PUBLIC], _text(PUBLIC, name, keys), 0o644)
+    return files[PUBLIC], files[SECRET]
+
+
+def read_secret(path: Path) -> Certificate:
+    """A party's own certificate. Raises FederationError for a file that is none, or that others may read."""
+    values = _read(path)
+    if "secret-key" not in values:
+        raise FederationError(f"{path} holds no secret key; name the file that ends in {SECRET}.")
+    if path.stat().st_mode & (stat.S_IRWXG | stat.S_IRWXO):
+        raise FederationError(f"{path} can be read by others, and must not: chmod 600 {path}.")
+    keys = KeyPair(_key(path, values, "public-key"), _key(path, values, "secret-key"))
+    return Certificate(values.get("name", path.name.removesuffix(SECRET)), keys)
+
+
+def read_public(path: Path) -> bytes:
+    """The 32 bytes of a public key. Raises FederationError for a file that has none."""
+    return _key(path, _read(path), "public-key")
+
+
+def admitted(folder: Path) -> dict[str, bytes]:
+    """The public keys of a folder, by the names of their files, sorted.
+
+    Raises FederationError for a folder without any, for one that holds a secret key, and for two names of one key.
+    """
+    if not folder.is_dir():
+        raise FederationError(f"There is no folder {folder}; make one, with the public key of every site.")
+    if secret := sorted(folder.glob(f"*{SECRET}")):
+        raise FederationError(
+            f"{secret[0]} is a secret key, which no coordinator may have: give it back and remove it."
+        )
+    keys: dict[str, bytes] = {}
+    for path in sorted(folder.glob(f"*{PUBLIC}")):
+        name, key = path.name.removesuffix(PUBLIC), read_public(path)
+        if same := [known for known, other in keys.items() if other == key]:
+            raise FederationError(
+                f"{same[0]} and {name} have the same key in {folder}; each site needs its own (fedsvm keys new)."
+            )
+        keys[name] = key
+    if not keys:
+        raise FederationError(f"{folder} holds no public key; put the {PUBLIC} file of every site there.")
+    return keys
+
+
+def _text(kind: str, name: str, keys: KeyPair) -> str:
+    halves = {"public-key": keys.public, "secret-key": keys.secret}
+    shown = list(halves.items())[: 1 if kind == PUBLIC else 2]
+    lines = [f'    {half} = "{z85.encode(key).decode()}"\n' for half, key in shown]
+    return f"{_BANNERS[kind]}\nmetadata\n    name = {name}\ncurve\n{''.join(lines)}"
+
+
+def _write_new(path: Path, text: str, mode: int) -> None:
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except OSError as error:
+        raise FederationError(f"{path} cannot be written: {error.strerror}.") from error
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def _read(path: Path) -> dict[str, str]:
+    """The values of a certificate by their names."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise FederationError(f"The key {path} cannot be read: {why}.") from error
+    pairs = (line.partition("=") for line in map(str.strip, lines) if not line.startswith("#"))
+    return {name.strip(): value.strip().strip("\"'") for name, equals, value in pairs if equals}
+
+
+def _key(path: Path, values: dict[str, str], half: str) -> bytes:
+    """One half of a key pair. Raises FederationError for text that is no key."""
+    try:
+        key = z85.decode(values.get(half, ""))
+    except (ValueError, KeyError):
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise FederationError(f"{path} is no ZeroMQ certificate: it has no {half} of 40 letters in Z85.")
+    return key

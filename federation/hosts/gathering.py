@@ -1,0 +1,191 @@
+"""A `Federation` over sites on other hosts, which were started there and have joined."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from types import MappingProxyType
+
+from federation.control import Abort
+from federation.errors import DeadlineExpired, LaunchError
+from federation.federation import Federation
+from federation.hosts.hub import HubEndpoint
+from federation.hosts.lobby import Guest
+from federation.journal import Journal
+from federation.membership import DropoutPolicy
+from federation.processes.contract import Ended
+from federation.shown import ShownRound
+from federation.site.program import SumProtocol
+from federation.transport.deadline import Deadline
+from federation.transport.keys import COORDINATOR, Party, Roster
+
+GRACE_S = 3.0
+"""How long a site may take to connect again; then its process counts as ended."""
+
+
+class RemoteSites:
+    """What a coordinator knows of the processes of sites on other hosts: whether they are connected.
+
+    Parameters
+    ----------
+    endpoint : HubEndpoint
+    """
+
+    def __init__(self, endpoint: HubEndpoint) -> None:
+        self._read, self._write = socket.socketpair()
+        self._read.setblocking(False)
+        self._timers: dict[str, threading.Timer] = {}
+        self._closed_at: dict[str, float] = {}
+        self._restarted: set[str] = set()
+        self._endpoint = endpoint
+        endpoint.on_closed, endpoint.on_back = self._note_closed, self._note_back
+
+    def fileno(self) -> int:
+        """Readable when a site has been without a connection for too long."""
+        return self._read.fileno()
+
+    @property
+    def pids(self) -> Mapping[str, int]:
+        """Nothing is known of processes on other hosts."""
+        return MappingProxyType({})
+
+    def ended(self) -> list[Ended]:
+        """The sites that did not connect again."""
+        try:
+            self._read.recv(1 << 12)
+        except BlockingIOError:
+            return []
+        gone = [site for site, at_s in self._closed_at.items() if time.monotonic() - at_s >= GRACE_S]
+        for site in gone:
+            self._note_back(site)
+        how = f"closed its connection and did not connect again within {GRACE_S:g} s"
+        restarted, self._restarted = self._restarted, set()
+        return [
+            *(Ended(site, how, well=True) for site in gone if not self._endpoint.is_connected(site)),
+            *(Ended(site, "ended, and another was started", well=True) for site in restarted),
+        ]
+
+    def note_restarted(self, site: str) -> None:
+        """A process of a site is there that is not the one which had begun the run."""
+        self._restarted.add(site)
+        self._write.send(b"\0")
+
+    def close(self) -> None:
+        """Watch no longer."""
+        self._endpoint.on_closed = self._endpoint.on_back = lambda peer: None
+        for timer in self._timers.values():
+            timer.cancel()
+            timer.join()
+        self._read.close()
+        self._write.close()
+
+    def _note_closed(self, site: str) -> None:
+        timer = threading.Timer(GRACE_S, self._write.send, [b"\0"])
+        timer.daemon = True
+        self._note_back(site)
+        self._timers[site], self._closed_at[site] = timer, time.monotonic()
+        timer.start()
+
+    def _note_back(self, site: str) -> None:
+        if (timer := self._timers.pop(site, None)) is not None:
+            timer.cancel()
+            del self._closed_at[site]
+
+
+def nobody_is_started(site: str) -> Party:
+    """No site can be had anew. Raises LaunchError."""
+    raise LaunchError(f"{site} runs on a host of its own and cannot be started from here.")
+
+
+def gather_again(
+    endpoint: HubEndpoint, tickets: Mapping[str, bytes], run: bytes, heard: int, deadline: Deadline
+) -> list[str]:
+    """Wait until the sites of a run whose coordinator ended have connected to this one, and have them leave its round.
+
+    Parameters
+    ----------
+    endpoint : HubEndpoint
+    tickets : mapping of str to bytes
+        By which the sites are known.
+    run : bytes
+        The run's 8 random bytes.
+    heard : int
+        No round that they heard of is above this one.
+    deadline : Deadline
+        Of the wait.
+
+    Returns
+    -------
+    Sites that did not come.
+    """
+    endpoint.expect(tickets)
+    with suppress(DeadlineExpired):
+        while not all(map(endpoint.is_connected, tickets)):
+            endpoint.wait(deadline)
+            endpoint.received()  # whatever it is, it is of a round that is over
+    for site in filter(endpoint.is_connected, tickets):
+        endpoint.send(site, Abort().to_message(run, heard), Deadline(0))
+    return [site for site in tickets if not endpoint.is_connected(site)]
+
+
+@contextmanager
+def gathered(
+    endpoint: HubEndpoint,
+    sites: RemoteSites,
+    guests: Sequence[Guest],
+    run: bytes,
+    sum_protocol: SumProtocol,
+    round_timeout_s: float,
+    policy: DropoutPolicy,
+    *,
+    on_progress: Callable[[Federation], None] = lambda federation: None,
+    on_shown: Callable[[ShownRound], None] = lambda shown: None,
+    restart: Callable[[str], Party] = nobody_is_started,
+    journal: Journal | None = None,
+) -> Iterator[Federation]:
+    """A federation of the sites that came; `federation.assemble()` introduces them to each other.
+
+    When the context ends the sites are told to stop.
+
+    Parameters
+    ----------
+    endpoint : HubEndpoint
+        To which they are connected.
+    sites : RemoteSites
+        Watches them; closed with the context.
+    guests : sequence of Guest
+        In ring order.
+    run : bytes
+        The run's 8 random bytes.
+    sum_protocol, round_timeout_s, policy, on_progress, on_shown, restart, journal
+        See `Federation`.
+
+    Raises
+    ------
+    FederationError
+        Too few sites answer.
+    """
+    me = Party(COORDINATOR, endpoint.address, endpoint.roster[COORDINATOR].public_key)
+    federation = Federation(
+        endpoint,
+        Roster([me, *(guest.party for guest in guests)]),
+        run,
+        sites,
+        sum_protocol,
+        round_timeout_s,
+        policy=policy,
+        restart=restart,
+        on_progress=on_progress,
+        on_shown=on_shown,
+        journal=journal,
+    )
+    try:
+        yield federation
+    finally:
+        try:
+            federation.dismiss()
+        finally:
+            sites.close()

@@ -1,0 +1,238 @@
+"""The coordinator's endpoint where sites connect to it, and it to nobody.
+
+Every site has two connections to it. What comes by the one for orders is an answer, and orders go back by it; the other
+carries protocols. Which one a connection is the site says with the ticket that it got as it joined, so that a second
+process with a copy of its key can neither answer nor listen in its place. A connection that comes anew replaces the
+last of its kind.
+"""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import zmq
+
+from federation.errors import DeadlineExpired, Malformed, PeerDropped
+from federation.hosts.messages import Hello, Join, Refused
+from federation.transport import wire
+from federation.transport.connection import DISCONNECTED, Stream
+from federation.transport.deadline import Deadline
+from federation.transport.endpoint import Endpoint, Received
+from federation.transport.keys import COORDINATOR, KeyPair, Roster
+from federation.transport.wire import JOINING_KINDS
+
+TICKET_BYTES = 16
+_CONNECTIONS_PER_SITE = 2
+_UNKNOWN_TICKET = "it was let in by another coordinator, or another process took its place; start fedsvm site again."
+
+
+@dataclass(frozen=True)
+class Call:
+    """A site that wants to join, and the connection by which it says so."""
+
+    peer: str
+    routing_id: bytes
+    join: Join
+
+
+@dataclass
+class _Guest:
+    """The connections of a site that got a ticket: its own name of each, while it stands."""
+
+    ticket: bytes
+    orders: bytes | None
+    protocols: bytes | None = None
+
+
+@dataclass
+class _Line:
+    """A connection that somebody opened, and what went over it."""
+
+    peer: str
+    stream: Stream
+    known: bool = False
+
+
+class HubEndpoint(Endpoint):
+    """Everything a coordinator of sites on other hosts sends and receives.
+
+    Parameters
+    ----------
+    listen : str
+        A tcp address, whose port may be `*`.
+    keys : KeyPair
+        The coordinator's.
+    admitted : Roster
+        Who may connect.
+
+    Attributes
+    ----------
+    on_call : callable
+        Told of each site that wants to join.
+    on_word : callable
+        Told what a site says of joining after it was made an offer.
+    on_closed : callable
+        Told of each site whose connection for orders broke.
+    on_back : callable
+        Told of each site whose connection for orders stands again.
+
+    Raises
+    ------
+    EndpointError
+        When the address cannot be had.
+    """
+
+    def __init__(self, listen: str, keys: KeyPair, admitted: Roster) -> None:
+        super().__init__(COORDINATOR, listen, keys, peers=_CONNECTIONS_PER_SITE * len(admitted))
+        self._admitted = admitted
+        self.admit(admitted)
+        self.on_call: Callable[[Call], None] = lambda call: None
+        self.on_word: Callable[[str, wire.Message], None] = lambda peer, message: None
+        self.on_closed: Callable[[str], None] = lambda peer: None
+        self.on_back: Callable[[str], None] = lambda peer: None
+        self._lines: dict[bytes, _Line] = {}
+        self._guests: dict[str, _Guest] = {}
+
+    def admit(self, roster: Roster) -> None:
+        """These parties may connect, and all that were admitted from the start: late ones are told that they are."""
+        late = [party for party in self._admitted if party.name not in roster]
+        super().admit(Roster([*roster, *late]))
+
+    def invite(self, call: Call) -> bytes:
+        """From now on the connection of this call is the one for its site's orders; the site's new ticket."""
+        ticket = secrets.token_bytes(TICKET_BYTES)
+        self._guests[call.peer] = _Guest(ticket, call.routing_id)
+        self._lines[call.routing_id].known = True
+        return ticket
+
+    def expect(self, tickets: Mapping[str, bytes]) -> None:
+        """Sites that have these tickets, from an earlier process of this coordinator, are let in by them."""
+        self._guests = {site: _Guest(ticket, None) for site, ticket in tickets.items()}
+
+    @property
+    def tickets(self) -> dict[str, bytes]:
+        """Of the sites that were let in."""
+        return {site: guest.ticket for site, guest in self._guests.items()}
+
+    def serve(self, deadline: Deadline) -> None:
+        """Wait until something happens, whatever has come in and waits. Raises DeadlineExpired."""
+        if deadline.expired:
+            raise DeadlineExpired
+        self._serve(deadline.remaining_ms())
+
+    def turn_away(self, call: Call, reason: str) -> None:
+        """Tell a site that wants to join why it must not."""
+        self._send_to(call.routing_id, Refused(reason).to_message(self.round))
+
+    def is_connected(self, peer: str) -> bool:
+        """Whether a site's connection for orders stands."""
+        guest = self._guests.get(peer)
+        return guest is not None and guest.orders is not None
+
+    def connect(self, peer: str) -> None:
+        """Sites connect by themselves."""
+
+    def send(
+        self, peer: str, message: wire.Message, deadline: Deadline, meanwhile: Callable[[], None] = lambda: None
+    ) -> None:
+        """Send by the connection that `peer` opened for orders, waiting for it if need be. Raises PeerDropped."""
+        while not self.is_connected(peer):
+            if deadline.expired:
+                raise PeerDropped(f"{self.name} cannot reach {peer}: it has no connection here.")
+            self._serve(deadline.remaining_ms())
+            meanwhile()
+        orders = self._guests[peer].orders
+        if orders is None or not self._send_to(orders, message):
+            raise PeerDropped(f"{self.name} cannot reach {peer}: its connection is gone or full.")
+
+    def reply(self, peer: str, message: wire.Message) -> None:
+        """Send by the connection that `peer` opened for protocols. Raises PeerDropped if it has none any more."""
+        guest = self._guests.get(peer)
+        if guest is None or guest.protocols is None or not self._send_to(guest.protocols, message):
+            raise PeerDropped(f"{self.name} cannot answer {peer}: its connection is gone or full.")
+
+    def _send_to(self, routing_id: bytes, message: wire.Message) -> bool:
+        """Whether it could be sent."""
+        self._unread[self._router] = self._read_router
+        try:
+            self._router.send_multipart([routing_id, *message.frames], flags=zmq.NOBLOCK)
+        except zmq.ZMQError:
+            return False
+        self._lines[routing_id].stream.count(message, message.frames, sent=True)
+        return True
+
+    def _take(self, peer: str, frames: Sequence[zmq.Frame], routing_id: bytes | None) -> None:
+        """Take in a message: one that says what a connection is, or one by a connection that is known."""
+        buffers = [frame.buffer for frame in frames]
+        try:
+            message = wire.decode(buffers)
+            if routing_id is None or not self._is_welcome(peer, frames, routing_id, message):
+                self.refused["no ticket"] += 1
+                return
+        except Malformed as error:
+            self.refused[f"malformed: {error}"] += 1
+            return
+        self._lines[routing_id].stream.count(message, buffers, sent=False)
+        if message.kind == Join.kind:
+            self.on_call(Call(peer, routing_id, Join.from_message(message)))
+        elif message.kind in JOINING_KINDS - {Hello.kind}:
+            self.on_word(peer, message)
+        elif message.kind != Hello.kind:
+            answer = self._guests[peer].orders == routing_id
+            self._pending.append(Received(peer, message, answer=answer))
+
+    def _is_welcome(self, peer: str, frames: Sequence[zmq.Frame], routing_id: bytes, message: wire.Message) -> bool:
+        """Whether a message may come by its connection; the first says what that is. Raises Malformed."""
+        line = self._lines.get(routing_id)
+        if message.kind == Join.kind:
+            Join.from_message(message)
+            if line is None:
+                self._open_line(peer, frames, routing_id, control=True)
+            return line is None
+        if message.kind != Hello.kind:
+            return line is not None and line.known and line.peer == peer
+        hello, guest = Hello.from_message(message), self._guests.get(peer)
+        if line is not None or guest is None or not hmac.compare_digest(hello.ticket, guest.ticket):
+            if line is None and hello.control:
+                self._open_line(peer, frames, routing_id, control=True)
+                self._send_to(routing_id, Refused(_UNKNOWN_TICKET).to_message(self.round))
+            return False
+        self._open_line(peer, frames, routing_id, control=hello.control).known = True
+        if hello.control:
+            guest.orders = routing_id
+            self.on_back(peer)
+        else:
+            guest.protocols = routing_id
+            self._pending.append(Received(peer, message, answer=False))
+        return True
+
+    def _open_line(self, peer: str, frames: Sequence[zmq.Frame], routing_id: bytes, *, control: bool) -> _Line:
+        line = self._lines[routing_id] = _Line(peer, self._accepted_stream(peer, frames, control=control))
+        return line
+
+    def _note_stranger(self, event: int, value: int) -> None:
+        """Also forget connections that broke."""
+        super()._note_stranger(event, value)
+        if event != DISCONNECTED:
+            return
+        for routing_id, line in list(self._lines.items()):
+            if line.stream.ended:
+                del self._lines[routing_id]
+                self._forget(line.peer, routing_id)
+
+    def _forget(self, peer: str, routing_id: bytes) -> None:
+        guest = self._guests.get(peer)
+        if guest is not None and guest.orders == routing_id:
+            guest.orders = None
+            self.interrupted.add(peer)
+            self.on_closed(peer)
+        elif guest is not None and guest.protocols == routing_id:
+            guest.protocols = None
+            self.interrupted.add(peer)
+
+    def _streams(self) -> Iterator[Stream]:
+        for streams in self._accepted.values():
+            yield from streams

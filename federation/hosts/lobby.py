@@ -1,0 +1,304 @@
+"""The coordinator waits for its sites: it makes each an offer, keeps those that take it, and turns others away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from federation.errors import DeadlineExpired, FederationError, LaunchError, Malformed, PeerDropped
+from federation.hosts.hub import Call, HubEndpoint
+from federation.hosts.messages import Begin, Declined, Offer, Ready, Refused
+from federation.site.terms import Terms
+from federation.transport.auth import REFUSED
+from federation.transport.deadline import Deadline
+from federation.transport.keys import COORDINATOR, KEY_BYTES, Party
+from federation.transport.wire import Message
+
+MAX_NAMED = 8
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of what a site holds."""
+
+    name: str
+    categorical: bool
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A site that is ready to take part: where others reach it, its keys, and what columns it holds."""
+
+    party: Party
+    columns: tuple[Column, ...]
+
+
+class Lobby:
+    """Where sites wait until all are there.
+
+    Parameters
+    ----------
+    endpoint : HubEndpoint
+        The coordinator's; its roster has the keys that are admitted.
+    run : bytes
+        The run's 8 random bytes.
+    terms : Terms
+        What the run asks of every site.
+    version : str
+        Of the coordinator's installation, which every site must have.
+    tell : callable
+        Told of whatever happens, in a sentence.
+
+    Attributes
+    ----------
+    guests : dict of str to Guest
+        Sites that are ready, and there.
+    on_restarted : callable
+        Told of a site that was started again in mid-run.
+    """
+
+    def __init__(
+        self, endpoint: HubEndpoint, run: bytes, terms: Terms, version: str, tell: Callable[[str], None]
+    ) -> None:
+        self.guests: dict[str, Guest] = {}
+        self._endpoint = endpoint
+        self._run = run
+        self._terms = terms
+        self._version = version
+        self._tell = tell
+        self._invited: dict[str, Call] = {}
+        self._away: dict[str, Guest] = {}
+        self._declined: dict[str, str] = {}
+        self._sites: list[str] = []
+        self._columns: list[str] = []
+        self._back: dict[str, Party] = {}
+        self.on_restarted: Callable[[str], None] = lambda site: None
+        self._strangers = 0
+        self._names = tuple(party.name for party in endpoint.roster if party.name != COORDINATOR)
+        endpoint.on_call, endpoint.on_word = self._receive, self._hear
+        endpoint.on_closed, endpoint.on_back = self._note_closed, self._note_back
+
+    def wait(self, deadline: Deadline, min_sites: int, how_long: str) -> list[Guest]:
+        """Wait until every admitted site is ready, or until time is up and enough are. Those that are, in ring order.
+
+        Nobody waits for a site whose own policy forbids it to take part. how_long: the deadline as its user wrote it.
+        Raises FederationError where too few are there.
+        """
+        while len(self.guests) < (expected := len(self._names) - len(self._declined)) and expected >= min_sites:
+            try:
+                self._endpoint.serve(deadline)
+            except DeadlineExpired:
+                break
+            self._note_strangers()
+        missing = [name for name in self._names if name not in self.guests]
+        if len(self.guests) < min_sites:
+            self._send_away(missing, min_sites, how_long)
+        if missing:
+            self._tell(f"the run begins without {_listed(missing)}")
+        self._close()
+        return [self.guests[name] for name in self._names if name in self.guests]
+
+    # What sites say.
+
+    def _receive(self, call: Call) -> None:
+        if why := self._reason_against(call):
+            self._endpoint.turn_away(call, why)
+            self._tell(f"{call.peer} was turned away: {why}")
+            return
+        self._invited[call.peer] = call
+        self._away.pop(call.peer, None)
+        self._declined.pop(call.peer, None)
+        ticket = self._endpoint.invite(call)
+        self._send(call.peer, Offer(self._run, ticket, self._terms.to_fields()))
+
+    def _reason_against(self, call: Call) -> str:
+        """Why a site cannot be let in, in a sentence; "" where it can."""
+        peer, join = call.peer, call.join
+        if self._endpoint.is_connected(peer):
+            return (
+                f"{peer} is there already, by another process with the same key; end that one, or make this site a key "
+                "of its own (fedsvm keys new)."
+            )
+        if join.name != peer:
+            return (
+                f"its key was made for {join.name}, and the coordinator admits it as {peer}; have the coordinator's "
+                f"folder hold it as {join.name}.key."
+            )
+        if join.version != self._version:
+            return f"it has fedsvm {join.version} and the coordinator {self._version}; install the same version."
+        if self._terms.routing == "direct" and not join.address:
+            return (
+                "sites of this run reach each other directly, and it says no address; start it with --listen and "
+                '--advertise, or have the scenario say protocol.routing = "via-coordinator".'
+            )
+        return ""
+
+    def _hear(self, site: str, message: Message) -> None:
+        """A site took the offer, or did not."""
+        try:
+            if message.kind == Ready.kind:
+                self._seat(site, Ready.from_message(message))
+            elif message.kind == Declined.kind:
+                declined = Declined.from_message(message)
+                if declined.by_policy:
+                    self._declined[site] = declined.reason
+                self._tell(f"{site} declines: {declined.reason}")
+            else:
+                self._endpoint.refused["not a word of joining"] += 1
+        except Malformed as error:
+            self._endpoint.refused[f"malformed: {error}"] += 1
+
+    def _seat(self, site: str, ready: Ready) -> None:
+        columns = _columns(ready.columns)
+        _check_key(ready.agreement_key)
+        if why := self._other_columns(columns):
+            self._send(site, Refused(why))
+            self._tell(f"{site} was turned away: {why}")
+            return
+        call = self._invited[site]
+        known = self._endpoint.roster[site]
+        party = Party(site, call.join.address, known.public_key, ready.agreement_key)
+        self.guests[site] = Guest(party, columns)
+        waiting = [name for name in self._names if name not in self.guests]
+        self._tell(f"{site} is ready; {'waiting for ' + _listed(waiting) if waiting else 'all are there'}")
+
+    def _other_columns(self, columns: tuple[Column, ...]) -> str:
+        """How columns differ from those of the first site that is ready, in a sentence; "" where they do not."""
+        if not self.guests:
+            return ""
+        first, reference = next((name, guest.columns) for name, guest in self.guests.items())
+        mine, theirs = ({each.name: each.categorical for each in held} for held in (columns, reference))
+        problems = [
+            *(f"it lacks {name!r}" for name in theirs if name not in mine),
+            *(f"it has {name!r}, which {first} has not" for name in mine if name not in theirs),
+            *(
+                f"{name!r} is {_kind(mine[name])} here and {_kind(theirs[name])} at {first}"
+                for name in mine
+                if name in theirs and mine[name] != theirs[name]
+            ),
+        ]
+        if not problems:
+            return ""
+        more = f"; and {len(problems) - MAX_NAMED} more" if len(problems) > MAX_NAMED else ""
+        said = "; ".join(problems[:MAX_NAMED])
+        return f"its columns differ from those of {first}: {said}{more}. Mend the file, or add them to data.ignore."
+
+    def _note_closed(self, site: str) -> None:
+        if (guest := self.guests.pop(site, None)) is not None:
+            self._away[site] = guest
+            self._tell(f"{site} left")
+
+    def _note_back(self, site: str) -> None:
+        if (guest := self._away.pop(site, None)) is not None:
+            self.guests[site] = guest
+            self._tell(f"{site} is back")
+
+    def _note_strangers(self) -> None:
+        if (count := self._endpoint.refused[REFUSED]) > self._strangers:
+            self._strangers = count
+            self._tell(f"somebody was refused, whose key is not in the folder of sites ({count} times so far)")
+
+    # What is said to them.
+
+    def _send(self, site: str, message: Offer | Refused | Begin) -> None:
+        with suppress(PeerDropped):  # it left meanwhile
+            self._endpoint.send(site, message.to_message(self._endpoint.round), Deadline(0))
+
+    def _send_away(self, missing: Sequence[str], min_sites: int, how_long: str) -> None:
+        """Tell those who came that it comes to nothing, and raise FederationError."""
+        came = _listed(list(self.guests)) if self.guests else "none"
+        if self._declined:
+            said = "; ".join(f"{site} declines: {reason}" for site, reason in self._declined.items())
+            why = f"{said}. Fewer than the {min_sites} sites that are needed are left; change the scenario."
+        else:
+            why = self._why_expired(missing, min_sites, how_long, came)
+        for site in self.guests:
+            self._send(site, Refused(why))
+        raise FederationError(why[0].upper() + why[1:])
+
+    def _why_expired(self, missing: Sequence[str], min_sites: int, how_long: str, came: str) -> str:
+        return (
+            f"after {how_long} {len(self.guests)} of {len(self._names)} sites were ready ({came}), and {min_sites} are "
+            f"needed: {_listed(missing)} did not come. Start fedsvm site there, and let the coordinator wait longer "
+            "(--wait)."
+        )
+
+    def _close(self) -> None:
+        """Tell all that the run begins, and late ones that it has begun."""
+        sites = [name for name in self._names if name in self.guests]
+        columns = [column.name for column in self.guests[sites[0]].columns]
+        for site in sites:
+            self._send(site, Begin(sites, columns))
+        self._sites, self._columns = sites, columns
+        self._endpoint.on_call = self._receive_late
+        self._endpoint.on_closed = self._endpoint.on_back = lambda peer: None
+
+    # Once the run has begun.
+
+    def wait_for(self, site: str, deadline: Deadline) -> Party:
+        """Wait until a site whose process ended was started again, and is ready. Raises LaunchError if it is not."""
+        self._tell(f"{site} ended; the run waits for it to be started again")
+        while site not in self._back:
+            try:
+                self._endpoint.serve(deadline)
+            except DeadlineExpired:
+                raise LaunchError(
+                    f"{site} ended, and was not started again within {deadline.seconds:g} s; start fedsvm site there "
+                    "sooner, or let the coordinator wait longer (--rejoin)."
+                ) from None
+        self._tell(f"{site} is back")
+        return self._back.pop(site)
+
+    def _receive_late(self, call: Call) -> None:
+        site = call.peer
+        why = self._reason_against(call)
+        if not why and (site not in self._terms.restartable or site not in self._sites):
+            why = "the run goes on without it; wait for the next one."
+        if why:
+            self._endpoint.turn_away(call, why)
+            self._tell(f"{site} was turned away: {why}")
+            return
+        self._invited[site] = call
+        self._back.pop(site, None)
+        self._endpoint.on_word = self._hear_late
+        self._send(site, Offer(self._run, self._endpoint.invite(call), self._terms.to_fields()))
+        self.on_restarted(site)
+
+    def _hear_late(self, site: str, message: Message) -> None:
+        """A site that was started again takes the offer, or does not."""
+        if message.kind != Ready.kind or site not in self._invited:
+            return
+        try:
+            ready = Ready.from_message(message)
+            _check_key(ready.agreement_key)
+        except Malformed as error:
+            self._endpoint.refused[f"malformed: {error}"] += 1
+            return
+        known = self.guests[site].party
+        address = self._invited[site].join.address
+        self._back[site] = known._replace(address=address, agreement_key=ready.agreement_key)
+        self._send(site, Begin(self._sites, self._columns))
+
+
+def _columns(rows: list[list[object]]) -> tuple[Column, ...]:
+    """Raises Malformed."""
+    for row in rows:
+        if not isinstance(row, list) or [type(value) for value in row] != [str, bool]:
+            raise Malformed("a column must be a name and whether it is categorical")
+    return tuple(Column(str(name), bool(categorical)) for name, categorical in rows)
+
+
+def _check_key(key: bytes | None) -> None:
+    """Raises Malformed for one that no roster may have."""
+    if key is not None and len(key) != KEY_BYTES:
+        raise Malformed(f"an agreement key must be {KEY_BYTES} bytes")
+
+
+def _kind(categorical: bool) -> str:
+    return "text" if categorical else "numbers"
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return f"{', '.join(names[:MAX_NAMED])}{more}"

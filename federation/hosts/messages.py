@@ -1,0 +1,138 @@
+"""What a site and a coordinator on different hosts say before the first roster, and when a connection is new.
+
+    message   from         when                             what follows
+    --------  -----------  -------------------------------  -----------------------------------------------------------
+    Join      site         its connection for orders stands  Offer, or Refused
+    Offer     coordinator  the site may take part            the site reads its data, and asks its own policy
+    Ready     site         it takes part on these terms      the coordinator waits for the others
+    Declined  site         it does not, and says why         the site's process ends
+    Refused   coordinator  it must not, and is told why      the site's process ends
+    Begin     coordinator  all are there                     a roster, and orders: see `federation.control`
+    Hello     site         a connection is new, and an offer  the coordinator knows whose it is, and what it is for
+                           was made
+
+The ticket of an offer is 16 random bytes. A second process with a copy of a site's key has none, and cannot take over
+the connections of the first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+from federation.control import read_fields
+from federation.transport.wire import RUN_ID_BYTES, Message
+
+_BEFORE_ANY_RUN = bytes(RUN_ID_BYTES)
+
+
+class _Plain:
+    """A message whose fields are its attributes, of the types that it lists."""
+
+    kind: ClassVar[str]
+    types: ClassVar[dict[str, tuple[type, ...]]]
+
+    def to_message(self, round_number: int = 0) -> Message:
+        """Fields: the attributes."""
+        return Message(self.kind, _BEFORE_ANY_RUN, round_number, fields=dict(vars(self)))
+
+    @classmethod
+    def from_message(cls, message: Message) -> Self:
+        """Raises Malformed."""
+        return cls(**read_fields(message, **cls.types))
+
+
+@dataclass(frozen=True)
+class Join(_Plain):
+    """A site wants to take part.
+
+    Parameters
+    ----------
+    version : str
+        Of its installation.
+    name : str
+        That its certificate was made for.
+    address : str
+        Where other sites reach it; empty where they cannot.
+    """
+
+    kind = "join"
+    types = {"version": (str,), "name": (str,), "address": (str,)}
+
+    version: str
+    name: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Offer(_Plain):
+    """The site may take part, on these terms."""
+
+    kind = "offer"
+    types = {"run": (bytes,), "ticket": (bytes,), "terms": (dict,)}
+
+    run: bytes
+    ticket: bytes
+    terms: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Ready(_Plain):
+    """The site takes part.
+
+    Parameters
+    ----------
+    columns : list
+        [name, whether it is categorical] of each column, in the order of its file.
+    agreement_key : bytes or None
+        With which it agrees on secrets with other sites; None where no protocol needs any.
+    """
+
+    kind = "ready"
+    types = {"columns": (list,), "agreement_key": (bytes, type(None))}
+
+    columns: list[list[Any]]
+    agreement_key: bytes | None
+
+
+@dataclass(frozen=True)
+class Declined(_Plain):
+    """The site does not take part. by_policy: whatever its data are, its operator does not allow it."""
+
+    kind = "declined"
+    types = {"reason": (str,), "by_policy": (bool,)}
+
+    reason: str
+    by_policy: bool
+
+
+@dataclass(frozen=True)
+class Refused(_Plain):
+    """The site must not take part."""
+
+    kind = "refused"
+    types = {"reason": (str,)}
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Begin(_Plain):
+    """The run begins, with these sites in ring order, and columns in this order."""
+
+    kind = "begin"
+    types = {"sites": (list,), "columns": (list,)}
+
+    sites: list[str]
+    columns: list[str]
+
+
+@dataclass(frozen=True)
+class Hello(_Plain):
+    """This connection is the site's that got this ticket; `control`: it is the one for orders."""
+
+    kind = "hello"
+    types = {"ticket": (bytes,), "control": (bool,)}
+
+    ticket: bytes
+    control: bool

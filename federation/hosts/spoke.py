@@ -1,0 +1,115 @@
+"""A site's endpoint where it connects to the coordinator, and the coordinator to nobody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import zmq
+
+from federation.errors import Malformed, PeerDropped
+from federation.hosts.messages import Hello
+from federation.transport import wire
+from federation.transport.connection import Dialler
+from federation.transport.deadline import Deadline
+from federation.transport.endpoint import Endpoint, Received
+from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+
+OUTBOUND_ONLY = "inproc://outbound-only"
+"""Where a site listens that nobody is to reach."""
+
+_ORDERS = "orders of the coordinator"
+"""The connection for orders, among this site's own; no party can have this name."""
+
+_MAX_PEERS = 100
+"""As many other sites as a site across hosts has descriptors for."""
+
+
+class SpokeEndpoint(Endpoint):
+    """Everything a site across hosts sends and receives.
+
+    Parameters
+    ----------
+    name : str
+        This site's.
+    listen : str
+        A tcp address, or OUTBOUND_ONLY.
+    keys : KeyPair
+        This site's.
+    coordinator : Party
+        With the address that this site reaches it by.
+
+    Attributes
+    ----------
+    ticket : bytes
+        What the coordinator knows this site's connections by; empty until it has made an offer.
+
+    Raises
+    ------
+    EndpointError
+        When the address cannot be had.
+    """
+
+    def __init__(self, name: str, listen: str, keys: KeyPair, coordinator: Party) -> None:
+        super().__init__(name, listen, keys, _MAX_PEERS)
+        self.ticket = b""
+        self._coordinator = coordinator
+        self.admit(Roster([coordinator, Party(name, self.address, keys.public)]))
+        self.connect(_ORDERS)
+
+    @property
+    def orders(self) -> Dialler:
+        """The connection for orders."""
+        return self._diallers[_ORDERS]
+
+    def admit(self, roster: Roster) -> None:
+        """From now on exactly these parties may connect; the coordinator is where this site was told that it is."""
+        known = roster[COORDINATOR]
+        super().admit(roster.replaced(known._replace(address=self._coordinator.address)))
+
+    def admit_myself(self, agreement_key: bytes | None) -> None:
+        """Others agree on secrets with this site by this key."""
+        self.admit(self.roster.replaced(self.roster[self.name]._replace(agreement_key=agreement_key)))
+
+    def say(self, message: wire.Message, deadline: Deadline, check: Callable[[], None] = lambda: None) -> None:
+        """Send to the coordinator by the connection for orders, as soon as it stands.
+
+        check: called whenever something happened meanwhile; what it raises ends the wait. Raises PeerDropped.
+        """
+        while not self.orders.established:
+            check()
+            self.orders.check_reachable(deadline)
+            self._serve(deadline.remaining_ms())
+        self._send_orders(message)
+
+    def reply(self, peer: str, message: wire.Message) -> None:
+        """Answer the coordinator's orders. Raises PeerDropped if the connection is gone."""
+        if not self.orders.established:
+            raise PeerDropped(f"{self.name} cannot answer {peer}: its connection is gone.")
+        self._send_orders(message)
+
+    def _send_orders(self, message: wire.Message) -> None:
+        self._write(_ORDERS, self.orders, message)
+
+    def _dial(self, peer: str) -> Dialler:
+        if peer == _ORDERS:
+            return self._dial_party(_ORDERS, self._coordinator, control=True)
+        return super()._dial(peer)
+
+    def _greet(self, peer: str, dialler: Dialler) -> None:
+        """Say which of this site's connections to the coordinator this is, once it has a ticket to say so."""
+        if self.ticket and dialler.peer == COORDINATOR:
+            self._write(peer, dialler, Hello(self.ticket, control=peer == _ORDERS).to_message(self.round))
+
+    def _take(self, peer: str, frames: Sequence[zmq.Frame], routing_id: bytes | None) -> None:
+        """Take in a message; what comes by the connection for orders is no answer."""
+        if peer != _ORDERS:
+            super()._take(peer, frames, routing_id)
+            return
+        buffers = [frame.buffer for frame in frames]
+        try:
+            message = wire.decode(buffers)
+        except Malformed as error:
+            self.refused[f"malformed: {error}"] += 1
+            return
+        self._opened[_ORDERS][-1].count(message, buffers, sent=False)
+        self._pending.append(Received(COORDINATOR, message, answer=False))

@@ -1,0 +1,285 @@
+"""A site on a host of its own: it joins, takes part on terms that it agrees to, and leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from federation.channel.agreement import KeyAgreement
+from federation.errors import DeadlineExpired, FederationError, Malformed, OrderRefused, PeerDropped, StepRefused
+from federation.hosts.certificates import Certificate
+from federation.hosts.lobby import Column
+from federation.hosts.messages import Begin, Declined, Join, Offer, Ready, Refused
+from federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
+from federation.processes.forkserver import WORKSPACE_PREFIX
+from federation.site.faults import OwnFaults
+from federation.site.logs import SILENT
+from federation.site.partition import Partition
+from federation.site.policy import SitePolicy
+from federation.site.program import Installation
+from federation.site.rules import ANYTHING, SiteRules
+from federation.site.site import Assignment, Site
+from federation.site.terms import Terms
+from federation.transport.deadline import Deadline
+from federation.transport.endpoint import descriptors_explained
+from federation.transport.keys import COORDINATOR, Party
+from federation.transport.wire import Message
+
+_MAX_FAILED_HANDSHAKES = 5
+"""After so many in a row the coordinator has another key than this site was told; fewer, and it may be starting."""
+
+_PARTING_S = 5.0
+"""How long a site tries to say why it leaves."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a site is, and whom it joins.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The site's own.
+    coordinator : str
+        The coordinator's address, as this site reaches it.
+    coordinator_key : bytes
+        Its public key.
+    listen : str, default ""
+        A tcp address for other sites; empty where they need not reach this one.
+    advertise : str, default ""
+        The address by which they do, where it is another than `listen`.
+    """
+
+    certificate: Certificate
+    coordinator: str
+    coordinator_key: bytes
+    listen: str = ""
+    advertise: str = ""
+
+
+@dataclass(frozen=True)
+class Held:
+    """What a site brings.
+
+    Parameters
+    ----------
+    rows : int
+        How many it has.
+    columns : tuple of Column
+    partition : callable
+        Makes its partition, given the names of the columns in the order that all sites have.
+    """
+
+    rows: int
+    columns: tuple[Column, ...]
+    partition: Callable[[Sequence[str]], Partition]
+
+
+@dataclass
+class Visit:
+    """One site's part in one run.
+
+    Parameters
+    ----------
+    place : Place
+    installation : Installation
+        What this site can be asked to do.
+    version : str
+        Of it.
+    hold : callable
+        What the site holds, read as the terms say. Raises StepRefused where it does not take part on these terms.
+    tell : callable
+        Told of whatever happens, in a sentence.
+    rules : SiteRules
+        What the site's own operator allows.
+    settings : mapping, default {}
+        Plain values for the program, beside the run's seed.
+    faults : sequence of dict, default ()
+        Those that the site does to itself, see `site.faults`.
+    wait_s : float
+        How long it tries to reach a coordinator, and then waits for the run to begin.
+    patience_s : float
+        How long a coordinator may be silent in mid-run.
+    """
+
+    place: Place
+    installation: Installation
+    version: str
+    hold: Callable[[Terms], Held]
+    tell: Callable[[str], None]
+    rules: SiteRules = ANYTHING
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    faults: Sequence[dict[str, Any]] = ()
+    wait_s: float = 3600.0
+    patience_s: float = 600.0
+
+    @property
+    def name(self) -> str:
+        """The site's."""
+        return self.place.certificate.name
+
+    def take_part(self) -> None:
+        """Join, and carry out orders until the run is over.
+
+        Raises FederationError where it does not come to that: it says whether the coordinator refused the site, or the
+        site the coordinator's terms.
+        """
+        place = self.place
+        keys, coordinator = place.certificate.keys, Party(COORDINATOR, place.coordinator, place.coordinator_key)
+        with (
+            descriptors_explained(self.name),
+            SpokeEndpoint(self.name, place.listen or OUTBOUND_ONLY, keys, coordinator) as endpoint,
+            tempfile.TemporaryDirectory(prefix=WORKSPACE_PREFIX) as workspace,
+        ):
+            self._join(endpoint, coordinator, Path(workspace))
+
+    def _join(self, endpoint: SpokeEndpoint, coordinator: Party, workspace: Path) -> None:
+        deadline = Deadline(self.wait_s)
+        offer = self._asked(endpoint, deadline)
+        terms = _read_terms(offer)
+        self.tell(f"{COORDINATOR} asks: {described(terms)}")
+        endpoint.ticket = offer.ticket
+        via_coordinator = terms.routing == "via-coordinator"
+        agreement = KeyAgreement(offer.run) if terms.needs_pairwise_keys or via_coordinator else None
+        public = agreement.public if agreement is not None else None
+        path = workspace / f"{self.name}.partition"
+        try:
+            self.rules.check_terms(terms)
+            held = self.hold(terms)
+            self.rules.check_held(held.rows, [column.name for column in held.columns])
+        except StepRefused as error:
+            self._decline(endpoint, str(error), by_policy=isinstance(error, OrderRefused))
+            raise FederationError(f"{self.name} does not take part: {error}") from error
+        columns = [[column.name, column.categorical] for column in held.columns]
+        endpoint.say(Ready(columns, public).to_message(), deadline)
+        self.tell(f"{self.name} is ready, and waits for the others")
+        begin = Begin.from_message(self._heard(endpoint, Begin.kind, deadline))
+        held.partition(begin.columns).write(str(path))
+        self.tell(f"the run begins, with {', '.join(begin.sites)}")
+        assignment = Assignment(
+            name=self.name,
+            run=offer.run,
+            listen=endpoint.address,
+            peers=len(begin.sites),
+            encrypted=True,
+            coordinator_address=coordinator.address,
+            coordinator_key=coordinator.public_key,
+            program=terms.program,
+            partition_path=str(path),
+            policy=SitePolicy(
+                sites=tuple(begin.sites),
+                sum_name=terms.sum_name,
+                sum_options=dict(terms.sum_options),
+                min_sites=terms.min_sites,
+                shown=terms.shown,
+                restartable=terms.restartable,
+                rules=self.rules,
+                terms=terms,
+            ),
+            settings={**self.settings, "seed": terms.seed},
+            needs_pairwise_keys=terms.needs_pairwise_keys,
+            via_coordinator=via_coordinator,
+            log_level=SILENT,
+            patience_s=self.patience_s,
+        )
+        endpoint.admit_myself(public)
+        faults = OwnFaults(self.faults, _have_continued)
+        failures: list[str] = []
+        told_to_stop = Site(assignment, self.installation, endpoint, agreement, faults, failures.append).serve()
+        if failures:
+            raise FederationError(f"{self.name} ended the run: {failures[-1]}")
+        if not told_to_stop:
+            raise FederationError(
+                f"{self.name} heard nothing of the coordinator for {self.patience_s:g} s, and left; see whether it "
+                "still runs, or wait longer (--patience)."
+            )
+        self.tell("the run is over")
+
+    def _asked(self, endpoint: SpokeEndpoint, deadline: Deadline) -> Offer:
+        """Ask to be let in; the coordinator's offer. Raises FederationError, saying who refused whom."""
+        place = self.place
+        asks = Join(self.version, self.name, place.advertise or (endpoint.address if place.listen else ""))
+
+        def check() -> None:
+            if endpoint.orders.failed_handshakes >= _MAX_FAILED_HANDSHAKES:
+                raise FederationError(
+                    f"Whoever listens at {place.coordinator} has another key than the coordinator's that {self.name} "
+                    "was told; ask for its public key anew (--coordinator-key), or see whether the address is right."
+                )
+
+        try:
+            endpoint.say(asks.to_message(), deadline, check)
+        except (PeerDropped, DeadlineExpired) as error:
+            raise FederationError(self._why_unreachable(endpoint)) from error
+        return Offer.from_message(self._heard(endpoint, Offer.kind, deadline))
+
+    def _why_unreachable(self, endpoint: SpokeEndpoint) -> str:
+        if endpoint.orders.rejected:
+            return (
+                f"The coordinator at {self.place.coordinator} does not admit the key of {self.name}; send its public "
+                f"key, {self.name}.key, to whoever coordinates, for the folder of sites."
+            )
+        return (
+            f"{self.name} could not reach the coordinator at {self.place.coordinator} within {self.wait_s:g} s; see "
+            "whether it runs, and whether a firewall lets this site connect to it."
+        )
+
+    def _heard(self, endpoint: SpokeEndpoint, kind: str, deadline: Deadline) -> Message:
+        """The coordinator's next word of joining, which is to be of this kind. Raises FederationError."""
+        while (received := endpoint.received()) is None:
+            try:
+                endpoint.wait(deadline)
+            except DeadlineExpired:
+                raise FederationError(
+                    f"The run did not begin within {self.wait_s:g} s; ask whoever coordinates, or wait longer (--wait)."
+                ) from None
+            if endpoint.orders.rejected:
+                raise FederationError(self._why_unreachable(endpoint))
+        try:
+            if received.message.kind == Refused.kind:
+                reason = Refused.from_message(received.message).reason
+                raise FederationError(f"The coordinator does not let {self.name} take part: {reason}")
+            if received.message.kind != kind:
+                raise Malformed(f"{received.message.kind} where {kind} was due")
+        except Malformed as error:
+            raise FederationError(f"What {self.place.coordinator} says is not a coordinator's: {error}.") from error
+        return received.message
+
+    def _decline(self, endpoint: SpokeEndpoint, reason: str, *, by_policy: bool) -> None:
+        """Say why, and leave when it has gone out."""
+        try:
+            endpoint.say(Declined(reason, by_policy).to_message(), Deadline(_PARTING_S))
+        except (PeerDropped, DeadlineExpired):
+            self.tell("the coordinator could not be told why")
+
+
+def _read_terms(offer: Offer) -> Terms:
+    try:
+        return Terms.from_fields(offer.terms)
+    except Malformed as error:
+        raise FederationError(f"The coordinator's terms cannot be read: {error}.") from error
+
+
+def described(terms: Terms) -> str:
+    """What a run asks of a site, for who stands there."""
+    options = ", ".join(f"{name} = {value}" for name, value in terms.sum_options.items())
+    settings = ", ".join(f"{name} = {json.dumps(value)}" for name, value in terms.settings.items())
+    release = "the coordinator gets the model" if terms.releases else "the sites alone keep the model"
+    return (
+        f"{terms.program} ({settings}); {terms.sum_name} sums{f' ({options})' if options else ''} of "
+        f"{terms.min_sites} sites or more; {release}"
+    )
+
+
+def _have_continued(report: Mapping[str, Any]) -> None:
+    """Before this process stops itself for some seconds, see to it that it goes on then."""
+    if report["for_s"] is not None:
+        waits = f"import os, signal, time; time.sleep({report['for_s']}); os.kill({os.getpid()}, signal.SIGCONT)"
+        subprocess.Popen([sys.executable, "-c", waits], start_new_session=True)

@@ -1,0 +1,270 @@
+"""What a coordinator writes down so that a run can be resumed by replay: every verb, with what it revealed.
+
+A resumed run calls the algorithm's `fit` again from its start. Verbs answer from the journal until it ends, and then go
+live: no algorithm knows of it. What is asked must be what was asked before, bit for bit, which a digest tells.
+
+A record is on the disk before its value is used, so that a sum which the algorithm saw is never asked for again, and
+one that it did not see may be: over whichever sites are there then. A record that is cut short, as by a power cut,
+counts as never written. Form of the file, of each record:
+
+    length of what follows the checksum (8 bytes, little-endian) | SHA-256 of it (32) | msgpack
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import struct
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgpack
+import numpy as np
+
+from federation.control import Order
+from federation.errors import FederationError
+from federation.ledger import RoundRecord
+
+_LENGTH = struct.Struct("<Q")
+_CHECKSUM_BYTES = 32
+_ARRAY, _TUPLE = 1, 2
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Tried:
+    """One attempt at a round: its record, the sites of it, whether it was complete, and who contributed."""
+
+    record: RoundRecord
+    sites: tuple[str, ...]
+    complete: bool
+    contributed: tuple[str, ...]
+    revised: bool
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A change of the membership."""
+
+    round: int
+    phase: str
+    left: Mapping[str, str]
+    joined: tuple[str, ...]
+
+
+@dataclass
+class Story:
+    """What happened while a verb was carried out, in order, and what the parties then said of their traffic."""
+
+    events: list[Tried | Moved] = field(default_factory=list)
+    ledger: list[tuple[str, list[list[Any]]]] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Told:
+    """A verb as the journal has it. `changed`: it ended by a change of the membership, and gave no value."""
+
+    story: Story
+    changed: bool
+    value: Any
+
+
+class Journal:
+    """The journal of one run.
+
+    Parameters
+    ----------
+    path : Path
+        Its file; earlier records are read, and new ones are added behind them.
+
+    Attributes
+    ----------
+    header : mapping
+        What the run was begun with; empty until `begin`.
+    earlier : list of dict
+        The records behind it that were there.
+
+    Raises
+    ------
+    FederationError
+        Another process writes it, or it cannot be opened.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FederationError(f"{path} is written by another process; a run has one coordinator.") from None
+        except OSError as error:
+            raise FederationError(f"The journal {path} cannot be opened: {error.strerror}.") from error
+        records = self._read()
+        self.header: Mapping[str, Any] = records[0] if records else {}
+        self.earlier = records[1:]
+        self._told = 0
+        self._is_to_go_live = bool(records)
+        self.story = Story()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)
+
+    @property
+    def replays(self) -> bool:
+        """Whether verbs are still answered from it."""
+        return self._told < len(self.earlier)
+
+    @property
+    def last_round(self) -> int:
+        """The number of the last round in it; 0 for none."""
+        return max((each["record"]["round"] for each in self._attempts()), default=0)
+
+    @property
+    def seconds(self) -> float:
+        """How long its rounds took."""
+        return float(sum(each["record"]["seconds"] for each in self._attempts()))
+
+    @property
+    def dropped(self) -> set[str]:
+        """Sites that took no part any more in the end."""
+        out: set[str] = set()
+        for record in self.earlier:
+            for event in record.get("events", ()):
+                if "left" in event:
+                    out = (out | set(event["left"])) - set(event["joined"])
+        return out
+
+    def goes_live(self) -> bool:
+        """Whether a resumed run is about to do what it did not do before, for the first time."""
+        is_first, self._is_to_go_live = self._is_to_go_live and not self.replays, False
+        return is_first
+
+    def begin(self, header: Mapping[str, Any]) -> None:
+        """Write down what the run is begun with, in a journal that is empty."""
+        self.header = {"version": VERSION, **header}
+        self._append(dict(self.header))
+
+    def told(self, order: Order) -> Told | None:
+        """What became of an order before; None where the journal has ended. Raises FederationError for another."""
+        record = self._next("verb", lambda: digest_of(order), f"step {order.step}")
+        if record is None:
+            return None
+        events: list[Tried | Moved] = [
+            Moved(each["round"], each["phase"], each["left"], tuple(each["joined"]))
+            if "left" in each
+            else Tried(
+                RoundRecord(**each["record"]),
+                tuple(each["sites"]),
+                each["complete"],
+                tuple(each["contributed"]),
+                each["revised"],
+            )
+            for each in record["events"]
+        ]
+        return Told(Story(events, [(who, rows) for who, rows in record["ledger"]]), record["changed"], record["value"])
+
+    def write(self, order: Order, value: Any, *, changed: bool) -> None:
+        """Write down what became of an order; it is on the disk when this returns. Raises FederationError."""
+        events = [asdict(event) for event in self.story.events]
+        ledger = [[who, rows] for who, rows in self.story.ledger]
+        self.story = Story()
+        record = {"what": "verb", "digest": digest_of(order), "events": events, "ledger": ledger}
+        self._append({**record, "changed": changed, "value": value})
+
+    def drawn(self, purpose: str, draw: Callable[[], Any]) -> Any:
+        """What the coordinator drew at random before; drawn now, and written down, where the journal has ended."""
+        record = self._next("drawn", purpose.encode, f"what was drawn for {purpose}")
+        if record is not None:
+            return record["value"]
+        value = draw()
+        self._append({"what": "drawn", "digest": purpose.encode(), "value": value})
+        return value
+
+    def _next(self, what: str, digest: Callable[[], bytes], said: str) -> dict[str, Any] | None:
+        if not self.replays:
+            return None
+        record = self.earlier[self._told]
+        if record["what"] != what or record["digest"] != digest():
+            raise FederationError(
+                f"The run does not go as its journal {self._path} says: {said} has other parameters now. Resume it "
+                "with the same version of fedsvm and its libraries, on the same kind of processor, with the same data."
+            )
+        self._told += 1
+        return record
+
+    def _attempts(self) -> list[dict[str, Any]]:
+        return [event for each in self.earlier for event in each.get("events", ()) if "record" in event]
+
+    def _append(self, record: dict[str, Any]) -> None:
+        try:
+            content = msgpack.packb(_taken_apart(record), default=_packed)
+        except TypeError as error:
+            raise FederationError(f"The run cannot have a journal: {error}; run it without.") from error
+        framed = memoryview(_LENGTH.pack(len(content)) + hashlib.sha256(content).digest() + content)
+        try:
+            while framed:
+                framed = framed[os.write(self._file, framed) :]
+            os.fsync(self._file)
+        except OSError as error:
+            raise FederationError(f"The journal {self._path} cannot be written: {error.strerror}.") from error
+
+    def _read(self) -> list[dict[str, Any]]:
+        """All whole records; what follows them is cut off."""
+        content, place, records = memoryview(self._path.read_bytes()), 0, []
+        while (end := _end_of(content, place)) is not None:
+            body = content[place + _LENGTH.size + _CHECKSUM_BYTES : end]
+            records.append(msgpack.unpackb(body, ext_hook=_unpacked, strict_map_key=False))
+            place = end
+        os.ftruncate(self._file, place)
+        return records
+
+
+def _end_of(content: memoryview, place: int) -> int | None:
+    """Where the record ends that begins at `place`; None where none does, whole."""
+    start = place + _LENGTH.size + _CHECKSUM_BYTES
+    if start > len(content):
+        return None
+    end = start + int(_LENGTH.unpack_from(content, place)[0])
+    checksum = content[place + _LENGTH.size : start]
+    return end if end <= len(content) and hashlib.sha256(content[start:end]).digest() == checksum else None
+
+
+def digest_of(order: Order) -> bytes:
+    """What tells an order from every other that an algorithm may give."""
+    message = order.to_message(bytes(8), 0)
+    arrays = [[name, array.dtype.str, list(array.shape), array.tobytes()] for name, array in message.arrays.items()]
+    return hashlib.sha256(msgpack.packb([message.fields, arrays], default=_packed)).digest()
+
+
+def _taken_apart(value: Any) -> Any:
+    """Tuples are not lists; msgpack would make them such."""
+    if isinstance(value, tuple):
+        return msgpack.ExtType(_TUPLE, msgpack.packb([_taken_apart(each) for each in value], default=_packed))
+    if isinstance(value, list):
+        return [_taken_apart(each) for each in value]
+    return {name: _taken_apart(each) for name, each in value.items()} if isinstance(value, dict) else value
+
+
+def _packed(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        packed = msgpack.packb([value.dtype.str, list(value.shape), np.ascontiguousarray(value).tobytes()])
+        return msgpack.ExtType(_ARRAY, packed)
+    if isinstance(value, np.generic):
+        return value.item()
+    raise TypeError(f"{type(value).__name__} has no form on the disk")
+
+
+def _unpacked(code: int, data: bytes) -> Any:
+    if code == _TUPLE:
+        return tuple(msgpack.unpackb(data, ext_hook=_unpacked, strict_map_key=False))
+    dtype, shape, content = msgpack.unpackb(data)
+    return np.frombuffer(bytearray(content), dtype=np.dtype(dtype)).reshape(shape)

@@ -1,0 +1,168 @@
+"""What a site writes down for itself, so that its process can be started again and stand where it stood.
+
+Orders, and what came in and was drawn while their steps ran, go into a file that only its owner may read. A process
+that is started again carries out the steps once more, by the file and without a word to anybody: what it would put
+into a sum it computes and lets go.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from federation.arrays import FloatArray, Residues
+from federation.channel.agreement import SECRET_BYTES
+from federation.channel.contract import checked
+from federation.control import Order
+from federation.errors import Malformed
+from federation.transport import framefile
+from federation.transport.wire import DATA_KIND, RUN_ID_BYTES, Message
+
+_RUN = bytes(RUN_ID_BYTES)
+_RECEIVED, _DREW, _OPENED = "received", "drew", "opened"
+
+
+class EndOfRecordError(Exception):
+    """A step asks for more than was written down: it was broken off there."""
+
+
+@dataclass
+class Record:
+    """One order, what its step received from whom and drew, in order, and the sum that the site opened in the end."""
+
+    order: Message
+    received: dict[str, deque[NDArray[Any]]] = field(default_factory=lambda: defaultdict(deque))
+    drew: deque[Residues] = field(default_factory=deque)
+    opened: FloatArray | None = None
+
+
+class SiteJournal:
+    """The journal of one site in one run; an observer of the channels of its steps.
+
+    Parameters
+    ----------
+    path : str
+        Its file. Earlier records are read, and new ones are added behind them.
+
+    Attributes
+    ----------
+    earlier : list of Record
+        Those that were there.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.earlier = _read(path)
+        self._file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "ab", buffering=0)
+        self._in_step = False
+
+    def begin(self, order: Message) -> SiteJournal:
+        """A step is about to run."""
+        self._in_step = True
+        self._write(order)
+        return self
+
+    def end_step(self) -> None:
+        """It has; what follows is a protocol that is not run again."""
+        self._in_step = False
+
+    def opened(self, total: FloatArray) -> None:
+        """The site opened a sum."""
+        self._note(_OPENED, "", total)
+
+    def sending(self, peer: str, array: NDArray[Any]) -> None:
+        """What leaves is not sent again."""
+
+    def received(self, peer: str, array: NDArray[Any]) -> None:
+        """An array that came in."""
+        if self._in_step:
+            self._note(_RECEIVED, peer, array)
+
+    def drew(self, residues: Residues) -> None:
+        """A random vector, or a keystream."""
+        if self._in_step:
+            self._note(_DREW, "", residues)
+
+    def _note(self, what: str, peer: str, array: NDArray[Any]) -> None:
+        self._write(Message(DATA_KIND, _RUN, fields={"what": what, "peer": peer}, arrays={"value": array}))
+
+    def _write(self, message: Message) -> None:
+        framefile.write(self._file, message)
+
+
+def _read(path: str) -> list[Record]:
+    """The records of a file, without a last message that is cut short, which is taken off."""
+    records: list[Record] = []
+    if not Path(path).exists():
+        return records
+    messages, whole_bytes = framefile.read_whole(path)
+    os.truncate(path, whole_bytes)
+    for message in map(_aligned, messages):
+        if message.kind == Order.kind:
+            records.append(Record(message))
+        elif not records:
+            raise Malformed("a journal that begins without an order")
+        elif (what := message.fields["what"]) == _OPENED:
+            records[-1].opened = message.arrays["value"]
+        elif what == _DREW:
+            records[-1].drew.append(message.arrays["value"])
+        else:
+            records[-1].received[message.fields["peer"]].append(message.arrays["value"])
+    return records
+
+
+def _aligned(message: Message) -> Message:
+    """Arrays that do not lie as they come in a file: of those numpy sums in another order, and rounds otherwise."""
+    return replace(message, arrays={name: array.copy() for name, array in message.arrays.items()})
+
+
+class ReplayChannel:
+    """The channel of a step that ran before: it gives what was written down, and sends nothing.
+
+    Parameters
+    ----------
+    me : str
+        The site.
+    sites : tuple of str
+        Of the round.
+    record : Record
+    """
+
+    def __init__(self, me: str, sites: tuple[str, ...], record: Record) -> None:
+        self.me = me
+        self.sites = sites
+        self._record = record
+
+    def send(self, peer: str, array: NDArray[Any]) -> None:
+        """It was sent."""
+
+    def receive(self, peer: str, shape: Sequence[int], dtype: Any = np.uint64) -> NDArray[Any]:
+        """The next array that came from `peer`. Raises EndOfRecordError, and ProtocolError as it did then."""
+        if not self._record.received[peer]:
+            raise EndOfRecordError
+        return checked(peer, self.me, self._record.received[peer].popleft(), shape, dtype)
+
+    def collect(self, shapes: Mapping[str, Sequence[int]], dtype: Any = np.uint64) -> dict[str, NDArray[Any]]:
+        """The next array of each peer of whom one came."""
+        there = [peer for peer in shapes if self._record.received[peer]]
+        return {peer: self.receive(peer, shapes[peer], dtype) for peer in there}
+
+    def random(self, shape: Sequence[int]) -> Residues:
+        """What was drawn. Raises EndOfRecordError."""
+        if not self._record.drew:
+            raise EndOfRecordError
+        return self._record.drew.popleft()
+
+    def shared_secret(self, peer: str, purpose: str) -> bytes:
+        """Nothing: what a step made of the secret was written down."""
+        return bytes(SECRET_BYTES)
+
+    def expand(self, secret: bytes, shape: Sequence[int]) -> Residues:
+        """The keystream of then. Raises EndOfRecordError."""
+        return self.random(shape)

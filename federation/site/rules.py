@@ -1,0 +1,176 @@
+"""What the operator of a site allows, whatever a run asks for: the site's own policy, enforced in its process.
+
+A run says its terms before anything is computed (`terms`), and a site that does not agree refuses them with a sentence.
+Later every order is held against the same rules, so that a coordinator which asks for more than it said is refused too.
+What the rules do not say is allowed.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Self
+
+from federation.control import GatherTerms, Order
+from federation.errors import OrderRefused
+from federation.site.terms import Terms
+
+MIN_SITES = "min_sites"
+"""A rule of any secure sum: with fewer sites this one puts nothing in."""
+
+
+@dataclass(frozen=True)
+class SiteRules:
+    """A site's own policy.
+
+    Parameters
+    ----------
+    algorithms : mapping, default None
+        What the site trains, by name, and for settings by name what they may be: a list of values, or a table of `min`
+        and `max`. None: anything.
+    sums : mapping, default None
+        The secure sums that its values go into, by name, with the same of their options, and `min_sites`. None: any.
+    gathers : tuple of str, default None
+        Steps whose value it shows the coordinator in the clear. None: those that are declared so.
+    columns : tuple of str, default None
+        The columns that it trains with. None: any.
+    min_rows : int, default 0
+        With fewer rows of its own it takes no part.
+    release : bool, default True
+        Whether the coordinator may get the model; if not, only runs of which the sites alone keep it.
+    max_epsilon : float, default None
+        The largest epsilon that a run may promise; then one that promises none is refused. None: any.
+    budget : float, default None
+        The largest sum of the epsilons of all runs that `ledger` lists. None: any.
+    ledger : str, default ""
+        The file of these.
+    """
+
+    algorithms: Mapping[str, Mapping[str, Any]] | None = None
+    sums: Mapping[str, Mapping[str, Any]] | None = None
+    gathers: tuple[str, ...] | None = None
+    columns: tuple[str, ...] | None = None
+    min_rows: int = 0
+    release: bool = True
+    max_epsilon: float | None = None
+    budget: float | None = None
+    ledger: str = ""
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> Self:
+        """What `dataclasses.asdict` made of one, after it went through a pipe that knows no tuples."""
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+        }
+        return cls(**plain)
+
+    def check_terms(self, terms: Terms) -> None:
+        """Raise OrderRefused, with all that is wrong, for terms that ask for more than the rules allow."""
+        if problems := list(self._problems(terms)):
+            raise OrderRefused(f"by this site's policy {'; '.join(problems)}")
+
+    def check_held(self, rows: int, columns: Sequence[str]) -> None:
+        """Raise OrderRefused where the site has too few rows, or would train with columns that it must not."""
+        if rows < self.min_rows:
+            raise OrderRefused(f"by this site's policy it must have {self.min_rows} rows or more, and has {rows}")
+        if self.columns is not None and (others := [name for name in columns if name not in self.columns]):
+            raise OrderRefused(
+                f"by this site's policy it trains with {', '.join(self.columns)} alone, and not with "
+                f"{', '.join(others)}; have data.ignore leave them out"
+            )
+
+    def check_order(self, order: Order, program: str) -> None:
+        """Raise OrderRefused for an order that shows more, or in other ways, than the rules allow."""
+        least = self._min_sites(order.protocol)
+        if order.terms is not None and len(order.sites) < least:
+            raise OrderRefused(f"by this site's policy it must be for {least} sites or more, got {len(order.sites)}")
+        if isinstance(order.terms, GatherTerms) and self.gathers is not None and order.step not in self.gathers:
+            shown = ", ".join(self.gathers) or "nothing"
+            raise OrderRefused(
+                f"by this site's policy {shown} is shown in the clear, and not the value of step {order.step!r}"
+            )
+        ruled = (self.algorithms or {}).get(program, {})
+        for name in ruled.keys() & order.parameters.keys():
+            if why := _beyond(ruled[name], order.parameters[name]):
+                raise OrderRefused(f"by this site's policy {name} must be {why}, got {order.parameters[name]!r}")
+
+    def charge(self, terms: Terms, run: bytes) -> None:
+        """Enter the run's epsilon in the ledger, before anything is computed. Raises OrderRefused beyond the budget."""
+        if not self.ledger or terms.epsilon is None:
+            return
+        try:
+            descriptor = os.open(self.ledger, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            raise OrderRefused(f"the ledger {self.ledger} of its policy cannot be written: {error.strerror}") from error
+        with os.fdopen(descriptor, "r+", encoding="utf-8") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            entries = [json.loads(line) for line in file.read().splitlines()]
+            if run.hex() in [entry["run"] for entry in entries]:  # the site was started again
+                return
+            spent = sum(entry["epsilon"] for entry in entries)
+            if self.budget is not None and spent + terms.epsilon > self.budget:
+                raise OrderRefused(
+                    f"by this site's policy all runs together may spend epsilon {self.budget:g}; {spent:g} is spent, "
+                    f"and this one asks for {terms.epsilon:g}"
+                )
+            day = datetime.now().astimezone().isoformat(timespec="seconds")
+            entry = {"run": run.hex(), "date": day, "program": terms.program, "epsilon": terms.epsilon}
+            file.write(f"{json.dumps(entry)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _problems(self, terms: Terms) -> Iterator[str]:
+        yield from _unlisted("algorithm", self.algorithms, terms.program, terms.settings)
+        yield from _unlisted("sum", self.sums, terms.sum_name, {**terms.sum_options, MIN_SITES: None})
+        if terms.min_sites < (least := self._min_sites(terms.sum_name)):
+            yield (
+                f"sums must be of {least} sites or more, and the run goes on with {terms.min_sites}; raise "
+                "federation.min_sites"
+            )
+        if self.gathers is not None and (shown := [step for step in terms.gathers if step not in self.gathers]):
+            yield f"the value of step {shown[0]!r} must not be shown in the clear"
+        if terms.releases and not self.release:
+            yield "the sites alone may keep the model, and the run shows it to the coordinator"
+        if self.max_epsilon is not None and terms.epsilon is None:
+            yield f"epsilon must be {self.max_epsilon:g} or less, and the run promises none"
+        elif self.max_epsilon is not None and terms.epsilon is not None and terms.epsilon > self.max_epsilon:
+            yield f"epsilon must be {self.max_epsilon:g} or less, got {terms.epsilon:g}"
+
+    def _min_sites(self, name: str) -> int:
+        return int((self.sums or {}).get(name, {}).get(MIN_SITES, 1))
+
+
+ANYTHING = SiteRules()
+"""Of a site without a policy of its own."""
+
+
+def _unlisted(
+    kind: str, listed: Mapping[str, Mapping[str, Any]] | None, name: str, settings: Mapping[str, Any]
+) -> Iterator[str]:
+    """What of a thing and its settings is not among those that are listed."""
+    if listed is None:
+        return
+    if name not in listed:
+        yield f"the {kind} must be {' or '.join(listed) or 'none at all'}, got {name}"
+        return
+    for setting, rule in listed[name].items():
+        if setting == MIN_SITES:
+            continue
+        if why := _beyond(rule, settings.get(setting)):
+            yield f"{setting} must be {why}, got {json.dumps(settings.get(setting))}"
+
+
+def _beyond(rule: Any, value: Any) -> str:
+    """What a value must be that is not so; "" for one that may be."""
+    if isinstance(rule, Mapping):
+        low, high = rule.get("min"), rule.get("max")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and (low is None or value >= low) and (high is None or value <= high):
+            return ""
+        bounds = [f"{low:g} or more"] if low is not None else []
+        return " and ".join([*bounds, f"{high:g} or less"] if high is not None else bounds)
+    return "" if value in rule else " or ".join(map(json.dumps, rule))

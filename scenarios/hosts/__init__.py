@@ -1,0 +1,7 @@
+"""Runs across hosts: the scenario is the coordinator's, and each site brings a file of its own. In the order to read:
+
+- `asking`: what a scenario asks of sites, and which scenarios can be run across hosts
+- `holding`: what a site reads of its own file on these terms
+- `coordination`: a run over sites that join
+- `commands`: the commands of a coordinator and of a site
+"""

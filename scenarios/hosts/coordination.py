@@ -1,0 +1,286 @@
+"""A run over sites on other hosts: wait for them, train, and write down what a coordinator knows."""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from algorithms.data.columns import Columns, Schema
+from algorithms.data.horizontal import HorizontalTask
+from algorithms.site_scores import SiteScores, score_at_sites
+from federation.errors import FederationError
+from federation.federation import SKIPPED_ROUNDS, Federation
+from federation.hosts.certificates import Certificate
+from federation.hosts.gathering import RemoteSites, gather_again, gathered, nobody_is_started
+from federation.hosts.hub import HubEndpoint
+from federation.hosts.lobby import Column, Guest, Lobby
+from federation.journal import Journal
+from federation.membership import DropoutPolicy
+from federation.transport.deadline import Deadline
+from federation.transport.keys import COORDINATOR, Party, Roster
+from federation.transport.wire import RUN_ID_BYTES
+from scenarios.data.dataset import Holding, Sizes, declared_classes
+from scenarios.run import resume
+from scenarios.run.horizontal import held_out_folds
+from scenarios.run.metrics import counted
+from scenarios.run.outcome import Fold, Outcome, log_fold, trained
+from scenarios.run.runner import Finished, Run, recorded
+from scenarios.run.terms import terms_of
+from scenarios.schema.spec import Scenario
+
+
+@dataclass(frozen=True)
+class Meeting:
+    """Where a coordinator waits for its sites, and how long.
+
+    Parameters
+    ----------
+    certificate : Certificate
+        The coordinator's own.
+    listen : str
+        The tcp address that sites connect to.
+    admitted : dict of str to bytes
+        The public keys of the sites, by name, in ring order.
+    wait_s : float
+        How long it waits until all have joined.
+    how_long : str
+        The same, as its user wrote it.
+    rejoin_s : float, default 0.0
+        How long a run waits for a site that ended to be started again; 0: it goes on without.
+    """
+
+    certificate: Certificate
+    listen: str
+    admitted: dict[str, bytes]
+    wait_s: float
+    how_long: str
+    rejoin_s: float = 0.0
+
+
+@dataclass
+class RemoteDataset:
+    """What a coordinator knows of data that it never sees; rows are known once training began."""
+
+    names: tuple[str, ...]
+    classes: tuple[str, ...]
+    numeric_columns: tuple[str, ...] = ()
+    categorical_columns: tuple[str, ...] = ()
+    site_rows: dict[str, int] = field(default_factory=dict)
+    tested: int = 0
+    warnings: tuple[str, ...] = ()
+    foreseen: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, scenario: Scenario) -> Self:
+        """Before anything is known but the scenario, which names sites and classes."""
+        return cls(tuple(scenario.federation.site_names), declared_classes(scenario.data))
+
+    @property
+    def sizes(self) -> Sizes:
+        """How much there is of everything."""
+        return Sizes(sum(self.site_rows.values()) + self.tested, self._width, self.tested, public=0)
+
+    def held(self, site: str) -> Holding:
+        """How many rows a site trains on, and their columns."""
+        return Holding(self.site_rows.get(site, 0), self._width)
+
+    def count(self, site_rows: dict[str, int], scores: SiteScores | None) -> None:
+        """Take in how many rows a model was trained on at each site, and how many it was tested on."""
+        self.site_rows = site_rows
+        self.tested = 0 if scores is None else scores.rows
+
+    def describe(self, guests: Sequence[Guest]) -> None:
+        """Take in what the sites say of their columns, which are all alike."""
+        columns = guests[0].columns
+        self.numeric_columns = tuple(each.name for each in columns if not each.categorical)
+        self.categorical_columns = tuple(each.name for each in columns if each.categorical)
+
+    @property
+    def _width(self) -> int:
+        return len(self.numeric_columns) + len(self.categorical_columns)
+
+
+@contextmanager
+def listening(meeting: Meeting) -> Iterator[HubEndpoint]:
+    """The endpoint that sites connect to. Raises EndpointError."""
+    keys = meeting.certificate.keys
+    parties = [Party(name, "", key) for name, key in meeting.admitted.items()]
+    roster = Roster([Party(COORDINATOR, meeting.listen, keys.public), *parties])
+    with HubEndpoint(meeting.listen, keys, roster) as endpoint:
+        yield endpoint
+
+
+def coordinate(
+    scenario: Scenario,
+    meeting: Meeting,
+    endpoint: HubEndpoint,
+    folder: Path,
+    tell: Callable[[str], None],
+    on_progress: Callable[[Federation], None],
+    *,
+    version: str,
+    command: str,
+) -> Finished:
+    """Wait for the sites of a scenario, carry it out, and write its results to an empty folder.
+
+    tell: told of who comes and who is turned away, in sentences. Never raises for what goes wrong within the run.
+    """
+    dataset = RemoteDataset.of(scenario)
+    this = Run(scenario, dataset, folder, command)
+
+    def carry_out() -> None:
+        began = time.monotonic()
+        run = secrets.token_bytes(RUN_ID_BYTES)
+        restartable = tuple(meeting.admitted) if meeting.rejoin_s else ()
+        lobby = Lobby(endpoint, run, terms_of(scenario, restartable=restartable), version, tell)
+        guests = lobby.wait(Deadline(meeting.wait_s), scenario.min_sites, meeting.how_long)
+        this.outcome.timing["launch_s"] = time.monotonic() - began
+        with resume.begun(folder, scenario, Path(), **_met(meeting, endpoint, run, guests)) as journal:
+            sites = RemoteSites(endpoint)
+            lobby.on_restarted = sites.note_restarted
+            policy = DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout, restartable)
+
+            def restart(site: str) -> Party:
+                return lobby.wait_for(site, Deadline(meeting.rejoin_s))
+
+            _conduct(this, dataset, _Met(endpoint, sites, guests, run, policy, restart), journal, on_progress)
+
+    return recorded(this, carry_out)
+
+
+@dataclass(frozen=True)
+class _Met:
+    """The sites that have come, and how a run over them is conducted when some end."""
+
+    endpoint: HubEndpoint
+    sites: RemoteSites
+    guests: Sequence[Guest]
+    run: bytes
+    policy: DropoutPolicy
+    restart: Callable[[str], Party]
+
+
+def go_on(
+    this: Run,
+    journal: Journal,
+    meeting: Meeting,
+    endpoint: HubEndpoint,
+    tell: Callable[[str], None],
+    on_progress: Callable[[Federation], None],
+) -> Finished:
+    """Go on with a run whose coordinator ended: its sites, which waited, come back to this one.
+
+    Never raises for what goes wrong within the run.
+    """
+    met = journal.header
+    guests = [Guest(Party(*party), tuple(Column(*column) for column in columns)) for party, columns in met["guests"]]
+
+    def carry_out() -> None:
+        if not isinstance(this.dataset, RemoteDataset):
+            raise TypeError("the data of a run across hosts are with its sites")
+        heard, deadline = journal.last_round + SKIPPED_ROUNDS - 1, Deadline(meeting.wait_s)
+        if missing := gather_again(endpoint, met["tickets"], met["run"], heard, deadline):
+            raise FederationError(
+                f"After {meeting.how_long} {', '.join(missing)} had not come back, and the run cannot go on without; "
+                "see whether fedsvm site still runs there, and resume again (--wait)."
+            )
+        tell(f"{', '.join(met['tickets'])} are back; the run goes on after {journal.last_round} rounds")
+        policy = DropoutPolicy(this.scenario.min_sites, this.scenario.federation.on_dropout)
+        sites = RemoteSites(endpoint)
+        come = _Met(endpoint, sites, guests, met["run"], policy, nobody_is_started)
+        _conduct(this, this.dataset, come, journal, on_progress)
+
+    return recorded(this, carry_out)
+
+
+def _met(meeting: Meeting, endpoint: HubEndpoint, run: bytes, guests: Sequence[Guest]) -> dict[str, Any]:
+    """What another process has to know of who has come, to take this one's place."""
+    return {
+        "run": run,
+        "admitted": meeting.admitted,
+        "tickets": {guest.party.name: endpoint.tickets[guest.party.name] for guest in guests},
+        "guests": [
+            [list(guest.party), [[column.name, column.categorical] for column in guest.columns]] for guest in guests
+        ],
+    }
+
+
+def _conduct(
+    this: Run,
+    dataset: RemoteDataset,
+    met: _Met,
+    journal: Journal,
+    on_progress: Callable[[Federation], None],
+) -> None:
+    """Train over the sites that have come, and take down what happens."""
+    scenario = this.scenario
+    dataset.describe(met.guests)
+
+    def follow(federation: Federation) -> None:
+        this.log.follow(federation.log)
+        on_progress(federation)
+
+    with gathered(
+        met.endpoint,
+        met.sites,
+        met.guests,
+        met.run,
+        scenario.protocol.secure_sum,
+        scenario.federation.round_timeout_s,
+        met.policy,
+        on_progress=follow,
+        restart=met.restart,
+        journal=journal,
+    ) as federation:
+        this.federation = federation
+        federation.assemble()
+        train(scenario, dataset, federation, this.outcome)
+
+
+def train(scenario: Scenario, dataset: RemoteDataset, federation: Federation, outcome: Outcome) -> None:
+    """Train one model after the other, and have the sites test each on rows of their own."""
+    algorithm, settings = scenario.algorithm.implementation, scenario.algorithm.settings
+    first = task_of(scenario, dataset)
+    for fold in held_out_folds(scenario.data):
+        task, named = first.of_fold(fold), fold if scenario.data.folds is not None else None
+        with outcome.timed("train_s"):
+            model = algorithm.fit(federation, task, settings)
+        log_fold(federation, named, trained(model))
+        with outcome.timed("evaluate_s"), federation.phase("evaluate"):
+            scores = score_at_sites(federation, model) if scenario.data.tested_at_sites else None
+        dataset.count(task.site_rows, scores)
+        outcome.keep(_fold(named, model, task.columns, scores), algorithm)
+
+
+def task_of(scenario: Scenario, dataset: RemoteDataset) -> HorizontalTask:
+    """What is to be trained on."""
+    data = scenario.data
+    schema = Schema(dataset.numeric_columns, dataset.categorical_columns, data.categories)
+    return HorizontalTask(
+        schema,
+        data.scale,
+        scenario.seed,
+        filled=data.missing == "mean",
+        indicated=data.missing_indicators,
+        classes=dataset.classes,
+        weighted=data.weight is not None,
+        tested_apart=data.folds is None,
+    )
+
+
+def _fold(fold: int | None, model: Any, columns: Columns, scores: SiteScores | None) -> Fold:
+    """A model, and what the sites found of it, which is all that anybody knows here."""
+    threshold = model.calibrated.threshold if model.calibrated is not None else 0.0
+    return Fold(
+        fold=fold,
+        training=trained(model),
+        arrays={**model.to_arrays(), **columns.to_arrays()},
+        test=None if scores is None else counted(scores, threshold),
+        pooled=None,
+        at_sites=scores,
+    )

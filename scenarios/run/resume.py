@@ -1,0 +1,56 @@
+"""Runs that are written down as they go, so that one whose coordinator was killed can be resumed."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from federation.journal import Journal
+from scenarios.run.starter import JOURNAL
+from scenarios.schema import spec
+from scenarios.schema.errors import ScenarioError
+from scenarios.schema.spec import Scenario, resolved_toml
+
+_COORDINATORS = "coordinator.journal"
+
+
+@contextmanager
+def begun(folder: Path, scenario: Scenario, base: Path, **met: Any) -> Iterator[Journal]:
+    """The journal of a run that begins in a folder; base: where paths of the scenario start from.
+
+    met: of a run across hosts, who has come.
+
+    Raises FederationError where it cannot be written.
+    """
+    (folder / JOURNAL).mkdir(mode=0o700)
+    with Journal(folder / JOURNAL / _COORDINATORS) as journal:
+        journal.begin({"scenario": resolved_toml(scenario), "base": str(base.resolve()), **met})
+        yield journal
+
+
+@contextmanager
+def resumed(folder: Path) -> Iterator[tuple[Journal, Scenario, Path]]:
+    """The journal in the folder of a run, its scenario, and where paths of that start from.
+
+    Raises ScenarioError for a folder without one, and FederationError where another process writes it.
+    """
+    path = folder / JOURNAL / _COORDINATORS
+    if not path.is_file():
+        raise ScenarioError([f"{folder} has no journal to resume by; runs with --journal have, and runs across hosts."])
+    with Journal(path) as journal:
+        if not journal.header:
+            raise ScenarioError([f"The journal of {folder} ends before its first record; start the run anew."])
+        yield journal, spec.validate(tomllib.loads(journal.header["scenario"])), Path(journal.header["base"])
+
+
+def require_replayable(scenario: Scenario) -> None:
+    """Raise ScenarioError for a scenario whose steps cannot be run again as they were."""
+    table = scenario.algorithm
+    if not table.implementation.Site.is_replayable or scenario.data.align == "identifier":
+        what = f"{table.name}" if not table.implementation.Site.is_replayable else 'data.align = "identifier"'
+        raise ScenarioError(
+            [f"--journal: sites draw at random by themselves with {what}, and could not do again what they did."]
+        )

@@ -1,0 +1,176 @@
+"""How columns were chosen, and three readings of how accurate the chosen ones are, of which one is honest.
+
+nested    the mean over folds of models whose columns, and how many, were chosen without the rows tested on
+separate  the best of all sizes on rows set apart: the size is chosen on the rows that it is judged by
+whole     the best of all sizes by cross-validation on the rows that also chose the columns
+
+The latter two are what the PAN-SVM dissertation reports (its CV2 and CV1). On labels without any meaning `whole` comes
+to 100 % where there are many columns (Ambroise and McLachlan 2002), and `nested` does not.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from typing import Literal
+
+import numpy as np
+
+from algorithms.ranking import CurvePoint, Ranking
+from federation.arrays import FloatArray
+from scenarios.run.metrics import FoldMetrics
+
+Evaluation = Literal["nested", "separate", "whole"]
+
+BIASED: Mapping[str, str] = {
+    "separate": (
+        "It is the best of all sizes on the rows that it is measured on, so it is too high; a size that is chosen on "
+        "training rows comes to less."
+    ),
+    "whole": (
+        "It is the best of all sizes, of columns that were ranked by the rows it is measured on, so it is too high: "
+        "labels dealt at random come to nearly as much where there are many columns."
+    ),
+}
+
+
+@dataclass(frozen=True)
+class FoldSelection:
+    """What one model chose. equal_positions: columns that all rows in one place rank alike; None if nobody looked."""
+
+    ranking: Ranking
+    equal_positions: int | None = None
+
+
+@dataclass(frozen=True)
+class Reading:
+    """An accuracy, the columns that it is of (a mean over folds), and its standard error.
+
+    biased: why it is too high, in a sentence; "" of one that is not.
+    """
+
+    accuracy: float
+    size: float
+    standard_error: float
+    biased: str = ""
+
+
+@dataclass(frozen=True)
+class SelectionResult:
+    """Which columns were chosen, and how.
+
+    Attributes
+    ----------
+    ranking : Ranking
+        Of the last model.
+    readings : mapping of str to Reading
+        Of the accuracy, as far as they are known: "nested", "separate", "whole".
+    evaluation : {"nested", "separate", "whole"}
+        The reading that the scenario asks for.
+    curve : tuple of CurvePoint
+        Means over the folds.
+    equal_positions : int, optional
+        How many columns of the last ranking stand where pooled rows put them.
+    selected_in : mapping of str to int
+        How many folds chose each column that any of them chose.
+    overlap : float, optional
+        Mean over pairs of folds of the columns that both chose, as a share of those that either chose (Jaccard).
+    """
+
+    ranking: Ranking
+    readings: Mapping[str, Reading]
+    evaluation: Evaluation
+    curve: tuple[CurvePoint, ...] = ()
+    equal_positions: int | None = None
+    selected_in: Mapping[str, int] | None = None
+    overlap: float | None = None
+
+    @property
+    def reading(self) -> Reading | None:
+        """The one that was asked for; None where it is not known."""
+        return self.readings.get(self.evaluation)
+
+
+def fold_selection(
+    ranking: Ranking, pooled: Sequence[str] | None, tested: Mapping[int, FloatArray], labels: FloatArray
+) -> FoldSelection:
+    """A ranking beside that of pooled rows, its curve with what test rows say.
+
+    tested: decision values (n,) of the test rows by size. labels (n,): of +1 and -1.
+    """
+    right = {size: float(np.mean((decisions >= 0) == (labels > 0))) for size, decisions in tested.items()}
+    curve = tuple(replace(point, test_accuracy=right.get(point.size)) for point in ranking.curve)
+    equal = None
+    if pooled is not None:
+        equal = sum(name == other for name, other in zip(ranking.columns, pooled, strict=True))
+    return FoldSelection(replace(ranking, curve=curve), equal)
+
+
+def selection_result(
+    folds: Sequence[FoldSelection], tests: Sequence[FoldMetrics], evaluation: Evaluation
+) -> SelectionResult | None:
+    """What all models of a run chose; None of a run that chooses nothing."""
+    if not folds:
+        return None
+    curve = _mean_curve([fold.ranking.curve for fold in folds])
+    chosen = [set(fold.ranking.selected) for fold in folds]
+    overlaps = [len(one & other) / len(one | other) for one, other in combinations(chosen, 2)]
+    counts = {name: sum(name in each for each in chosen) for name in folds[-1].ranking.columns}
+    return SelectionResult(
+        ranking=folds[-1].ranking,
+        readings=_readings(folds, tests, curve),
+        evaluation=evaluation,
+        curve=curve,
+        equal_positions=folds[-1].equal_positions,
+        selected_in={name: count for name, count in counts.items() if count} if len(folds) > 1 else None,
+        overlap=float(np.mean(overlaps)) if overlaps else None,
+    )
+
+
+def _mean_curve(curves: Sequence[Sequence[CurvePoint]]) -> tuple[CurvePoint, ...]:
+    """Of sizes that all folds have."""
+    by_size = [{point.size: point for point in curve} for curve in curves]
+    means = []
+    for size in sorted(set.intersection(*(set(each) for each in by_size))):
+        points = [each[size] for each in by_size]
+        tested = [point.test_accuracy for point in points if point.test_accuracy is not None]
+        means.append(
+            CurvePoint(
+                size,
+                float(np.mean([point.accuracy for point in points])),
+                float(np.mean([point.standard_error for point in points])),
+                float(np.mean(tested)) if len(tested) == len(points) else None,
+            )
+        )
+    return tuple(means)
+
+
+def _readings(
+    folds: Sequence[FoldSelection], tests: Sequence[FoldMetrics], curve: Sequence[CurvePoint]
+) -> dict[str, Reading]:
+    found = {}
+    rows = sum(_rows(test) for test in tests)
+    if tests:
+        size = float(np.mean([len(fold.ranking.selected) for fold in folds]))
+        found["nested"] = _reading(float(np.mean([test.accuracy for test in tests])), size, rows)
+    if tested := [(point.test_accuracy, -point.size) for point in curve if point.test_accuracy is not None]:
+        accuracy, less = max(tested)
+        found["separate"] = _reading(accuracy, -less, rows, BIASED["separate"])
+    if curve:
+        best = max(curve, key=lambda point: (point.accuracy, -point.size))
+        found["whole"] = Reading(best.accuracy, best.size, best.standard_error, BIASED["whole"])
+    return found
+
+
+def _rows(test: FoldMetrics) -> int:
+    found = test.confusion
+    if found is None:
+        return 0
+    return found.true_positive + found.false_positive + found.true_negative + found.false_negative
+
+
+def _reading(accuracy: float, size: float, rows: int, biased: str = "") -> Reading:
+    error = math.sqrt(accuracy * (1 - accuracy) / rows) if rows else 0.0
+    return Reading(accuracy, size, error, biased)

@@ -1,0 +1,52 @@
+"""What a scenario asks of every site, in plain values, so that each can hold it against a policy of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from federation.site.program import open_steps
+from federation.site.terms import Terms
+from scenarios.schema.spec import Scenario
+
+_READING = (
+    "label",
+    "positive",
+    "negative",
+    "weight",
+    "ignore",
+    "missing",
+    "separator",
+    "decimal",
+    "encoding",
+    "categories",
+    "tested_by",
+    "test_fraction",
+    "folds",
+    "repeats",
+)
+"""What a site has to know of the [data] table to read and deal what it holds."""
+
+
+def terms_of(scenario: Scenario, *, restartable: Sequence[str] = ()) -> Terms:
+    """What every site is asked for. restartable: sites that may be started again in mid-run."""
+    table, protocol, data = scenario.algorithm, scenario.protocol.secure_sum, scenario.data
+    settings = table.settings
+    shown = table.implementation.shown(settings)
+    said = data.model_dump(mode="json", exclude_none=True)
+    return Terms(
+        program=table.name,
+        settings=asdict(settings),
+        sum_name=protocol.name,
+        sum_options=dict(protocol.options),
+        min_sites=scenario.min_sites,
+        shown=shown,
+        gathers=tuple(sorted({*open_steps(table.implementation.Site), *shown})),
+        restartable=tuple(restartable),
+        routing=scenario.protocol.routing,
+        needs_pairwise_keys=protocol.needs_pairwise_keys,
+        releases=getattr(settings, "release", "everyone") == "everyone",
+        epsilon=settings.epsilon if scenario.is_private else None,
+        seed=scenario.seed,
+        reading={key: said[key] for key in _READING if key in said},
+    )

@@ -1,0 +1,169 @@
+"""A site's own policy: a TOML file where the site is, or in a simulation a table of the scenario."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, Self
+
+from pydantic import Field, ValidationError, field_validator, model_validator
+
+from algorithms.registry import ALGORITHMS
+from algorithms.settings import MAX_COUNT, settings
+from federation.site.rules import MIN_SITES, SiteRules
+from protocols.sums.registry import SUMS
+from scenarios.schema.base import Number, Part, SiteRef
+from scenarios.schema.errors import ScenarioError, nearest
+
+
+class Range(Part):
+    """From `min` to `max`, of which one may be left out."""
+
+    min: Number | None = None
+    max: Number | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.min is None and self.max is None:
+            raise ValueError("needs min, max or both")
+        return self
+
+
+Rule = Annotated[list[Any], Field(min_length=1)] | Range
+"""What a setting may be: a list of values, or a range."""
+
+
+class PolicyFile(Part):
+    """What the operator of a site allows; what no key says is allowed."""
+
+    algorithms: dict[str, dict[str, Rule]] | None = None
+    """What the site trains, and for each what its settings may be; no other algorithm."""
+    sums: dict[str, dict[str, Rule | int]] | None = None
+    """The secure sums that it puts values into, what their options may be, and `min_sites`; no other sum."""
+    gathers: list[str] | None = None
+    """Steps whose value it shows the coordinator in the clear."""
+    columns: list[str] | None = None
+    """The columns that it trains with."""
+    min_rows: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
+    """With fewer rows of its own it takes no part."""
+    release: bool = True
+    """Whether the coordinator may get the model; if not, only runs of which the sites alone keep it."""
+    max_epsilon: Annotated[Number, Field(gt=0)] | None = None
+    """The largest epsilon that a run may promise; one that promises none is refused too."""
+    budget: Annotated[Number, Field(gt=0)] | None = None
+    """The largest sum of the epsilons of all runs in `ledger`."""
+    ledger: str = ""
+    """The site's own file of what runs spent."""
+
+    @field_validator("algorithms")
+    @classmethod
+    def _check_algorithms(cls, listed: dict[str, dict[str, Any]] | None) -> dict[str, dict[str, Any]] | None:
+        for name, rules in (listed or {}).items():
+            if name not in ALGORITHMS:
+                raise ValueError(f"there is no algorithm {name!r}.{nearest(name, ALGORITHMS)}")
+            _require_known(name, rules, [setting.name for setting in settings(ALGORITHMS[name].Settings)])
+        return listed
+
+    @field_validator("sums")
+    @classmethod
+    def _check_sums(cls, listed: dict[str, dict[str, Any]] | None) -> dict[str, dict[str, Any]] | None:
+        for name, rules in (listed or {}).items():
+            if name not in SUMS:
+                raise ValueError(f"there is no secure sum {name!r}; there are {', '.join(SUMS)}")
+            _require_known(name, rules, [*SUMS[name]().options, MIN_SITES])
+            for option, rule in rules.items():
+                if isinstance(rule, int) != (option == MIN_SITES):
+                    raise ValueError(f"{name}.{option} must be " + ("a number" if option == MIN_SITES else "a rule"))
+        return listed
+
+    @model_validator(mode="after")
+    def _check_budget(self) -> Self:
+        if (self.budget is None) != (not self.ledger):
+            raise ValueError("budget and ledger need each other")
+        return self
+
+    @property
+    def rules(self) -> SiteRules:
+        """As the site's process enforces them."""
+        return SiteRules.from_fields(self.model_dump(mode="json", exclude_none=True, exclude={"site"}))
+
+
+class PolicySpec(PolicyFile):
+    """The policy of one site, in a simulation: the keys of a policy file, and `site`."""
+
+    site: SiteRef
+    """Whose it is, by number or name."""
+
+
+def _require_known(name: str, rules: dict[str, Any], known: list[str]) -> None:
+    for setting in rules:
+        if setting not in known:
+            raise ValueError(f"{name} has no setting {setting!r}.{nearest(setting, known)}")
+
+
+def read_policy(path: Path) -> SiteRules:
+    """The rules in a policy file. Raises ScenarioError with all that is wrong."""
+    try:
+        given = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return PolicyFile.model_validate(given).rules
+    except OSError as error:
+        raise ScenarioError([f"--policy: {path} cannot be read: {error.strerror}."]) from error
+    except ValidationError as error:
+        raise ScenarioError(list(_sentences(path, error))) from error
+    except (ValueError, RecursionError) as error:
+        raise ScenarioError([f"--policy: {path} is not valid TOML: {error}."]) from error
+
+
+def _sentences(path: Path, error: ValidationError) -> Iterator[str]:
+    for each in error.errors():
+        where = ".".join(str(part) for part in each["loc"])
+        known = list(PolicyFile.model_fields)
+        said = each["msg"].removeprefix("Value error, ")
+        if each["type"] == "extra_forbidden":
+            said = f"there is no such key.{nearest(where, known)} There are {', '.join(known)}"
+        yield f"--policy: {path}: {where + ': ' if where else ''}{said}."
+
+
+_TEMPLATE = """\
+# What this site takes part in; what no key says is allowed. The site's own process refuses all else, with a sentence.
+
+# With fewer rows of its own it takes no part.
+min_rows = 20
+# The columns that it trains with.
+# columns = ["age", "sex"]
+# Steps whose value it shows the coordinator in the clear.
+gathers = ["row_count"]
+# Whether the coordinator may get the model; false: only runs of which the sites alone keep it.
+release = true
+# The largest epsilon of a run, which must promise one then, and of all runs that the site's own ledger lists.
+# max_epsilon = 1.0
+# budget = 4.0
+# ledger = "{name}.ledger"
+
+# No other algorithm than those with a table; settings may be one of a list, or within {{ min = 1, max = 9 }}.
+[algorithms.{algorithm}]
+{settings}
+# No other sum than those with a table; nothing is put into one of fewer than min_sites sites.
+[sums.masked]
+min_sites = 3
+threshold = {{ min = 0.6 }}
+
+[sums.k-secure]
+min_sites = 4
+segments = {{ min = 3 }}
+"""
+
+_CAREFUL = {
+    "solver": ('["interior-point"]', "Cutting planes let a coordinator rebuild rows."),
+    "masking": ('["congruence"]', "The coordinator solves without seeing the system."),
+    "min_cluster_size": ("{ min = 3 }", "No landmark is a single row's copy."),
+}
+"""Settings that decide what is given away, as a careful site has them, and why."""
+
+
+def template(algorithm: str, name: str) -> str:
+    """A policy file to begin with, for a site of this name that is to train one algorithm."""
+    known = [setting.name for setting in settings(ALGORITHMS[algorithm].Settings)]
+    lines = [f"# {why}\n{setting} = {rule}\n" for setting, (rule, why) in _CAREFUL.items() if setting in known]
+    return _TEMPLATE.format(name=name, algorithm=algorithm, settings="".join(lines))

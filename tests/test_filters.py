@@ -1,0 +1,267 @@
+"""Columns by a statistic from sums: scikit-learn's and scipy's figures, and the order that pooled rows give."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+from sklearn.feature_selection import f_classif
+
+from algorithms.data.columns import Labelled
+from algorithms.selection import filters
+from algorithms.selection.filters import ClassMoments, class_members
+from scenarios.data import sources
+from scenarios.report.page import render
+from scenarios.report.summary import lines
+from scenarios.run.result import read_result
+from tests.test_runs import fedsvm, run
+
+SETS = {
+    "pima_diabetes": "1",
+    "ionosphere": "g",
+    "wdbc": "malignant",
+    "colon": "t",
+    "leukemia": "ALL",
+    "dlbcl": "germinal",
+}
+
+
+def standardised(name: str) -> Labelled:
+    """Scaled rows and signs of a data set."""
+    data = sources.load(name, label="label", ignore=[], missing="refuse", base_folder=Path())
+    rows = np.column_stack([each.values.astype(float) for each in data.features])
+    deviation = rows.std(axis=0)
+    signs = np.where(data.labels == SETS[name], 1.0, -1.0)
+    return Labelled((rows - rows.mean(axis=0)) / np.where(deviation > 0, deviation, 1.0), signs)
+
+
+def moments_of(rows: np.ndarray, signs: np.ndarray, sites: int = 5) -> ClassMoments:
+    """Added up over rows that are dealt to sites by their order, so that some have one class."""
+    order = np.argsort(signs, kind="stable")
+    parts = np.array_split(order, sites)
+    return ClassMoments.unpacked(
+        np.sum([ClassMoments.of(rows[part], class_members(signs[None, part])).packed() for part in parts], axis=0)
+    )
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_welch_and_f_are_those_of_pooled_rows(name: str, data_folder: Path) -> None:
+    rows, signs = standardised(name)
+    moments = moments_of(rows, signs)
+    varied = ~moments.constant
+    expected = stats.ttest_ind(rows[signs > 0][:, varied], rows[signs < 0][:, varied], equal_var=False)
+    found = filters.welch(moments)
+    np.testing.assert_allclose(found.statistic[varied], np.abs(expected.statistic), rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(found.p_value[varied], expected.pvalue, rtol=1e-6, atol=1e-300)
+    f, p = f_classif(rows[:, varied], signs)
+    of_all = filters.f_statistic(moments)
+    np.testing.assert_allclose(of_all.statistic[varied], f, rtol=1e-6, atol=1e-11)
+    np.testing.assert_allclose(of_all.p_value[varied], p, rtol=1e-6, atol=1e-300)
+    scatter = ((moments.means - moments.total.means) ** 2).sum(axis=0) / np.where(
+        varied, moments.scatter.sum(axis=0), 1.0
+    )
+    by_f, by_scatter = (filters.best_first(each, moments.constant) for each in (of_all.statistic, scatter))
+    np.testing.assert_array_equal(by_f, by_scatter)
+    np.testing.assert_allclose(
+        filters.adjusted(found.p_value[varied]), stats.false_discovery_control(expected.pvalue), rtol=1e-6, atol=1e-300
+    )
+
+
+def test_f_is_of_any_number_of_classes() -> None:
+    random = np.random.default_rng(0)
+    rows, kinds = random.normal(size=(90, 6)), random.integers(3, size=90)
+    members = np.equal.outer(np.arange(3), kinds).astype(float)
+    found = filters.f_statistic(ClassMoments.of(rows, members))
+    np.testing.assert_allclose(found.statistic, f_classif(rows, kinds)[0], rtol=1e-9)
+    np.testing.assert_array_equal(class_members(2 * members - 1), members)
+
+
+def test_columns_that_say_nothing_are_last_and_those_that_say_all_first() -> None:
+    """Constant columns of any value, and one that is constant within each class."""
+    signs = np.repeat([-1.0, 1.0], 10)
+    rows = np.column_stack([np.full(20, 1e6), signs, np.random.default_rng(0).normal(size=20), np.zeros(20)])
+    moments = moments_of(rows, signs)
+    assert moments.constant.tolist() == [True, False, False, True]
+    for scores in (
+        filters.welch(moments).statistic,
+        filters.f_statistic(moments).statistic,
+        filters.squared_fisher(moments),
+    ):
+        assert filters.best_first(scores, moments.constant).tolist() == [1, 2, 0, 3]
+    assert filters.welch(moments).p_value.tolist()[1] == 0.0
+
+
+def test_fisher_of_a_first_over_a_second_power_depends_on_units_and_the_squared_does_not(data_folder: Path) -> None:
+    data = sources.load("wdbc", label="label", ignore=[], missing="refuse", base_folder=Path())
+    rows = np.column_stack([each.values.astype(float) for each in data.features])
+    signs = np.where(data.labels == "malignant", 1.0, -1.0)
+    raw = moments_of(rows, signs)
+    t = filters.welch(raw).statistic
+    printed = np.abs(raw.means[1] - raw.means[0]) / (raw.scatter / raw.counts[:, None]).sum(axis=0)
+    assert stats.spearmanr(printed, t).statistic < 0
+    larger = moments_of(rows * np.where(np.arange(30) == 7, 1000.0, 1.0), signs)
+    np.testing.assert_allclose(filters.squared_fisher(larger), filters.squared_fisher(raw), rtol=1e-6)
+    np.testing.assert_allclose(filters.welch(larger).statistic, t, rtol=1e-6)
+
+
+def test_mutual_information_is_that_of_the_counts() -> None:
+    from sklearn.metrics import mutual_info_score
+
+    random = np.random.default_rng(1)
+    rows, signs = random.normal(size=(200, 3)), np.where(random.random(200) < 0.4, 1.0, -1.0)
+    rows[:, 0] += signs
+    moments = moments_of(rows, signs)
+    edges = filters.bin_edges(moments, 6)
+    counts = filters.bin_counts(rows, class_members(signs[None, :]), edges)
+    expected = [mutual_info_score(signs, np.searchsorted(edges[j], rows[:, j], side="right")) for j in range(3)]
+    np.testing.assert_allclose(filters.mutual_information(counts), expected, rtol=1e-9)
+    assert counts.sum() == 600
+
+
+@pytest.mark.parametrize("score", ["welch", "f", "fisher", "mi", "mrmr"])
+def test_a_run_orders_columns_as_pooled_rows_do(score: str, tmp_path: Path) -> None:
+    changes = [f"algorithm.score={score}", "data.folds=2", "algorithm.size=5", "protocol.sum=masked"]
+    result = run("filter", tmp_path / "run", *changes, sites=4).result
+    selection = result["selection"]
+    assert selection["equal_positions"] == len(selection["ranking"]["columns"]) == 30
+    assert len(selection["ranking"]["selected"]) == result["model"]["figures"]["columns_selected"] == 5
+    assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"]
+    more = {"mi": 1, "mrmr": 4}.get(score, 0)
+    assert result["cost"]["by_phase"]["select"]["rounds"] == 2 * (2 + more + 1)  # sizes, moments, the columns kept
+    assert selection["readings"].keys() == {"nested"}
+    assert result["centralised"]["max_decision_difference"] < 0.1
+
+
+def test_significant_columns_predict_report_and_sweep(tmp_path: Path) -> None:
+    changes = ["algorithm.size=significant", "algorithm.false_discovery_rate=1e-30", "data.folds=2"]
+    result = run("filter", tmp_path / "run", *changes).result
+    kept = result["selection"]["ranking"]["selected"]
+    assert 1 < len(kept) < 25
+    with np.load(tmp_path / "run" / "model.npz") as arrays:
+        assert arrays["columns"].tolist() == kept
+        assert len(arrays["offset"]) == len(arrays["scale"]) == len(kept) == arrays["landmarks"].shape[1]
+    predicted = fedsvm("predict", tmp_path / "run", "wdbc", folder=tmp_path)
+    assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 570)
+    data = sources.load("wdbc", label="label", ignore=[], missing="refuse", base_folder=Path())
+    few = {each.name: each.values for each in data.features if each.name in kept}
+    with (tmp_path / "few.csv").open("w") as file:
+        writer = csv.writer(file)
+        writer.writerow(few)
+        writer.writerows(zip(*few.values(), strict=True))
+    assert fedsvm("predict", tmp_path / "run", tmp_path / "few.csv", folder=tmp_path).stdout == predicted.stdout
+    page, told = render(tmp_path / "run"), dict(lines(read_result(tmp_path / "run")))
+    assert "Columns, the best first" in page
+    assert "worst-perimeter" in page
+    assert told["columns"].startswith(f"{len(kept)} of 30 by a false discovery rate of 1e-30")
+    words = ["--vary", "algorithm.score=welch,f", "--plot", "columns_selected:algorithm.score", "--out", "sweep"]
+    done = fedsvm("sweep", "filter", "--set", "data.folds=2", *words, folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    rows = list(csv.DictReader((tmp_path / "sweep" / "sweep.csv").open()))
+    assert [row["columns_selected"] for row in rows] == ["10", "10"]
+
+
+def test_a_column_of_categories_may_be_chosen_in_part(tmp_path: Path) -> None:
+    changes = ["data.source=tic-tac-toe", "data.positive=positive", "algorithm.size=3", "data.folds=2"]
+    result = run("filter", tmp_path / "run", *changes).result
+    assert len(result["selection"]["ranking"]["columns"]) == 27
+    predicted = fedsvm("predict", tmp_path / "run", "tic-tac-toe", folder=tmp_path)
+    assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 959), predicted.stderr
+
+
+def test_a_curve_has_three_readings_and_the_best_of_it_is_called_biased(tmp_path: Path) -> None:
+    small = ["data.source=wine", "data.positive=class_0", "algorithm.size=one-se", "data.folds=2"]
+    result = run("filter", tmp_path / "run", *small, "algorithm.landmarks=20", "algorithm.inner_folds=3").result
+    selection = result["selection"]
+    assert selection["readings"].keys() == {"nested", "separate", "whole"}
+    assert selection["readings"]["nested"]["accuracy"] == pytest.approx(result["metrics"]["accuracy"])
+    assert selection["readings"]["nested"]["biased"] == ""
+    assert "too high" in selection["readings"]["whole"]["biased"]
+    assert [point["size"] for point in selection["curve"]] == [*range(1, 11), 13]
+    best = max(point["accuracy"] for point in selection["curve"])
+    assert selection["readings"]["whole"]["accuracy"] == best
+    page = render(tmp_path / "run")
+    assert "Accuracy against size" in page
+    assert sum(selection["selected_in"].values()) >= 2
+
+
+def test_an_evaluation_on_the_rows_that_chose_is_named(tmp_path: Path) -> None:
+    small = ["data.source=wine", "data.positive=class_0", "algorithm.size=best", "algorithm.landmarks=20"]
+    scenario = (tmp_path / "own.toml", "whole")
+    scenario[0].write_text(
+        'name = "own"\n[data]\nsource = "wine"\npositive = "class_0"\nevaluation = "whole"\n'
+        '[algorithm]\nname = "filter"\nsize = "best"\nlandmarks = 20\n'
+    )
+    result = run(str(scenario[0]), tmp_path / "run", *small).result
+    assert result["metrics"] is None
+    assert result["selection"]["readings"].keys() == {"whole"}
+    assert result["selection"]["evaluation"] == "whole"
+    told = dict(lines(read_result(tmp_path / "run")))
+    assert "too high" in told["whole"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (["algorithm.score=mi", "algorithm.size=significant"], 'size: "significant" needs a score with p-values'),
+        (["data.evaluation=whole"], "folds are of evaluation"),
+        (["algorithm.size=0"], "algorithm.size: must be"),
+    ],
+)
+def test_what_does_not_go_together_is_a_sentence(changes: list[str], sentence: str, tmp_path: Path) -> None:
+    words = [word for change in changes for word in ("--set", change)]
+    done = fedsvm("run", "filter", *words, folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert sentence in done.stderr
+
+
+def test_an_evaluation_of_curves_is_refused_where_nothing_is_chosen(tmp_path: Path) -> None:
+    done = fedsvm("run", "quickstart", "--set", "data.evaluation=separate", folder=tmp_path)
+    assert done.returncode == 2
+    assert "data.evaluation: pan-svm chooses no columns; leave it out." in done.stderr
+
+
+def test_more_columns_than_rows_are_named_with_what_they_tell(tmp_path: Path, data_folder: Path) -> None:
+    changes = ["data.source=colon", "data.positive=t", "data.folds=2", "algorithm.landmarks=10"]
+    result = run("filter", tmp_path / "run", *changes).result
+    (sentence,) = {each[:45] for each in result["warnings"] if "of class 'n'" in each}
+    assert sentence.startswith("The means of class 'n' are of 2000 columns")
+    assert any("AUC of 0." in each for each in result["warnings"])
+    shown = [each for each in result["disclosures"] if "class means and variances" in each["detail"]]
+    assert shown[0]["shape"] == [2, 4001]
+
+
+@pytest.mark.parametrize("phase", ["setup", "select", "landmarks", "train"])
+def test_a_site_that_drops_is_done_without(phase: str, tmp_path: Path) -> None:
+    kill = f"faults=[{{kind='kill',site=2,phase='{phase}',round=2}}]"
+    result = run("filter", tmp_path / "run", kill, "federation.sites=6", "data.folds=2").result
+    assert result["model"]["sites"] == ["site-1", "site-3", "site-4", "site-5", "site-6"]
+    assert len(json.dumps(result["selection"])) > 100
+
+
+def test_gaps_are_filled_in_the_columns_that_are_kept(tmp_path: Path) -> None:
+    """Numbers with gaps, their 0/1 columns, and categories of which some are kept: new rows with gaps are predicted."""
+    random = np.random.default_rng(0)
+    lines_ = ["age,weight,height,ward,ill"]
+    for row in range(90):
+        age = "" if row % 7 == 0 else f"{50 + 9 * (row % 2) + random.normal():.2f}"
+        weight = "" if row % 2 else f"{random.normal():.2f}"
+        lines_.append(f"{age},{weight},{random.normal():.2f},{'abc'[row % 3]},{('no', 'yes')[row % 2]}")
+    (tmp_path / "gaps.csv").write_text("\n".join(lines_) + "\n")
+    changes = [f"data.source={tmp_path / 'gaps.csv'}", "data.label=ill", "data.positive=yes", "data.missing=mean"]
+    changes += ["data.missing_indicators=true", "algorithm.size=3", "data.folds=2"]
+    result = run("filter", tmp_path / "run", *changes).result
+    assert set(result["selection"]["ranking"]["selected"]) >= {"age", "weight is missing"}
+    predicted = fedsvm("predict", tmp_path / "run", tmp_path / "gaps.csv", folder=tmp_path)
+    assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 91), predicted.stderr
+
+
+def test_weights_may_stay_with_the_sites(tmp_path: Path) -> None:
+    small = ["data.source=wine", "data.positive=class_0", "algorithm.size=5", "data.folds=2"]
+    result = run("filter", tmp_path / "run", *small, "algorithm.release=sites").result
+    assert result["metrics"]["accuracy"] > 0.9
+    predicted = fedsvm("predict", tmp_path / "run", "wine", folder=tmp_path)
+    assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 179), predicted.stderr

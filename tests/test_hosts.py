@@ -1,0 +1,251 @@
+"""Across hosts: the commands of a coordinator and of sites, each a process with keys and a file of its own."""
+
+from __future__ import annotations
+
+import json
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pyarrow.parquet as pq
+import pytest
+import zmq.auth
+from numpy.typing import NDArray
+
+from federation.errors import FederationError
+from federation.hosts import certificates
+from tests.conftest import wait_until
+from tests.hosts import EXACT, NAMES, Hosts, Started, hosts, same
+
+pytestmark = pytest.mark.timeout(300)  # ten processes that load libraries, on a machine that may be busy
+EXACTLY = tuple(word for each in EXACT for word in ("--set", each))
+
+
+@dataclass
+class Eventful:
+    """A run during whose wait others try to get in; what each said, and what came of the run."""
+
+    there: Hosts
+    coordinator: Started
+    stranger: Started
+    misled: Started
+    masked: Started
+    copy: Started
+    sites: list[Started]
+    simulated: dict[str, NDArray[np.float64]]
+
+
+@pytest.fixture(scope="module")
+def eventful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Eventful]:
+    folder = tmp_path_factory.mktemp("hosts")
+    with hosts(folder) as there:
+        (folder / "elsewhere").mkdir()
+        certificates.create(folder / "elsewhere", "west")
+        certificates.create(folder / "elsewhere", "coordinator")
+        north = (folder / "north.key_secret").read_text()
+        (folder / "elsewhere" / "south.key_secret").write_text(north.replace("name = north", "name = south"))
+        (folder / "elsewhere" / "south.key_secret").chmod(0o600)
+        coordinator = there.coordinator(*EXACTLY)
+        stranger = there.site("north", coordinator, key="elsewhere/west.key_secret")
+        misled = there.site("north", coordinator, coordinator_key="elsewhere/coordinator.key")
+        masked = there.site("south", coordinator, key="elsewhere/south.key_secret")
+        for each in (stranger, misled, masked):
+            each.ends()
+        first = there.site("north", coordinator)
+        coordinator.says("north is ready")
+        copy = there.site("north", coordinator)
+        copy.ends()
+        sites = [first, *(there.site(name, coordinator) for name in NAMES if name != "north")]
+        for each in (coordinator, *sites):
+            each.ends()
+        yield Eventful(there, coordinator, stranger, misled, masked, copy, sites, there.simulated(*EXACTLY))
+
+
+def test_the_model_is_the_simulations_to_the_last_bit(eventful: Eventful) -> None:
+    assert [each.process.returncode for each in (eventful.coordinator, *eventful.sites)] == [0] * 4, [
+        each.said for each in (eventful.coordinator, *eventful.sites)
+    ]
+    assert same(eventful.there.model(), eventful.simulated)
+    result = json.loads((eventful.there.folder / "deployed" / "result.json").read_text())
+    assert result["status"] == "completed"
+    assert [(site["name"], site["rows"], site["columns"]) for site in result["sites"]] == [(n, 30, 4) for n in NAMES]
+
+
+def test_what_the_sites_find_of_their_own_rows_is_what_the_simulation_finds_of_all(eventful: Eventful) -> None:
+    deployed, simulated = (
+        json.loads((eventful.there.folder / run / "result.json").read_text()) for run in ("deployed", "simulated")
+    )
+    assert deployed["at_sites"] == simulated["at_sites"]
+    assert deployed["metrics"]["confusion"] == simulated["metrics"]["confusion"]
+    assert sum(deployed["metrics"]["confusion"].values()) == deployed["data"]["test_rows"] == 30
+    assert (
+        abs(deployed["metrics"]["auc"] - simulated["metrics"]["auc"]) <= deployed["at_sites"]["auc_resolution"] + 1e-12
+    )
+
+
+def test_protocols_carry_what_they_carry_in_the_simulation_and_the_kernel_counts_what_is_predicted(
+    eventful: Eventful,
+) -> None:
+    ledgers = [
+        pq.read_table(eventful.there.folder / run / "ledger.parquet").to_pylist() for run in ("deployed", "simulated")
+    ]
+    deployed, simulated = (
+        sum(row["payload_bytes"] for row in ledger if row["protocol"] != "control") for ledger in ledgers
+    )
+    assert deployed == simulated
+    wire = [sum(row[key] for row in ledgers[0]) for key in ("wire_bytes", "predicted_wire_bytes")]
+    assert wire[0] == wire[1]
+
+
+def test_a_key_that_is_not_admitted_is_refused_at_both_ends(eventful: Eventful) -> None:
+    assert eventful.stranger.process.returncode == 3
+    assert "does not admit the key of west; send its public key, west.key" in eventful.stranger.said
+    assert "somebody was refused, whose key is not in the folder of sites" in eventful.coordinator.said
+
+
+def test_a_coordinator_with_another_key_is_not_believed(eventful: Eventful) -> None:
+    assert eventful.misled.process.returncode == 3
+    assert "has another key than the coordinator's that north was told" in eventful.misled.said
+
+
+def test_a_site_under_anothers_name_is_turned_away(eventful: Eventful) -> None:
+    assert eventful.masked.process.returncode == 3
+    assert "its key was made for south, and the coordinator admits it as north" in eventful.masked.said
+    assert "north was turned away: its key was made for south" in eventful.coordinator.said
+
+
+def test_a_copied_certificate_in_use_twice_is_turned_away(eventful: Eventful) -> None:
+    assert eventful.copy.process.returncode == 3
+    assert "north is there already, by another process with the same key" in eventful.copy.said
+    assert "north was turned away: north is there already" in eventful.coordinator.said
+
+
+def test_who_is_not_let_in_is_told_nothing_of_the_run(eventful: Eventful) -> None:
+    for each in (eventful.stranger, eventful.misled, eventful.masked, eventful.copy):
+        assert "coordinator asks" not in each.said
+    assert all("coordinator asks: " in each.said for each in eventful.sites)
+
+
+def test_a_wait_that_expires_ends_with_a_sentence_at_both_ends(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator(wait="6s")
+        north = there.site("north", coordinator)
+        assert coordinator.ends() == 3
+        assert north.ends() == 3
+    sentence = "fter 6s 1 of 3 sites were ready (north), and 3 are needed: east, south did not come."
+    assert sentence in coordinator.said
+    assert sentence in north.said
+
+
+def test_a_coordinator_that_is_killed_is_resumed_and_sites_that_waited_go_on(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator(*EXACTLY, "--set", "algorithm.tolerance=1e-8")
+        stalls = ("--fault", "stall:phase=train,round=6,for_s=3")
+        sites = [there.site(name, coordinator, *(stalls if name == "north" else ())) for name in NAMES]
+        coordinator.says("train after")
+        journal = tmp_path / "deployed" / "journal" / "coordinator.journal"
+        wait_until(lambda: stalled(sites[NAMES.index("north")]), 60)
+        before = journal.stat().st_size
+        coordinator.process.kill()
+        coordinator.ends()
+        assert journal.stat().st_size == before > 0
+        address = coordinator.said.partition("listens at ")[2].partition(" ")[0]
+        words = ("--listen", address, "--key", "coordinator.key_secret", "--wait", "60s")
+        resumed = there.command("coordinator", "coordinate", "--resume", "deployed", *words)
+        assert [each.ends() for each in (resumed, *sites)] == [0] * 4, [each.said for each in (resumed, *sites)]
+        assert "east, north, south are back; the run goes on after" in resumed.said
+        assert same(there.model(), there.simulated(*EXACTLY, "--set", "algorithm.tolerance=1e-8"))
+
+
+def test_a_site_that_ended_is_waited_for_and_takes_part_again(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        words = ("--set", "algorithm.tolerance=1e-8", "--rejoin", "60s")
+        coordinator = there.coordinator(*EXACTLY, *words)
+        kill = ("--fault", "kill:phase=train,round=6")
+        sites = [there.site(name, coordinator, *(kill if name == "north" else ())) for name in NAMES]
+        assert sites[NAMES.index("north")].ends() == -9
+        coordinator.says("north ended; the run waits for it to be started again")
+        again = there.site("north", coordinator)
+        assert [each.ends() for each in (coordinator, again)] == [0, 0], coordinator.said
+        assert "north is back" in coordinator.said
+    result = json.loads((tmp_path / "deployed" / "result.json").read_text())
+    assert result["model"]["sites"] == list(NAMES)
+    assert result["model"]["converged"]
+    assert sum(result["at_sites"]["confusion"].values()) == 30
+
+
+def stalled(site: Started) -> bool:
+    """Whether a site has stopped itself."""
+    return bool(psutil.Process(site.process.pid).status() == psutil.STATUS_STOPPED)
+
+
+def test_a_coordinator_that_is_not_there_is_waited_for_and_then_missed(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        site = there.command(
+            "north",
+            *("site", "--coordinator", "tcp://127.0.0.1:9", "--coordinator-key", "coordinator.key"),
+            *("--key", "north.key_secret", "--data", "north.csv", "--wait", "1s"),
+        )
+        assert site.ends() == 3
+    assert "north could not reach the coordinator at tcp://127.0.0.1:9 within 1 s; see whether it runs" in site.said
+
+
+def test_columns_that_differ_are_named_before_the_first_round(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        path = tmp_path / "south.csv"
+        path.write_text(path.read_text().replace("age,", "years,"))
+        coordinator = there.coordinator()
+        there.site("north", coordinator)
+        coordinator.says("north is ready")
+        south = there.site("south", coordinator)
+        assert south.ends() == 3
+    assert "its columns differ from those of north: it lacks 'age'; it has 'years', which north has not" in south.said
+    assert "south was turned away: its columns differ" in coordinator.said
+
+
+def test_certificates_are_in_zeromqs_format_and_the_secret_half_is_its_owners(tmp_path: Path) -> None:
+    public, secret = certificates.create(tmp_path, "north")
+    shown, none = zmq.auth.load_certificate(public)
+    same_shown, hidden = zmq.auth.load_certificate(secret)
+    assert shown == same_shown and none is None and hidden
+    assert stat.S_IMODE(secret.stat().st_mode) == 0o600
+    assert certificates.read_secret(secret).name == "north"
+    zmq.auth.create_certificates(tmp_path, "theirs")
+    (tmp_path / "theirs.key_secret").chmod(0o600)
+    assert (
+        certificates.read_public(tmp_path / "theirs.key")
+        == certificates.read_secret(tmp_path / "theirs.key_secret").keys.public
+    )
+
+
+@pytest.mark.parametrize(
+    ("prepare", "sentence"),
+    [
+        (lambda folder: None, "holds no public key"),
+        (lambda folder: certificates.create(folder, "north"), "is a secret key, which no coordinator may have"),
+        (lambda folder: (folder / "north.key").write_text("public-key = nonsense\n"), "is no ZeroMQ certificate"),
+    ],
+)
+def test_a_folder_of_keys_that_cannot_be_is_refused(prepare: object, sentence: str, tmp_path: Path) -> None:
+    assert callable(prepare)
+    prepare(tmp_path)
+    with pytest.raises(FederationError, match=sentence):
+        certificates.admitted(tmp_path)
+
+
+def test_two_names_of_one_key_are_refused(tmp_path: Path) -> None:
+    public, secret = certificates.create(tmp_path, "north")
+    secret.unlink()
+    (tmp_path / "south.key").write_text(public.read_text())
+    with pytest.raises(FederationError, match="north and south have the same key"):
+        certificates.admitted(tmp_path)
+
+
+def test_a_secret_key_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    _, secret = certificates.create(tmp_path, "north")
+    secret.chmod(0o644)
+    with pytest.raises(FederationError, match="can be read by others"):
+        certificates.read_secret(secret)

@@ -1,0 +1,142 @@
+"""The guide of three hospitals, followed on four machines: network namespaces with addresses of their own."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.capture import Captured, captured
+from tests.conftest import ROOT
+from tests.guides import blocks
+from tests.hosts import EXACT, NAMES, Hosts, Started, same, write_files
+from tests.namespaces import Network, network, why_not
+
+HOSTS = ("coordinator", *NAMES)
+EXACTLY = " ".join(f"--set {each}" for each in EXACT)
+
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300), pytest.mark.skipif(bool(why_not()), reason=why_not() or "-")]
+
+
+@contextmanager
+def hospitals(folder: Path) -> Iterator[tuple[Hosts, Network]]:
+    """Four machines, each with a folder of its own, with keys that were made and exchanged as the guide says."""
+    there = Hosts(folder)
+    with network(HOSTS) as net:
+        write_files(folder)
+        for host in HOSTS:
+            (folder / host).mkdir()
+            there.within[host] = net.within(host)
+        for name in NAMES:
+            shutil.move(folder / f"{name}.csv", folder / name)
+        for block in blocks(ROOT / "docs" / "three-hospitals.md"):
+            if block.title in HOSTS and ("keys new" in block.text):
+                lines = block.text.replace("fedsvm ", f"{sys.executable} -m fedsvm ")
+                subprocess.run(
+                    [*net.within(block.title), "bash", "-euc", lines],
+                    cwd=folder / block.title,
+                    env={"PATH": "/usr/sbin:/usr/bin:/bin", "PYTHONPATH": str(ROOT)},
+                    check=True,
+                    capture_output=True,
+                )
+            elif block.title is not None and block.title.endswith(".toml"):
+                host = block.title.removesuffix(".toml")
+                (folder / (host if host in NAMES else "coordinator") / block.title).write_text(block.text)
+        for name in NAMES:
+            shutil.copy(folder / name / f"{name}.key", folder / "coordinator" / "sites")
+            shutil.copy(folder / "coordinator" / "coordinator.key", folder / name)
+        try:
+            yield there, net
+        finally:
+            for each in there.started:
+                each.process.kill()
+                each.process.wait()
+
+
+def start(there: Hosts, host: str, *, via: bool = False, beside: str = "") -> Started:
+    """Run the guide's command of a host; `beside` is added to it. Of sites that go via the coordinator, as north's."""
+    title = host if not via else "coordinator via" if host == "coordinator" else "north via"
+    wanted = [
+        block.text
+        for block in blocks(ROOT / "docs" / "three-hospitals.md")
+        if block.title == title and "keys new" not in block.text
+    ]
+    line = wanted[0].strip()
+    if via and host != "coordinator":
+        line = line.replace("north", host)
+        (there.folder / host / f"{host}.toml").write_text((there.folder / "north" / "north.toml").read_text())
+    place = Hosts(there.folder / host, there.within)
+    begun = place.command(host, *line.split()[1:], *beside.split())
+    there.started.append(begun)
+    return begun
+
+
+def simulated(there: Hosts, routing: str) -> Hosts:
+    """The rehearsal of the guide, as a simulation of the same rows."""
+    place = Hosts(there.folder / routing)
+    place.folder.mkdir()
+    for name in NAMES:
+        shutil.copy(there.folder / name / f"{name}.csv", place.folder)
+    shutil.copy(there.folder / "coordinator" / "rehearsal.toml", place.folder / "simulated.toml")
+    place.simulated(*EXACTLY.split(), "--set", f"protocol.routing={routing}")
+    return place
+
+
+def wire_bytes(folder: Path) -> int:
+    """All that the ledger has, by the kernel's count."""
+    return sum(row["wire_bytes"] for row in pq.read_table(folder / "ledger.parquet").to_pylist())
+
+
+def check(there: Hosts, run: str, packets: Captured, routing: str) -> None:
+    """The model is the simulation's, and what was captured is what the ledger has."""
+    place = simulated(there, routing)
+    coordinators = Hosts(there.folder / "coordinator")
+    assert same(coordinators.model(run), place.model("simulated"))
+    result = json.loads((coordinators.folder / run / "result.json").read_text())
+    exact = json.loads((place.folder / "simulated" / "result.json").read_text())
+    assert result["at_sites"] == exact["at_sites"]
+    total = sum(len(packets.stream(flow)) for flow in packets.flows)
+    assert total == wire_bytes(coordinators.folder / run)
+
+
+def test_the_guide_gives_the_simulations_model_and_the_ledger_has_every_byte_on_the_bridge(tmp_path: Path) -> None:
+    with hospitals(tmp_path) as (there, net), captured(net.bridge) as packets:
+        coordinator = start(there, "coordinator", beside=EXACTLY)
+        coordinator.says("listens at ")
+        begun = [coordinator, *(start(there, name) for name in NAMES)]
+        assert [each.ends() for each in begun] == [0] * 4, [each.said for each in begun]
+    check(there, "result", packets, "direct")
+
+
+def test_where_sites_cannot_reach_each_other_direct_fails_with_the_way_out_and_via_coordinator_completes(
+    tmp_path: Path,
+) -> None:
+    with hospitals(tmp_path) as (there, net):
+        for host in NAMES:
+            for other in NAMES:
+                if other != host:
+                    net.cut(host, other)
+        coordinator = start(there, "coordinator", beside=f"{EXACTLY} --set federation.round_timeout_s=1.5")
+        coordinator.says("listens at ")
+        begun = [coordinator, *(start(there, name) for name in NAMES)]
+        assert coordinator.ends() == 3
+        for each in begun:
+            each.ends()
+        said = " ".join(coordinator.said.split())
+        assert "Waiting were east for north" in said
+        assert 'where sites cannot reach each other set protocol.routing = "via-coordinator"' in said
+        with captured(net.bridge) as packets:
+            coordinator = start(there, "coordinator", via=True, beside=EXACTLY)
+            coordinator.says("listens at ")
+            begun = [coordinator, *(start(there, name, via=True) for name in NAMES)]
+            assert [each.ends() for each in begun] == [0] * 4, [each.said for each in begun]
+        sites = {net.addresses[name] for name in NAMES}
+        assert not [flow for flow in packets.flows if {flow.source[0], flow.target[0]} <= sites]
+        check(there, "sealed", packets, "via-coordinator")

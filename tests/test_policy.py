@@ -1,0 +1,187 @@
+"""A site's own policy: what it does not allow is refused by its process, before anything is computed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from federation.control import GatherTerms, Order, SumTerms
+from federation.errors import OrderRefused
+from federation.site.rules import SiteRules
+from federation.site.terms import Terms
+from federation.transport.keys import COORDINATOR
+from scenarios.data import dataset
+from scenarios.run import runner
+from scenarios.schema import spec
+from scenarios.schema.errors import ScenarioError
+from scenarios.schema.policy import read_policy, template
+from tests.hosts import NAMES, hosts
+
+TERMS = Terms("pan-svm", {"solver": "interior-point", "min_cluster_size": 3}, "masked", {"threshold": 0.6}, 3)
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "north.toml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("[algorithms.pan-svm]\nmin_cluster_size = { min = 5 }", "min_cluster_size must be 5 or more, got 3"),
+        ('[algorithms.pan-svm]\nsolver = ["cutting-plane"]', 'solver must be "cutting-plane", got "interior-point"'),
+        ("[algorithms.naive-bayes]", "the algorithm must be naive-bayes, got pan-svm"),
+        ("[sums.ring]", "the sum must be ring, got masked"),
+        ("[sums.masked]\nthreshold = { min = 0.8 }", "threshold must be 0.8 or more, got 0.6"),
+        ("[sums.masked]\nmin_sites = 4", "sums must be of 4 sites or more, and the run goes on with 3"),
+        ("release = false", "the sites alone may keep the model"),
+        ("max_epsilon = 1.0", "epsilon must be 1 or less, and the run promises none"),
+    ],
+)
+def test_terms_beyond_a_rule_are_refused(text: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(OrderRefused, match=f"by this site's policy .*{sentence}"):
+        read_policy(write(tmp_path, text)).check_terms(TERMS)
+
+
+def test_a_template_is_a_policy_that_allows_a_careful_run(tmp_path: Path) -> None:
+    rules = read_policy(write(tmp_path, template("pan-svm", "north")))
+    settings = {"solver": "interior-point", "masking": "congruence", "min_cluster_size": 3}
+    rules.check_terms(Terms("pan-svm", settings, "masked", {"threshold": 0.67}, 3))
+
+
+@pytest.mark.parametrize(
+    ("order", "sentence"),
+    [
+        (Order("row_count", "gather", GatherTerms(()), sites=NAMES), "column_sums is shown in the clear, and not"),
+        (Order("cuts", "ring", SumTerms((3,), 1.0, {}, COORDINATOR), sites=NAMES), "for 4 sites or more, got 3"),
+        (Order("cluster", "cluster", None, {"min_cluster_size": 1}, sites=NAMES), "must be 3 or more, got 1"),
+    ],
+)
+def test_orders_are_held_against_the_rules_whatever_the_terms_said(order: Order, sentence: str) -> None:
+    rules = SiteRules(
+        algorithms={"pan-svm": {"min_cluster_size": {"min": 3.0}}},
+        sums={"ring": {"min_sites": 4}},
+        gathers=("column_sums",),
+    )
+    with pytest.raises(OrderRefused, match=sentence):
+        rules.check_order(order, "pan-svm")
+
+
+def test_too_few_rows_and_other_columns_are_refused() -> None:
+    rules = SiteRules(columns=("age",), min_rows=10)
+    with pytest.raises(OrderRefused, match="10 rows or more, and has 9"):
+        rules.check_held(9, ["age"])
+    with pytest.raises(OrderRefused, match=r"trains with age alone, and not with zip; have data\.ignore"):
+        rules.check_held(10, ["age", "zip"])
+
+
+def test_runs_are_charged_once_and_never_beyond_the_budget(tmp_path: Path) -> None:
+    rules = SiteRules(budget=1.0, ledger=str(tmp_path / "north.ledger"))
+    terms = Terms("dp-erm", {}, "ring", {}, 3, epsilon=0.6)
+    rules.charge(terms, b"run-1...")
+    rules.charge(terms, b"run-1...")  # the same run, of a site that was started again
+    with pytest.raises(OrderRefused, match=r"may spend epsilon 1; 0\.6 is spent, and this one asks for 0\.6"):
+        rules.charge(terms, b"run-2...")
+    assert [json.loads(line)["epsilon"] for line in Path(rules.ledger).read_text().splitlines()] == [0.6]
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("min_row = 3", "min_row: there is no such key"),
+        ("[algorithms.pan-svn]", "there is no algorithm 'pan-svn'"),
+        ("[algorithms.pan-svm]\nsolvers = ['x']", "pan-svm has no setting 'solvers'"),
+        ("[sums.masked]\nsegments = { min = 2 }", "masked has no setting 'segments'"),
+        ("budget = 1.0", "budget and ledger need each other"),
+        ("min_rows = ", "is not valid TOML"),
+    ],
+)
+def test_a_policy_file_that_cannot_be_is_refused_with_a_sentence(text: str, sentence: str, tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError) as refused:
+        read_policy(write(tmp_path, text))
+    assert sentence in " ".join(refused.value.problems)
+
+
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        ({"gathers": []}, "the value of step 'row_count' must not be shown in the clear"),
+        ({"sums": {"masked": {}}}, "the sum must be masked, got ring"),
+        ({"min_rows": 1000}, "it must have 1000 rows or more"),
+    ],
+)
+def test_a_simulation_has_the_same_policies(policy: dict[str, Any], sentence: str, tmp_path: Path) -> None:
+    scenario, base = spec.read("quickstart", changes={"policy": [{"site": 2, **policy}]})
+    rows = dataset.prepare(scenario, base)
+    result = runner.run(scenario, rows, tmp_path, lambda federation, faults: None).result
+    refused = "site-2 failed in round 0 (launch, step join): it refuses the order: by this site's policy"
+    assert f"{refused} {sentence}" in str(result.error)
+    assert result.cost is not None and result.cost.rounds == 0
+
+
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        ({"max_epsilon": 0.5}, "epsilon must be 0.5 or less, got 1"),
+        ({"min_rows": 10**6}, "it must have 1000000 rows or more, and has"),
+    ],
+)
+def test_a_private_run_beyond_the_sites_epsilon_is_refused(
+    policy: dict[str, Any], sentence: str, tmp_path: Path
+) -> None:
+    scenario, base = spec.read("dp-logistic", changes={"policy": [{"site": 1, **policy}], "algorithm.epsilon": 1.0})
+    rows = dataset.prepare(scenario, base)
+    result = runner.run(scenario, rows, tmp_path, lambda federation, faults: None).result
+    assert sentence in str(result.error)
+    assert result.cost is not None and result.cost.rounds == 0
+
+
+def test_a_ledger_is_charged_once_for_a_run_and_refuses_the_next(tmp_path: Path) -> None:
+    policy = {"site": 1, "budget": 1.5, "ledger": str(tmp_path / "site-1.ledger")}
+    scenario, base = spec.read("dp-logistic", changes={"policy": [policy], "algorithm.epsilon": 1.0})
+    rows = dataset.prepare(scenario, base)
+    folders = [tmp_path / "first", tmp_path / "second"]
+    for folder in folders:
+        folder.mkdir()
+    first, second = (runner.run(scenario, rows, folder, lambda federation, faults: None).result for folder in folders)
+    assert first.status == "completed", first.error
+    assert "all runs together may spend epsilon 1.5; 1 is spent, and this one asks for 1" in str(second.error)
+
+
+def test_a_policy_of_no_site_is_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"policy\.1: there is no site 'west'"):
+        spec.read("quickstart", changes={"policy": [{"site": "west"}]})
+
+
+EVERY_SITE = ("--set", "federation.min_sites=3")
+REFUSED = {
+    "plain": ("[sums.ring]", ("--set", "protocol.sum=plain", *EVERY_SITE), "the sum must be ring, got plain"),
+    "too few sites": ("[sums.ring]\nmin_sites = 4", (), "sums must be of 4 sites or more, and the run goes on with 3"),
+    "small clusters": (
+        "[algorithms.pan-svm]\nmin_cluster_size = { min = 3 }",
+        ("--set", "algorithm.min_cluster_size=1"),
+        "min_cluster_size must be 3 or more, got 1",
+    ),
+    "a step that gathers": ("gathers = []", (), "the value of step 'row_count' must not be shown in the clear"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_site_on_a_host_of_its_own_refuses_at_both_ends_before_anything_is_computed(
+    case: str, tmp_path: Path
+) -> None:
+    policy, words, sentence = REFUSED[case]
+    with hosts(tmp_path) as there:
+        write(tmp_path, policy)
+        coordinator = there.coordinator(*words)
+        north = there.site("north", coordinator, "--policy", "north.toml")
+        assert (north.ends(), coordinator.ends()) == (3, 3)
+    assert f"north does not take part: it refuses the order: by this site's policy {sentence}" in north.said
+    assert f"north declines: it refuses the order: by this site's policy {sentence}" in coordinator.said
+    result = json.loads((tmp_path / "deployed" / "result.json").read_text())
+    assert sentence in result["error"]
+    assert result["cost"] is None

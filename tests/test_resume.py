@@ -1,0 +1,263 @@
+"""Runs that are resumed from their journals: the model is that of a run which nobody disturbed, to the last bit."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from federation.errors import FederationError
+from federation.journal import Journal
+from federation.transport import framefile
+from protocols.sums.registry import SUMS
+from scenarios.data import dataset
+from scenarios.run import resume, runner
+from scenarios.run.runner import Finished
+from scenarios.schema import spec
+from scenarios.schema.errors import ScenarioError
+from tests.conftest import ROOT, wait_until
+from tests.hosts import EXACT
+
+NAME = "coordinator.journal"
+EXACTLY = {
+    "pan-svm": ("quickstart", *EXACT),
+    "pan-svm, cutting planes": ("quickstart", "algorithm.solver=cutting-plane"),
+    "naive-bayes": ("naive-bayes",),
+    "decision-tree": ("decision-tree",),
+    "logistic-regression": ("logistic-regression",),
+    "least-squares": ("least-squares",),
+    "svm-admm": ("svm-admm",),
+    "voting-ensemble": ("voting-ensemble",),
+    "dpp-svm": ("dpp-svm-tic-tac-toe",),
+}
+"""Scenarios that come to the same each time: what training draws at random is switched off."""
+
+
+def begin(folder: Path, name: str, *changes: str) -> Finished:
+    """A run that is written down, in a folder of its own."""
+    scenario, base = spec.read(name, overrides=["compare.centralised=false", *changes])
+    resume.require_replayable(scenario)
+    rows = dataset.prepare(scenario, base)
+    folder.mkdir(parents=True)
+    with resume.begun(folder, scenario, base) as journal:
+        return completed(runner.run(scenario, rows, folder, lambda federation, faults: None, journal=journal))
+
+
+def go_on(folder: Path) -> Finished:
+    """The run in a folder, resumed."""
+    with resume.resumed(folder) as (journal, scenario, base):
+        rows = dataset.prepare(scenario, base)
+        return completed(runner.run(scenario, rows, folder, lambda federation, faults: None, journal=journal))
+
+
+def completed(finished: Finished) -> Finished:
+    assert finished.result.status == "completed", finished.result.error
+    return finished
+
+
+def cut(folder: Path, target: Path, length: int) -> Path:
+    """A copy of a run's journals, the coordinator's cut short."""
+    shutil.copytree(folder, target)
+    for path in ("result.json", "model.npz", "ledger.parquet", "scenario.toml"):
+        (target / path).unlink()
+    os.truncate(target / "journal" / NAME, length)
+    return target
+
+
+def model(folder: Path) -> dict[str, bytes]:
+    with np.load(folder / "model.npz") as file:
+        return {name: file[name].tobytes() for name in file.files}
+
+
+def payload(folder: Path) -> Counter[tuple[str, str, str]]:
+    """Payload bytes of protocols by phase and link, as both ends counted them."""
+    counted: Counter[tuple[str, str, str]] = Counter()
+    for row in pq.read_table(folder / "ledger.parquet").to_pylist():
+        if row["protocol"] != "control":
+            assert row["sent_payload_bytes"] == row["received_payload_bytes"]
+            counted[row["phase"], row["from"], row["to"]] += row["payload_bytes"]
+    return counted
+
+
+def ends(path: Path) -> list[int]:
+    """Where the records of a journal end, the first being its header."""
+    content, found = path.read_bytes(), [0]
+    while found[-1] < len(content):
+        found.append(found[-1] + 40 + int.from_bytes(content[found[-1] : found[-1] + 8], "little"))
+    return found[1:]
+
+
+def check(folder: Path, undisturbed: Path, *, whole_ledger: bool = True) -> None:
+    """The same model; every sum revealed once, over one set of sites; every byte of a round in the ledger."""
+    assert model(folder) == model(undisturbed)
+    if whole_ledger:
+        assert payload(folder) == payload(undisturbed)
+    with Journal(folder / "journal" / NAME) as journal:
+        records: list[dict[str, Any]] = journal.earlier
+    for record in records:
+        complete = [event for event in record.get("events", ()) if event.get("complete")]
+        assert len(complete) <= 1
+    for path in sorted((folder / "journal").glob("site-*.journal")):
+        messages, _ = framefile.read_whole(str(path))
+        assert len({tuple(message.fields["sites"]) for message in messages if message.kind == "order"}) == 1
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("undisturbed") / "run"
+    begin(folder, *EXACTLY["pan-svm"])
+    return folder
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
+def test_a_run_that_is_resumed_ends_as_it_would_have(share: float, undisturbed: Path, tmp_path: Path) -> None:
+    records = ends(undisturbed / "journal" / NAME)
+    folder = cut(undisturbed, tmp_path / "run", records[round(share * (len(records) - 1))])
+    go_on(folder)
+    check(folder, undisturbed)
+
+
+@pytest.mark.parametrize("sum_name", SUMS)
+def test_it_does_under_every_sum(sum_name: str, tmp_path: Path) -> None:
+    begin(tmp_path / "whole", *EXACTLY["pan-svm"], f"protocol.sum={sum_name}", "protocol.rings=1")
+    records = ends(tmp_path / "whole" / "journal" / NAME)
+    folder = cut(tmp_path / "whole", tmp_path / "cut", records[len(records) // 2] + 3)
+    go_on(folder)
+    check(folder, tmp_path / "whole")
+
+
+QUICK = ("naive-bayes", "least-squares")
+OTHERS = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.long) for name in EXACTLY if name != "pan-svm"]
+
+
+@pytest.mark.parametrize("algorithm", OTHERS)
+def test_it_does_with_every_algorithm_that_can(algorithm: str, tmp_path: Path) -> None:
+    begin(tmp_path / "whole", *EXACTLY[algorithm])
+    records = ends(tmp_path / "whole" / "journal" / NAME)
+    folder = cut(tmp_path / "whole", tmp_path / "cut", records[len(records) // 2])
+    go_on(folder)
+    check(folder, tmp_path / "whole")
+
+
+def test_masks_and_dither_are_those_of_before(tmp_path: Path) -> None:
+    """Training draws at random: cut before its last rounds, which draw nothing any more, it ends the same."""
+    begin(tmp_path / "whole", "quickstart")
+    records = ends(tmp_path / "whole" / "journal" / NAME)
+    folder = cut(tmp_path / "whole", tmp_path / "cut", records[-3])
+    go_on(folder)
+    check(folder, tmp_path / "whole")
+
+
+def test_a_fault_before_the_end_of_the_journal_is_not_struck_again(tmp_path: Path) -> None:
+    scenario, base = spec.read("quickstart", overrides=EXACT, faults=["kill:site=3,phase=train,round=5"])
+    rows = dataset.prepare(scenario, base)
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    with resume.begun(whole, scenario, base) as journal:
+        completed(runner.run(scenario, rows, whole, lambda federation, faults: None, journal=journal))
+    records = ends(whole / "journal" / NAME)
+    folder = cut(whole, tmp_path / "cut", records[-4])
+    finished = go_on(folder)
+    assert model(folder) == model(whole)
+    assert finished.result.model is not None and "site-3" not in finished.result.model.sites
+
+
+def test_a_journal_that_is_cut_at_any_byte_of_its_last_record_counts_as_without_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / NAME
+    with Journal(path) as journal:
+        journal.begin({"scenario": "", "base": ""})
+        for number in range(3):
+            journal.drawn(f"number {number}", lambda number=number: np.full((2, 2), float(number)))  # type: ignore[misc]
+    *_, before, last = ends(path)
+    whole = path.read_bytes()
+    cuts = [whole[:length] for length in range(before, last)]
+    flips = [whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :] for place in range(before, last)]
+    for damaged in (*cuts, *flips):
+        path.write_bytes(damaged)
+        with Journal(path) as journal:
+            assert len(journal.earlier) == 2
+        assert path.stat().st_size == before
+    with Journal(path) as journal:
+        known = [journal.drawn(f"number {number}", lambda: np.zeros((2, 2))) for number in range(3)]
+    assert [values[0, 0] for values in known] == [0.0, 1.0, 0.0]
+
+
+def test_a_run_that_goes_otherwise_than_its_journal_says_stops_with_a_sentence(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    folder = cut(undisturbed, tmp_path / "run", ends(undisturbed / "journal" / NAME)[-3])
+    with resume.resumed(folder) as (journal, scenario, base):
+        other = scenario.model_copy(update={"seed": scenario.seed + 1})
+        rows = dataset.prepare(other, base)
+        result = runner.run(other, rows, folder, lambda federation, faults: None, journal=journal).result
+    assert result.status == "failed"
+    assert "The run does not go as its journal" in str(result.error)
+
+
+def test_two_processes_cannot_resume_one_run(undisturbed: Path, tmp_path: Path) -> None:
+    folder = cut(undisturbed, tmp_path / "run", ends(undisturbed / "journal" / NAME)[-3])
+    with (
+        resume.resumed(folder),
+        pytest.raises(FederationError, match="is written by another process; a run has one coordinator"),
+        resume.resumed(folder),
+    ):
+        pass
+
+
+def test_a_run_without_a_journal_cannot_be_resumed(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="has no journal to resume by"), resume.resumed(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("name", ["hybrid-better", "dp-logistic", "pp-svm", "dpp-svm-unaligned"])
+def test_what_draws_at_random_by_itself_is_not_written_down(name: str) -> None:
+    scenario, _ = spec.read(name)
+    with pytest.raises(ScenarioError, match="--journal: sites draw at random by themselves"):
+        resume.require_replayable(scenario)
+
+
+KILLS = int(os.environ.get("FEDSVM_KILLS", "12"))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+def test_a_coordinator_that_is_killed_at_random_moments(tmp_path: Path) -> None:
+    """`FEDSVM_KILLS=50` for as many moments."""
+    random = np.random.default_rng(int.from_bytes(os.urandom(4), "little"))
+    chosen = [(name, sum_name) for name in EXACTLY for sum_name in SUMS]
+    wholes: dict[tuple[str, str], Path] = {}
+    for kill in range(KILLS):
+        name, sum_name = chosen[random.integers(len(chosen))]
+        scenario, *own = EXACTLY[name]
+        changes = [*own, f"protocol.sum={sum_name}", "protocol.rings=1", "protocol.segments=2"]
+        if (name, sum_name) not in wholes:
+            wholes[name, sum_name] = tmp_path / f"whole-{len(wholes)}"
+            begin(wholes[name, sum_name], scenario, *changes)
+        folder = tmp_path / f"killed-{kill}"
+        words = [word for change in ["compare.centralised=false", *changes] for word in ("--set", change)]
+        line = [sys.executable, "-m", "fedsvm", "run", scenario, *words, "--journal", "--quiet", "--out", str(folder)]
+        with subprocess.Popen(line, cwd=ROOT) as process:
+            written = wholes[name, sum_name] / "journal" / NAME
+            moment = int(random.integers(ends(written)[0], written.stat().st_size))
+            journal = folder / "journal" / NAME
+            wait_until(
+                lambda journal=journal, moment=moment, process=process: (  # type: ignore[misc]
+                    (journal.is_file() and journal.stat().st_size >= moment) or process.poll() is not None
+                ),
+                120,
+            )
+            process.send_signal(signal.SIGKILL)
+        shutil.rmtree(folder / "result.json", ignore_errors=True)
+        go_on(folder)
+        check(folder, wholes[name, sum_name], whole_ledger=False)

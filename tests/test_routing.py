@@ -1,0 +1,146 @@
+"""Sites that speak through the coordinator: the same protocols, counted on both hops, and nothing that it can read."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import pytest
+
+from federation.channel.agreement import KeyAgreement
+from federation.channel.envelope import Sealer
+from federation.errors import Malformed
+from federation.federation import Federation
+from federation.transport.keys import COORDINATOR
+from federation.transport.wire import DATA_KIND, Message
+from protocols.sums.registry import SUMS
+from tests.capture import captured, may_capture
+from tests.conftest import ROWS, drill
+from tests.small_runs import check_optimum, run
+
+RUN = b"run-id.."
+
+
+def sealers() -> dict[str, Sealer]:
+    """North, south, east, and a coordinator that tries."""
+    agreements = {name: KeyAgreement(RUN) for name in ("north", "south", "east", COORDINATOR)}
+    keys = {name: agreement.public for name, agreement in agreements.items()}
+    return {name: Sealer(name, agreement, keys.get) for name, agreement in agreements.items()}
+
+
+def message(round_number: int = 3) -> Message:
+    return Message(DATA_KIND, RUN, round_number, arrays={"value": np.arange(5.0)})
+
+
+def test_who_an_envelope_is_for_opens_it_and_nobody_else() -> None:
+    parties = sealers()
+    envelope = parties["north"].seal("south", message())
+    sender, opened = parties["south"].open(envelope)
+    assert sender == "north"
+    assert opened.arrays["value"].tolist() == np.arange(5.0).tolist()
+    for party in ("east", COORDINATOR):
+        posing = replace(envelope, fields={"sender": "north", "receiver": party})
+        with pytest.raises(Malformed, match="an envelope that north did not seal"):
+            parties[party].open(posing)
+        with pytest.raises(Malformed, match="an envelope for south"):
+            parties[party].open(envelope)
+
+
+def test_an_envelope_that_is_changed_on_its_way_does_not_open() -> None:
+    parties = sealers()
+    envelope = parties["north"].seal("south", message())
+    sealed = envelope.arrays["sealed"].copy()
+    sealed[20] ^= 1
+    changed = [
+        replace(envelope, arrays={"sealed": sealed}),
+        replace(envelope, fields={"sender": "east", "receiver": "south"}),
+        replace(envelope, round=4),
+        parties["north"].seal("east", message()),
+        replace(parties["north"].seal("east", message()), fields=envelope.fields),
+        replace(envelope, arrays={"sealed": sealed[:3]}),
+        replace(envelope, fields={"sender": 1}),
+    ]
+    for each in changed:
+        with pytest.raises(Malformed):
+            parties["south"].open(each)
+
+
+def test_no_nonce_is_used_twice() -> None:
+    north = sealers()["north"]
+    sent = [north.seal(receiver, message()).arrays["sealed"] for receiver in ("south", "south", "east", "south")]
+    nonces = Counter(each[:12].tobytes() for each in (sent[0], sent[1], sent[3]))
+    assert set(nonces.values()) == {1}
+    assert len({each[12:].tobytes() for each in sent}) == len(sent)
+
+
+def links(federation: Federation) -> dict[tuple[str, str], int]:
+    """Messages of protocols, by sender and receiver."""
+    counted: Counter[tuple[str, str]] = Counter()
+    for link, traffic in federation.accounts.select(control=False):
+        counted[link.sender, link.receiver] += traffic.messages
+    return dict(counted)
+
+
+def summed(name: str, transport: Literal["tcp", "ipc"], *, via_coordinator: bool) -> Federation:
+    """A federation that is over, after one sum."""
+    with drill(
+        5, protocol=name, via_coordinator=via_coordinator, transport=transport, encrypted=transport == "tcp"
+    ) as federation:
+        total = federation.sum("total", shape=(3,), bound=1e3)
+    assert total.tolist() == (5 * ROWS.sum(axis=0) + 40).tolist()
+    return federation
+
+
+@pytest.mark.parametrize("transport", ["tcp", "ipc"])
+@pytest.mark.parametrize("name", SUMS)
+def test_every_sum_runs_unchanged_and_is_counted_on_both_hops(name: str, transport: Literal["tcp", "ipc"]) -> None:
+    directly, sealed = (summed(name, transport, via_coordinator=via) for via in (False, True))
+    among_sites = sum(count for link, count in links(directly).items() if COORDINATOR not in link)
+    assert not [link for link in links(sealed) if COORDINATOR not in link]
+    greetings = {True: 5, False: 0}
+    for to_sites in (True, False):
+        hop = [
+            sum(count for (sender, _), count in links(each).items() if (sender == COORDINATOR) == to_sites)
+            for each in (directly, sealed)
+        ]
+        beside = hop[0] - (0 if to_sites else among_sites)
+        assert hop[1] == beside + among_sites + greetings[not to_sites]
+    for entry in sealed.accounts.entries.values():
+        if entry.sent is not None and entry.received is not None:
+            assert entry.sent.payload_bytes == entry.received.payload_bytes
+        if entry.received is not None and transport == "tcp":
+            assert entry.received.wire_bytes == entry.received.predicted_wire_bytes
+
+
+FAULTS = {
+    "kill": "kill:site=2,phase=train,round=6",
+    "kill and rejoin": "kill:site=4,phase=train,round=7,rejoin=true",
+    "stall": "stall:site=3,phase=train,round=5,for_s=0.5",
+    "disconnect": "disconnect:site=2,phase=train,round=5,for_s=0.5",
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("protocol", ["ring", "k-secure"])
+def test_faults_and_relays_do_what_they_do_without(fault: str, protocol: str, tmp_path: Path) -> None:
+    changes = [f"protocol.sum={protocol}", "protocol.routing=via-coordinator"]
+    check_optimum(run(tmp_path / "run", changes, [FAULTS[fault]]).result)
+
+
+@pytest.mark.skipif(not may_capture(), reason="capturing packets needs root and Linux")
+@pytest.mark.parametrize("via_coordinator", [False, True])
+def test_a_capture_of_unencrypted_sockets_shows_rows_only_where_sites_speak_directly(via_coordinator: bool) -> None:
+    with (
+        captured("lo") as packets,
+        drill(3, via_coordinator=via_coordinator, encrypted=False) as federation,
+    ):
+        federation.run("tell")
+    shown = [
+        number
+        for number in range(3)
+        if any((ROWS + number).tobytes() in data for each in packets.segments.values() for data in each.values())
+    ]
+    assert shown == ([] if via_coordinator else [0, 1, 2])

@@ -1,0 +1,84 @@
+"""Models judged by the sites, on rows of their own: the counts are those of all rows together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
+
+from algorithms.data.score_counts import counted
+from algorithms.site_scores import SiteScores
+from federation.arrays import FloatArray
+from scenarios.data import dataset, splits
+from scenarios.run import runner
+from scenarios.run.result import RunResult
+from scenarios.schema import spec
+from scenarios.schema.errors import ScenarioError
+
+
+def run(folder: Path, name: str, *changes: str) -> RunResult:
+    scenario, base = spec.read(name, overrides=["data.tested_by=sites", *changes])
+    finished = runner.run(scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None)
+    assert finished.result.status == "completed", finished.result.error
+    return finished.result
+
+
+def scores_of(decisions: FloatArray, labels: FloatArray, bins: int) -> SiteScores:
+    counts = counted(decisions, labels, 0.0, bins).astype(np.int64)
+    tp, fp, tn, fn = counts[:4].tolist()
+    return SiteScores(tp, fp, tn, fn, counts[4 : 4 + bins], counts[4 + bins :])
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("quickstart",),
+        ("quickstart", "algorithm.release=sites"),
+        ("naive-bayes", "data.test_fraction=0.3"),
+        ("decision-tree", "data.folds=2", "data.repeats=2", "data.test_fraction=0.0"),
+    ],
+    ids=" ".join,
+)
+def test_the_sites_find_what_all_rows_in_one_place_show(changes: tuple[str, ...], tmp_path: Path) -> None:
+    result = run(tmp_path, *changes)
+    exact, found = result.metrics, result.at_sites
+    assert exact is not None and found is not None and exact.auc is not None and found.auc is not None
+    assert found.confusion == exact.confusion
+    assert found.accuracy == pytest.approx(exact.accuracy)
+    assert found.auc_resolution is not None
+    assert abs(found.auc - exact.auc) <= found.auc_resolution + 1e-9
+
+
+@given(st.integers(0, 10**6), st.integers(1, 200))
+def test_the_area_is_within_the_stated_resolution(seed: int, bins: int) -> None:
+    random = np.random.default_rng(seed)
+    labels = np.concatenate([[1.0, -1.0], random.choice([-1.0, 1.0], 40)])
+    decisions = random.normal(size=42) * 10.0 ** random.integers(-3, 4) + labels
+    found = scores_of(decisions, labels, bins)
+    assert found.auc is not None and found.auc_resolution is not None
+    assert abs(found.auc - roc_auc_score(labels, decisions)) <= found.auc_resolution + 1e-12
+
+
+def test_rows_of_one_class_have_no_area() -> None:
+    found = scores_of(np.array([-1.0, 2.0]), np.ones(2), 10)
+    assert (found.auc, found.auc_resolution, found.accuracy) == (None, None, 0.5)
+
+
+def test_a_site_deals_its_own_rows_by_class_and_knows_no_others() -> None:
+    signs = np.repeat([1.0, -1.0], [30, 60])
+    folds = splits.own_folds(signs, "north", 1, fraction=0.0, folds=3, repeats=2)
+    assert folds.shape == (90, 2)
+    for repeat in range(2):
+        for sign, each in ((1.0, 10), (-1.0, 20)):
+            assert np.bincount(folds[signs == sign, repeat] - 3 * repeat).tolist() == [each] * 3
+    held_out = splits.own_folds(signs, "north", 1, fraction=0.2, folds=None, repeats=1)
+    assert [(held_out[signs == sign] == 0).sum() for sign in (1.0, -1.0)] == [6, 12]
+
+
+def test_an_algorithm_that_no_site_alone_can_score_by_is_refused() -> None:
+    with pytest.raises(ScenarioError, match=r"data\.tested_by: a site alone cannot score rows by voting-ensemble"):
+        spec.read("voting-ensemble", overrides=["data.tested_by=sites"])

@@ -1,0 +1,259 @@
+"""The wrappers of the PAN-SVM dissertation over sites: the removals of a reference on pooled rows, ties and all."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.svm import SVC
+
+from algorithms.data.partition import site_partition
+from algorithms.selection import filters
+from algorithms.selection.filters import ClassMoments, class_members
+from algorithms.selection.subsets import Subset
+from algorithms.selection.support_sums import SupportSite, SupportSums
+from algorithms.selection.training import SubsetTraining
+from algorithms.voted_wrappers import VotedSettings
+from federation.arrays import FloatArray, IntArray
+from scenarios.report.page import render
+from scenarios.report.summary import lines
+from scenarios.run.result import read_result
+from tests.choosing import choose, inner_folds, standardised
+from tests.in_process import InProcessFederation
+from tests.test_runs import fedsvm, run
+
+CUTS = ("algorithm.select_solver=cutting-plane", "algorithm.select_groups=32")
+PLAIN = ("algorithm.remove=one", "algorithm.min_change=0", "algorithm.size=3")
+FOLDS = 3
+
+
+def svm(rows: FloatArray, signs: FloatArray, tol: float = 1e-9) -> Any:
+    """LIBSVM's model."""
+    return SVC(kernel="linear", C=1.0, tol=tol, cache_size=500).fit(rows, signs)
+
+
+def judged(rows: FloatArray, signs: FloatArray, folds: IntArray) -> tuple[int, float]:
+    """Rows that are right when they are left out, and their hinge loss."""
+    right, loss = 0, 0.0
+    for fold in range(folds.max() + 1):
+        out = folds == fold
+        margins = signs[out] * svm(rows[~out], signs[~out], tol=1e-5).decision_function(rows[out])
+        right, loss = right + int((margins > 0).sum()), loss + float(np.maximum(1 - margins, 0).sum())
+    return right, loss
+
+
+def worst(rows: FloatArray, signs: FloatArray, folds: IntArray, places: list[int], ranks: Any) -> tuple[int, str]:
+    """The place without which most rows are right; then by loss, by rank, and the higher one."""
+    found = {place: judged(np.delete(rows, place, axis=1), signs, folds) for place in places}
+    most = max(right for right, _ in found.values())
+    best = [place for place in places if found[place][0] == most]
+    if len(best) == 1:
+        return best[0], "accuracy"
+    least = min(found[place][1] for place in best)
+    same = [place for place in best if found[place][1] <= least * (1 + 1e-6)]
+    if len(same) == 1:
+        return same[0], "loss"
+    return max((place for place in same if ranks[place] == min(ranks[p] for p in same)), default=same[-1]), "rank"
+
+
+def order_of(scores: FloatArray) -> IntArray:
+    """Places by rising score, of equal ones the last first."""
+    finite = np.where(np.isfinite(scores), scores, np.finfo(float).max)
+    return np.lexsort((-np.arange(len(scores)), np.rint(finite / (1e-9 * np.abs(finite).max()))))
+
+
+def voted(source: str, folds: IntArray) -> tuple[list[str], list[str]]:
+    """The reference: columns in the order of their removal, and by what each was decided."""
+    train, names = standardised(source)
+    signs = train.labels
+    left = np.flatnonzero(np.ptp(train.rows, axis=0) > 0)
+    removed, decided = [], []
+    while len(left) > 1:
+        rows = train.rows[:, left]
+        model = svm(rows, signs)
+        w, support = model.coef_[0], signs * model.decision_function(rows) <= 1 + 1e-3
+        means = [rows[signs == sign].mean(axis=0) for sign in (-1, 1)]
+        moments = ClassMoments.of(rows[support], class_members(signs[None, support]))
+        scores = [w**2, w * (means[1] - means[0]), filters.welch(moments).statistic]
+        orders = [order_of(each) for each in scores]
+        named = Counter(int(order[0]) for order in orders)
+        place, times = named.most_common(1)[0]
+        ranks = np.sum([np.argsort(order) for order in orders], axis=0)
+        by = "vote"
+        if times == 1:
+            place, by = worst(rows, signs, folds, sorted(named), ranks)
+        removed.append(names[left[place]])
+        decided.append(by)
+        left = np.delete(left, place)
+    return removed, decided
+
+
+def backward(source: str, folds: IntArray, passed: list[str]) -> tuple[list[str], list[str]]:
+    """The reference of filter and wrapper, from the candidates on."""
+    train, names = standardised(source)
+    moments = ClassMoments.of(train.rows, class_members(train.labels[None, :]))
+    t = filters.welch(moments).statistic
+    left, removed, decided = np.array(sorted(names.index(name) for name in passed)), [], []
+    while len(left) > 1:
+        place, by = worst(train.rows[:, left], train.labels, folds, list(range(len(left))), t[left])
+        removed.append(names[left[place]])
+        decided.append(by)
+        left = np.delete(left, place)
+    return removed, decided
+
+
+def check_reference(source: str, folder: Path, *changes: str) -> dict[str, Any]:
+    """A run removes what the reference removes, and by the same."""
+    changes = (*PLAIN, f"algorithm.inner_folds={FOLDS}", *changes)
+    result = choose(folder, source, "voted-wrappers", *changes).result
+    removed, decided = voted(source, inner_folds(folder / "own.toml", FOLDS, *changes))
+    steps = result["selection"]["ranking"]["steps"]
+    assert [name for step in steps for name in step["removed"]] == removed
+    assert Counter(step["decided_by"] for step in steps) == Counter(decided)
+    assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"]
+    return result
+
+
+def test_the_vote_is_that_of_pooled_rows(tmp_path: Path) -> None:
+    result = check_reference("wine", tmp_path / "run", *CUTS)
+    assert {step["decided_by"] for step in result["selection"]["ranking"]["steps"]} > {"vote"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("source", ["pima_diabetes", "wdbc"])
+@pytest.mark.parametrize("solver", ["cutting-plane", "interior-point"])
+def test_the_vote_is_that_of_pooled_rows_of_more(source: str, solver: str, tmp_path: Path, data_folder: Path) -> None:
+    check_reference(source, tmp_path / "run", f"algorithm.select_solver={solver}", "algorithm.select_groups=32")
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["wine", *(pytest.param(name, marks=pytest.mark.long) for name in ("pima_diabetes", "ionosphere"))],
+)
+def test_filter_and_wrapper_remove_what_pooled_rows_remove(source: str, tmp_path: Path, data_folder: Path) -> None:
+    changes = [*CUTS, f"algorithm.inner_folds={FOLDS}", "algorithm.select_tolerance=1e-6", "algorithm.size=3"]
+    changes += ["algorithm.filter_keep=7"] if source == "wine" else []
+    result = choose(tmp_path / "run", source, "filter-wrapper", *changes).result
+    ranking, folds = result["selection"]["ranking"], inner_folds(tmp_path / "run" / "own.toml", FOLDS, *changes)
+    count = result["model"]["figures"]["candidates"]
+    removed, decided = backward(source, folds, ranking["columns"][:count])
+    assert [name for step in ranking["steps"] for name in step["removed"]] == removed
+    assert Counter(step["decided_by"] for step in ranking["steps"]) == Counter(decided)
+    assert ranking["ranks"] == [min(place, count + 1) for place in range(1, len(ranking["columns"]) + 1)]
+    assert {"pima_diabetes": 6, "ionosphere": 17}.get(source, count) == count
+
+
+def test_comparing_with_all_candidates_would_remove_the_same(tmp_path: Path) -> None:
+    """Step 4 of the dissertation's second method: better than all, or the best of what is worse; either is the best."""
+    train, _ = standardised("wine")
+    folds = np.arange(len(train.labels)) % 3
+    rows = train.rows[:, :5]
+    whole, _ = judged(rows, train.labels, folds)
+    found = [judged(np.delete(rows, place, axis=1), train.labels, folds)[0] for place in range(5)]
+    better = [place for place in range(5) if found[place] >= whole]
+    printed = max(better or range(5), key=lambda place: found[place])
+    assert printed == int(np.argmax(found))
+
+
+@pytest.mark.parametrize("criteria", ["rfe", "rsvm", "svm-t"])
+def test_a_score_by_itself_decides_every_step(criteria: str, tmp_path: Path) -> None:
+    changes = [*CUTS, f"algorithm.criteria={criteria}", "algorithm.size=3"]
+    result = choose(tmp_path / "run", "wine", "voted-wrappers", *changes).result
+    ranking = result["selection"]["ranking"]
+    assert {step["decided_by"] for step in ranking["steps"]} == {"score"}
+    assert len(ranking["steps"]) == 12
+    assert (ranking["rows_determined"] is None) == (criteria != "svm-t")
+
+
+def test_support_sums_are_released_where_three_rows_have_changed(tmp_path: Path) -> None:
+    """Without the guard rows of patients follow from the sums by linear algebra; with it none, and the result says."""
+    determined, released = {}, {}
+    for least in (0, 3):
+        changes = [*CUTS, "algorithm.criteria=svm-t", "algorithm.size=3", f"algorithm.min_change={least}"]
+        result = choose(tmp_path / f"{least}", "wdbc", "voted-wrappers", *changes).result
+        determined[least] = result["selection"]["ranking"]["rows_determined"]
+        shown = [each for each in result["disclosures"] if each["step"] == "support_moments"]
+        released[least] = sum(each["times"] for each in shown if each["kind"] == "design")
+        told = dict(lines(read_result(tmp_path / f"{least}")))
+        assert told["rows told"].startswith(f"{determined[least]} follow from the support sets")
+        assert any(each["kind"] == "row-difference" for each in shown) == (least == 0)
+    assert determined[0] >= 5
+    assert determined[3] == 0
+    assert released[0] == 58 > released[3]
+
+
+def test_many_columns_go_by_halves_where_two_lists_agree(tmp_path: Path) -> None:
+    changes = [*CUTS, "algorithm.remove=0.4", "algorithm.size=3"]
+    result = choose(tmp_path / "run", "wine", "voted-wrappers", *changes).result
+    steps = result["selection"]["ranking"]["steps"]
+    assert len(steps) < 12
+    assert {step["decided_by"] for step in steps} <= {"vote", "rank", "accuracy", "loss"}
+    assert sum(len(step["removed"]) for step in steps) == 12
+
+
+def test_a_site_that_is_killed_is_done_without_and_its_support_sets_are_forgotten(tmp_path: Path) -> None:
+    kill = "faults=[{kind='kill',site=2,phase='select',round=60}]"
+    changes = [*CUTS, kill, "algorithm.size=3", f"algorithm.inner_folds={FOLDS}"]
+    result = choose(tmp_path / "run", "wine", "voted-wrappers", *changes).result
+    sites = [step["sites"] for step in result["selection"]["ranking"]["steps"]]
+    assert (sites[0], sites[-1]) == (5, 4)
+    assert result["selection"]["ranking"]["rows_determined"] == 0
+
+
+def test_a_site_that_is_killed_is_done_without_in_filter_and_wrapper(tmp_path: Path) -> None:
+    kill = "faults=[{kind='kill',site=2,phase='select',round=20}]"
+    changes = [*CUTS, kill, "algorithm.size=3", "algorithm.filter_keep=6", f"algorithm.inner_folds={FOLDS}"]
+    result = choose(tmp_path / "run", "wine", "filter-wrapper", *changes).result
+    assert result["model"]["sites"] == ["site-1", "site-3", "site-4", "site-5"]
+
+
+def test_more_candidates_than_are_affordable_go_by_weight(tmp_path: Path) -> None:
+    changes = [*CUTS, "algorithm.most_candidates=4", "algorithm.size=2", f"algorithm.inner_folds={FOLDS}"]
+    result = choose(tmp_path / "run", "wine", "filter-wrapper", *changes).result
+    steps = result["selection"]["ranking"]["steps"]
+    assert steps[0]["decided_by"] == "score"
+    assert len(steps[0]["removed"]) > 1
+    assert steps[-1]["decided_by"] in ("accuracy", "loss", "rank")
+
+
+@pytest.mark.parametrize("name", ["voted-wrappers", "filter-wrapper"])
+def test_a_scenario_runs_predicts_and_reports(name: str, tmp_path: Path) -> None:
+    small = ["data.source=wine", "data.positive=class_0", "algorithm.size=3", "algorithm.landmarks=20", *CUTS]
+    result = run(name, tmp_path / "run", *small, f"algorithm.inner_folds={FOLDS}").result
+    assert result["metrics"]["accuracy"] > 0.8
+    assert "How they were removed" in render(tmp_path / "run")
+    predicted = fedsvm("predict", tmp_path / "run", "wine", folder=tmp_path)
+    assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 179)
+
+
+def test_a_gap_that_does_not_tell_support_rows_is_refused(tmp_path: Path) -> None:
+    done = fedsvm("run", "voted-wrappers", "--set", "algorithm.select_tolerance=1e-3", folder=tmp_path)
+    assert done.returncode == 2
+    assert "select_tolerance: must be 1e-5 or less for support rows" in done.stderr
+
+
+@pytest.mark.parametrize("source", ["wdbc", "wine"])
+def test_support_rows_are_libsvms(source: str, tmp_path: Path) -> None:
+    """At a gap of 1e-6, by margins of at most 1.001; and so are class sums over them."""
+    train, names = standardised(source)
+    programs = {}
+    for number, part in enumerate(np.array_split(np.arange(len(train.labels)), 3)):
+        partition = site_partition(train.rows[part], train.labels[part], names=names)
+        site = SupportSite(f"site-{number}", partition, {"seed": 1})
+        site.rescale(np.zeros(len(names)), np.ones(len(names)))
+        programs[site.site] = site
+    federation: Any = InProcessFederation(programs)
+    moments = ClassMoments.of(train.rows, class_members(train.labels[None, :]))
+    settings = VotedSettings(select_solver="cutting-plane", select_groups=32)
+    columns = np.arange(len(names))
+    (found,) = SubsetTraining(federation, moments, settings).train([Subset(columns)], 1e-6)
+    supporting = SupportSums(federation, 3).moments(columns, found)
+    expected = svm(train.rows, train.labels)
+    assert supporting is not None
+    assert supporting.counts.tolist() == expected.n_support_.tolist()
+    rows, signs = train.rows[expected.support_], train.labels[expected.support_]
+    pooled = filters.welch(ClassMoments.of(rows, class_members(signs[None, :]))).statistic
+    np.testing.assert_allclose(filters.welch(supporting).statistic, pooled, rtol=1e-6)
