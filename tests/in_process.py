@@ -61,6 +61,10 @@ class InProcessFederation:
         self._public_state: dict[str, Mapping[str, Any]] = {}
         self._is_fixed = False
 
+    def drawn(self, purpose: str, draw: Callable[[], T]) -> T:
+        """What is drawn: this has no journal to keep it in."""
+        return draw()
+
     @property
     def sites(self) -> tuple[str, ...]:
         """Those that take part."""

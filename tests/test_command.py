@@ -67,6 +67,7 @@ def test_importing_it_loads_nothing_heavy(tmp_path: Path) -> None:
     assert not loaded & {"numpy", "sklearn", "federation", "protocols", "algorithms", "scenarios", "zmq", "pydantic"}
 
 
+@pytest.mark.long
 def test_a_type_checker_sees_the_public_names(tmp_path: Path) -> None:
     """Beside an installation, where the stubs of its modules are found by `py.typed` alone."""
     (tmp_path / "use.py").write_text(

@@ -136,6 +136,7 @@ def test_a_run_orders_columns_as_pooled_rows_do(score: str, tmp_path: Path) -> N
     assert result["centralised"]["max_decision_difference"] < 0.1
 
 
+@pytest.mark.long
 def test_significant_columns_predict_report_and_sweep(tmp_path: Path) -> None:
     changes = ["algorithm.size=significant", "algorithm.false_discovery_rate=1e-30", "data.folds=2"]
     result = run("filter", tmp_path / "run", *changes).result

@@ -140,6 +140,7 @@ def test_a_wait_that_expires_ends_with_a_sentence_at_both_ends(tmp_path: Path) -
     assert sentence in north.said
 
 
+@pytest.mark.long
 def test_a_coordinator_that_is_killed_is_resumed_and_sites_that_waited_go_on(tmp_path: Path) -> None:
     with hosts(tmp_path) as there:
         coordinator = there.coordinator(*EXACTLY, "--set", "algorithm.tolerance=1e-8")

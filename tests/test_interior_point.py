@@ -109,6 +109,7 @@ def check_certificate(problem: Problem, found: Solution) -> None:
     assert found.lower_bound <= exact * (1 + 1e-12)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_three_hundred_problems_of_all_kinds_are_certified(noise: float) -> None:
     problems = [problem for problem in map(random_problem, range(340)) if hardness(problem) <= LIMIT][:300]

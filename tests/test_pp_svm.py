@@ -219,6 +219,7 @@ def test_columns_that_occur_as_often_are_not() -> None:
     assert claimed == {(0.0, 0.0, 0.0, 0.0, 0.0, 0.0, -1.0), (1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 1.0)}
 
 
+@pytest.mark.long
 def test_an_audit_has_all_rows_from_the_coordinator_with_any_site(tmp_path: Path) -> None:
     done = fedsvm("audit", "pp-svm", "--out", "audited", folder=tmp_path)
     assert done.returncode == 0, done.stderr

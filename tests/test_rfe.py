@@ -74,6 +74,7 @@ def test_the_order_is_scikit_learns_by_both_solvers(
     assert len(ranking["steps"]) == {"wdbc": 29, "ionosphere": 32, "pima_diabetes": 7}[source]  # f2 is constant
 
 
+@pytest.mark.long
 def test_the_order_does_not_depend_on_sites_splits_or_sums(tmp_path: Path) -> None:
     orders = []
     for sites, split, protocol in ((5, "random", "ring"), (8, "label-skew", "masked"), (3, "quantity:0.5", "plain")):

@@ -28,6 +28,7 @@ def audited(name: str, folder: Path, *changes: str) -> dict[tuple[str, ...], dic
     return {each.parties: {attack.attack: attack for attack in each.attacks} for each in done.result.audit}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("least", "solver"), [(0, CUTS), (3, BLIND)])
 def test_rows_follow_from_support_sums_unless_they_are_guarded(least: int, solver: str, tmp_path: Path) -> None:
     """The coordinator alone, without a guess: ten rows of wdbc and more, and none where three rows have changed."""

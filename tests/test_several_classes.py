@@ -721,6 +721,7 @@ def test_baselines_on_pooled_rows_tell_several_classes_apart(tmp_path: Path) -> 
     assert accuracies["majority"] == pytest.approx(result["metrics"]["majority_accuracy"])
 
 
+@pytest.mark.long
 def test_an_audit_attacks_the_first_problem(tmp_path: Path) -> None:
     """Cutting planes give rows of three classes away as they do of two; the interior point does not."""
     found = {}

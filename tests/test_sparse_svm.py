@@ -74,6 +74,7 @@ def test_a_path_has_a_curve_and_half_samples_a_say(tmp_path: Path) -> None:
     assert len(ranking["selected"]) in [point["size"] for point in ranking["curve"]]
 
 
+@pytest.mark.long
 def test_test_rows_judge_every_size_and_new_rows_are_predicted(tmp_path: Path) -> None:
     small = ["data.source=wine", "data.positive=class_0", "data.test_fraction=0.3", "algorithm.l1=path"]
     result = run(

@@ -130,6 +130,7 @@ def test_iterates_and_residuals_are_those_of_boyds_code(sites: int, relaxation: 
             np.testing.assert_allclose(getattr(residuals, name), value, atol=1e-5)
 
 
+@pytest.mark.long
 def test_with_a_free_intercept_it_comes_to_libsvms_optimum() -> None:
     settings = AdmmSettings(C=2.0, relative_tolerance=1e-7, absolute_tolerance=1e-8)
     dealt = np.array_split(np.arange(len(FEATURES)), 3)

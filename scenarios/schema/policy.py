@@ -21,7 +21,9 @@ class Range(Part):
     """From `min` to `max`, of which one may be left out."""
 
     min: Number | None = None
+    """The least that is allowed."""
     max: Number | None = None
+    """The most that is allowed."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
