@@ -59,7 +59,7 @@ class FilterSettings(SelectionSettings):
     """What a user decides."""
 
     _: KW_ONLY
-    score: Annotated[
+    statistic: Annotated[
         Literal["welch", "f", "fisher", "mi", "mrmr"], doc("By which columns are ordered; welch and f have p-values.")
     ] = "welch"
     size: Annotated[
@@ -93,9 +93,10 @@ class Filter(SelectionAlgorithm[FilterSettings]):
     def choose(self, selecting: Selecting, settings: FilterSettings) -> Choice:
         """One sum over the classes, and what the score needs beside."""
         federation, columns = selecting.federation, selecting.prepared.columns
-        if selecting.classes > 2 and settings.score in ("welch", "fisher"):
+        if selecting.classes > 2 and settings.statistic in ("welch", "fisher"):
             raise FederationError(
-                f'"{settings.score}" is of two classes, and there are {selecting.classes}: have algorithm.score = "f".'
+                f'"{settings.statistic}" is of two classes, and there are {selecting.classes}: have '
+                'algorithm.statistic = "f".'
             )
 
         def stage() -> tuple[ClassMoments, Scored]:
@@ -112,19 +113,24 @@ class Filter(SelectionAlgorithm[FilterSettings]):
                 rule += ", at which no column is significant: the best one"
         training = SubsetTraining(federation, moments, settings)
         ranks = filters.ranks_of(scored.scores, scored.order)
-        if settings.score == "mrmr":
+        if settings.statistic == "mrmr":
             ranks = np.arange(1, columns + 1)
-        return Choice(scored.order, scored.scores, SCORES[settings.score], ranks, training, size=size, size_rule=rule)
+        return Choice(
+            scored.order, scored.scores, SCORES[settings.statistic], ranks, training, size=size, size_rule=rule
+        )
 
     def of_many_classes(self, settings: FilterSettings) -> bool:
         """By F, what follows from it, and mutual information, unless sizes are compared."""
-        return settings.score in ("f", "mi", "mrmr") and settings.size not in ("best", "one-se")
+        return settings.statistic in ("f", "mi", "mrmr") and settings.size not in ("best", "one-se")
 
     def problems(self, settings: FilterSettings, outline: Outline) -> Iterator[str]:
         """Scores without p-values."""
         yield from super().problems(settings, outline)
-        if settings.size == "significant" and settings.score not in ("welch", "f"):
-            yield f'size: "significant" needs a score with p-values, welch or f, got "{settings.score}"; say how many'
+        if settings.size == "significant" and settings.statistic not in ("welch", "f"):
+            yield (
+                'size: "significant" needs a statistic with p-values, welch or f, got '
+                f'"{settings.statistic}"; say how many'
+            )
 
     def pooled_order(self, model: SelectedModel, settings: FilterSettings, rows: EvaluationRows) -> IntArray:
         """The same statistic of all rows together."""
@@ -158,15 +164,15 @@ def _by_score(
     moments: ClassMoments, settings: FilterSettings, bins: filters.Counted, products: filters.Products
 ) -> Scored:
     """By sums, wherever they come from."""
-    if settings.score == "mi":
+    if settings.statistic == "mi":
         scores = filters.mutual_information(bins(filters.bin_edges(moments, settings.bins)))
         return Scored(filters.best_first(scores, moments.constant), scores)
-    if settings.score == "fisher":
+    if settings.statistic == "fisher":
         scores = filters.squared_fisher(moments)
         return Scored(filters.best_first(scores, moments.constant), scores)
-    tested = filters.welch(moments) if settings.score == "welch" else filters.f_statistic(moments)
+    tested = filters.welch(moments) if settings.statistic == "welch" else filters.f_statistic(moments)
     order = filters.best_first(tested.statistic, moments.constant)
-    if settings.score == "mrmr":
+    if settings.statistic == "mrmr":
         wanted = settings.mrmr_columns if isinstance(settings.size, str) else chosen_count(settings.size, len(order))
         first = filters.mrmr(moments, min(wanted, len(order)), products)
         order = np.array([*first, *(column for column in order.tolist() if column not in set(first))])

@@ -124,7 +124,7 @@ def test_mutual_information_is_that_of_the_counts() -> None:
 
 @pytest.mark.parametrize("score", ["welch", "f", "fisher", "mi", "mrmr"])
 def test_a_run_orders_columns_as_pooled_rows_do(score: str, tmp_path: Path) -> None:
-    changes = [f"algorithm.score={score}", "data.folds=2", "algorithm.size=5", "protocol.sum=masked"]
+    changes = [f"algorithm.statistic={score}", "data.folds=2", "algorithm.size=5", "protocol.sum=masked"]
     result = run("filter", tmp_path / "run", *changes, sites=4).result
     selection = result["selection"]
     assert selection["equal_positions"] == len(selection["ranking"]["columns"]) == 30
@@ -158,7 +158,14 @@ def test_significant_columns_predict_report_and_sweep(tmp_path: Path) -> None:
     assert "Columns, the best first" in page
     assert "worst-perimeter" in page
     assert told["columns"].startswith(f"{len(kept)} of 30 by a false discovery rate of 1e-30")
-    words = ["--vary", "algorithm.score=welch,f", "--plot", "columns_selected:algorithm.score", "--out", "sweep"]
+    words = [
+        "--vary",
+        "algorithm.statistic=welch,f",
+        "--plot",
+        "columns_selected:algorithm.statistic",
+        "--out",
+        "sweep",
+    ]
     done = fedsvm("sweep", "filter", "--set", "data.folds=2", *words, folder=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = list(csv.DictReader((tmp_path / "sweep" / "sweep.csv").open()))
@@ -207,7 +214,10 @@ def test_an_evaluation_on_the_rows_that_chose_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        (["algorithm.score=mi", "algorithm.size=significant"], 'size: "significant" needs a score with p-values'),
+        (
+            ["algorithm.statistic=mi", "algorithm.size=significant"],
+            'size: "significant" needs a statistic with p-values',
+        ),
         (["data.evaluation=whole"], "folds are of evaluation"),
         (["algorithm.size=0"], "algorithm.size: must be"),
     ],

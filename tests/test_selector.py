@@ -84,7 +84,7 @@ def test_pipelines_searches_and_pickles() -> None:
 
 def test_sites_are_those_that_groups_name() -> None:
     where = np.array(["north", "south", "east"])[np.arange(len(SOME)) % 3]
-    chosen = FederatedSelector(size="significant", options={"score": "welch"}).fit(X[SOME], TWO, groups=where)
+    chosen = FederatedSelector(size="significant", options={"statistic": "welch"}).fit(X[SOME], TWO, groups=where)
     assert sorted(site["name"] for site in chosen.result_["sites"]) == ["east", "north", "south"]
     assert 1 <= chosen.n_features_ <= 13
     assert set(chosen.classes_) == {"a", "b"}
@@ -95,7 +95,7 @@ def test_sites_are_those_that_groups_name() -> None:
     [
         ({"method": "pan-svm"}, "method must be one of filter, rfe"),
         ({"options": {"colour": "red"}}, "options must be settings of filter"),
-        ({"options": {"score": "welch"}}, "Only binary classification is supported by method='filter'"),
+        ({"options": {"statistic": "welch"}}, "Only binary classification is supported by method='filter'"),
         ({"method": "sparse-svm"}, "Only binary classification is supported by method='sparse-svm'"),
         ({"size": 0}, "size must be"),
         ({"sites": 0}, "sites must be"),

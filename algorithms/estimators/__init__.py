@@ -67,10 +67,11 @@ def classifier(name: str) -> Any:
     from algorithms.estimators.base import estimator
 
     family = vars(classes)[family_name]
-    if clash := {each.name for each in settings(family)} & {each.name for each in settings(algorithm.Settings)}:
+    taken = {each.name for each in settings(family)} | {each for each in dir(family) if callable(getattr(family, each))}
+    if clash := taken & {each.name for each in settings(algorithm.Settings)}:
         raise FederationError(
             f"The setting {', '.join(sorted(clash))} of {name} must be called otherwise: every estimator has a "
-            "parameter of that name."
+            "parameter or method of that name."
         )
     body = {"algorithm": name, "__module__": __name__, "__doc__": type(algorithm).__doc__}
     return estimator(type(algorithm.estimator, (family, algorithm.Settings), body))

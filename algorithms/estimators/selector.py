@@ -71,7 +71,8 @@ class FederatedSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         doc("How many columns are chosen, by a rule, a count or a share; None is what the method does by itself."),
     ] = None
     options: Annotated[
-        Mapping[str, Any] | None, doc("Other settings of the method, by their names in a scenario; of filter, score.")
+        Mapping[str, Any] | None,
+        doc("Other settings of the method, by their names in a scenario; of filter, statistic."),
     ] = None
     scale: Annotated[ScaleName, doc("The common scale of columns.")] = "standard"
     sites: Annotated[Count, doc("To how many sites rows are dealt, where nothing says who holds what.")] = 3
@@ -160,7 +161,7 @@ class FederatedSelector(SelectorMixin, BaseEstimator):  # type: ignore[misc]
         if self.method not in ALGORITHMS or not ALGORITHMS[self.method].chooses_columns:
             known = [name for name, algorithm in ALGORITHMS.loadable() if algorithm.chooses_columns]
             raise ValueError(f"method must be one of {', '.join(known)}, got {self.method!r}")
-        told: dict[str, Any] = {"score": "f"} if self.method == "filter" else {}
+        told: dict[str, Any] = {"statistic": "f"} if self.method == "filter" else {}
         told |= {} if self.options is None else dict(self.options)
         told |= {} if self.size is None else {"size": self.size}
         shared = ("scale", "sites", "sum", "sum_options", "round_timeout_s", "verbose", "random_state")
