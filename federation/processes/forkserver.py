@@ -117,8 +117,7 @@ class _ForkServer:
             self._pass_on()
             self._stalls.clear()
             self._stalled.clear()
-            for left in self._workspace.iterdir():  # partitions and transcripts are of one run
-                left.unlink(missing_ok=True)
+            self._empty_workspace()
             self._rests_until = time.monotonic() + REST_S
             self._tell(order)
         elif "resume" in order:
@@ -127,6 +126,15 @@ class _ForkServer:
         else:
             policies = [SitePolicy.from_fields(fields) for fields in order["policies"]]
             self._fork_all([Assignment.from_fields(fields, policies) for fields in order["start"]])
+
+    def _empty_workspace(self) -> None:
+        """Partitions and transcripts are of one run, and the next finds nothing of them."""
+        with contextlib.suppress(FileNotFoundError):  # somebody removed it, and the next run has another server
+            for left in self._workspace.iterdir():
+                if left.is_dir() and not left.is_symlink():
+                    shutil.rmtree(left, ignore_errors=True)
+                else:
+                    left.unlink(missing_ok=True)
 
     def _fork_all(self, assignments: list[Assignment]) -> None:
         """Fork in one go: every page that the server writes between two forks is one more of the child's own."""

@@ -93,6 +93,7 @@ class _Worker:
 
 def _orders(orders: queue.Queue[bytes | None]) -> None:
     for line in sys.stdin.buffer:
+        _is_busy.set()  # from here on: one that is not begun yet must not be begun when the sweep is gone
         orders.put(line)
     orders.put(None)
     if _is_busy.is_set():
@@ -121,7 +122,6 @@ def _serve() -> None:
     threading.Thread(target=_orders, args=[orders], daemon=True).start()
     with suppress(KeyboardInterrupt):
         while (order := orders.get()) is not None:
-            _is_busy.set()
             _carry_out(order)
             _is_busy.clear()
             answers.write(_DONE)
