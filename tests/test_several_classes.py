@@ -20,12 +20,21 @@ from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score,
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC
 
-from algorithms.data.classes import Scheme, called, log_odds, one_against_one, one_against_rest, pairs, ranked_by_votes
+from algorithms.data.classes import (
+    Scheme,
+    called,
+    log_odds,
+    one_against_one,
+    one_against_rest,
+    pairs,
+    ranked_by_votes,
+    signs_of,
+)
 from algorithms.data.conditions import Conditions
 from algorithms.features.identity import IdentityMap
 from algorithms.hybrid_svm import minimised, noise_of
 from algorithms.optimisation.barrier import Problem, RowSums, Standing
-from algorithms.optimisation.hinge_sums import HingeSums
+from algorithms.optimisation.hinge_sums import HingeSums, cuts_at_zero
 from algorithms.optimisation.interior_point import solve_pooled
 from algorithms.optimisation.path_sums import Layout
 from algorithms.optimisation.predicted import Work
@@ -362,6 +371,24 @@ def test_a_row_of_label_0_is_in_no_sum() -> None:
     assert found[0].objective == pytest.approx(found[1].objective, rel=1e-8)
 
 
+@pytest.mark.parametrize(("classes", "scheme"), [(2, "ovr"), (4, "ovr"), (4, "ovo")])
+def test_sums_of_each_class_are_the_first_cuts(classes: int, scheme: Scheme) -> None:
+    """Of K g (m + 1) numbers in place of two cuts for each problem."""
+    random = np.random.default_rng(0)
+    features, numbers = random.normal(size=(50, 6)), random.integers(classes, size=50)
+    named = np.asarray(numbers if classes > 2 else 2 * numbers - 1, dtype=np.float64)
+    against_rest = one_against_rest(named, classes)
+    labels = one_against_one(against_rest) if scheme == "ovo" else against_rest
+    sums = HingeSums.dealt(features, labels, 5, random)
+    of_classes = [np.equal(numbers, each).astype(float) for each in range(classes)]
+    with_ones = np.column_stack([features, np.ones(50)])
+    class_sums = np.stack([(sums.members * of_class) @ with_ones for of_class in of_classes])
+    for problem, signs in enumerate(signs_of(classes, scheme)):
+        for b in (-1.0, 0.0, 1.0):
+            taken = sums.cuts(np.array([problem]), np.zeros((1, 6)), np.array([b]))
+            np.testing.assert_allclose(cuts_at_zero(class_sums, signs, b), taken[0], atol=1e-12)
+
+
 def test_at_the_first_point_all_problems_have_one_system() -> None:
     """Behind another mask each: the threat model says so, since it is more than one look at the same spectrum."""
     features, labels = np.random.default_rng(0).normal(size=(60, 5)), np.random.default_rng(1).integers(3, size=60)
@@ -406,6 +433,26 @@ def test_a_model_of_several_classes_is_read_from_its_arrays() -> None:
 
 
 # Groups of cuts.
+
+
+def test_what_rounds_of_cuts_carry_is_the_formula(tmp_path: Path) -> None:
+    """The first K g (m + 1) numbers, the others g (m + 2) of each problem, to the byte, at five sites and to one."""
+    cuts = ["algorithm.solver=cutting-plane", "compare.centralised=false"]
+    for scheme, problems, groups in (("ovr", 3, 4), ("ovo", 3, 3)):
+        made = run("digits", tmp_path / scheme, *WINE, *cuts, f"algorithm.multiclass={scheme}")
+        carried, rank = by_round(made.folder), made.result["model"]["figures"]["rank"]
+        assert set(shapes(made.result, "starting_sums")) == {(3, groups, rank + 1)}
+        assert 3 * groups * (rank + 1) * 8 * 6 in carried
+        assert max(carried) == problems * groups * (rank + 2) * 8 * 6
+
+
+def by_round(folder: Path) -> set[int]:
+    """Bytes that the sums of the rounds of training took."""
+    carried: Counter[int] = Counter()
+    for row in pq.read_table(folder / "ledger.parquet").to_pylist():
+        if row["phase"] == "train" and row["protocol"] == "ring":
+            carried[row["round"]] += row["payload_bytes"]
+    return set(carried.values())
 
 
 def test_groups_are_capped_by_the_smallest_class(tmp_path: Path) -> None:
