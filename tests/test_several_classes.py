@@ -444,6 +444,9 @@ def test_what_rounds_of_cuts_carry_is_the_formula(tmp_path: Path) -> None:
         assert set(shapes(made.result, "starting_sums")) == {(3, groups, rank + 1)}
         assert 3 * groups * (rank + 1) * 8 * 6 in carried
         assert max(carried) == problems * groups * (rank + 2) * 8 * 6
+    two = run("digits", tmp_path / "two", *WINE, *cuts, "data.positive=class_0")
+    carried, rank = by_round(two.folder), two.result["model"]["figures"]["rank"]
+    assert {2 * 32 * (rank + 1) * 8 * 6, 32 * (rank + 2) * 8 * 6} <= carried
 
 
 def by_round(folder: Path) -> set[int]:
@@ -463,6 +466,17 @@ def test_groups_are_capped_by_the_smallest_class(tmp_path: Path) -> None:
         changes += [] if least is None else [f"algorithm.min_group_rows={least}"]
         result = run("digits", tmp_path / str(groups), *WINE, *cuts, *changes).result
         assert {shape[1:] for shape in shapes(result, "cuts")} == {(groups, 22)}
+
+
+@pytest.mark.parametrize("scheme", ["ovr", "ovo"])
+def test_of_few_rows_there_is_one_group_and_no_cut_of_one_row(scheme: str, tmp_path: Path, data_folder: Path) -> None:
+    """Lung: 32 rows, of which the smallest class has 9. With 32 groups every row would be sent alone."""
+    assert data_folder
+    lung = ["data.source=lung_cancer", "data.missing=drop", "data.scale=minmax", "data.test_fraction=0"]
+    lung += ["algorithm.landmarks=8", "algorithm.solver=cutting-plane", "compare.centralised=false"]
+    result = run("digits", tmp_path / "run", *lung, "federation.sites=3", f"algorithm.multiclass={scheme}").result
+    assert {shape[1] for shape in shapes(result, "cuts")} == {1}
+    assert single_rows(result) == 0
 
 
 LETTERS_26 = """
