@@ -536,19 +536,23 @@ class Federation:
             if back := self._admission.readmit():
                 self._change_membership({}, back)
         failed_attempts, deadline = 0, Deadline(_PATIENCE * self._round_timeout_s)
+        waiting: dict[str, str] = {}  # a site that was too busy to begin an attempt did wait in another
         while True:
             attempt, round_ = self._attempt(order, take_part, work_s)
+            waiting |= round_.waiting()
             if attempt.dropped:
                 back = self._admission.replace_dropped(attempt.dropped, round_)
                 self._change_membership(attempt.dropped, back)
                 failed_attempts, deadline = 0, Deadline(_PATIENCE * self._round_timeout_s)
+                waiting.clear()
             if attempt.complete:
                 return attempt.value
             if attempt.dropped:
                 order = revised(order)
             failed_attempts += 0 if attempt.dropped else 1
             if failed_attempts and (deadline.expired or failed_attempts == _MAX_REPEATS):
-                raise RoundFailed(self._dispatcher.label, failed_attempts, round_.waiting())
+                who = {site: waiting[site] for site in self.sites if site in waiting}
+                raise RoundFailed(self._dispatcher.label, failed_attempts, who)
 
     def _attempt(self, order: Order, take_part: Callable[[SocketChannel], Any], work_s: float) -> tuple[Attempt, Round]:
         """One round, numbered, counted and logged."""
