@@ -171,9 +171,11 @@ def _by_score(
         scores = filters.squared_fisher(moments)
         return Scored(filters.best_first(scores, moments.constant), scores)
     tested = filters.welch(moments) if settings.statistic == "welch" else filters.f_statistic(moments)
-    order = filters.best_first(tested.statistic, moments.constant)
+    order, rates = filters.best_first(tested.statistic, moments.constant), filters.adjusted(tested.p_value)
+    if settings.size == "significant":  # by p, which degrees of freedom put in another order than t where they differ
+        order = order[np.argsort(rates[order] > settings.false_discovery_rate, kind="stable")]
     if settings.statistic == "mrmr":
         wanted = settings.mrmr_columns if isinstance(settings.size, str) else chosen_count(settings.size, len(order))
         first = filters.mrmr(moments, min(wanted, len(order)), products)
         order = np.array([*first, *(column for column in order.tolist() if column not in set(first))])
-    return Scored(order, tested.statistic, filters.adjusted(tested.p_value))
+    return Scored(order, tested.statistic, rates)

@@ -10,10 +10,11 @@ The PAN-SVM dissertation (Lu 2016, chapter 5) takes the weights of equation 5.1,
 kernel. Here they are a linear SVM's, on the columns themselves, or what a column is worth to the kernel SVM, by one of
 the scores of `selection.kernel_scores`; then nothing is certified, and each step trains anew.
 
-What is disclosed. The coordinator learns class means and variances of all columns, and every cut: sums of rows in their
-columns as they are, without any map between. A cut of one row is the row, and so is a difference of two cuts that count
-one; the result counts both. Fewer groups show less and take more rounds. The sites learn the columns and the point of
-each step.
+What is disclosed. The coordinator learns class means and variances of all columns and, by the interior point, the
+weights of each step and what its rounds show (`optimisation.path_sums`); by cutting planes every cut, which is a sum of
+rows in their columns as they are, without any map between. A cut of one row is the row, and so is a difference of two
+cuts that count one; the result counts both. Fewer groups show less and take more rounds. The sites learn the columns
+and the point of each step.
 
 References
 ----------

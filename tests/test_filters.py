@@ -12,6 +12,7 @@ from scipy import stats
 from sklearn.feature_selection import f_classif
 
 from algorithms.data.columns import Labelled
+from algorithms.filter_selection import FilterSettings, _by_score
 from algorithms.selection import filters
 from algorithms.selection.filters import ClassMoments, class_members
 from scenarios.data import sources
@@ -78,6 +79,22 @@ def test_f_is_of_any_number_of_classes() -> None:
     found = filters.f_statistic(ClassMoments.of(rows, members))
     np.testing.assert_allclose(found.statistic, f_classif(rows, kinds)[0], rtol=1e-9)
     np.testing.assert_array_equal(class_members(2 * members - 1), members)
+
+
+def test_significant_columns_are_those_whose_rates_say_so() -> None:
+    """Where degrees of freedom differ, a column with a larger t may have a larger p: it is not kept in its place."""
+    random = np.random.default_rng(3)
+    signs = np.repeat([-1.0, 1.0], [6, 200])
+    rows = random.normal(size=(206, 60)) * np.where(signs[:, None] < 0, np.geomspace(0.05, 20, 60), 1.0)
+    rows[signs > 0] += 0.5 * np.abs(random.normal(size=60)) * np.geomspace(0.05, 20, 60)
+    moments = moments_of(rows, signs)
+    settings = FilterSettings(size="significant", false_discovery_rate=0.1)
+    scored = _by_score(moments, settings, lambda edges: edges, lambda column: rows[:, column])
+    assert scored.rates is not None
+    kept = int((scored.rates <= 0.1).sum())
+    assert (scored.rates[scored.order[:kept]] <= 0.1).all()
+    by_t = np.argsort(-scored.scores)[:kept]
+    assert not (scored.rates[by_t] <= 0.1).all()
 
 
 def test_columns_that_say_nothing_are_last_and_those_that_say_all_first() -> None:

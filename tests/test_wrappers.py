@@ -13,10 +13,11 @@ from sklearn.svm import SVC
 from algorithms.data.partition import site_partition
 from algorithms.selection import filters
 from algorithms.selection.filters import ClassMoments, class_members
+from algorithms.selection.held_out import removal_of
 from algorithms.selection.subsets import Subset
 from algorithms.selection.support_sums import SupportSite, SupportSums
 from algorithms.selection.training import SubsetTraining
-from algorithms.voted_wrappers import VotedSettings
+from algorithms.voted_wrappers import Lists, VotedSettings
 from federation.arrays import FloatArray, IntArray
 from scenarios.report.page import render
 from scenarios.report.summary import lines
@@ -61,8 +62,8 @@ def worst(rows: FloatArray, signs: FloatArray, folds: IntArray, places: list[int
 
 def order_of(scores: FloatArray) -> IntArray:
     """Places by rising score, of equal ones the last first."""
-    finite = np.where(np.isfinite(scores), scores, np.finfo(float).max)
-    return np.lexsort((-np.arange(len(scores)), np.rint(finite / (1e-9 * np.abs(finite).max()))))
+    grain = 1e-9 * np.abs(scores[np.isfinite(scores)]).max()
+    return np.lexsort((-np.arange(len(scores)), np.rint(scores / grain)))
 
 
 def voted(source: str, folds: IntArray) -> tuple[list[str], list[str]]:
@@ -183,6 +184,19 @@ def test_support_sums_are_released_where_three_rows_have_changed(tmp_path: Path)
     assert determined[0] >= 5
     assert determined[3] == 0
     assert released[0] == 58 > released[3]
+
+
+def test_a_score_without_bound_makes_others_no_ties() -> None:
+    """Of support rows that are all alike within their classes in one column, t is infinite there."""
+    lists = Lists({"svm-t": np.array([0.3, np.inf, 0.1, 0.1 + 1e-12])})
+    assert lists.order("svm-t").tolist() == [3, 2, 0, 1]
+
+
+def test_equal_losses_are_equal_wherever_they_fall() -> None:
+    """A grid of equal losses would have borders, and two losses on both sides of one."""
+    for loss in np.linspace(1.0, 1.0 + 4e-9, 9):
+        places, decided = removal_of([4, 7], np.ones(2), np.array([loss, loss * (1 + 1e-13)]), np.array([2, 1]))
+        assert (places.tolist(), decided) == ([7], "rank")
 
 
 def test_many_columns_go_by_halves_where_two_lists_agree(tmp_path: Path) -> None:
