@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
+from algorithms.data.classes import members
 from algorithms.data.partition import site_partition
 from algorithms.selection import filters
-from algorithms.selection.filters import ClassMoments, class_members
+from algorithms.selection.filters import ClassMoments
 from algorithms.selection.held_out import removal_of
 from algorithms.selection.subsets import Subset
 from algorithms.selection.support_sums import SupportSite, SupportSums
@@ -77,7 +78,7 @@ def voted(source: str, folds: IntArray) -> tuple[list[str], list[str]]:
         model = svm(rows, signs)
         w, support = model.coef_[0], signs * model.decision_function(rows) <= 1 + 1e-3
         means = [rows[signs == sign].mean(axis=0) for sign in (-1, 1)]
-        moments = ClassMoments.of(rows[support], class_members(signs[None, support]))
+        moments = ClassMoments.of(rows[support], members(signs[None, support]))
         scores = [w**2, w * (means[1] - means[0]), filters.welch(moments).statistic]
         orders = [order_of(each) for each in scores]
         named = Counter(int(order[0]) for order in orders)
@@ -95,7 +96,7 @@ def voted(source: str, folds: IntArray) -> tuple[list[str], list[str]]:
 def backward(source: str, folds: IntArray, passed: list[str]) -> tuple[list[str], list[str]]:
     """The reference of filter and wrapper, from the candidates on."""
     train, names = standardised(source)
-    moments = ClassMoments.of(train.rows, class_members(train.labels[None, :]))
+    moments = ClassMoments.of(train.rows, members(train.labels[None, :]))
     t = filters.welch(moments).statistic
     left, removed, decided = np.array(sorted(names.index(name) for name in passed)), [], []
     while len(left) > 1:
@@ -260,7 +261,7 @@ def test_support_rows_are_libsvms(source: str, tmp_path: Path) -> None:
         site.rescale(np.zeros(len(names)), np.ones(len(names)))
         programs[site.site] = site
     federation: Any = InProcessFederation(programs)
-    moments = ClassMoments.of(train.rows, class_members(train.labels[None, :]))
+    moments = ClassMoments.of(train.rows, members(train.labels[None, :]))
     settings = VotedSettings(select_solver="cutting-plane", select_groups=32)
     columns = np.arange(len(names))
     (found,) = SubsetTraining(federation, moments, settings).train([Subset(columns)], 1e-6)
@@ -269,5 +270,5 @@ def test_support_rows_are_libsvms(source: str, tmp_path: Path) -> None:
     assert supporting is not None
     assert supporting.counts.tolist() == expected.n_support_.tolist()
     rows, signs = train.rows[expected.support_], train.labels[expected.support_]
-    pooled = filters.welch(ClassMoments.of(rows, class_members(signs[None, :]))).statistic
+    pooled = filters.welch(ClassMoments.of(rows, members(signs[None, :]))).statistic
     np.testing.assert_allclose(filters.welch(supporting).statistic, pooled, rtol=1e-6)

@@ -92,13 +92,6 @@ class ClassMoments:
         return np.asarray(self.total.scatter[0] == 0.0)
 
 
-def class_members(labels: FloatArray) -> FloatArray:
-    """(K, n) of 0 and 1: the rows of each class by labels (1, n) of one problem, or (K, n) of each against the rest."""
-    if len(labels) == 1:
-        return np.concatenate([labels < 0, labels > 0]).astype(np.float64)
-    return np.asarray(labels > 0, dtype=np.float64)
-
-
 def _ratio(above: FloatArray, below: FloatArray) -> FloatArray:
     """above / below; infinite where a difference has no spread, and 0 where there is neither."""
     with np.errstate(divide="ignore", invalid="ignore"):
