@@ -20,6 +20,7 @@ from scenarios.data import sources
 from scenarios.report.page import render
 from scenarios.report.summary import lines
 from scenarios.run.result import read_result
+from tests.choosing import choose
 from tests.test_runs import fedsvm, run
 
 SETS = {
@@ -71,6 +72,20 @@ def test_welch_and_f_are_those_of_pooled_rows(name: str, data_folder: Path) -> N
     np.testing.assert_allclose(
         filters.adjusted(found.p_value[varied]), stats.false_discovery_control(expected.pvalue), rtol=1e-6, atol=1e-300
     )
+
+
+def test_t_does_not_depend_on_sites_splits_or_sums(tmp_path: Path) -> None:
+    """Of rows dealt at random, sorted by their class so that most sites have one, and by a column."""
+    scores = []
+    for number, (sites, split, protocol) in enumerate(
+        [(5, "random", "ring"), (8, "label-skew", "masked"), (8, "by-feature:mean-radius", "masked")]
+    ):
+        changes = [f"data.split={split}", f"protocol.sum={protocol}", "algorithm.size=3", "algorithm.landmarks=5"]
+        ranking = choose(tmp_path / f"{number}", "wdbc", "filter", *changes, sites=sites).result["selection"]["ranking"]
+        scores.append(dict(zip(ranking["columns"], ranking["scores"], strict=True)))
+    for others in scores[1:]:
+        assert list(others) == list(scores[0])
+        np.testing.assert_allclose([others[name] for name in scores[0]], list(scores[0].values()), rtol=1e-13)
 
 
 def test_f_is_of_any_number_of_classes() -> None:

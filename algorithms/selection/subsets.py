@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from algorithms.data.classes import members, numbers
-from algorithms.optimisation.hinge_sums import HingeSums, Points
+from algorithms.optimisation.hinge_sums import HingeSums, Points, line_bound
 from algorithms.optimisation.single_rows import lone_rows, rows_apart
 from algorithms.pan_svm import PanSite
 from algorithms.selection.filters import ClassMoments, bin_counts
@@ -279,12 +279,11 @@ class SubsetOracle:
         self, problems: IntArray, w: FloatArray, b: FloatArray, dw: FloatArray, db: FloatArray, steps: FloatArray
     ) -> FloatArray:
         """One secure sum; see `Oracle.line`."""
-        margins = self._margins(w, b) + float(np.abs(steps).max()) * self._margins(dw, db)
         lengths = self._lengths(problems)
         found: FloatArray = self.federation.sum(
             "subset_line",
             shape=(*steps.shape, 2),
-            bound=max(self.rows + margins, self._margins(dw, db)),
+            bound=line_bound(w, b, dw, db, steps, self.rows, self.norm_sum),
             problems=problems,
             w=self._flat(w, lengths),
             b=b,
@@ -317,7 +316,3 @@ class SubsetOracle:
 
     def _flat(self, padded: FloatArray, lengths: list[int]) -> FloatArray:
         return np.concatenate([each[:length] for each, length in zip(padded, lengths, strict=True)])
-
-    def _margins(self, w: FloatArray, b: FloatArray) -> float:
-        """No sum over rows of |w.f + b| exceeds it."""
-        return float((np.linalg.norm(w, axis=1) * self.norm_sum + np.abs(b) * self.rows).max())
