@@ -447,7 +447,7 @@ class Federation:
                     dispatcher.mailbox.wait(deadline)
                     while dispatcher.next_answer() is not None:
                         pass  # an answer to the last round; final reports are kept by the dispatcher
-        dispatcher.close_books()
+        dispatcher.close_books(whole=True)
 
     # How a round is carried out.
 
@@ -566,7 +566,13 @@ class Federation:
         self._disclosures.record_parameters(order)
         round_ = Round(
             self._dispatcher,
-            replace(self._timed(order, work_s), phase=phase, phase_round=phase_round, sites=sites),
+            replace(
+                self._timed(order, work_s),
+                phase=phase,
+                phase_round=phase_round,
+                sites=sites,
+                everyone=sites == self.membership.all_sites,
+            ),
             reach_s=self._round_timeout_s,
             allowed_s=self._round_timeout_s + work_s,
             transcript=self._transcript,
@@ -583,7 +589,7 @@ class Federation:
             self._on_shown(_shown(order, number, sites, record, attempt.value))
         record.hops, record.aborted = round_.hops, not attempt.complete
         record.seconds = time.monotonic() - began
-        self._dispatcher.close_books()
+        self._dispatcher.close_books(whole=record.aborted)
         self._write("round", **asdict(record))
         self._on_progress(self)
         return attempt, round_
