@@ -14,6 +14,12 @@ from federation.federation import Federation
 from federation.site.program import step
 
 
+def groups_of(rows: int, groups: int, random: np.random.Generator) -> FloatArray:
+    """(g, n) of 0 and 1: n rows dealt at random to groups of equal size, give or take one."""
+    group = (random.permutation(rows) + random.integers(groups)) % groups
+    return np.asarray(np.equal.outer(np.arange(groups), group), dtype=np.float64)
+
+
 @dataclass(frozen=True)
 class HingeSums:
     """Rows with features (n, m) and labels (K, n) of +1 and -1, dealt to g groups: members (g, n) of 0 and 1.
@@ -29,9 +35,7 @@ class HingeSums:
     @classmethod
     def dealt(cls, features: FloatArray, labels: FloatArray, groups: int, random: np.random.Generator) -> HingeSums:
         """Rows dealt at random to groups of equal size, give or take one."""
-        rows = len(features)
-        group = (random.permutation(rows) + random.integers(groups)) % groups
-        return cls(features, labels, np.equal.outer(np.arange(groups), group).astype(np.float64))
+        return cls(features, labels, groups_of(len(features), groups, random))
 
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """(k, g, m + 2) per problem and group: a = sum c y f, d = sum c y, m = sum c (Lu 2016, algorithm 2)."""
