@@ -509,7 +509,7 @@ def _descriptor_limits() -> tuple[int, int]:
 
 def _drain(opened: zmq.Socket[bytes]) -> Iterator[list[zmq.Frame]]:
     """Every message that waits on a socket."""
-    while opened.getsockopt(_EVENTS) & _POLLIN:  # an exception for each end would cost more than a message
+    while int(opened.getsockopt(_EVENTS)) & _POLLIN:  # an exception for each end would cost more than a message
         frame = opened.recv(_NOBLOCK, copy=False)
         frames = [frame]
         while frame.more:
