@@ -171,13 +171,20 @@ class FederatedOracle:
         steps: FloatArray,
     ) -> FloatArray:
         """One secure sum of losses and derivatives at every step; see `HingeSums.line`."""
-        margins = self._margin_bound(w, b) + float(np.abs(steps).max()) * self._margin_bound(dw, db)
-        bound = max(self.rows + margins, self._margin_bound(dw, db))
+        bound = line_bound(w, b, dw, db, steps, self.rows, self.norm_sum_bound)
         shape = (*steps.shape, 2)
         return self.federation.sum(
             "line", shape=shape, bound=bound, problems=problems, w=w, b=b, dw=dw, db=db, steps=steps
         )
 
-    def _margin_bound(self, w: FloatArray, b: FloatArray) -> float:
-        """No sum over rows of |w.f + b| exceeds this."""
-        return float((np.linalg.norm(w, axis=1) * self.norm_sum_bound + np.abs(b) * self.rows).max())
+
+def line_bound(
+    w: FloatArray, b: FloatArray, dw: FloatArray, db: FloatArray, steps: FloatArray, rows: int, norm_sum: float
+) -> float:
+    """No loss or derivative of `HingeSums.line` exceeds it, of so many rows whose lengths add up to `norm_sum`."""
+
+    def margins(w: FloatArray, b: FloatArray) -> float:
+        """No sum over rows of |w.f + b| exceeds it."""
+        return float((np.linalg.norm(w, axis=1) * norm_sum + np.abs(b) * rows).max())
+
+    return max(rows + margins(w, b) + float(np.abs(steps).max()) * margins(dw, db), margins(dw, db))
