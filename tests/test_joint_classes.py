@@ -146,6 +146,18 @@ def test_all_classes_in_one_problem(tmp_path: Path) -> None:
 CUTS = ("joint_cuts", "sum")
 
 
+@pytest.mark.long
+def test_dna_is_liblinears_and_its_blocks_of_one_row_are_counted(tmp_path: Path, data_folder: Path) -> None:
+    """1,600 rows, 396 landmarks, 32 groups: some 56 of 3,300 blocks are a row's, though hardly a group is."""
+    assert data_folder
+    dna = ["data.source=dna_train", "data.scale=none", "algorithm.C=8", "algorithm.gamma=0.03125"]
+    dna += ["algorithm.landmarks=0.25", "algorithm.tolerance=1e-4", "algorithm.multiclass=joint"]
+    result = run("digits", tmp_path / "run", *dna, "algorithm.solver=cutting-plane").result
+    assert result["model"]["objective"] == pytest.approx(result["centralised"]["objective"], rel=1e-4)
+    assert result["metrics"]["accuracy"] >= 0.93
+    assert 20 < single_rows(result) < 120
+
+
 @pytest.mark.parametrize("protocol", ["ring", "masked"])
 def test_a_killed_site_leaves_a_certificate(protocol: str, tmp_path: Path) -> None:
     kill = "faults=[{kind='kill',site=2,phase='train',round=9}]"
