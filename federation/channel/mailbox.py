@@ -38,6 +38,8 @@ class Mailbox:
         self._waiting: dict[int, dict[str, deque[Message]]] = defaultdict(lambda: defaultdict(deque))
         self._held: dict[str, list[Message]] = defaultdict(list)
         self.sealer: Sealer | None = None
+        self._roster = endpoint.roster
+        self._agreement_keys: dict[str, bytes | None] = {}
 
     @property
     def refused(self) -> Counter[str]:
@@ -63,6 +65,14 @@ class Mailbox:
         if not of_round[peer]:
             del of_round[peer]
         return message
+
+    def agreement_key(self, peer: str) -> bytes | None:
+        """The key by which sites agree on secrets with `peer`, from the roster; None where it has none."""
+        if self._roster is not self.endpoint.roster:
+            self._roster, self._agreement_keys = self.endpoint.roster, {}
+        if peer not in self._agreement_keys:
+            self._agreement_keys[peer] = self._roster[peer].agreement_key
+        return self._agreement_keys[peer]
 
     def senders(self) -> set[str]:
         """Those of whom a protocol message of the current round waits."""
