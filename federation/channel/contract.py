@@ -15,7 +15,7 @@ What can go wrong is the same on both:
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -23,6 +23,10 @@ from numpy.typing import NDArray
 
 from federation.arrays import Residues
 from federation.errors import ProtocolError
+
+
+Draw = Callable[[Sequence[int]], Residues]
+"""Gives residues that are uniform over the whole modulus, by shape."""
 
 
 class Channel(Protocol):
