@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 from federation.arrays import Residues
 from federation.errors import ProtocolError
 
-
 Draw = Callable[[Sequence[int]], Residues]
 """Gives residues that are uniform over the whole modulus, by shape."""
 

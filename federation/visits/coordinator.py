@@ -60,8 +60,8 @@ def visited(
 ) -> Iterator[Federation]:
     """A federation of sites that are visitors; `federation.assemble()` introduces them to each other.
 
-    What is done within ends by NothingDue where it needs what no site has said yet. When the context ends otherwise, the
-    sites are told to stop.
+    What is done within ends by NothingDue where it needs what no site has said yet. When the context ends otherwise,
+    the sites are told to stop.
 
     Parameters
     ----------

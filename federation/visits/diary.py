@@ -28,7 +28,7 @@ from federation.visits.sealing import Vault
 
 _LENGTH = struct.Struct("<Q")
 SECRET_BYTES = 32
-_BEGUN, _IN, _OUT = "begun", "in", "out"
+_FACTS, _IN, _OUT = "facts", "in", "out"
 
 
 class Diary:
@@ -44,7 +44,7 @@ class Diary:
     Attributes
     ----------
     facts : mapping
-        What the first visit wrote down; empty before.
+        What earlier visits noted, by name; empty before the first.
     received : list of Message
         All that came in, in order.
     said : list of Message
@@ -85,9 +85,9 @@ class Diary:
     ) -> None:
         os.close(self._file)
 
-    def begin(self, facts: Mapping[str, Any]) -> None:
-        """Write down what the run is begun with; plain values."""
-        self._append(_BEGUN, dict(facts))
+    def note(self, facts: Mapping[str, Any]) -> None:
+        """Write facts down beside those that are there; plain values."""
+        self._append(_FACTS, dict(facts))
 
     def receive(self, message: Message) -> None:
         """Write down what came in."""
@@ -110,8 +110,8 @@ class Diary:
 
     def _take(self, what: str, value: Any) -> None:
         self._count += 1
-        if what == _BEGUN:
-            self.facts = value
+        if what == _FACTS:
+            self.facts = {**self.facts, **value}
         else:
             (self.received if what == _IN else self.said).append(wire.decode(value))
 

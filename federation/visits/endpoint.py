@@ -122,7 +122,7 @@ class StoredEndpoint:
         """What was sent is stored."""
 
     def wait(self, deadline: Deadline) -> None:
-        """Take in what came next. Raises NothingDue where nothing did, and DeadlineExpired where nobody waits for it."""
+        """Take in what came next. Raises NothingDue where nothing did, DeadlineExpired where nobody waits for it."""
         if self._pending:
             return
         arrived = next(self._arrivals, None)
