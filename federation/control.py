@@ -123,6 +123,9 @@ class Order:
         Who takes part, in ring order.
     timeout_s : float
         How long a site waits for a peer.
+    everyone : bool, default False
+        Whether `sites` are all of the run. Then they are not named on the wire, since every site knows them: named to
+        all, they would be most of what is said to a thousand sites.
     """
 
     kind: ClassVar[str] = "order"
@@ -136,6 +139,7 @@ class Order:
     phase_round: int = 0
     sites: tuple[str, ...] = ()
     timeout_s: float = 0.0
+    everyone: bool = False
 
     @property
     def verb(self) -> str:
@@ -154,7 +158,7 @@ class Order:
         )
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Fields: verb, step, protocol, phase, phase_round, sites, parameters, timeout_s.
+        """Fields: verb, step, protocol, phase, phase_round, sites (missing for everyone), parameters, timeout_s.
 
         With a sum also shape, bound, options, opened_by; with a gather, shape.
         """
@@ -164,15 +168,15 @@ class Order:
             "protocol": self.protocol,
             "phase": self.phase,
             "phase_round": self.phase_round,
-            "sites": list(self.sites),
+            "sites": None if self.everyone else list(self.sites),
             "parameters": dict(self.parameters),
             "timeout_s": float(self.timeout_s),
         }
         return Message(self.kind, run, round_number, fields=fields, arrays=dict(self.arrays))
 
     @classmethod
-    def from_message(cls, message: Message) -> Order:
-        """Raises Malformed."""
+    def from_message(cls, message: Message, all_sites: tuple[str, ...] = ()) -> Order:
+        """all_sites: those of the run, as the reader knows them. Raises Malformed."""
         verb = message.fields.get("verb")
         if verb not in ("run", "gather", "sum", "sum-at"):
             raise Malformed(f"the verb of an order must be run, gather, sum or sum-at, got {verb!r}")
@@ -186,12 +190,14 @@ class Order:
             protocol=(str,),
             phase=(str,),
             phase_round=(int,),
-            sites=(list,),
+            sites=(list, type(None)),
             parameters=(dict,),
             timeout_s=(float,),
             **of_terms,
         )
-        _check_all(message.kind, "sites", fields["sites"], (str,))
+        everyone = fields["sites"] is None
+        if not everyone:
+            _check_all(message.kind, "sites", fields["sites"], (str,))
         order = cls(
             fields["step"],
             fields["protocol"],
@@ -200,8 +206,9 @@ class Order:
             message.arrays,
             fields["phase"],
             fields["phase_round"],
-            tuple(fields["sites"]),
+            all_sites if everyone else tuple(fields["sites"]),
             fields["timeout_s"],
+            everyone,
         )
         if order.verb != verb:
             raise Malformed(f"an order to {verb} must not be opened by {fields['opened_by']}")
@@ -242,7 +249,7 @@ class Stop:
 # What a site says.
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Standing:
     """How far a site came in a round's protocol: the longest chain of messages that ended there, the peer that it
     waited for last, and how many messages it sent to the coordinator."""
@@ -393,20 +400,23 @@ Outcome = Done | Aborted | Failed
 """How an order ended at a site."""
 
 
-def read_order(message: Message) -> RosterUpdate | Order:
-    """What a coordinator orders. Raises Malformed."""
+_ANSWERS: Mapping[str, type[Done | Aborted | Failed | FinalReport | LogRecord]] = {
+    kind.kind: kind for kind in (Done, Aborted, Failed, FinalReport, LogRecord)
+}
+
+
+def read_order(message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdate | Order:
+    """What a coordinator orders. all_sites: those of the run, as the reader knows them. Raises Malformed."""
     if message.kind == RosterUpdate.kind:
         return RosterUpdate.from_message(message)
     if message.kind == Order.kind:
-        return Order.from_message(message)
+        return Order.from_message(message, all_sites)
     raise Malformed(f"an order must be {RosterUpdate.kind} or {Order.kind}, got {message.kind}")
 
 
 def read_answer(message: Message) -> Outcome | FinalReport | LogRecord | None:
     """What a site answers or says; None for a kind of message that no site may send. Raises Malformed."""
-    kinds: tuple[type[Done] | type[Aborted] | type[Failed] | type[FinalReport] | type[LogRecord], ...]
-    kinds = (Done, Aborted, Failed, FinalReport, LogRecord)
-    kind = next((kind for kind in kinds if kind.kind == message.kind), None)
+    kind = _ANSWERS.get(message.kind)
     return None if kind is None else kind.from_message(message)
 
 
@@ -436,18 +446,23 @@ def _terms_from_fields(verb: str, fields: Mapping[str, Any]) -> SumTerms | Gathe
     return SumTerms(tuple(fields["shape"]), fields["bound"], fields["options"], fields["opened_by"])
 
 
+_OF_STANDING: Mapping[str, tuple[type, ...]] = {"hop": (int,), "waiting": (str,), "sent_to_coordinator": (int,)}
+
+
 def _answer_fields(answer: Outcome) -> dict[str, Any]:
-    standing = vars(answer.standing) if answer.standing is not None else {}
-    return {**standing, "ledger": answer.ledger}
+    if (standing := answer.standing) is None:
+        return {"ledger": answer.ledger}
+    reached = {"hop": standing.hop, "waiting": standing.waiting, "sent_to_coordinator": standing.sent_to_coordinator}
+    return {**reached, "ledger": answer.ledger}
 
 
 def _answer(message: Message, **own: tuple[type, ...]) -> tuple[dict[str, Any], Standing | None]:
     """The fields of an answer, and its standing if it has one."""
-    of_standing = {"hop": (int,), "waiting": (str,), "sent_to_coordinator": (int,)}
-    stands = not message.fields.keys().isdisjoint(of_standing)
-    fields = read_fields(message, ledger=(list,), **own, **(of_standing if stands else {}))
+    stands = "hop" in message.fields
+    fields = read_fields(message, ledger=(list,), **own, **(_OF_STANDING if stands else {}))
     _check_ledger(fields["ledger"])
-    return fields, Standing(*(fields[name] for name in of_standing)) if stands else None
+    standing = Standing(fields["hop"], fields["waiting"], fields["sent_to_coordinator"]) if stands else None
+    return fields, standing
 
 
 def read_fields(message: Message, **types: tuple[type, ...]) -> dict[str, Any]:

@@ -451,7 +451,7 @@ class Federation:
                     dispatcher.mailbox.wait(deadline)
                     while dispatcher.next_answer() is not None:
                         pass  # an answer to the last round; final reports are kept by the dispatcher
-        dispatcher.close_books()
+        dispatcher.close_books(whole=True)
 
     # How a round is carried out.
 
@@ -540,19 +540,23 @@ class Federation:
             if back := self._admission.readmit():
                 self._change_membership({}, back)
         failed_attempts, deadline = 0, Deadline(_PATIENCE * self._round_timeout_s)
+        waiting: dict[str, str] = {}  # a site that was too busy to begin an attempt did wait in another
         while True:
             attempt, round_ = self._attempt(order, take_part, work_s)
+            waiting |= round_.waiting()
             if attempt.dropped:
                 back = self._admission.replace_dropped(attempt.dropped, round_)
                 self._change_membership(attempt.dropped, back)
                 failed_attempts, deadline = 0, Deadline(_PATIENCE * self._round_timeout_s)
+                waiting.clear()
             if attempt.complete:
                 return attempt.value
             if attempt.dropped:
                 order = revised(order)
             failed_attempts += 0 if attempt.dropped else 1
             if failed_attempts and (deadline.expired or failed_attempts == _MAX_REPEATS):
-                raise RoundFailed(self._dispatcher.label, failed_attempts, round_.waiting())
+                who = {site: waiting[site] for site in self.sites if site in waiting}
+                raise RoundFailed(self._dispatcher.label, failed_attempts, who)
 
     def _attempt(self, order: Order, take_part: Callable[[SocketChannel], Any], work_s: float) -> tuple[Attempt, Round]:
         """One round, numbered, counted and logged."""
@@ -566,7 +570,13 @@ class Federation:
         self._disclosures.record_parameters(order)
         round_ = Round(
             self._dispatcher,
-            replace(self._timed(order, work_s), phase=phase, phase_round=phase_round, sites=sites),
+            replace(
+                self._timed(order, work_s),
+                phase=phase,
+                phase_round=phase_round,
+                sites=sites,
+                everyone=sites == self.membership.all_sites,
+            ),
             reach_s=self._round_timeout_s,
             allowed_s=self._round_timeout_s + work_s,
             transcript=self._transcript,
@@ -583,7 +593,7 @@ class Federation:
             self._on_shown(_shown(order, number, sites, record, attempt.value))
         record.hops, record.aborted = round_.hops, not attempt.complete
         record.seconds = time.monotonic() - began
-        self._dispatcher.close_books()
+        self._dispatcher.close_books(whole=record.aborted)
         self._write("round", **asdict(record))
         self._on_progress(self)
         return attempt, round_

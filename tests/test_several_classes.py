@@ -43,6 +43,7 @@ from scenarios.report.summary import lines
 from scenarios.run.metrics import evaluate
 from scenarios.run.result import read_result
 from scenarios.schema import spec
+from tests.choosing import choose, inner_folds
 from tests.ran import Ran
 from tests.test_privacy import lower_bounds
 from tests.test_runs import fedsvm, run
@@ -862,3 +863,57 @@ def test_letters_by_cutting_planes_are_hidden_in_groups(letters: Path, tmp_path:
     cuts = sum(each["times"] * each["shape"][0] * each["shape"][1] for each in sums)
     alone = sum(each["times"] for each in result["disclosures"] if each["kind"] == "single-row")
     assert alone <= 0.005 * cuts
+
+
+FOLDS = 2
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes"),
+    [
+        ("filter", ["algorithm.statistic=f"]),
+        ("rfe", ["algorithm.select_solver=cutting-plane", "algorithm.select_groups=16", "algorithm.remove=0.4"]),
+    ],
+)
+def test_columns_are_chosen_for_all_classes(algorithm: str, changes: list[str], tmp_path: Path) -> None:
+    """The order is that of pooled rows, and a size is chosen by how many held-out rows are called their own class."""
+    changes += ["algorithm.inner_folds=2", "algorithm.size=best", "compare.centralised=true"]
+    result = choose(tmp_path / "run", "wine", algorithm, *changes, positive=None, test_fraction=0.3).result
+    selection = result["selection"]
+    assert result["model"]["classes"] == NAMES
+    assert selection["equal_positions"] == 13
+    assert selection["readings"].keys() == {"nested", "separate", "whole"}
+    assert result["metrics"]["accuracy"] > 0.9
+    assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"]
+    predicted = fedsvm("predict", tmp_path / "run", "wine", folder=tmp_path)
+    assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 179)
+
+
+def test_held_out_rows_are_called_by_the_largest_value(tmp_path: Path) -> None:
+    """The curve's accuracy of all columns is that of scikit-learn's models of each class against the others."""
+    changes = ["algorithm.statistic=f", "algorithm.size=best", f"algorithm.inner_folds={FOLDS}"]
+    result = choose(tmp_path / "run", "wine", "filter", *changes, positive=None).result
+    folds = inner_folds(tmp_path / "run" / "own.toml", FOLDS, *changes)
+    x, y = load_wine(return_X_y=True)
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    right = 0
+    for fold in range(FOLDS):
+        out = folds == fold
+        values = [
+            SVC(kernel="linear", C=1.0).fit(x[~out], labels[~out]).decision_function(x[out])
+            for labels in one_against_rest(y, 3)
+        ]
+        right += int((np.argmax(values, axis=0) == y[out]).sum())
+    whole = result["selection"]["ranking"]["curve"][-1]
+    assert whole["size"] == 13
+    assert whole["accuracy"] == pytest.approx(right / len(y), abs=1.5 / len(y))
+
+
+def test_a_way_to_choose_columns_of_two_classes_says_so(tmp_path: Path) -> None:
+    scenario = (tmp_path / "own.toml").write_text(
+        'name = "own"\n[data]\nsource = "wine"\n[algorithm]\nname = "filter"\n'
+    )
+    assert scenario
+    done = fedsvm("run", "own.toml", folder=tmp_path)
+    assert done.returncode == 2
+    assert 'algorithm.statistic: "welch" is of two classes, and there are 3; have "f", "mi" or "mrmr".' in done.stderr

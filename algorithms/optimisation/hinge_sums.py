@@ -14,6 +14,12 @@ from federation.federation import Federation
 from federation.site.program import step
 
 
+def groups_of(rows: int, groups: int, random: np.random.Generator) -> FloatArray:
+    """(g, n) of 0 and 1: n rows dealt at random to groups of equal size, give or take one."""
+    group = (random.permutation(rows) + random.integers(groups)) % groups
+    return np.asarray(np.equal.outer(np.arange(groups), group), dtype=np.float64)
+
+
 @dataclass(frozen=True)
 class HingeSums:
     """Rows with features (n, m) and labels (K, n) of +1 and -1, dealt to g groups: members (g, n) of 0 and 1.
@@ -29,9 +35,7 @@ class HingeSums:
     @classmethod
     def dealt(cls, features: FloatArray, labels: FloatArray, groups: int, random: np.random.Generator) -> HingeSums:
         """Rows dealt at random to groups of equal size, give or take one."""
-        rows = len(features)
-        group = (random.permutation(rows) + random.integers(groups)) % groups
-        return cls(features, labels, np.equal.outer(np.arange(groups), group).astype(np.float64))
+        return cls(features, labels, groups_of(len(features), groups, random))
 
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """(k, g, m + 2) per problem and group: a = sum c y f, d = sum c y, m = sum c (Lu 2016, algorithm 2)."""
@@ -138,13 +142,20 @@ class FederatedOracle:
         steps: FloatArray,
     ) -> FloatArray:
         """One secure sum of losses and derivatives at every step; see `HingeSums.line`."""
-        margins = self._margin_bound(w, b) + float(np.abs(steps).max()) * self._margin_bound(dw, db)
-        bound = max(self.rows + margins, self._margin_bound(dw, db))
+        bound = line_bound(w, b, dw, db, steps, self.rows, self.norm_sum_bound)
         shape = (*steps.shape, 2)
         return self.federation.sum(
             "line", shape=shape, bound=bound, problems=problems, w=w, b=b, dw=dw, db=db, steps=steps
         )
 
-    def _margin_bound(self, w: FloatArray, b: FloatArray) -> float:
-        """No sum over rows of |w.f + b| exceeds this."""
-        return float((np.linalg.norm(w, axis=1) * self.norm_sum_bound + np.abs(b) * self.rows).max())
+
+def line_bound(
+    w: FloatArray, b: FloatArray, dw: FloatArray, db: FloatArray, steps: FloatArray, rows: int, norm_sum: float
+) -> float:
+    """No loss or derivative of `HingeSums.line` exceeds it, of so many rows whose lengths add up to `norm_sum`."""
+
+    def margins(w: FloatArray, b: FloatArray) -> float:
+        """No sum over rows of |w.f + b| exceeds it."""
+        return float((np.linalg.norm(w, axis=1) * norm_sum + np.abs(b) * rows).max())
+
+    return max(rows + margins(w, b) + float(np.abs(steps).max()) * margins(dw, db), margins(dw, db))

@@ -56,8 +56,8 @@ class Mailbox:
 
     def next_array(self, peer: str) -> Message | None:
         """The next protocol message of the current round from `peer`, if it is there."""
-        of_round = self._waiting[self._now]
-        if peer not in of_round:
+        of_round = self._waiting.get(self._now)
+        if of_round is None or peer not in of_round:
             return None
         message = of_round[peer].popleft()
         if not of_round[peer]:
@@ -72,16 +72,17 @@ class Mailbox:
         """The next control message that came in, or None; arrays that came before it are put where they wait."""
         while (received := self.endpoint.received()) is not None:
             peer, message, _ = received
-            if message.kind == HELLO_KIND:
+            kind = message.kind
+            if kind == HELLO_KIND:
                 self._pass_on_held(peer)
             elif message.run != self.run:
                 self.refused["another run"] += 1
-            elif message.kind == ENVELOPE_KIND:
-                self._take_envelope(peer, message)
-            elif message.kind != DATA_KIND:
-                return received
-            else:
+            elif kind == DATA_KIND:
                 self._keep(peer, message)
+            elif kind == ENVELOPE_KIND:
+                self._take_envelope(peer, message)
+            else:
+                return received
         return None
 
     def _keep(self, peer: str, message: Message) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -51,7 +50,7 @@ class SocketChannel:
         The longest chain of messages that ended here.
     waiting_for : str
         The peer whose message or connection is waited for.
-    sent_to, taken : Counter of str
+    sent_to, taken : dict of str to int
         Messages sent to each peer, and taken in from it.
     dropped, left_out : dict of str
         Why the round must do without a site, as far as is known, and why `collect` left one out.
@@ -73,8 +72,8 @@ class SocketChannel:
         self.sites = sites
         self.hop = 0
         self.waiting_for = ""
-        self.sent_to: Counter[str] = Counter()
-        self.taken: Counter[str] = Counter()
+        self.sent_to: dict[str, int] = {}
+        self.taken: dict[str, int] = {}
         self.dropped: dict[str, str] = {}
         self.left_out: dict[str, str] = {}
         self._mailbox = mailbox
@@ -93,9 +92,9 @@ class SocketChannel:
         """Send `array` to `peer`. Raises PeerDropped when a site cannot be reached within the round's deadline."""
         for observer in self._observers:
             observer.sending(peer, array)
-        place = self.sent_to[peer]
-        message = Message(DATA_KIND, self._mailbox.run, self._round, place, self.hop + 1, arrays={_ARRAY: array})
-        self.sent_to[peer] += 1
+        place = self.sent_to.get(peer, 0)
+        message = Message(DATA_KIND, self._mailbox.run, self._round, place, self.hop + 1, {}, {_ARRAY: array})
+        self.sent_to[peer] = place + 1
         self.waiting_for = peer
         if self.me == COORDINATOR:
             with suppress(PeerDropped):  # a site without a connection dropped, or is late: `collect` will tell
@@ -177,8 +176,9 @@ class SocketChannel:
     def _next(self, peer: str) -> Message | None:
         """The message that follows the last one; one that was seen before, or skips ahead, is refused."""
         while (message := self._mailbox.next_array(peer)) is not None:
-            if message.sequence == self.taken[peer]:
-                self.taken[peer] += 1
+            expected = self.taken.get(peer, 0)
+            if message.sequence == expected:
+                self.taken[peer] = expected + 1
                 return message
             self._mailbox.refused["out of sequence"] += 1
         return None

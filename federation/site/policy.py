@@ -96,8 +96,7 @@ class SitePolicy:
         opens : {"sum", "value"}
             What the step is declared to open.
         """
-        taking_part = set(order.sites)
-        if list(order.sites) != [site for site in self.sites if site in taking_part] or me not in taking_part:
+        if order.sites != self.sites and not self._is_among(order.sites, me):
             raise OrderRefused(
                 f"its sites must be {me} and others of {', '.join(self.sites)}, in this order, "
                 f"got {', '.join(order.sites) or 'none'}"
@@ -141,6 +140,11 @@ class SitePolicy:
             raise OrderRefused(f"the sum must be {wanted}, got {_described(order.protocol, terms.options)}")
         if terms.receiver not in (COORDINATOR, *order.sites):
             raise OrderRefused(f"a sum must be opened by the coordinator or a site in it, got {terms.receiver}")
+
+    def _is_among(self, sites: tuple[str, ...], me: str) -> bool:
+        """Whether these are some of the sites, in their order, with this site among them."""
+        taking_part = set(sites)
+        return me in taking_part and list(sites) == [site for site in self.sites if site in taking_part]
 
     @staticmethod
     def _is_alone(order: Order, me: str) -> bool:

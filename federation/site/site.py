@@ -270,14 +270,14 @@ class Site:
         number, last, order = message.round, self._endpoint.round, None
         self._mailbox.enter(number)
         try:
-            order = read_order(message)
+            order = read_order(message, self._policy.sites)
             with descriptors_explained(self._endpoint.name):
                 if isinstance(order, RosterUpdate):
                     self._join(order)
                 else:
                     self._policy.check_round(order, self._endpoint.name, number, last)
                     self._run_round(order, number)
-            self._answer(Done(*self._account(number)), number)
+            self._answer(Done(*self._account(number, whole=False)), number)
         except RoundAborted as aborted:
             self._answer(Aborted(*self._account(aborted.round)), aborted.round)
         except Transient as error:
@@ -315,7 +315,7 @@ class Site:
     def _replay(self, program: SiteProgram, journal: SiteJournal) -> None:
         """Carry out what an earlier process of this site did, and stand where it stood."""
         for record in journal.earlier:
-            order, number = Order.from_message(record.order), record.order.round
+            order, number = Order.from_message(record.order, self._policy.sites), record.order.round
             if number <= self._assignment.journal_until:
                 program.channel = ReplayChannel(self._assignment.name, order.sites, record)
                 with suppress(EndOfRecordError):  # it was aborted there
@@ -354,7 +354,7 @@ class Site:
 
     def _open_channel(self, order: Order, number: int) -> SocketChannel:
         """The round's channel, for the protocol and for steps that run one."""
-        observers: list[Observer] = [self._faults.begin_round(order.phase, order.phase_round)]
+        observers: list[Observer] = [*self._faults.begin_round(order.phase, order.phase_round)]
         if self._transcript is not None:
             observers.append(self._transcript.begin_round(number))
         if self._journal is not None:
@@ -378,12 +378,15 @@ class Site:
             self._on_failure(reason)
         self._answer(Failed(*self._account(number), reason, trace, cut_off), number)
 
-    def _account(self, number: int) -> tuple[list[list[Any]], Standing | None]:
-        """What went over this site's connections since it was last asked, and how far it came in the round."""
-        self._endpoint.measure(number)
+    def _account(self, number: int, *, whole: bool = True) -> tuple[list[list[Any]], Standing | None]:
+        """What went over this site's connections since it was last asked, and how far it came in the round.
+
+        whole: see `Endpoint.measure`.
+        """
+        self._endpoint.measure(number, whole=whole)
         standing = None
         if (channel := self._channel) is not None:
-            standing = Standing(channel.hop, channel.waiting_for, channel.sent_to[COORDINATOR])
+            standing = Standing(channel.hop, channel.waiting_for, channel.sent_to.get(COORDINATOR, 0))
         return self._endpoint.ledger.take(), standing
 
     def _answer(self, answer: Done | Aborted | Failed, number: int) -> None:
@@ -406,7 +409,7 @@ class Site:
         endpoint = self._endpoint
         if self._logs is not None:
             self._logs.end_round()
-        endpoint.measure(endpoint.round)
+        endpoint.measure(endpoint.round, whole=True)
         report = FinalReport(endpoint.ledger.take(), refused=dict(endpoint.refused), **resources())
         with suppress(PeerDropped):  # nobody is there to hear it
             endpoint.reply(COORDINATOR, report.to_message(self._assignment.run, endpoint.round))

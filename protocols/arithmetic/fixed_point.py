@@ -88,13 +88,9 @@ class FixedPoint:
         BoundExceeded
             For a value that is not finite or beyond the bound.
         """
-        flat = np.ravel(values)
-        if not np.isfinite(flat).all():
-            raise BoundExceeded(f"{np.count_nonzero(~np.isfinite(flat))} of {flat.size} values are not finite")
-        if flat.size and np.abs(flat).max() > self.bound:
-            raise BoundExceeded(
-                f"a value of size {np.abs(flat).max():.6g} is beyond the declared bound {self.bound:.6g}"
-            )
+        flat = values.reshape(-1)
+        if flat.size and not np.abs(flat).max() <= self.bound:  # one that is not a number is not below it either
+            self._refuse(flat)
         scaled = np.rint(np.ldexp(flat, self.fraction_bits))
         if self.limbs == 1:
             return scaled.astype(np.int64).view(np.uint64)[None, :]
@@ -103,6 +99,11 @@ class FixedPoint:
         low = size - np.ldexp(high, LIMB_BITS)
         residues = np.stack([low.astype(np.uint64), high.astype(np.uint64)])
         return np.where(scaled < 0, subtract(np.zeros_like(residues), residues), residues)
+
+    def _refuse(self, values: FloatArray) -> None:
+        if not np.isfinite(values).all():
+            raise BoundExceeded(f"{np.count_nonzero(~np.isfinite(values))} of {values.size} values are not finite")
+        raise BoundExceeded(f"a value of size {np.abs(values).max():.6g} is beyond the declared bound {self.bound:.6g}")
 
     def decode(self, residues: Residues) -> FloatArray:
         """Values from residues, or from a sum of residues.
