@@ -413,12 +413,13 @@ def hub(
     sender: Annotated[str, typer.Option(help="The hub's own address.")] = "fedsvm@localhost",
     database: Annotated[str, typer.Option(help="A database's URL as SQLAlchemy has it; SQLite without it.")] = "",
     every: Annotated[float, typer.Option(help="Seconds between two looks at who is due.", min=0.1, max=3600)] = 2.0,
+    demo: Annotated[bool, typer.Option("--demo", help="Begin with a task over an embedded table.")] = False,
 ) -> None:
     """Run the task service: people make tasks, invite others by mail, and each computes when it suits them."""
     from scenarios.hub import commands
 
     try:
-        commands.serve(folder, listen, url, smtp, sender, database, every)
+        commands.serve(folder, listen, url, smtp, sender, database, every, demo=demo)
     except FederationError as error:
         complain(str(error))
         raise typer.Exit(FAILED) from None

@@ -117,7 +117,7 @@ class Post(Protocol):
     def received(self) -> Received | None:
         """A valid message that came in already, or None."""
 
-    def measure(self, round_number: int) -> None:
+    def measure(self, round_number: int, *, whole: bool) -> None:
         """Enter in the ledger what came in since the last call."""
 
     def check_descriptors(self) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from federation.errors import DeadlineExpired, PeerDropped
-from federation.ledger import Ledger, Link, Traffic
+from federation.ledger import Ledger, Traffic
 from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Received
 from federation.transport.keys import COORDINATOR, Roster
@@ -141,7 +141,7 @@ class StoredEndpoint:
         """A message that was taken in, or None."""
         return self._pending.popleft() if self._pending else None
 
-    def measure(self, round_number: int) -> None:
+    def measure(self, round_number: int, *, whole: bool) -> None:
         """Messages are counted as they are stored; no kernel counts them."""
 
     def check_descriptors(self) -> None:
@@ -150,6 +150,6 @@ class StoredEndpoint:
     def _count(self, peer: str, message: Message, *, sent: bool) -> None:
         """Enter one message. What carries it seals it, so that its frames are all that is known of its size."""
         sender, receiver = (self.name, peer) if sent else (peer, self.name)
-        link = Link(message.round, message.kind in CONTROL_KINDS, sender, receiver)
+        traffic = self.ledger.traffic(message.round, message.kind in CONTROL_KINDS, sender, receiver)
         whole = sum(map(len, message.frames))
-        self.ledger.add(link, Traffic(1, message.payload_bytes, whole, None))
+        traffic.add(Traffic(1, message.payload_bytes, whole, None))

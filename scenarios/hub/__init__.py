@@ -12,6 +12,7 @@ lie in a database until a participant comes for them. In the order to read it:
 - `tasks`: what may happen to a task: invited, joined, declined, withdrawn, begun, over
 - `desk`: what participants' programs say to the hub, sealed
 - `pages`: what people see
+- `demo`: a task to begin with
 - `service`: all of it as one web application
 - `joining`: a participant's visit
 - `commands`: fedsvm hub and fedsvm join

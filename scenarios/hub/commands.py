@@ -23,7 +23,9 @@ _STATE = Path("fedsvm-visits")
 _EXTRA = 'fedsvm hub needs more packages than fedsvm itself: pip install "fedsvm[hub]".'
 
 
-def serve(folder: Path, listen: str, url: str, smtp: str, sender: str, database: str, every_s: float) -> None:
+def serve(
+    folder: Path, listen: str, url: str, smtp: str, sender: str, database: str, every_s: float, *, demo: bool
+) -> None:
     """Run a hub until it is told to end. Raises ScenarioError for wrong options, FederationError where it cannot."""
     try:
         import uvicorn
@@ -47,6 +49,12 @@ def serve(folder: Path, listen: str, url: str, smtp: str, sender: str, database:
         logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s: %(message)s")
         hub = Hub(settings, _carrier(smtp, folder))
         say("hub", f"listens at {where}; mails go to {smtp or folder / 'mails'}")
+        if demo:
+            from scenarios.hub.demo import prepare
+
+            path = prepare(hub.tasks, folder / "demo")
+            say("hub", f"a task to begin with is there; sign in by {where}{path}")
+            say("hub", f"the participants' files are in {folder / 'demo'}, their invitations in {folder / 'mails'}")
         config = uvicorn.Config(
             application(hub),
             log_level="warning",

@@ -73,6 +73,8 @@ class ColumnsAtSites:
 def train_on_columns(scenario: Scenario, data: ColumnsAtSites, federation: Federation, outcome: Outcome) -> None:
     """Train one model on columns that are at different sites, and have the sites score the rows they hold out."""
     algorithm, settings = scenario.algorithm.implementation, scenario.algorithm.settings
+    if not isinstance(algorithm, VerticalAlgorithm):
+        raise TypeError(f"{algorithm.name} must be a VerticalAlgorithm")
     with outcome.timed("train_s"), federation.phase("setup"):
         data.records = align(federation, scenario.data.align)
         outcome.alignment = Alignment(scenario.data.align, data.records)

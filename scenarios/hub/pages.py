@@ -354,7 +354,7 @@ def _number(form: Mapping[str, str], name: str, what: str, default: str) -> floa
 
 def rendered(template: str, caller: Caller, **parts: Any) -> str:
     """A page, with every value escaped."""
-    return (
+    return str(
         _environment()
         .get_template(f"{template}.html.j2")
         .render(

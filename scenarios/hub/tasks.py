@@ -117,13 +117,17 @@ class Tasks:
             recent = sql.select(sql.func.count()).select_from(SignIn).filter_by(email=email)
             if session.scalar(recent.where(SignIn.made_at > now - 3600)) >= _SIGN_INS_AN_HOUR:  # type: ignore[operator]
                 raise Refused(f"{email} was sent {_SIGN_INS_AN_HOUR} links within the hour; use the last, or wait.")
-            said = token()
-            session.add(SignIn(email=email, token=digest(said), made_at=now))
+            path = _made_sign_in(session, email)
             text = (
-                f"Sign in to the task service by this link, within 15 minutes:\n\n{self.url}/sign-in/{said}\n\n"
+                f"Sign in to the task service by this link, within 15 minutes:\n\n{self.url}{path}\n\n"
                 "It works once. If you did not ask for it, do nothing.\n"
             )
-            self.outbox.put(session, f"sign-in {digest(said).hex()}", email, "Sign in to the task service", text)
+            self.outbox.put(session, f"sign-in {digest(path).hex()}", email, "Sign in to the task service", text)
+
+    def sign_in_path(self, email: str) -> str:
+        """A path to sign in by, for who stands at the hub itself."""
+        with self.database.session() as session:
+            return _made_sign_in(session, email)
 
     def sign_in(self, said: str) -> str:
         """The cookie of somebody who followed the link of a mail. Raises Refused."""
@@ -349,6 +353,12 @@ class Tasks:
 
 
 _HOW = {"declined": "declines", "withdrawn": "withdrew", "missed": "did not come"}
+
+
+def _made_sign_in(session: Session, email: str) -> str:
+    said = token()
+    session.add(SignIn(email=email, token=digest(said), made_at=time.time()))
+    return f"/sign-in/{said}"
 
 
 def address(said: str) -> str:
