@@ -49,7 +49,7 @@ _REPORT_POLICY = (
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    "Referrer-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
 _STATIC = {"hub.css": "text/css", "htmx.js": "text/javascript"}
@@ -418,5 +418,5 @@ def _summed(program: type[Any]) -> list[str]:
 
 
 def _sentence(program: type[Any], name: str) -> str:
-    """What a step is, from the first line of its docstring."""
-    return (getattr(program, name).__doc__ or "").strip().splitlines()[0]
+    """What a step gives, from the first line of its docstring."""
+    return (getattr(program, name).__doc__ or "").strip().partition("\n")[0].partition(" Raises ")[0]
