@@ -11,7 +11,7 @@ from collections import Counter, defaultdict, deque
 from federation.channel.envelope import Sealer, ends_of
 from federation.errors import Malformed, PeerDropped
 from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint, Received
+from federation.transport.endpoint import Post, Received
 from federation.transport.keys import COORDINATOR
 from federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, MAX_FRAME_BYTES, Message
 
@@ -34,7 +34,7 @@ class Mailbox:
         Seals and opens what this site tells others through the coordinator; None where they speak directly.
     """
 
-    def __init__(self, endpoint: Endpoint, run: bytes) -> None:
+    def __init__(self, endpoint: Post, run: bytes) -> None:
         self.endpoint = endpoint
         self.run = run
         self._now = 0

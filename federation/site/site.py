@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from federation.arrays import FloatArray
 from federation.channel.agreement import KeyAgreement
-from federation.channel.contract import Observer
+from federation.channel.contract import Draw, Observer, uniform_residues
 from federation.channel.envelope import Sealer
 from federation.channel.mailbox import Mailbox
 from federation.channel.socket import SocketChannel
@@ -53,7 +53,7 @@ from federation.site.partition import read_partition
 from federation.site.policy import SitePolicy
 from federation.site.program import Installation, SiteProgram, opens_of
 from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint, Received, descriptors_explained
+from federation.transport.endpoint import Endpoint, Post, Received, descriptors_explained
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import HELLO_KIND, Message
 
@@ -181,20 +181,23 @@ def _orphaned() -> None:
 class Site:
     """Carries out the coordinator's orders, one at a time.
 
-    `on_failure` is told why an order was refused, or a step failed, for who stands at the site.
+    `on_failure` is told why an order was refused, or a step failed, for who stands at the site. `draws`: what gives the
+    random vectors of a round, by its number.
     """
 
     def __init__(
         self,
         assignment: Assignment,
         installation: Installation,
-        endpoint: Endpoint,
+        endpoint: Post,
         agreement: KeyAgreement | None,
         faults: OwnFaults,
         on_failure: Callable[[str], None] = lambda reason: None,
+        draws: Callable[[int], Draw] = lambda number: uniform_residues,
     ) -> None:
         self._assignment = assignment
         self._on_failure = on_failure
+        self._draws = draws
         self._policy = assignment.policy
         self._installation = installation
         self._endpoint = endpoint
@@ -379,6 +382,7 @@ class Site:
             self._notice,
             agreement=self._agreement,
             observers=observers,
+            draw=self._draws(number),
         )
         return self._channel
 
