@@ -18,7 +18,7 @@ class Table:
     """Three rows, of which "two" lacks its b."""
 
     def column(self, name: str, low: float, high: float) -> NDArray[np.float64]:
-        return np.array(VALUES[name])[(PLACES >= low) & (PLACES <= high)]
+        return np.array(VALUES[name])[(low <= PLACES) & (high >= PLACES)]
 
     def errors(self, name: str, low: float, high: float) -> NDArray[np.float64]:
         return 0.1 * self.column(name, low, high)
