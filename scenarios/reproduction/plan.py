@@ -216,6 +216,22 @@ def _error(result: Mapping[str, Any]) -> float | None:
     return None if accuracy is None else 1 - accuracy
 
 
+def _private_rows(result: Mapping[str, Any]) -> float | None:
+    held = [site["rows"] for site in result.get("sites", [])]
+    return float(sum(held)) if held else None
+
+
+def _classes(result: Mapping[str, Any]) -> float | None:
+    classes = at(result, "model.classes")
+    return None if classes is None else float(len(classes))
+
+
+def _on_unit_interval(result: Mapping[str, Any]) -> float | None:
+    """Gamma of columns in [0, 1] that does what the run's does of the same columns in [-1, 1]."""
+    gamma = at(result, "scenario.algorithm.gamma")
+    return 4 * gamma if isinstance(gamma, float) else None
+
+
 def _largest_site_cpu(result: Mapping[str, Any]) -> float | None:
     return max((site["cpu_s"] for site in result.get("sites", []) if site["cpu_s"] is not None), default=None)
 
@@ -242,6 +258,9 @@ def _disclosed(kind: str) -> Callable[[Mapping[str, Any]], float | None]:
 
 DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float | None]] = {
     "error": _error,
+    "classes": _classes,
+    "gamma-on-unit-interval": _on_unit_interval,
+    "private-rows": _private_rows,
     "largest-site-cpu": _largest_site_cpu,
     "spread-of-fold-auc": _fold_spread,
     "beyond-libsvm-rbf": _difference_to("libsvm-rbf"),
