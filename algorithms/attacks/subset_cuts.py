@@ -44,7 +44,7 @@ class SubsetCuts(Attack):
 
 
 def _posed(rounds: tuple[RoundView, ...], kind: int) -> Iterator[tuple[list[IntArray], Series]]:
-    """Problems of a kind as they were posed, with the columns of each, and the cuts of each: w (m,), b and sums (g, m + 2)."""
+    """Problems of a kind as they were posed: the columns of each, and its cuts: w (m,), b and sums (g, m + 2)."""
     columns: list[IntArray] = []
     groups, series, kinds = 1, Series(), [0]
     for each in rounds:
