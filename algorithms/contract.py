@@ -136,8 +136,12 @@ class VerticalModel(Model):
     """(n,) decision values of the training records."""
 
     @abstractmethod
-    def joined(self, rows: FloatArray) -> Self:
-        """The whole model, for one who has all columns. rows: scaled training rows (n, p)."""
+    def joined(self, rows: FloatArray, held: IntArray | None = None) -> Self:
+        """The whole model, for one who has all columns. rows: scaled training rows (n, p).
+
+        held (p,): which of these columns each of the sites' is, one site's behind the other's; None where the rows have
+        them so.
+        """
 
 
 @dataclass(frozen=True)
@@ -354,7 +358,7 @@ class VerticalAlgorithm(Algorithm[S, V, VerticalTask]):
 
     partition = "vertical"
     scaling = "sites"
-    phases = ("setup", "train", "evaluate")
+    phases: ClassVar[tuple[str, ...]] = ("setup", "train", "evaluate")
 
     @abstractmethod
     def score(self, federation: Federation, model: V, rows: int) -> FloatArray:
