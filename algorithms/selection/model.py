@@ -288,7 +288,7 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         """What class means of more columns than rows tell of who is in them, as measured on these rows."""
         return list(_memberships(rows))
 
-    def pooled(self, model: SelectedModel, settings: S, rows: EvaluationRows) -> Pooled:
+    def pooled(self, model: SelectedModel, settings: S, rows: EvaluationRows) -> Pooled | None:
         """As of PAN-SVM on the same columns."""
         return PanSvm().pooled(model.inner, settings, _only(rows, model.selected))
 
