@@ -103,8 +103,11 @@ class Model(ABC):
         """The columns in their order, of a model that chose among them."""
         return None
 
-    def decisions_by_size(self, rows: FloatArray) -> Mapping[int, FloatArray]:
-        """(n,) decision values of scaled rows (n, p) by the best columns, for each size of the curve in `ranked`."""
+    def decisions_by_size(self, rows: FloatArray) -> Mapping[int, Sequence[FloatArray]]:
+        """(n,), or (n, K), decision values of scaled rows (n, p) by models of the best columns, for each size of the
+
+        curve in `ranked`: as many as there are models of that size.
+        """
         return {}
 
     @property

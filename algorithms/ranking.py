@@ -31,7 +31,8 @@ class RankingStep:
 class CurvePoint:
     """Accuracy of the best columns, so many: over inner folds of the training rows, with its standard error.
 
-    test_accuracy: of the model of all training rows on rows that chose nothing; None where there are none.
+    test_accuracy: on rows that chose nothing, the mean of the inner folds' models (of an elastic net the model of all
+    training rows); None where there are no such rows.
     """
 
     size: int
