@@ -18,7 +18,6 @@ from scenarios.data import dataset
 from scenarios.run import runner
 from scenarios.run.runner import Finished
 from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
 from tests.conftest import ROOT, wait_until
 from tests.hosts import EXACT
 
