@@ -122,10 +122,10 @@ class Dispatcher:
             self.mailbox.refused["stale"] += 1
         return None
 
-    def close_books(self) -> None:
-        """Enter what the coordinator itself sent and received."""
+    def close_books(self, *, whole: bool = False) -> None:
+        """Enter what the coordinator itself sent and received; see `Endpoint.measure`."""
         endpoint = self.mailbox.endpoint
-        endpoint.measure(self.record.round)
+        endpoint.measure(self.record.round, whole=whole)
         self.accounts.enter(endpoint.name, endpoint.ledger.take())
 
 

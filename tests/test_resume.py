@@ -35,6 +35,7 @@ EXACTLY = {
     "decision-tree": ("decision-tree",),
     "logistic-regression": ("logistic-regression",),
     "least-squares": ("least-squares",),
+    "binned-least-squares": ("binned-least-squares", "algorithm.bins=200"),
     "svm-admm": ("svm-admm",),
     "voting-ensemble": ("voting-ensemble",),
     "dpp-svm": ("dpp-svm-tic-tac-toe",),

@@ -173,24 +173,8 @@ class Lobby:
 
     def _other_columns(self, columns: tuple[Column, ...]) -> str:
         """How columns differ from those of the first site that is ready, in a sentence; "" where they do not."""
-        if not self.guests:
-            return ""
-        first, reference = next((name, guest.columns) for name, guest in self.guests.items())
-        mine, theirs = ({each.name: each.categorical for each in held} for held in (columns, reference))
-        problems = [
-            *(f"it lacks {name!r}" for name in theirs if name not in mine),
-            *(f"it has {name!r}, which {first} has not" for name in mine if name not in theirs),
-            *(
-                f"{name!r} is {_kind(mine[name])} here and {_kind(theirs[name])} at {first}"
-                for name in mine
-                if name in theirs and mine[name] != theirs[name]
-            ),
-        ]
-        if not problems:
-            return ""
-        more = f"; and {len(problems) - MAX_NAMED} more" if len(problems) > MAX_NAMED else ""
-        said = "; ".join(problem[:MAX_SHOWN] for problem in problems[:MAX_NAMED])
-        return f"its columns differ from those of {first}: {said}{more}. Mend the file, or add them to data.ignore."
+        first = next(iter(self.guests.items()), None)
+        return differing(columns, first[0], first[1].columns) if first is not None else ""
 
     def _note_closed(self, site: str) -> None:
         if (guest := self.guests.pop(site, None)) is not None:
@@ -287,6 +271,25 @@ class Lobby:
         address = self._invited[site].join.address
         self._back[site] = known._replace(address=address, agreement_key=ready.agreement_key)
         self._send(site, Begin(self._sites, self._columns))
+
+
+def differing(columns: Sequence[Column], first: str, reference: Sequence[Column]) -> str:
+    """How columns differ from those of the site `first`, in a sentence; "" where they do not."""
+    mine, theirs = ({each.name: each.categorical for each in held} for held in (columns, reference))
+    problems = [
+        *(f"it lacks {name!r}" for name in theirs if name not in mine),
+        *(f"it has {name!r}, which {first} has not" for name in mine if name not in theirs),
+        *(
+            f"{name!r} is {_kind(mine[name])} here and {_kind(theirs[name])} at {first}"
+            for name in mine
+            if name in theirs and mine[name] != theirs[name]
+        ),
+    ]
+    if not problems:
+        return ""
+    more = f"; and {len(problems) - MAX_NAMED} more" if len(problems) > MAX_NAMED else ""
+    said = "; ".join(problem[:MAX_SHOWN] for problem in problems[:MAX_NAMED])
+    return f"its columns differ from those of {first}: {said}{more}. Mend the file, or add them to data.ignore."
 
 
 def _columns(rows: list[list[object]]) -> tuple[Column, ...]:
