@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from benchmarks.peers import ROOT, machine
 from scenarios.data import dataset
@@ -32,7 +33,7 @@ def nodes() -> Iterator[None]:
     import ray
     from ray.cluster_utils import Cluster
 
-    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 10**8})
+    cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 10**8})
     for _ in range(NODES):
         cluster.add_node(num_cpus=1, object_store_memory=10**8)
     os.environ["RAY_ADDRESS"] = cluster.address

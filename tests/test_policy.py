@@ -146,7 +146,7 @@ label = "diagnosis"
 positive = "M"
 classes = ["B", "M"]
 public_source = "public.csv"
-categories = { ward = ["a", "b"] }
+categories = { ward = ["a", "b", "east", "north", "south"] }
 
 [algorithm]
 name = "dp-erm"
