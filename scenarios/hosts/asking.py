@@ -44,8 +44,9 @@ def _is_blind(scenario: Scenario) -> bool:
 
 
 def _absolute(file: str, base: Path) -> Path:
-    """A file, wherever the run is resumed."""
-    return Path(file) if (base / file).is_file() is False else (base / file).resolve()
+    """A file beside the scenario, wherever the run is resumed; others are looked for as sites look for theirs."""
+    path = base / file
+    return path.resolve() if path.is_file() else Path(file)
 
 
 def _across_hosts(problem: str, admitted: Sequence[str]) -> str:
