@@ -265,7 +265,7 @@ class Conductor:
                 journal,
             ) as federation:
                 this.federation = federation
-                federation.assemble()
+                federation.assemble(need_all=False)
                 if isinstance(this.dataset, ColumnsAtSites):
                     train_on_columns(scenario, this.dataset, federation, this.outcome)
                 elif isinstance(this.dataset, RemoteDataset):
