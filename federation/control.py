@@ -31,8 +31,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
+
 from federation.errors import Malformed
-from federation.transport.keys import COORDINATOR, KEY_BYTES, Party, Roster
+from federation.transport.keys import COORDINATOR, KEY_BYTES, Roster
 from federation.transport.wire import Array, Message
 
 LedgerRows = list[list[Any]]
@@ -62,23 +64,30 @@ class RosterUpdate:
     parties: Roster
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Fields: parties, a list of [name, address, public key, agreement key]."""
-        return Message(self.kind, run, round_number, fields={"parties": self.parties.to_fields()})
+        """Fields: names, addresses, each a text with a line for every party; arrays: public_keys, agreement_keys, of 32
+        bytes a party, zeros where it has none."""
+        names, addresses, public_keys, agreement_keys = self.parties.to_columns()
+        fields = {"names": "\n".join(names), "addresses": "\n".join(addresses)}
+        arrays = {"public_keys": public_keys, "agreement_keys": agreement_keys}
+        tables = {name: np.frombuffer(keys, dtype=np.uint8) for name, keys in arrays.items()}
+        return Message(self.kind, run, round_number, fields=fields, arrays=tables)
 
     @classmethod
     def from_message(cls, message: Message) -> RosterUpdate:
         """Raises Malformed."""
-        parties = read_fields(message, parties=(list,))["parties"]
-        for party in parties:
-            if type(party) is not list or [*map(type, party[:2])] != [str, str] or len(party) != 4:
-                raise Malformed("a party of the roster must be a name, an address and two keys")
-            for key in party[2:]:
-                if key is not None and (type(key) is not bytes or len(key) != KEY_BYTES):
-                    raise Malformed(f"a key of the roster must be {KEY_BYTES} bytes, or missing")
-        roster = Roster(map(Party._make, parties))
-        if len(roster) < len(parties):
+        fields = read_fields(message, names=(str,), addresses=(str,))
+        names, addresses = fields["names"].split("\n"), fields["addresses"].split("\n")
+        if len(names) != len(addresses):
+            raise Malformed(f"a roster must have an address for each of {len(names)} parties, got {len(addresses)}")
+        if message.arrays.keys() != {"public_keys", "agreement_keys"}:
+            raise Malformed("a roster must have public_keys and agreement_keys, and nothing else")
+        for name, table in message.arrays.items():
+            if table.dtype != np.uint8 or table.shape != (KEY_BYTES * len(names),):
+                raise Malformed(f"{name} of a roster must be {KEY_BYTES} bytes for each party")
+        if len(set(names)) < len(names):
             raise Malformed("each party of the roster must be listed once")
-        return cls(roster)
+        public_keys, agreement_keys = (message.arrays[name].tobytes() for name in ("public_keys", "agreement_keys"))
+        return cls(Roster.from_columns(names, addresses, public_keys, agreement_keys))
 
 
 @dataclass(frozen=True)

@@ -516,6 +516,38 @@ def sweep(
         raise typer.Exit(FAILED)
 
 
+@app.command()
+def reproduce(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID…]", help="Such as lu-3.2 or que; all without any.")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="All rows and seeds, or few of them, for a look.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
+    folder: Annotated[Path, typer.Option("--out", help="Folder for runs, page and tables.")] = Path("reproduction"),
+    listed: Annotated[bool, typer.Option("--list", help="List all there is, and run nothing.")] = False,
+) -> None:
+    """Measure again what papers print and this project claims: a page with a verdict for every value.
+
+    Run again, it does what is missing. Exit status 3: something differs that the papers' files do not say will.
+    """
+    from scenarios.reproduction import commands
+
+    _end_on_sigterm()
+    chosen = commands.Chosen.of(ids or [], folder, full=full)
+    if listed:
+        print_table(chosen.table())
+        return
+    try:
+        chosen.carry_out(jobs)
+    except KeyboardInterrupt:
+        complain(f"Interrupted; the same command does what is missing in {folder}.")
+        raise typer.Exit(INTERRUPTED) from None
+    if chosen.conclude():
+        raise typer.Exit(FAILED)
+
+
 def _print_sweep(rows: list[dict[str, Any]], keys: list[str]) -> None:
     shown = [*keys, "status", "accuracy", "rounds", "payload_bytes", "total_s"]
     head = tuple(name.rpartition(".")[2].removesuffix("_bytes").removesuffix("_s") for name in shown)

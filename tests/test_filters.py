@@ -91,7 +91,7 @@ def test_t_does_not_depend_on_sites_splits_or_sums(tmp_path: Path) -> None:
 def test_f_is_of_any_number_of_classes() -> None:
     random = np.random.default_rng(0)
     rows, kinds = random.normal(size=(90, 6)), random.integers(3, size=90)
-    found = filters.f_statistic(ClassMoments.of(rows, members(one_against_rest(kinds, 3))))
+    found = filters.f_statistic(ClassMoments.of(rows, members(one_against_rest(kinds.astype(np.float64), 3))))
     np.testing.assert_allclose(found.statistic, f_classif(rows, kinds)[0], rtol=1e-9)
 
 

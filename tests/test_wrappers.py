@@ -231,7 +231,7 @@ def test_no_support_set_survives_a_site_that_drops() -> None:
         model = Solution(1.0, 0.0, 1, converged=True, w=random.normal(size=len(names)), b=0.0)
         federation.until_stable(functools.partial(support.moments, columns, model))
     assert federation.sites == ("site-0", "site-2")
-    for site in federation.programs.values():
+    for site in (federation.programs[name] for name in federation.sites):
         assert site.support_epoch == support.epoch == 2
         assert [len(sets) for sets in site.support_sets] == support.releases
         assert all(number >= 5 for sets in site.support_sets for number in sets)  # the fourth was asked for again

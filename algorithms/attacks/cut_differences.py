@@ -19,12 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
 from algorithms.attacks.epochs import Epoch, epochs
 from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from algorithms.data.columns import Labelled
 from algorithms.features.inversion import NystromInverse
-from algorithms.optimisation.hinge_sums import Points
+from algorithms.optimisation.hinge_sums import Points, cuts_at_zero
 from federation.arrays import BoolArray, FloatArray, IntArray
 from protocols.analysis.views import RoundView, RunView
 
@@ -49,15 +49,23 @@ class GroupedCuts:
     sums: FloatArray
 
 
-def series(rounds: Sequence[RoundView], problem: int = 0) -> list[GroupedCuts]:
-    """The cuts of some rounds of the step `cuts`, those of the same rows together; of the problem of a number."""
+def series(rounds: Sequence[RoundView], posed: Posed) -> list[GroupedCuts]:
+    """The cuts of a problem that some rounds show, those of the same rows together.
+
+    Sums of each class are those at 0, on either side.
+    """
     taken: dict[tuple[str, ...], list[tuple[FloatArray, float, FloatArray]]] = {}
     for each in rounds:
-        parameters = each.parameters
+        told = each.parameters
         for sites, sums in each.sums.items():
-            for place in np.flatnonzero(parameters["problems"] == problem):
-                cut = (parameters["w"][place], float(parameters["b"][place]), sums[place])
-                taken.setdefault(sites, []).append(cut)
+            cuts: list[tuple[FloatArray, float, FloatArray]] = []
+            if each.step == "starting_sums":
+                cuts = [(np.zeros(sums.shape[2] - 1), b, cuts_at_zero(sums, posed.signs, b)) for b in (-1.0, 1.0)]
+            elif each.step == "cuts":
+                places = np.flatnonzero(told["problems"] == posed.number)
+                cuts = [(told["w"][place], float(told["b"][place]), sums[place]) for place in places]
+            if cuts:
+                taken.setdefault(sites, []).extend(cuts)
     found = []
     for cuts in taken.values():
         w, b, sums = (np.array(each) for each in zip(*cuts, strict=True))
@@ -232,7 +240,7 @@ class CutDifferences(Attack):
             for epoch, features in parts:
                 resolution = SAME_WITHIN * epoch.scale.scale
                 among = KnownRows.of(known, epoch, features) if known is not None else None
-                for cuts in series(epoch.of("cuts"), prior.posed.number):
+                for cuts in series(epoch.rounds, prior.posed):
                     found = peel(cuts, features, among)
                     counts.take(epoch.unscaled(found.rows), found.labels, resolution)
                     residual = max(residual, float(found.residuals.max(initial=0.0)))

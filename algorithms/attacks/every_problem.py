@@ -19,7 +19,7 @@ import numpy as np
 from algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
 from algorithms.attacks.epochs import epochs
 from algorithms.attacks.row_counts import SAME_WITHIN
-from algorithms.data.classes import one_against_one, one_against_rest
+from algorithms.data.classes import signs_of
 from algorithms.data.columns import Labelled
 from federation.arrays import FloatArray
 from protocols.analysis.views import RunView
@@ -42,10 +42,8 @@ def on_every_problem(attack: Attack, view: RunView, prior: Prior) -> Iterator[Cl
 
 def problems_of(view: RunView, classes: int) -> list[Posed]:
     """The binary problems of K classes, as sites were told to pose them."""
-    against_rest = one_against_rest(np.arange(classes, dtype=np.float64), classes)
     every_two = any(each.parameters.get("scheme") == "ovo" for each in view.rounds)
-    signs = one_against_one(against_rest) if every_two else against_rest
-    return [Posed(number, each) for number, each in enumerate(signs)]
+    return [Posed(number, each) for number, each in enumerate(signs_of(classes, "ovo" if every_two else "ovr"))]
 
 
 def _tried(

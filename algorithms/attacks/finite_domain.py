@@ -58,7 +58,7 @@ class FiniteDomain(Attack):
             if (features := epoch.features) is None or candidates is None or len(candidates.rows) > MAX_CANDIDATES:
                 continue
             counts = counts or RowCounts(epoch.columns)
-            for cuts in series(epoch.of("cuts"), prior.posed.number):
+            for cuts in series(epoch.rounds, prior.posed):
                 if (solved := solve(cuts, features(epoch.scale(candidates.rows)), candidates.labels)) is not None:
                     places = np.repeat(np.arange(len(candidates.rows)), solved.counts)
                     resolution = SAME_WITHIN * epoch.scale.scale

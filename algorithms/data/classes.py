@@ -60,6 +60,14 @@ def one_against_one(problems: FloatArray) -> FloatArray:
     return np.stack([of_class[i] - of_class[j] for i, j in pairs(len(of_class))])
 
 
+def signs_of(classes: int, scheme: Scheme) -> FloatArray:
+    """(P, K) the label that rows of each class have in each binary problem, 0 of a class that is not part of it."""
+    if classes == 2:
+        return np.array([[-1.0, 1.0]])
+    against_rest = one_against_rest(np.arange(classes, dtype=np.float64), classes)
+    return one_against_one(against_rest) if scheme == "ovo" else against_rest
+
+
 def ranked_by_votes(values: FloatArray, classes: int) -> FloatArray:
     """(n, K) scores of the classes from the values (n, K (K - 1) / 2) of one against one.
 

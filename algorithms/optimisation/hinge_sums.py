@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.data.classes import Scheme, one_against_one
+from algorithms.data.classes import Scheme, members, one_against_one, signs_of
 from algorithms.data.horizontal import HorizontalSite
+from algorithms.optimisation.cutting_plane import Taken, starts_of
 from federation.arrays import FloatArray, IntArray
 from federation.federation import Federation
 from federation.site.program import step
@@ -67,6 +68,17 @@ class HingeSums:
         return np.stack([(slack * violated).sum(axis=2), -(violated * slope[:, None, :]).sum(axis=2)], axis=2)
 
 
+def cuts_at_zero(class_sums: FloatArray, signs: FloatArray, b: float) -> FloatArray:
+    """(g, m + 2) the cuts at w = 0 and b of -1, 0 or 1, of a problem in which classes have labels `signs` (K,).
+
+    class_sums (K, g, m + 1): of each class and group the sum of f, and how many rows there are.
+    """
+    active = (signs * b < 1) & (signs != 0)
+    signed = np.tensordot(signs * active, class_sums, axes=1)
+    counts = np.tensordot(active.astype(np.float64), class_sums[..., -1], axes=1)
+    return np.column_stack([signed, counts])
+
+
 @dataclass(frozen=True)
 class Points:
     """Where cuts were taken: w (T, m), b (T,)."""
@@ -90,6 +102,12 @@ class HingeSite(HorizontalSite):
         """Assign this site's rows at random to the groups of the grouped cuts, the same in all problems."""
         labels = one_against_one(self.labels) if scheme == "ovo" else self.labels
         self.sums = HingeSums.dealt(self.features, labels, groups, self.random("groups"))
+
+    @step
+    def starting_sums(self) -> FloatArray:
+        """(K, g, m + 1): of each class and group the sum of the features, and how many rows there are."""
+        with_ones = np.column_stack([self.features, np.ones(len(self.features))])
+        return np.stack([(self.sums.members * of_class) @ with_ones for of_class in members(self.labels)])
 
     @step
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
@@ -131,6 +149,17 @@ class FederatedOracle:
         found = self.federation.sum("cuts", shape=shape, bound=bound, problems=problems, w=w, b=b)
         self.on_cuts(problems, w, b, found)
         return found
+
+    def first(self, features: int, classes: int, scheme: Scheme, *, intercept: bool) -> Taken:
+        """The cuts at w = 0 of all problems of K classes, from one secure sum of K g (m + 1) numbers."""
+        bound = max(self.rows, self.norm_sum_bound)
+        sums = self.federation.sum("starting_sums", shape=(classes, self.groups, features + 1), bound=bound)
+        signs = signs_of(classes, scheme)
+        problems, b = starts_of(len(signs), intercept=intercept)
+        cuts = [cuts_at_zero(sums, signs[problem], at) for problem, at in zip(problems, b.tolist(), strict=True)]
+        taken = Taken(problems, np.zeros((len(b), features)), b, np.stack(cuts))
+        self.on_cuts(taken.problems, taken.w, taken.b, taken.cuts)
+        return taken
 
     def line(
         self,

@@ -19,7 +19,7 @@ from algorithms.data.classes import Scheme, problems_of
 from algorithms.data.conditions import Conditions
 from algorithms.optimisation import cutting_plane, interior_point, libsvm
 from algorithms.optimisation.barrier import Problem
-from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Oracle
+from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Oracle, Taken
 from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, Points
 from algorithms.optimisation.joint_hinge import JointOracle, JointSite
 from algorithms.optimisation.line_search import line_search
@@ -283,9 +283,10 @@ def _by_cutting_planes(
         nonlocal bundles
         bundles += 1 if latest or not bundles else 0
         opened: list[Cuts] = []
+        oracle = posed.oracle(federation, groups, lambda *cuts: opened.append(cuts))
         try:
             solutions = cutting_plane.solve(
-                posed.oracle(federation, groups, lambda *cuts: opened.append(cuts)),
+                oracle,
                 problems=posed.problems,
                 dimensions=posed.dimensions,
                 groups=groups,
@@ -295,6 +296,7 @@ def _by_cutting_planes(
                 on_iteration=note,
                 resume=tuple(latest),
                 intercept=posed.intercept,
+                first=posed.first(oracle),
             )
         finally:  # what was opened was shown, whatever came of it
             posed.disclose(federation, opened, rows_told)
@@ -335,6 +337,13 @@ class _Binary:
 
     def oracle(self, federation: Federation, groups: int, on_cuts: OnCuts) -> Oracle:
         return FederatedOracle(federation, groups, *_extent(federation), on_cuts)
+
+    def first(self, oracle: Oracle) -> Callable[[], Taken] | None:
+        """The first cuts by sums of each class."""
+        if not isinstance(oracle, FederatedOracle):
+            return None
+        scheme, intercept = self.settings.multiclass, self.intercept
+        return lambda: oracle.first(self.features, self.classes, scheme, intercept=intercept)
 
     def disclose(self, federation: Federation, opened: Sequence[Cuts], rows_told: RowsTold) -> None:
         _disclose(federation, opened, rows_told)

@@ -13,7 +13,10 @@ from federation.errors import Malformed, PeerDropped
 from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Post, Received
 from federation.transport.keys import COORDINATOR
-from federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, Message
+from federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, MAX_FRAME_BYTES, Message
+
+MAX_HELD, MAX_HELD_BYTES = 1 << 12, 4 * MAX_FRAME_BYTES
+"""Envelopes, and bytes in them, that are kept for one site that has no connection; what comes beyond is refused."""
 
 
 class Mailbox:
@@ -38,6 +41,8 @@ class Mailbox:
         self._waiting: dict[int, dict[str, deque[Message]]] = defaultdict(lambda: defaultdict(deque))
         self._held: dict[str, list[Message]] = defaultdict(list)
         self.sealer: Sealer | None = None
+        self._roster = endpoint.roster
+        self._agreement_keys: dict[str, bytes | None] = {}
 
     @property
     def refused(self) -> Counter[str]:
@@ -63,6 +68,14 @@ class Mailbox:
         if not of_round[peer]:
             del of_round[peer]
         return message
+
+    def agreement_key(self, peer: str) -> bytes | None:
+        """The key by which sites agree on secrets with `peer`, from the roster; None where it has none."""
+        if self._roster is not self.endpoint.roster:
+            self._roster, self._agreement_keys = self.endpoint.roster, {}
+        if peer not in self._agreement_keys:
+            self._agreement_keys[peer] = self._roster[peer].agreement_key
+        return self._agreement_keys[peer]
 
     def senders(self) -> set[str]:
         """Those of whom a protocol message of the current round waits."""
@@ -110,7 +123,14 @@ class Mailbox:
         try:
             self.endpoint.reply(receiver, envelope)
         except PeerDropped:
-            self._held[receiver].append(envelope)
+            held = self._held[receiver]
+            if (
+                sum(each.payload_bytes for each in held) + envelope.payload_bytes > MAX_HELD_BYTES
+                or len(held) == MAX_HELD
+            ):
+                self.refused["envelope beyond what is held"] += 1
+            else:
+                held.append(envelope)
 
     def _pass_on_held(self, receiver: str) -> None:
         """A connection to a site is new: it gets what came for it meanwhile, but for what is over."""

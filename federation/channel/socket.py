@@ -146,12 +146,12 @@ class SocketChannel:
 
     def shared_secret(self, peer: str, purpose: str) -> bytes:
         """256 bits that this site and `peer` alone can derive, fresh for this round and purpose."""
-        public = self._mailbox.endpoint.roster[peer].agreement_key
+        public = self._mailbox.agreement_key(peer)
         if self._agreement is None or public is None:
             raise StepRefused(
                 f"{self.me} and {peer} have no keys to agree on a secret with; a sum that needs them must say so"
             )
-        pair = " ".join(sorted((self.me, peer)))
+        pair = f"{self.me} {peer}" if self.me < peer else f"{peer} {self.me}"
         return self._agreement.secret(public, f"fedsvm {purpose} {self._round} {pair}")
 
     def expand(self, secret: bytes, shape: Sequence[int]) -> Residues:

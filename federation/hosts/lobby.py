@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from federation.errors import DeadlineExpired, FederationError, LaunchError, Malformed, PeerDropped
 from federation.hosts.hub import Call, HubEndpoint
-from federation.hosts.messages import Begin, Declined, Offer, Ready, Refused
+from federation.hosts.messages import Begin, Declined, Offer, Ready, Refused, is_tcp
 from federation.site.terms import Terms
 from federation.transport.auth import REFUSED
 from federation.transport.deadline import Deadline
@@ -16,6 +16,8 @@ from federation.transport.keys import COORDINATOR, KEY_BYTES, Party
 from federation.transport.wire import Message
 
 MAX_NAMED = 8
+MAX_SHOWN = 500
+"""Letters of what somebody else says that are shown."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class Lobby:
 
     def _reason_against(self, call: Call) -> str:
         """Why a site cannot be let in, in a sentence; "" where it can."""
-        peer, join = call.peer, call.join
+        peer, join, named = call.peer, call.join, call.join.name[:MAX_SHOWN]
         if self._endpoint.is_connected(peer):
             return (
                 f"{peer} is there already, by another process with the same key; end that one, or make this site a key "
@@ -122,11 +124,16 @@ class Lobby:
             )
         if join.name != peer:
             return (
-                f"its key was made for {join.name}, and the coordinator admits it as {peer}; have the coordinator's "
-                f"folder hold it as {join.name}.key."
+                f"its key was made for {named}, and the coordinator admits it as {peer}; have the coordinator's folder "
+                f"hold it as {named}.key."
+            )
+        if join.address and not is_tcp(join.address):
+            return (
+                f"it says that others reach it at {join.address[:MAX_SHOWN]!r}; it must be as tcp://north.example:7101."
             )
         if join.version != self._version:
-            return f"it has fedsvm {join.version} and the coordinator {self._version}; install the same version."
+            theirs = join.version[:MAX_SHOWN]
+            return f"it has fedsvm {theirs} and the coordinator {self._version}; install the same version."
         if self._terms.routing == "direct" and not join.address:
             return (
                 "sites of this run reach each other directly, and it says no address; start it with --listen and "
@@ -141,9 +148,10 @@ class Lobby:
                 self._seat(site, Ready.from_message(message))
             elif message.kind == Declined.kind:
                 declined = Declined.from_message(message)
+                reason = declined.reason[:MAX_SHOWN]
                 if declined.by_policy:
-                    self._declined[site] = declined.reason
-                self._tell(f"{site} declines: {declined.reason}")
+                    self._declined[site] = reason
+                self._tell(f"{site} declines: {reason}")
             else:
                 self._endpoint.refused["not a word of joining"] += 1
         except Malformed as error:
@@ -280,7 +288,7 @@ def differing(columns: Sequence[Column], first: str, reference: Sequence[Column]
     if not problems:
         return ""
     more = f"; and {len(problems) - MAX_NAMED} more" if len(problems) > MAX_NAMED else ""
-    said = "; ".join(problems[:MAX_NAMED])
+    said = "; ".join(problem[:MAX_SHOWN] for problem in problems[:MAX_NAMED])
     return f"its columns differ from those of {first}: {said}{more}. Mend the file, or add them to data.ignore."
 
 

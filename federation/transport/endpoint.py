@@ -525,10 +525,14 @@ def raise_descriptor_limit(needed: int) -> None:
     """
     soft, hard = (sys.maxsize if each == resource.RLIM_INFINITY else each for each in _descriptor_limits())
     if hard < needed:
-        raise EndpointError(
-            f"This many sites need {needed} open files in one process and the system allows {hard}: "
-            "raise the hard limit (ulimit -Hn) or run fewer sites."
-        )
+        try:  # who may raise the hard limit need not be told to
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, needed))
+        except (ValueError, OSError):
+            raise EndpointError(
+                f"This many sites need {needed} open files in one process and the system allows {hard}: "
+                "raise the hard limit (ulimit -Hn) or run fewer sites."
+            ) from None
+        return
     if soft < (wanted := min(hard, max(needed, _MAX_DESCRIPTORS))):
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, _descriptor_limits()[1]))
 
@@ -561,7 +565,7 @@ def _descriptor_limits() -> tuple[int, int]:
 
 def _drain(opened: zmq.Socket[bytes]) -> Iterator[list[zmq.Frame]]:
     """Every message that waits on a socket."""
-    while opened.getsockopt(_EVENTS) & _POLLIN:  # an exception for each end would cost more than a message
+    while int(opened.getsockopt(_EVENTS)) & _POLLIN:  # an exception for each end would cost more than a message
         frame = opened.recv(_NOBLOCK, copy=False)
         frames = [frame]
         while frame.more:
