@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import email
 import re
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
@@ -28,7 +30,7 @@ from scenarios.hub.joining import Hub as AskedHub
 from scenarios.hub.mails import Files
 from scenarios.hub.service import Hub, Settings, application
 from scenarios.hub.tasks import Refused
-from tests.hub import SITES
+from tests.hub import SITES, environment
 
 ANNA = "anna@clinic.example"
 ADDRESS = re.compile(r"(?P<path>/sign-in/[\w-]+|/join/[\w-]+)(?:#(?P<key>\S+))?")
@@ -344,6 +346,46 @@ def test_a_link_is_one_programs_alone(told: Told) -> None:
         assert "same version" in each["south"].ask("join", token=tokens["south"], version="0")["refused"]
 
     run(story)
+
+
+def test_a_key_is_of_one_invitation(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            await create(browser)
+        each, tokens = await programs(told)
+        each["north"].join(tokens["north"])
+        assert "another invitation" in each["north"].join(tokens["south"])["refused"]
+
+    run(story)
+
+
+def test_who_took_letters_and_ended_before_it_acted_is_asked_again(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            await create(browser)
+        each, tokens = await programs(told)
+        for site in SITES:
+            each[site].join(tokens[site])
+            each[site].ready(site)
+        assert len(each["north"].ask("take", after=0)["letters"]) == 1
+        each["north"].ask("take", after=1)
+        each["north"].ask("leave")
+        told.hub.tasks.look_after_all()
+        assert [mail for mail in await told.mails("north@example.org") if mail.startswith("Your turn")]
+        each["south"].ask("take", after=0)
+        each["south"].ask("take", after=1, acted=True)
+        each["south"].ask("leave")
+        before = len(await told.mails("south@example.org"))
+        told.hub.tasks.look_after_all()
+        assert len(await told.mails("south@example.org")) == before
+
+    run(story)
+
+
+def test_nothing_of_the_hub_is_loaded_by_other_commands() -> None:
+    words = "import sys, scenarios.cli, scenarios.hub.joining; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True, env=environment())
+    assert not {"fastapi", "uvicorn", "sqlalchemy", "alembic", "aiosmtplib"} & set(done.stdout.split())
 
 
 def test_a_word_that_is_changed_or_of_another_hub_is_not_opened(told: Told) -> None:

@@ -269,7 +269,8 @@ class Joining:
         before = len(diary.received)
         is_over = visitor.carry_on(diary.facts["sites"], partition, lambda: self._more(diary, standing), self._say)
         if is_over:
-            self.tell(f"the task is over; what is yours of its model is in {self.folder / _MODEL}")
+            model = self.folder / _MODEL
+            self.tell(f"the task is over{f'; what is yours of its model is in {model}' if model.exists() else ''}")
         else:
             came = len(diary.received) - before
             self.tell(f"{came} messages taken in; now it is the others' turn, and a mail says when it is yours again")
@@ -284,10 +285,11 @@ class Joining:
             is_due = letters or (self.watches and standing["state"] in ("inviting", "running"))
             if not is_due:
                 return
-            standing = self._take(diary)
+            standing = self._take(diary, acted=True)
 
-    def _take(self, diary: Diary) -> Mapping[str, Any]:
-        return self._hub.ask("take", after=len(diary.received), watches=self.watches)
+    def _take(self, diary: Diary, *, acted: bool = False) -> Mapping[str, Any]:
+        """Where the task stands, and what came in. acted: on all that came in before."""
+        return self._hub.ask("take", after=len(diary.received), acted=acted, watches=self.watches)
 
     def _say(self, number: int, message: Message) -> None:
         self._hub.ask("say", number=number, frames=[bytes(frame) for frame in message.frames])
