@@ -15,6 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from algorithms.optimisation import libsvm
+from protocols.sums.registry import SUMS
 from scenarios.data import splits
 from tests import hub as hubs
 from tests.conftest import wait_until
@@ -89,14 +90,17 @@ def test_who_is_not_there_is_asked_once_between_two_visits(finished: Finished) -
 @pytest.mark.long
 def test_nothing_is_readable_in_the_database(finished: Finished) -> None:
     content = b"".join(path.read_bytes() for path in (finished.running.folder).glob("hub.sqlite*"))
-    _, table, _ = cells(finished.folder)
+    _, table, labels = cells(finished.folder)
     assert b"Malignant or not" in content
     for value in table.ravel():
         assert value.tobytes() not in content
         assert repr(float(value)).encode() not in content
+    encoded = SUMS["masked"](threshold=0.66).encoded(np.where(labels == "M", 1.0, -1.0), 1.0, len(SITES))
+    assert encoded.tobytes()[:256] not in content
     for site in SITES:
         token = link_of(finished.running, site).rpartition("/")[2].partition("#")[0]
         assert token.encode() not in content
+        assert token not in finished.running.log.read_text()
 
 
 def hospitals(folder: Path) -> dict[str, Path]:

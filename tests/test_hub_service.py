@@ -558,6 +558,30 @@ def test_who_does_not_join_in_time_is_done_without(told: Told, monkeypatch: pyte
     run(story)
 
 
+def test_whose_turn_it_is_and_never_comes_is_done_without(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            await create(browser, min_sites="2", patience_days="2")
+        each, tokens = await programs(told)
+        for site in SITES:
+            each[site].join(tokens[site])
+            each[site].ready(site)
+        told.hub.conductor.settle(told.one(Task).id, 30)
+        assert told.one(Participant, site="north").told == 1
+        late = time.time() + 2 * 86400 + 1
+        monkeypatch.setattr("scenarios.hub.tasks.time.time", lambda: late)
+        told.hub.tasks.look_after_all()
+        assert {who.state for who in told.hub.tasks.task(told.one(Task).id, ANNA).participants} == {"missed"}
+        number = told.one(Task).id
+        deadline = time.monotonic() + 30
+        while told.one(Task).state == "running" and time.monotonic() < deadline:
+            told.hub.conductor.settle(number, 1)
+        task = told.one(Task)
+        assert (task.state, "did not come for 2 days" in task.reason) == ("failed", True)
+
+    run(story)
+
+
 def test_two_tasks_do_not_know_of_each_other(told: Told) -> None:
     async def story() -> None:
         async with told.signed_in() as browser:

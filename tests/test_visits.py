@@ -25,7 +25,7 @@ from federation.transport import wire
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import Message
 from federation.visits.coordinator import visited
-from federation.visits.diary import Diary
+from federation.visits.diary import OVER, Diary
 from federation.visits.endpoint import Arrived, Left, NothingDue
 from federation.visits.visit import Visitor, agreement_of
 from protocols.sums.registry import SUMS
@@ -183,3 +183,6 @@ def test_a_diary_is_read_by_its_key_alone_and_by_one_visit_at_a_time(tmp_path: P
         file.write(b"\x40cut short")
     with Diary(tmp_path / "a.diary", keys.secret) as diary:
         assert diary.facts == {"run": RUN}
+        diary.close_for_good()
+    with Diary(tmp_path / "a.diary", keys.secret) as diary:
+        assert diary.facts == {OVER: True}

@@ -33,7 +33,7 @@ from federation.transport import wire
 from federation.transport.deadline import Deadline
 from federation.transport.keys import KEY_BYTES
 from federation.transport.wire import RUN_ID_BYTES, Message
-from federation.visits.diary import SECRET_BYTES, Diary
+from federation.visits.diary import OVER, SECRET_BYTES, Diary
 from federation.visits.sealing import Requests, derived
 from federation.visits.visit import Visitor, agreement_of
 from scenarios.hub.holding import hold
@@ -176,6 +176,9 @@ class Joining:
         keys = certificates.read_secret(path).keys
         self._hub = Hub(self.link, Requests(keys, self.link.hub_key), self.wait_s)
         with Diary(self.folder / _DIARY, derived(keys.secret, "diary")) as diary:
+            if OVER in diary.facts:
+                self._tell_over()
+                return True
             task = self._joined(diary)
             terms = _terms(diary.facts["terms"])
             held = self._held(str(task["site"]), terms)
@@ -269,12 +272,16 @@ class Joining:
         before = len(diary.received)
         is_over = visitor.carry_on(diary.facts["sites"], partition, lambda: self._more(diary, standing), self._say)
         if is_over:
-            model = self.folder / _MODEL
-            self.tell(f"the task is over{f'; what is yours of its model is in {model}' if model.exists() else ''}")
+            diary.close_for_good()
+            self._tell_over()
         else:
             came = len(diary.received) - before
             self.tell(f"{came} messages taken in; now it is the others' turn, and a mail says when it is yours again")
         return is_over
+
+    def _tell_over(self) -> None:
+        model = self.folder / _MODEL
+        self.tell(f"the task is over{f'; what is yours of its model is in {model}' if model.exists() else ''}")
 
     def _more(self, diary: Diary, standing: Mapping[str, Any]) -> Iterator[Message]:
         """What comes in from here on."""
