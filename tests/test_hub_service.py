@@ -278,9 +278,9 @@ def test_script_in_what_people_say_is_shown_and_not_run(told: Told) -> None:
             assert "<img src=x" not in page
             assert "&lt;script&gt;" in page
             path, _ = await told.link("north@example.org")
-            page = await browser.get(path)
-            assert "<script>alert" not in page.text
-            assert "script-src 'self'" in page.headers["content-security-policy"]
+            answer = await browser.get(path)
+            assert "<script>alert" not in answer.text
+            assert "script-src 'self'" in answer.headers["content-security-policy"]
 
     run(story)
 

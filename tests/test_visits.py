@@ -118,7 +118,7 @@ class Store:
         self.advance()
 
 
-def made() -> tuple[dict[str, Partition], np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def made() -> tuple[dict[str, Partition], np.ndarray, np.ndarray]:
     """Columns of the same rows at three sites, the labels at the first; all rows, scaled, and their labels."""
     generator = np.random.default_rng(5)
     rows = generator.normal(size=(40, 6))
@@ -134,7 +134,7 @@ def made() -> tuple[dict[str, Partition], np.ndarray, np.ndarray]:  # type: igno
     return parts, (rows - rows.mean(axis=0)) / rows.std(axis=0), labels
 
 
-def assert_pooled(model: DppModel | None, rows: np.ndarray, labels: np.ndarray) -> None:  # type: ignore[type-arg]
+def assert_pooled(model: DppModel | None, rows: np.ndarray, labels: np.ndarray) -> None:
     """The model is what all columns in one place give."""
     assert model is not None
     exact = libsvm.dual(rows @ rows.T, labels, 2.0)
