@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -93,6 +93,8 @@ class Claim(Part):
     test: str
     differs: str = ""
     """Why it is known not to hold."""
+    full: bool = False
+    """Whether --full alone has runs enough to tell."""
 
 
 class Entry(Part):
@@ -202,12 +204,12 @@ class Paper(Part):
 
 
 @functools.cache
-def papers() -> Mapping[str, Paper]:
+def papers(folder: Path = FOLDER) -> Mapping[str, Paper]:
     """All papers by the names of their files. Raises ScenarioError for a file that cannot be read."""
-    found = {path.stem: read(path) for path in sorted(FOLDER.glob("*.toml"))}
+    found = {path.stem: read(path) for path in sorted(folder.glob("*.toml"))}
     ids = [entry.id for paper in found.values() for entry in paper.entry]
     if twice := sorted({each for each in ids if ids.count(each) > 1}):
-        raise ScenarioError([f"{FOLDER}: two entries are called {twice[0]}."])
+        raise ScenarioError([f"{folder}: two entries are called {twice[0]}."])
     return found
 
 
@@ -222,17 +224,16 @@ def read(path: Path) -> Paper:
         raise ScenarioError([f"{path.name} is not valid TOML: {error}."]) from None
 
 
-def entries() -> dict[str, tuple[Paper, Entry]]:
+def entries(folder: Path = FOLDER) -> dict[str, tuple[Paper, Entry]]:
     """Every entry by its id, with its paper."""
-    return {entry.id: (paper, entry) for paper in papers().values() for entry in paper.entry}
+    return {entry.id: (paper, entry) for paper in papers(folder).values() for entry in paper.entry}
 
 
-def chosen(ids: list[str]) -> list[str]:
-    """The ids that are meant: all without any; the beginning of an id up to a dash stands for all that go on from it.
+def chosen(ids: list[str], known: Sequence[str]) -> list[str]:
+    """The ids that are meant of those known: all without any, and for the beginning of an id all that go on from it.
 
     Raises ScenarioError for one that there is not.
     """
-    known = entries()
     if not ids:
         return list(known)
     found, problems = [], []

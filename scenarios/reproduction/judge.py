@@ -103,7 +103,8 @@ def judge(paper: Paper, entry: Entry, out: Path, *, full: bool) -> JudgedEntry:
     """An entry by the results that are in the folder. Raises ScenarioError for an entry that is wrong."""
     cells = tuple(judged(cell, out) for cell in plan.cells(entry, full=full))
     measured = _Measured(entry, cells)
-    return JudgedEntry(paper, entry, cells, tuple(_judged_claim(claim, measured) for claim in entry.claim))
+    claims = (_judged_claim(claim, measured, full=full) for claim in entry.claim)
+    return JudgedEntry(paper, entry, cells, tuple(claims))
 
 
 def judged(cell: Cell, out: Path) -> Judged:
@@ -146,7 +147,9 @@ def _verdict(cell: Cell, value: float) -> tuple[Verdict, str]:
     return "differs", cell.row.differs.get(cell.column.name, "")
 
 
-def _judged_claim(claim: Claim, measured: _Measured) -> JudgedClaim:
+def _judged_claim(claim: Claim, measured: _Measured, *, full: bool) -> JudgedClaim:
+    if claim.full and not full:
+        return JudgedClaim(claim, "open", "--full has the runs to tell.")
     try:
         if holds(claim.test, measured):
             return JudgedClaim(claim, "same")

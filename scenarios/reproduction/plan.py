@@ -92,20 +92,25 @@ def _cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell:
     changes = entry.changes_of(row, column, full=full)
     seeds = range(1, (entry.full_seeds if full else entry.seeds) + 1)
     try:
-        runs = tuple(planned(name, (*changes, f"seed={seed}")) for seed in seeds)
+        runs = tuple(planned(name, changes, seed) for seed in seeds)
     except ScenarioError as error:
         said = (f"{entry.id}, {row.name}, {column.name}: {problem}" for problem in error.problems)
         raise ScenarioError(said) from None
     return Cell(entry, row, column, runs)
 
 
-@functools.lru_cache(maxsize=100_000)
-def planned(scenario: str, changes: tuple[str, ...]) -> PlannedRun:
+def planned(scenario: str, changes: tuple[str, ...], seed: int) -> PlannedRun:
     """A run by what it does: the same for all that do the same. Raises ScenarioError for a scenario that is wrong."""
+    name, content, missing = _content(scenario, changes)
+    digest = sha256(f"{version('fedsvm')}\n{seed}\n{content}".encode()).hexdigest()[:16]
+    return PlannedRun(scenario, (*changes, f"seed={seed}"), f"{name}-{digest}", missing)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _content(scenario: str, changes: tuple[str, ...]) -> tuple[str, str, str]:
+    """The scenario's name, what it does but for its seed, and the data file that it lacks. Raises ScenarioError."""
     read, base = spec.read(scenario, overrides=list(changes))
-    content = spec.resolved_toml(read.model_copy(update={"name": "run"}))
-    digest = sha256(f"{version('fedsvm')}\n{content}".encode()).hexdigest()[:16]
-    return PlannedRun(scenario, changes, f"{read.name}-{digest}", _missing(read, base))
+    return read.name, spec.resolved_toml(read.model_copy(update={"name": "run", "seed": 0})), _missing(read, base)
 
 
 def _missing(scenario: Scenario, base: Path) -> str:
