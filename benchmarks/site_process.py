@@ -1,13 +1,18 @@
-"""The installation whose sums are measured: sites that hold nothing, and give as many numbers as are asked for."""
+"""The installation whose sums are measured: sites that hold nothing, and give as many numbers as are asked for.
+
+One of them can be profiled (`benchmarks.profile`).
+"""
 
 from __future__ import annotations
 
+import cProfile
 import sys
 
 import numpy as np
 
 from federation.arrays import FloatArray
 from federation.processes.forkserver import main
+from federation.rehearsal import rehearse
 from federation.site.program import Installation, SiteProgram, step
 from protocols.sums.registry import SUMS
 
@@ -15,11 +20,31 @@ from protocols.sums.registry import SUMS
 class Numbers(SiteProgram):
     """A step that computes nothing, so that a round is what the round costs."""
 
+    _profiler: cProfile.Profile
+
     @step
     def numbers(self, length: int) -> FloatArray:
         """(length,) of ones."""
         return np.ones(length)
 
+    @step
+    def profile(self, path: str, site: str) -> None:
+        """Have this process profiled from now on, or with a path no longer, and the profile written there."""
+        if site != self.site:
+            return
+        if not path:
+            self._profiler = cProfile.Profile()
+            self._profiler.enable()
+        else:
+            self._profiler.disable()
+            self._profiler.dump_stats(path)
+
+
+def warm_up() -> None:
+    """What this installation's sites share because it is done before they are forked, as in `algorithms.site_process`."""
+    rehearse(SUMS["masked"]())
+    rehearse(SUMS["ring"]())
+
 
 if __name__ == "__main__":
-    main(Installation({"numbers": Numbers}, SUMS), int(sys.argv[1]))
+    main(Installation({"numbers": Numbers}, SUMS, warm_up), int(sys.argv[1]))

@@ -128,7 +128,7 @@ class Admission:
         if not isinstance(self._introduce((site,), deadline).answers.get(site), Done):
             return False
         for remembered in self._public_state.values():
-            order = replace(remembered, sites=(site,), phase="", phase_round=0)
+            order = replace(remembered, sites=(site,), phase="", phase_round=0, everyone=False)
             self._disclosures.record_parameters(order)
             exchange = Exchange(self._dispatcher, (site,))
             exchange.say(order, Deadline(self._round_timeout_s))

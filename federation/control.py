@@ -31,8 +31,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+import numpy as np
+
 from federation.errors import Malformed
-from federation.transport.keys import COORDINATOR, KEY_BYTES, Party, Roster
+from federation.transport.keys import COORDINATOR, KEY_BYTES, Roster
 from federation.transport.wire import Array, Message
 
 LedgerRows = list[list[Any]]
@@ -62,23 +64,30 @@ class RosterUpdate:
     parties: Roster
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Fields: parties, a list of [name, address, public key, agreement key]."""
-        return Message(self.kind, run, round_number, fields={"parties": self.parties.to_fields()})
+        """Fields: names, addresses, each a text with a line for every party; arrays: public_keys, agreement_keys, of 32
+        bytes a party, zeros where it has none."""
+        names, addresses, public_keys, agreement_keys = self.parties.to_columns()
+        fields = {"names": "\n".join(names), "addresses": "\n".join(addresses)}
+        arrays = {"public_keys": public_keys, "agreement_keys": agreement_keys}
+        tables = {name: np.frombuffer(keys, dtype=np.uint8) for name, keys in arrays.items()}
+        return Message(self.kind, run, round_number, fields=fields, arrays=tables)
 
     @classmethod
     def from_message(cls, message: Message) -> RosterUpdate:
         """Raises Malformed."""
-        parties = read_fields(message, parties=(list,))["parties"]
-        for party in parties:
-            if type(party) is not list or [*map(type, party[:2])] != [str, str] or len(party) != 4:
-                raise Malformed("a party of the roster must be a name, an address and two keys")
-            for key in party[2:]:
-                if key is not None and (type(key) is not bytes or len(key) != KEY_BYTES):
-                    raise Malformed(f"a key of the roster must be {KEY_BYTES} bytes, or missing")
-        roster = Roster(map(Party._make, parties))
-        if len(roster) < len(parties):
+        fields = read_fields(message, names=(str,), addresses=(str,))
+        names, addresses = fields["names"].split("\n"), fields["addresses"].split("\n")
+        if len(names) != len(addresses):
+            raise Malformed(f"a roster must have an address for each of {len(names)} parties, got {len(addresses)}")
+        if message.arrays.keys() != {"public_keys", "agreement_keys"}:
+            raise Malformed("a roster must have public_keys and agreement_keys, and nothing else")
+        for name, table in message.arrays.items():
+            if table.dtype != np.uint8 or table.shape != (KEY_BYTES * len(names),):
+                raise Malformed(f"{name} of a roster must be {KEY_BYTES} bytes for each party")
+        if len(set(names)) < len(names):
             raise Malformed("each party of the roster must be listed once")
-        return cls(roster)
+        public_keys, agreement_keys = (message.arrays[name].tobytes() for name in ("public_keys", "agreement_keys"))
+        return cls(Roster.from_columns(names, addresses, public_keys, agreement_keys))
 
 
 @dataclass(frozen=True)
@@ -123,6 +132,9 @@ class Order:
         Who takes part, in ring order.
     timeout_s : float
         How long a site waits for a peer.
+    everyone : bool, default False
+        Whether `sites` are all of the run. Then they are not named on the wire, since every site knows them: named to
+        all, they would be most of what is said to a thousand sites.
     """
 
     kind: ClassVar[str] = "order"
@@ -136,6 +148,7 @@ class Order:
     phase_round: int = 0
     sites: tuple[str, ...] = ()
     timeout_s: float = 0.0
+    everyone: bool = False
 
     @property
     def verb(self) -> str:
@@ -154,7 +167,7 @@ class Order:
         )
 
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """Fields: verb, step, protocol, phase, phase_round, sites, parameters, timeout_s.
+        """Fields: verb, step, protocol, phase, phase_round, sites (missing for everyone), parameters, timeout_s.
 
         With a sum also shape, bound, options, opened_by; with a gather, shape.
         """
@@ -164,15 +177,15 @@ class Order:
             "protocol": self.protocol,
             "phase": self.phase,
             "phase_round": self.phase_round,
-            "sites": list(self.sites),
+            "sites": None if self.everyone else list(self.sites),
             "parameters": dict(self.parameters),
             "timeout_s": float(self.timeout_s),
         }
         return Message(self.kind, run, round_number, fields=fields, arrays=dict(self.arrays))
 
     @classmethod
-    def from_message(cls, message: Message) -> Order:
-        """Raises Malformed."""
+    def from_message(cls, message: Message, all_sites: tuple[str, ...] = ()) -> Order:
+        """all_sites: those of the run, as the reader knows them. Raises Malformed."""
         verb = message.fields.get("verb")
         if verb not in ("run", "gather", "sum", "sum-at"):
             raise Malformed(f"the verb of an order must be run, gather, sum or sum-at, got {verb!r}")
@@ -186,12 +199,14 @@ class Order:
             protocol=(str,),
             phase=(str,),
             phase_round=(int,),
-            sites=(list,),
+            sites=(list, type(None)),
             parameters=(dict,),
             timeout_s=(float,),
             **of_terms,
         )
-        _check_all(message.kind, "sites", fields["sites"], (str,))
+        everyone = fields["sites"] is None
+        if not everyone:
+            _check_all(message.kind, "sites", fields["sites"], (str,))
         order = cls(
             fields["step"],
             fields["protocol"],
@@ -200,8 +215,9 @@ class Order:
             message.arrays,
             fields["phase"],
             fields["phase_round"],
-            tuple(fields["sites"]),
+            all_sites if everyone else tuple(fields["sites"]),
             fields["timeout_s"],
+            everyone,
         )
         if order.verb != verb:
             raise Malformed(f"an order to {verb} must not be opened by {fields['opened_by']}")
@@ -242,7 +258,7 @@ class Stop:
 # What a site says.
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Standing:
     """How far a site came in a round's protocol: the longest chain of messages that ended there, the peer that it
     waited for last, and how many messages it sent to the coordinator."""
@@ -393,20 +409,23 @@ Outcome = Done | Aborted | Failed
 """How an order ended at a site."""
 
 
-def read_order(message: Message) -> RosterUpdate | Order:
-    """What a coordinator orders. Raises Malformed."""
+_ANSWERS: Mapping[str, type[Done | Aborted | Failed | FinalReport | LogRecord]] = {
+    kind.kind: kind for kind in (Done, Aborted, Failed, FinalReport, LogRecord)
+}
+
+
+def read_order(message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdate | Order:
+    """What a coordinator orders. all_sites: those of the run, as the reader knows them. Raises Malformed."""
     if message.kind == RosterUpdate.kind:
         return RosterUpdate.from_message(message)
     if message.kind == Order.kind:
-        return Order.from_message(message)
+        return Order.from_message(message, all_sites)
     raise Malformed(f"an order must be {RosterUpdate.kind} or {Order.kind}, got {message.kind}")
 
 
 def read_answer(message: Message) -> Outcome | FinalReport | LogRecord | None:
     """What a site answers or says; None for a kind of message that no site may send. Raises Malformed."""
-    kinds: tuple[type[Done] | type[Aborted] | type[Failed] | type[FinalReport] | type[LogRecord], ...]
-    kinds = (Done, Aborted, Failed, FinalReport, LogRecord)
-    kind = next((kind for kind in kinds if kind.kind == message.kind), None)
+    kind = _ANSWERS.get(message.kind)
     return None if kind is None else kind.from_message(message)
 
 
@@ -436,18 +455,23 @@ def _terms_from_fields(verb: str, fields: Mapping[str, Any]) -> SumTerms | Gathe
     return SumTerms(tuple(fields["shape"]), fields["bound"], fields["options"], fields["opened_by"])
 
 
+_OF_STANDING: Mapping[str, tuple[type, ...]] = {"hop": (int,), "waiting": (str,), "sent_to_coordinator": (int,)}
+
+
 def _answer_fields(answer: Outcome) -> dict[str, Any]:
-    standing = vars(answer.standing) if answer.standing is not None else {}
-    return {**standing, "ledger": answer.ledger}
+    if (standing := answer.standing) is None:
+        return {"ledger": answer.ledger}
+    reached = {"hop": standing.hop, "waiting": standing.waiting, "sent_to_coordinator": standing.sent_to_coordinator}
+    return {**reached, "ledger": answer.ledger}
 
 
 def _answer(message: Message, **own: tuple[type, ...]) -> tuple[dict[str, Any], Standing | None]:
     """The fields of an answer, and its standing if it has one."""
-    of_standing = {"hop": (int,), "waiting": (str,), "sent_to_coordinator": (int,)}
-    stands = not message.fields.keys().isdisjoint(of_standing)
-    fields = read_fields(message, ledger=(list,), **own, **(of_standing if stands else {}))
+    stands = "hop" in message.fields
+    fields = read_fields(message, ledger=(list,), **own, **(_OF_STANDING if stands else {}))
     _check_ledger(fields["ledger"])
-    return fields, Standing(*(fields[name] for name in of_standing)) if stands else None
+    standing = Standing(fields["hop"], fields["waiting"], fields["sent_to_coordinator"]) if stands else None
+    return fields, standing
 
 
 def read_fields(message: Message, **types: tuple[type, ...]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ Each process keeps a `Ledger` of what it sent and received itself. The coordinat
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
@@ -20,7 +21,7 @@ class Link(NamedTuple):
     receiver: str
 
 
-@dataclass
+@dataclass(slots=True)
 class Traffic:
     """What went over a link. `wire_bytes` is the kernel's count, None where the kernel has none."""
 
@@ -46,15 +47,14 @@ class Ledger:
     """What one party sent and received, by link and round."""
 
     def __init__(self) -> None:
-        self._traffic: dict[Link, Traffic] = {}
+        self._traffic: dict[tuple[int, bool, str, str], Traffic] = {}
 
-    def add(self, link: Link, traffic: Traffic) -> None:
-        """Enter `traffic` on `link`."""
-        known = self._traffic.get(link)
-        if known is None:
-            self._traffic[link] = traffic
-        else:
-            known.add(traffic)
+    def traffic(self, round_number: int, control: bool, sender: str, receiver: str) -> Traffic:
+        """What went over a link in a round since the last `take`, for the caller to add to."""
+        link = (round_number, control, sender, receiver)
+        if (known := self._traffic.get(link)) is None:
+            known = self._traffic[link] = Traffic()
+        return known
 
     def take(self) -> list[list[Any]]:
         """Everything entered since the last call, as plain values for a message."""
@@ -109,7 +109,7 @@ CONTROL = "control"
 LAUNCH = RoundRecord(0, "launch", "run", "join", "roster")
 
 
-@dataclass
+@dataclass(slots=True)
 class Entry:
     """A link in a round with its two witnesses."""
 
@@ -123,29 +123,41 @@ class Entry:
         return witness if witness is not None else Traffic()
 
 
-@dataclass
 class Accounts:
     """The ledgers of all parties, and the rounds they belong to.
 
-    `payload_bytes` is what protocols carried so far. `on_entered` is told of all that parties report, as they do.
+    Attributes
+    ----------
+    rounds : dict of int to RoundRecord
+    entries : dict of Link to Entry
+        In the order in which the links were first reported.
+    payload_bytes : int
+        What protocols carried so far.
+    on_entered : callable
+        Told of all that parties report, as they do.
     """
 
-    rounds: dict[int, RoundRecord] = field(default_factory=dict)
-    entries: dict[Link, Entry] = field(default_factory=dict)
-    payload_bytes: int = 0
-    on_entered: Callable[[str, list[list[Any]]], None] = lambda witness, rows: None
+    def __init__(self) -> None:
+        self.rounds: dict[int, RoundRecord] = {}
+        self.payload_bytes = 0
+        self.on_entered: Callable[[str, list[list[Any]]], None] | None = None
+        self.entries: dict[Link, Entry] = {}
 
     def enter(self, witness: str, rows: list[list[Any]]) -> None:
         """Add what `witness` reports. Rows about links it has no part in are not its to report."""
-        self.on_entered(witness, rows)
-        for row in rows:
-            link, traffic = Link(*row[:4]), Traffic(*row[4:])
+        if self.on_entered is not None:
+            self.on_entered(witness, rows)
+        for number, control, sender, receiver, messages, payload_bytes, predicted, wire_bytes in rows:
+            link, traffic = (
+                Link(number, control, sender, receiver),
+                Traffic(messages, payload_bytes, predicted, wire_bytes),
+            )
             if (entry := self.entries.get(link)) is None:
                 entry = self.entries[link] = Entry()
-            if witness == link.receiver:
+            if witness == receiver:
                 entry.received = _sum(entry.received, traffic)
-                self.payload_bytes += 0 if link.control else traffic.payload_bytes
-            elif witness == link.sender:
+                self.payload_bytes += 0 if control else payload_bytes
+            elif witness == sender:
                 entry.sent = _sum(entry.sent, traffic)
 
     def select(self, *, control: bool) -> Iterator[tuple[Link, Traffic]]:
@@ -158,7 +170,7 @@ class Accounts:
 
     def rows(self) -> list[dict[str, Any]]:
         """The ledger as a table: one row per round and link, with both witnesses."""
-        return [self._row(link, entry) for link, entry in sorted(self.entries.items())]
+        return [self._row(link, entry) for link, entry in sorted(self.entries.items(), key=operator.itemgetter(0))]
 
     def _row(self, link: Link, entry: Entry) -> dict[str, Any]:
         record = self.record_of(link)

@@ -97,7 +97,7 @@ class Round(Exchange):
             self._abort(deadline)
         left_out = self.channel.left_out
         self._dispatcher.tell(left_out, Abort())
-        self._dispatcher.record.missing = {site: self.channel.taken[site] for site in left_out}
+        self._dispatcher.record.missing = {site: self.channel.taken.get(site, 0) for site in left_out}
         if not revealed and not self.channel.taken:
             value, revealed = self._recover_revealed_sum(take_part)
         dropped = self.dropped(deadline)

@@ -64,7 +64,7 @@ def test_an_order_survives_the_wire(terms: SumTerms | GatherTerms | None, reques
 
 
 def test_a_roster_survives_the_wire() -> None:
-    parties = [Party("site-1", "tcp://127.0.0.1:5", b"k" * 40, b"a" * 32), Party("coordinator", "ipc:///a", None)]
+    parties = [Party("site-1", "tcp://127.0.0.1:5", b"k" * 32, b"a" * 32), Party("coordinator", "ipc:///a", None)]
     received = read_order(over_the_wire(RosterUpdate(Roster(parties[1:])).to_message(RUN, 0)))
     assert isinstance(received, RosterUpdate)
     assert list(received.parties) == parties[1:]
@@ -130,11 +130,8 @@ def test_nothing_else_is_raised_whatever_the_fields_are(message: Message, data: 
         ("log_record", {"text": "x" * 501}, "text of log_record must have 500 characters or fewer, got 501"),
         ("log_record", {"logger": "x" * 101}, "logger of log_record must have 100 characters or fewer, got 101"),
         ("log_record", {"text": "a\n\x1b[2J"}, "text of log_record must be printable, got"),
-        ("roster", {"parties": [["a", "b"]]}, "a party of the roster must be a name, an address and two keys"),
-        ("roster", {"parties": [["a", "b", "c", None]]}, "a key of the roster must be 32 bytes, or missing"),
-        ("roster", {"parties": [["a", "b", b"c", None]]}, "a key of the roster must be 32 bytes, or missing"),
-        ("roster", {"parties": [["a", "b", None, b"c" * 33]]}, "a key of the roster must be 32 bytes, or missing"),
-        ("roster", {"parties": [["a", "b", None, None]] * 2}, "each party of the roster must be listed once"),
+        ("roster", {"names": "a\nb", "addresses": "c"}, "must have an address for each of 2 parties, got 1"),
+        ("roster", {"names": "a\nb", "addresses": "c\nd"}, "public_keys of a roster must be 32 bytes for each party"),
     ],
 )
 def test_what_is_wrong_is_said(kind: str, changes: dict[str, Any], says: str) -> None:

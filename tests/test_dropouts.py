@@ -27,7 +27,7 @@ from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Endpoint, Received
 from federation.transport.keys import COORDINATOR, KeyPair
 from federation.transport.wire import Message
-from protocols.sums.masked import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS
+from protocols.sums.masked import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS, request
 from protocols.sums.ring import ring_reveal
 from tests.conftest import ROWS, drill, sum_protocol
 
@@ -305,9 +305,9 @@ def ask_for_both_halves(channel: Channel, shape: tuple[int, int]) -> Residues:
     masked = channel.collect(dict.fromkeys(sites, shape))
     channel.collect(dict.fromkeys(sites, (len(sites) - 1, SEALED_WORDS)))
     helper = sites[0]
-    channel.send(helper, np.array([MISSING, *(site != "site-3" for site in sites)], dtype=np.uint8))
+    channel.send(helper, request(MISSING, helper, sites, frozenset(sites) - {"site-3"}))
     channel.receive(helper, (1, SECRET_WORDS))
-    channel.send(helper, np.array([OPEN, *(True for _ in sites)], dtype=np.uint8))
+    channel.send(helper, request(OPEN, helper, sites, frozenset(sites)))
     channel.receive(helper, (len(sites), SECRET_WORDS))
     return masked[helper]
 

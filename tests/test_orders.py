@@ -230,12 +230,12 @@ def test_whatever_the_numbers_of_rounds_none_is_carried_out_twice(orders: list[t
 
 
 def party(name: str) -> Party:
-    return Party(name, "", name[:1].encode() * 40, None if name == COORDINATOR else name.encode() * 32)
+    return Party(name, "", name[:1].upper().encode() * 32, None if name == COORDINATOR else name.encode() * 32)
 
 
 @given(name=st.sampled_from([COORDINATOR, *SITES]), me=st.sampled_from(SITES), as_agreement=st.booleans())
 def test_only_the_keys_of_sites_that_may_be_restarted_change(name: str, me: str, as_agreement: bool) -> None:
-    changed = {"agreement_key": bytes(32)} if as_agreement else {"public_key": b"x" * 32}
+    changed = {"agreement_key": b"y" * 32} if as_agreement else {"public_key": b"x" * 32}
     known = Roster(party(each) for each in (COORDINATOR, *SITES))
     new = known.replaced(known[name]._replace(address="elsewhere", **changed))  # type: ignore[arg-type]
     if name == "e" and me != "e":

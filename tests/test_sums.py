@@ -369,15 +369,15 @@ def test_a_site_helps_with_a_list_of_the_missing_that_grows() -> None:
     assert consent.opened
 
 
-def uniform_secret() -> int:
-    return secrets.randbelow(shamir.PRIME)
+def uniform_secrets(count: int) -> list[int]:
+    return [secrets.randbelow(shamir.PRIME) for _ in range(count)]
 
 
 @given(st.integers(1, 20), st.data())
 def test_any_threshold_of_shares_gives_the_secret_and_fewer_do_not(holders: int, data: st.DataObject) -> None:
     threshold = data.draw(st.integers(1, holders))
-    secret = uniform_secret()
-    shares = shamir.split(secret, threshold, holders, uniform_secret)
+    (secret,) = uniform_secrets(1)
+    shares = shamir.split(secret, threshold, holders, uniform_secrets)
     chosen = data.draw(st.permutations(range(1, holders + 1)))
     known = {number: shares[number - 1] for number in chosen[:threshold]}
     assert shamir.combine(known) == secret

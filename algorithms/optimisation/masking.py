@@ -7,7 +7,7 @@ opened behind another Haar-random O, which keeps their inner products and nothin
 What can be read off: the decrement c^T E^-1 c, the inner products, and of the spectrum of D + M what A leaves of it:
 each eigenvalue to a factor of 16 ("congruence"), or exactly ("orthogonal", S = 1).
 
-The sites draw from a seed that they share (`protocols.common_seed`), by SHAKE-256 and ChaCha20. Their linear algebra
+The sites draw from a seed that they share (`protocols.common_seed`), by SHAKE-256 and AES-256. Their linear algebra
 may differ in the last bits, which is an error of the step and not of any certificate.
 """
 
@@ -76,7 +76,7 @@ def draw_masks(seed: Residues, purpose: str, sizes: Sequence[tuple[int, int]], m
 
 
 class Dither:
-    """Standard normal numbers that nobody else can foretell: ChaCha20 of a seed (1, 4) from the operating system.
+    """Standard normal numbers that nobody else can foretell: AES-256 of a seed (1, 4) from the operating system.
 
     seed: as `dither_seed` draws one, where a run that is resumed must have the same; None for one of its own.
     """

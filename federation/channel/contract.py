@@ -14,15 +14,22 @@ What can go wrong is the same on both:
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from federation.arrays import Residues
+from federation.channel.agreement import SECRET_BYTES, keystream
 from federation.errors import ProtocolError
+
+_MAX_SYSTEM_WORDS = 1 << 13
+
+Draw = Callable[[Sequence[int]], Residues]
+"""Gives residues that are uniform over the whole modulus, by shape."""
 
 
 class Channel(Protocol):
@@ -102,8 +109,14 @@ class Observer(Protocol):
 
 
 def uniform_residues(shape: Sequence[int]) -> Residues:
-    """uint64 array of `shape`, every bit from the operating system's generator."""
-    return np.frombuffer(os.urandom(8 * int(np.prod(shape))), dtype=np.uint64).reshape(shape)
+    """uint64 array of `shape`, from the operating system's generator; many from a cipher that it gives the key of.
+
+    The system takes ten times as long for a bit as the cipher does.
+    """
+    words = math.prod(shape)
+    if words > _MAX_SYSTEM_WORDS:
+        return keystream(os.urandom(SECRET_BYTES), shape)
+    return np.frombuffer(os.urandom(8 * words), dtype=np.uint64).reshape(shape)
 
 
 def checked(sender: str, receiver: str, array: NDArray[Any] | None, shape: Sequence[int], dtype: Any) -> NDArray[Any]:

@@ -11,9 +11,12 @@ from collections import Counter, defaultdict, deque
 from federation.channel.envelope import Sealer, ends_of
 from federation.errors import Malformed, PeerDropped
 from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint, Received
+from federation.transport.endpoint import Post, Received
 from federation.transport.keys import COORDINATOR
-from federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, Message
+from federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, MAX_FRAME_BYTES, Message
+
+MAX_HELD, MAX_HELD_BYTES = 1 << 12, 4 * MAX_FRAME_BYTES
+"""Envelopes, and bytes in them, that are kept for one site that has no connection; what comes beyond is refused."""
 
 
 class Mailbox:
@@ -31,13 +34,15 @@ class Mailbox:
         Seals and opens what this site tells others through the coordinator; None where they speak directly.
     """
 
-    def __init__(self, endpoint: Endpoint, run: bytes) -> None:
+    def __init__(self, endpoint: Post, run: bytes) -> None:
         self.endpoint = endpoint
         self.run = run
         self._now = 0
         self._waiting: dict[int, dict[str, deque[Message]]] = defaultdict(lambda: defaultdict(deque))
         self._held: dict[str, list[Message]] = defaultdict(list)
         self.sealer: Sealer | None = None
+        self._roster = endpoint.roster
+        self._agreement_keys: dict[str, bytes | None] = {}
 
     @property
     def refused(self) -> Counter[str]:
@@ -56,13 +61,21 @@ class Mailbox:
 
     def next_array(self, peer: str) -> Message | None:
         """The next protocol message of the current round from `peer`, if it is there."""
-        of_round = self._waiting[self._now]
-        if peer not in of_round:
+        of_round = self._waiting.get(self._now)
+        if of_round is None or peer not in of_round:
             return None
         message = of_round[peer].popleft()
         if not of_round[peer]:
             del of_round[peer]
         return message
+
+    def agreement_key(self, peer: str) -> bytes | None:
+        """The key by which sites agree on secrets with `peer`, from the roster; None where it has none."""
+        if self._roster is not self.endpoint.roster:
+            self._roster, self._agreement_keys = self.endpoint.roster, {}
+        if peer not in self._agreement_keys:
+            self._agreement_keys[peer] = self._roster[peer].agreement_key
+        return self._agreement_keys[peer]
 
     def senders(self) -> set[str]:
         """Those of whom a protocol message of the current round waits."""
@@ -72,16 +85,17 @@ class Mailbox:
         """The next control message that came in, or None; arrays that came before it are put where they wait."""
         while (received := self.endpoint.received()) is not None:
             peer, message, _ = received
-            if message.kind == HELLO_KIND:
+            kind = message.kind
+            if kind == HELLO_KIND:
                 self._pass_on_held(peer)
             elif message.run != self.run:
                 self.refused["another run"] += 1
-            elif message.kind == ENVELOPE_KIND:
-                self._take_envelope(peer, message)
-            elif message.kind != DATA_KIND:
-                return received
-            else:
+            elif kind == DATA_KIND:
                 self._keep(peer, message)
+            elif kind == ENVELOPE_KIND:
+                self._take_envelope(peer, message)
+            else:
+                return received
         return None
 
     def _keep(self, peer: str, message: Message) -> None:
@@ -109,7 +123,14 @@ class Mailbox:
         try:
             self.endpoint.reply(receiver, envelope)
         except PeerDropped:
-            self._held[receiver].append(envelope)
+            held = self._held[receiver]
+            if (
+                sum(each.payload_bytes for each in held) + envelope.payload_bytes > MAX_HELD_BYTES
+                or len(held) == MAX_HELD
+            ):
+                self.refused["envelope beyond what is held"] += 1
+            else:
+                held.append(envelope)
 
     def _pass_on_held(self, receiver: str) -> None:
         """A connection to a site is new: it gets what came for it meanwhile, but for what is over."""

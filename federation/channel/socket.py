@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -12,7 +11,7 @@ from numpy.typing import NDArray
 
 from federation.arrays import Residues
 from federation.channel.agreement import KeyAgreement, keystream
-from federation.channel.contract import Observer, checked, uniform_residues
+from federation.channel.contract import Draw, Observer, checked, uniform_residues
 from federation.channel.mailbox import Mailbox
 from federation.errors import DeadlineExpired, PeerDropped, PeerLate, StepRefused
 from federation.transport.deadline import Deadline
@@ -42,6 +41,8 @@ class SocketChannel:
         What secrets are agreed by.
     observers : sequence of Observer
         What watches.
+    draw : callable
+        Gives random vectors, by shape; by default the operating system's.
 
     Attributes
     ----------
@@ -49,7 +50,7 @@ class SocketChannel:
         The longest chain of messages that ended here.
     waiting_for : str
         The peer whose message or connection is waited for.
-    sent_to, taken : Counter of str
+    sent_to, taken : dict of str to int
         Messages sent to each peer, and taken in from it.
     dropped, left_out : dict of str
         Why the round must do without a site, as far as is known, and why `collect` left one out.
@@ -65,13 +66,14 @@ class SocketChannel:
         *,
         agreement: KeyAgreement | None = None,
         observers: Sequence[Observer] = (),
+        draw: Draw = uniform_residues,
     ) -> None:
         self.me = mailbox.endpoint.name
         self.sites = sites
         self.hop = 0
         self.waiting_for = ""
-        self.sent_to: Counter[str] = Counter()
-        self.taken: Counter[str] = Counter()
+        self.sent_to: dict[str, int] = {}
+        self.taken: dict[str, int] = {}
         self.dropped: dict[str, str] = {}
         self.left_out: dict[str, str] = {}
         self._mailbox = mailbox
@@ -80,6 +82,7 @@ class SocketChannel:
         self._notice = notice
         self._agreement = agreement
         self._observers = observers
+        self._draw = draw
 
     def drop(self, site: str, why: str) -> None:
         """From now on `collect` leaves this site out, and `receive` gives up."""
@@ -89,9 +92,9 @@ class SocketChannel:
         """Send `array` to `peer`. Raises PeerDropped when a site cannot be reached within the round's deadline."""
         for observer in self._observers:
             observer.sending(peer, array)
-        place = self.sent_to[peer]
-        message = Message(DATA_KIND, self._mailbox.run, self._round, place, self.hop + 1, arrays={_ARRAY: array})
-        self.sent_to[peer] += 1
+        place = self.sent_to.get(peer, 0)
+        message = Message(DATA_KIND, self._mailbox.run, self._round, place, self.hop + 1, {}, {_ARRAY: array})
+        self.sent_to[peer] = place + 1
         self.waiting_for = peer
         if self.me == COORDINATOR:
             with suppress(PeerDropped):  # a site without a connection dropped, or is late: `collect` will tell
@@ -138,17 +141,17 @@ class SocketChannel:
         return {peer: arrays[peer] for peer in shapes if peer in arrays}
 
     def random(self, shape: Sequence[int]) -> Residues:
-        """Residues uniform over the whole modulus, from the operating system's generator."""
-        return self._drawn(uniform_residues(shape))
+        """Residues uniform over the whole modulus."""
+        return self._drawn(self._draw(shape))
 
     def shared_secret(self, peer: str, purpose: str) -> bytes:
         """256 bits that this site and `peer` alone can derive, fresh for this round and purpose."""
-        public = self._mailbox.endpoint.roster[peer].agreement_key
+        public = self._mailbox.agreement_key(peer)
         if self._agreement is None or public is None:
             raise StepRefused(
                 f"{self.me} and {peer} have no keys to agree on a secret with; a sum that needs them must say so"
             )
-        pair = " ".join(sorted((self.me, peer)))
+        pair = f"{self.me} {peer}" if self.me < peer else f"{peer} {self.me}"
         return self._agreement.secret(public, f"fedsvm {purpose} {self._round} {pair}")
 
     def expand(self, secret: bytes, shape: Sequence[int]) -> Residues:
@@ -173,8 +176,9 @@ class SocketChannel:
     def _next(self, peer: str) -> Message | None:
         """The message that follows the last one; one that was seen before, or skips ahead, is refused."""
         while (message := self._mailbox.next_array(peer)) is not None:
-            if message.sequence == self.taken[peer]:
-                self.taken[peer] += 1
+            expected = self.taken.get(peer, 0)
+            if message.sequence == expected:
+                self.taken[peer] = expected + 1
                 return message
             self._mailbox.refused["out of sequence"] += 1
         return None

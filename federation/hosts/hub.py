@@ -156,9 +156,8 @@ class HubEndpoint(Endpoint):
 
     def _send_to(self, routing_id: bytes, message: wire.Message) -> bool:
         """Whether it could be sent."""
-        self._unread[self._router] = self._read_router
         try:
-            self._router.send_multipart([routing_id, *message.frames], flags=zmq.NOBLOCK)
+            self._send(self._router, self._read_router, [routing_id, *message.frames])
         except zmq.ZMQError:
             return False
         self._lines[routing_id].stream.count(message, message.frames, sent=True)

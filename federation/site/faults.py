@@ -52,12 +52,12 @@ class OwnFaults:
         self._faults = [OwnFault(**fault) for fault in faults]
         self._report = report
 
-    def begin_round(self, phase: str, phase_round: int) -> OwnFaults:
-        """Strike what is due as the round begins; the rest waits, as an observer of its channel."""
+    def begin_round(self, phase: str, phase_round: int) -> tuple[OwnFaults, ...]:
+        """Strike what is due as the round begins; where there is more, it waits, as an observer of the channel."""
         self._due = [fault for fault in self._faults if (fault.phase, fault.round) == (phase, phase_round)]
         self._sent = 0
         self._strike()
-        return self
+        return (self,) if self._due else ()
 
     def sending(self, peer: str, array: NDArray[Any]) -> None:
         """Strike what is due before this message."""

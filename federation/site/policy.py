@@ -15,7 +15,7 @@ from federation.errors import OrderRefused
 from federation.site.program import Opens
 from federation.site.rules import ANYTHING, SiteRules
 from federation.site.terms import Terms
-from federation.transport.keys import COORDINATOR, Party, Roster
+from federation.transport.keys import COORDINATOR, Roster
 
 
 @dataclass(frozen=True)
@@ -96,8 +96,7 @@ class SitePolicy:
         opens : {"sum", "value"}
             What the step is declared to open.
         """
-        taking_part = set(order.sites)
-        if list(order.sites) != [site for site in self.sites if site in taking_part] or me not in taking_part:
+        if order.sites != self.sites and not self._is_among(order.sites, me):
             raise OrderRefused(
                 f"its sites must be {me} and others of {', '.join(self.sites)}, in this order, "
                 f"got {', '.join(order.sites) or 'none'}"
@@ -122,17 +121,15 @@ class SitePolicy:
         me : str
             This site.
         """
-        expected, named = {COORDINATOR, *self.sites}, {party.name for party in roster}
-        if named != expected:
+        if list(roster.names) != [COORDINATOR, *self.sites] and set(roster.names) != {COORDINATOR, *self.sites}:
+            expected, named = {COORDINATOR, *self.sites}, set(roster.names)
             strangers, missing = sorted(named - expected), sorted(expected - named)
             found = [*(f"{name} is none of them" for name in strangers), *(f"{name} is left out" for name in missing)]
             raise OrderRefused(f"its parties must be {COORDINATOR} and {', '.join(self.sites)}: {'; '.join(found)}")
-        for party in known:
-            may_change = party.name in self.restartable and party.name != me
-            if _keys(roster[party.name]) != _keys(party) and not may_change:
-                raise OrderRefused(f"the keys of {party.name} must stay, since it is not to be started again")
-        keys = [key for party in roster for key in _keys(party) if key is not None]
-        if len(set(keys)) < len(keys):
+        for name in roster.others_keys(known):
+            if name not in self.restartable or name == me:
+                raise OrderRefused(f"the keys of {name} must stay, since it is not to be started again")
+        if roster.shares_keys:
             raise OrderRefused("every party must have a key of its own, and two of it share one")
 
     def _check_sum(self, order: Order, terms: SumTerms) -> None:
@@ -142,14 +139,15 @@ class SitePolicy:
         if terms.receiver not in (COORDINATOR, *order.sites):
             raise OrderRefused(f"a sum must be opened by the coordinator or a site in it, got {terms.receiver}")
 
+    def _is_among(self, sites: tuple[str, ...], me: str) -> bool:
+        """Whether these are some of the sites, in their order, with this site among them."""
+        taking_part = set(sites)
+        return me in taking_part and list(sites) == [site for site in self.sites if site in taking_part]
+
     @staticmethod
     def _is_alone(order: Order, me: str) -> bool:
         """Whether one site takes the step by itself and shows nobody: so a newcomer is told what it missed."""
         return order.terms is None and order.sites == (me,)
-
-
-def _keys(party: Party) -> tuple[bytes | None, bytes | None]:
-    return party.public_key, party.agreement_key
 
 
 def _described(name: str, options: Mapping[str, float]) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from federation.arrays import FloatArray
 from federation.channel.agreement import KeyAgreement
-from federation.channel.contract import Observer
+from federation.channel.contract import Draw, Observer, uniform_residues
 from federation.channel.envelope import Sealer
 from federation.channel.mailbox import Mailbox
 from federation.channel.socket import SocketChannel
@@ -53,7 +53,7 @@ from federation.site.partition import read_partition
 from federation.site.policy import SitePolicy
 from federation.site.program import Installation, SiteProgram, opens_of
 from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint, Received, descriptors_explained
+from federation.transport.endpoint import Endpoint, Post, Received, descriptors_explained
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import HELLO_KIND, Message
 
@@ -62,6 +62,7 @@ MAX_SILENCE_S = 3600.0
 """How long a coordinator may give no order, where nobody says."""
 
 _MAX_TRACEBACK = 16_000
+_LOST = "its journal lacks the end of what it took part in, and cannot be replayed by; start the run anew"
 _REACH_S = 30.0
 """How long a site that speaks through the coordinator tries to be reachable by it, as a roster comes."""
 
@@ -106,6 +107,8 @@ class Assignment:
         Where it writes its journal, see `journal`; empty for none.
     journal_until : int, default 0
         The last round of the coordinator's journal: what is later in the site's own did not happen.
+    journal_has : int, default 0
+        The last round of which the coordinator's journal says that this site took part: the site's own must have it.
     patience_s : float
         A coordinator that gave no order for this long is taken for dead.
     log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
@@ -130,6 +133,7 @@ class Assignment:
     via_coordinator: bool = False
     journal_path: str = ""
     journal_until: int = 0
+    journal_has: int = 0
     patience_s: float = MAX_SILENCE_S
     log_level: str = "warning"
 
@@ -177,20 +181,23 @@ def _orphaned() -> None:
 class Site:
     """Carries out the coordinator's orders, one at a time.
 
-    `on_failure` is told why an order was refused, or a step failed, for who stands at the site.
+    `on_failure` is told why an order was refused, or a step failed, for who stands at the site. `draws`: what gives the
+    random vectors of a round, by its number.
     """
 
     def __init__(
         self,
         assignment: Assignment,
         installation: Installation,
-        endpoint: Endpoint,
+        endpoint: Post,
         agreement: KeyAgreement | None,
         faults: OwnFaults,
         on_failure: Callable[[str], None] = lambda reason: None,
+        draws: Callable[[int], Draw] = lambda number: uniform_residues,
     ) -> None:
         self._assignment = assignment
         self._on_failure = on_failure
+        self._draws = draws
         self._policy = assignment.policy
         self._installation = installation
         self._endpoint = endpoint
@@ -267,14 +274,14 @@ class Site:
         number, last, order = message.round, self._endpoint.round, None
         self._mailbox.enter(number)
         try:
-            order = read_order(message)
+            order = read_order(message, self._policy.sites)
             with descriptors_explained(self._endpoint.name):
                 if isinstance(order, RosterUpdate):
                     self._join(order)
                 else:
                     self._policy.check_round(order, self._endpoint.name, number, last)
                     self._run_round(order, number)
-            self._answer(Done(*self._account(number)), number)
+            self._answer(Done(*self._account(number, whole=False)), number)
         except RoundAborted as aborted:
             self._answer(Aborted(*self._account(aborted.round)), aborted.round)
         except Transient as error:
@@ -310,15 +317,26 @@ class Site:
                 self._replay(joined, self._journal)
 
     def _replay(self, program: SiteProgram, journal: SiteJournal) -> None:
-        """Carry out what an earlier process of this site did, and stand where it stood."""
+        """Carry out what an earlier process of this site did, and stand where it stood.
+
+        Raises StepRefused where the journal does not say all of it, as after a power cut at this site alone.
+        """
+        needed, known = self._assignment.journal_has, {record.order.round for record in journal.earlier}
+        if needed and needed not in known:
+            raise StepRefused(_LOST)
         for record in journal.earlier:
-            order, number = Order.from_message(record.order), record.order.round
+            order, number = Order.from_message(record.order, self._policy.sites), record.order.round
             if number <= self._assignment.journal_until:
                 program.channel = ReplayChannel(self._assignment.name, order.sites, record)
-                with suppress(EndOfRecordError):  # it was aborted there
+                try:
                     program.find_step(order.step)(**order.parameters, **order.arrays)
-                    if record.opened is not None:
-                        program.opened = record.opened
+                except EndOfRecordError as error:  # it was aborted there
+                    if number == needed:
+                        raise StepRefused(_LOST) from error
+                if record.opened is not None:
+                    program.opened = record.opened
+                elif number == needed and isinstance(order.terms, SumTerms) and order.terms.receiver == program.site:
+                    raise StepRefused(_LOST)
             self._mailbox.enter(number)
 
     def _run_round(self, order: Order, number: int) -> None:
@@ -351,7 +369,7 @@ class Site:
 
     def _open_channel(self, order: Order, number: int) -> SocketChannel:
         """The round's channel, for the protocol and for steps that run one."""
-        observers: list[Observer] = [self._faults.begin_round(order.phase, order.phase_round)]
+        observers: list[Observer] = [*self._faults.begin_round(order.phase, order.phase_round)]
         if self._transcript is not None:
             observers.append(self._transcript.begin_round(number))
         if self._journal is not None:
@@ -364,6 +382,7 @@ class Site:
             self._notice,
             agreement=self._agreement,
             observers=observers,
+            draw=self._draws(number),
         )
         return self._channel
 
@@ -374,12 +393,15 @@ class Site:
             self._on_failure(reason)
         self._answer(Failed(*self._account(number), reason, trace, cut_off), number)
 
-    def _account(self, number: int) -> tuple[list[list[Any]], Standing | None]:
-        """What went over this site's connections since it was last asked, and how far it came in the round."""
-        self._endpoint.measure(number)
+    def _account(self, number: int, *, whole: bool = True) -> tuple[list[list[Any]], Standing | None]:
+        """What went over this site's connections since it was last asked, and how far it came in the round.
+
+        whole: see `Endpoint.measure`.
+        """
+        self._endpoint.measure(number, whole=whole)
         standing = None
         if (channel := self._channel) is not None:
-            standing = Standing(channel.hop, channel.waiting_for, channel.sent_to[COORDINATOR])
+            standing = Standing(channel.hop, channel.waiting_for, channel.sent_to.get(COORDINATOR, 0))
         return self._endpoint.ledger.take(), standing
 
     def _answer(self, answer: Done | Aborted | Failed, number: int) -> None:
@@ -402,7 +424,7 @@ class Site:
         endpoint = self._endpoint
         if self._logs is not None:
             self._logs.end_round()
-        endpoint.measure(endpoint.round)
+        endpoint.measure(endpoint.round, whole=True)
         report = FinalReport(endpoint.ledger.take(), refused=dict(endpoint.refused), **resources())
         with suppress(PeerDropped):  # nobody is there to hear it
             endpoint.reply(COORDINATOR, report.to_message(self._assignment.run, endpoint.round))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 import zmq
 
 from federation.errors import PeerDropped
-from federation.ledger import Ledger, Link, Traffic
+from federation.ledger import Ledger, Traffic
 from federation.transport import counters, zmtp
 from federation.transport.auth import REFUSED
 from federation.transport.deadline import Deadline
@@ -68,7 +68,7 @@ class Stream:
         self._ledger = ledger
         self._kernel: socket.socket | None = counters.duplicate(descriptor)
         self._measured = self._kernel is not None
-        self._in_use = False
+        self._in_use = self._was_heard = False
         self._received_bytes = self._entered_bytes = self._sent_bytes = 0
 
     @property
@@ -87,24 +87,34 @@ class Stream:
         It is known to both ends then, and to both in the same round. One that no message follows is entered by neither.
         """
         if not self._in_use:
-            self._in_use = True
+            self._in_use = self._was_heard = True
             self._enter_handshake(message.round)
-        predicted = zmtp.message_bytes([len(frame) for frame in frames], self._encrypted)
-        self._enter(message.round, Traffic(1, message.payload_bytes, predicted), sent=sent)
+        predicted_bytes = zmtp.message_bytes(map(len, frames), self._encrypted)
+        traffic = self._traffic(message.round, sent=sent)
+        traffic.messages += 1
+        traffic.payload_bytes += message.payload_bytes
+        traffic.predicted_wire_bytes += predicted_bytes
+        if sent:
+            self._sent_bytes += predicted_bytes
+        else:
+            self._was_heard = True
 
-    def measure(self, round_number: int) -> None:
-        """Enter what the kernel says came in since the last call."""
-        if not self._in_use:
+    def measure(self, round_number: int, *, whole: bool) -> None:
+        """Enter what the kernel says came in since the last call; unless `whole`, only if a message did."""
+        if not self._in_use or not (self._was_heard or whole):
             return
+        self._was_heard = False
         self._read_kernel()
         arrived, self._entered_bytes = self._received_bytes - self._entered_bytes, self._received_bytes
         if arrived:
-            self._ledger.add(self._link(round_number, sent=False), Traffic(wire_bytes=arrived))
+            traffic = self._traffic(round_number, sent=False)
+            traffic.wire_bytes = None if traffic.wire_bytes is None else traffic.wire_bytes + arrived
 
     def end(self) -> None:
         """Let go of the stream, which our handle would keep open to the other end's harm."""
         if self._kernel is not None:
             self._read_kernel()
+            self._was_heard = True
             self._kernel.close()
             self._kernel = None
 
@@ -117,17 +127,20 @@ class Stream:
         by_acceptor = zmtp.acceptor_handshake_bytes(self._encrypted)
         sizes = (by_opener, by_acceptor) if self._opener == self._me else (by_acceptor, by_opener)
         for sent, size in zip((True, False), sizes, strict=True):
-            self._enter(round_number, Traffic(predicted_wire_bytes=size), sent=sent)
+            self._traffic(round_number, sent=sent).predicted_wire_bytes += size
+        self._sent_bytes += sizes[0]
 
-    def _enter(self, round_number: int, traffic: Traffic, *, sent: bool) -> None:
-        """Nothing counts as measured before the kernel is asked; what never will be is None."""
-        traffic.wire_bytes = None if sent or not self._measured else 0
-        self._sent_bytes += traffic.predicted_wire_bytes if sent else 0
-        self._ledger.add(self._link(round_number, sent=sent), traffic)
-
-    def _link(self, round_number: int, *, sent: bool) -> Link:
-        ends = (self._me, self._peer) if sent else (self._peer, self._me)
-        return Link(round_number, self._control, *ends)
+    def _traffic(self, round_number: int, *, sent: bool) -> Traffic:
+        """What is entered of one direction: nothing counts as measured before the kernel is asked, and what never will
+        be is None."""
+        if sent:
+            traffic = self._ledger.traffic(round_number, self._control, self._me, self._peer)
+            traffic.wire_bytes = None
+        else:
+            traffic = self._ledger.traffic(round_number, self._control, self._peer, self._me)
+            if not self._measured:
+                traffic.wire_bytes = None
+        return traffic
 
 
 def end_stream(streams: Sequence[Stream], descriptor: int) -> None:
@@ -148,7 +161,7 @@ class Dialler:
         The peer, with its address.
     dealer : zmq.Socket
     read : callable
-        Takes in what came by it.
+        Takes in what came by it, and says whether anything did.
     streams : list of Stream
         Those to this peer, earlier ones included; new ones are added.
     control : bool
@@ -169,7 +182,7 @@ class Dialler:
         me: str,
         party: Party,
         dealer: zmq.Socket[bytes],
-        read: Callable[[], None],
+        read: Callable[[], bool],
         streams: list[Stream],
         *,
         control: bool,

@@ -20,9 +20,8 @@ import sys
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import zmq
 
@@ -60,6 +59,9 @@ and is tried again a second later only."""
 _KEEPALIVE = {zmq.TCP_KEEPALIVE: 1, zmq.TCP_KEEPALIVE_IDLE: 60, zmq.TCP_KEEPALIVE_INTVL: 15, zmq.TCP_KEEPALIVE_CNT: 4}
 """In seconds: a peer whose machine is gone without a word is noticed within two minutes."""
 _NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
+_EVENTS, _POLLIN, _NOBLOCK = int(zmq.EVENTS), int(zmq.POLLIN), int(zmq.NOBLOCK)
+_MORE = int(zmq.SNDMORE) | _NOBLOCK
+"""Plain numbers: to join two members of an enumeration takes as long as to send a message."""
 
 
 class Received(NamedTuple):
@@ -68,6 +70,58 @@ class Received(NamedTuple):
     peer: str
     message: wire.Message
     answer: bool
+
+
+class Post(Protocol):
+    """What carries one party's messages, as the floors above its sockets know it: an `Endpoint`, or one that stores.
+
+    Attributes and methods are as `Endpoint` says.
+    """
+
+    name: str
+    round: int
+    ledger: Ledger
+    refused: Counter[str]
+    interrupted: set[str]
+
+    @property
+    def roster(self) -> Roster:
+        """The parties that can be reached."""
+
+    def admit(self, roster: Roster) -> None:
+        """From now on these parties can be reached."""
+
+    def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
+        """Call `handler` whenever what `descriptor` stands for has something to say."""
+
+    def connect(self, peer: str) -> None:
+        """Begin to open the connection to `peer`, where one is needed."""
+
+    def send(
+        self, peer: str, message: wire.Message, deadline: Deadline, meanwhile: Callable[[], None] = lambda: None
+    ) -> None:
+        """Send to `peer`. Raises PeerDropped."""
+
+    def stay_reachable(self, peer: str, greeting: wire.Message, deadline: Deadline) -> None:
+        """Keep a connection to `peer`, where one is needed. Raises PeerDropped."""
+
+    def reply(self, peer: str, message: wire.Message) -> None:
+        """Answer what `peer` said. Raises PeerDropped."""
+
+    def flush(self, peer: str) -> None:
+        """Wait until what was sent to `peer` has left this process."""
+
+    def wait(self, deadline: Deadline) -> None:
+        """Wait until something comes in. Raises DeadlineExpired."""
+
+    def received(self) -> Received | None:
+        """A valid message that came in already, or None."""
+
+    def measure(self, round_number: int, *, whole: bool) -> None:
+        """Enter in the ledger what came in since the last call."""
+
+    def check_descriptors(self) -> None:
+        """Raise EndpointError where there are too few open files."""
 
 
 class Endpoint:
@@ -120,7 +174,7 @@ class Endpoint:
         self._failure = _UNRECOGNISED
         self._selector = selectors.DefaultSelector()
         self._monitors: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}
-        self._unread: dict[zmq.Socket[bytes], Callable[[], None]] = {}
+        self._unread: dict[zmq.Socket[bytes], Callable[[], bool]] = {}
         self._broken: set[str] = set()
         raise_descriptor_limit(peers * _DESCRIPTORS_PER_PEER + _DESCRIPTORS_TO_SPARE)
         self._context = zmq.Context()
@@ -198,9 +252,8 @@ class Endpoint:
 
     def reply(self, peer: str, message: wire.Message) -> None:
         """Send back over the connection that `peer` opened. Raises PeerDropped if it has none any more."""
-        self._unread[self._router] = self._read_router
         try:
-            self._router.send_multipart([self._routing_ids[peer], *message.frames], flags=zmq.NOBLOCK)
+            self._send(self._router, self._read_router, [self._routing_ids[peer], *message.frames])
         except (KeyError, zmq.Again, zmq.ZMQError) as error:
             raise PeerDropped(f"{self.name} cannot answer {peer}: its connection is gone or full.") from error
         self._accepted[peer][-1].count(message, message.frames, sent=True)
@@ -226,11 +279,16 @@ class Endpoint:
         """A valid message that came in already, or None."""
         return self._pending.popleft() if self._pending else None
 
-    def measure(self, round_number: int) -> None:
-        """Enter in the ledger what the kernel says came in since the last call."""
-        self._serve(0)
+    def measure(self, round_number: int, *, whole: bool) -> None:
+        """Enter in the ledger what the kernel says came in since the last call.
+
+        whole: also what came in without a message that was taken in, as when a round was aborted, or at the end. In a
+        round that is complete there is no such thing.
+        """
+        if whole:
+            self._serve(0)
         for stream in self._streams():
-            stream.measure(round_number)
+            stream.measure(round_number, whole=whole)
 
     def check_descriptors(self) -> None:
         """Raise EndpointError if this process can open nothing more.
@@ -285,9 +343,12 @@ class Endpoint:
         dealer = self._socket(zmq.DEALER)
         self._authenticator.secure_dialler(dealer, party)
 
-        def read() -> None:
-            for frames in _drain(dealer, copy=False):
+        def read() -> bool:
+            came = False
+            for frames in _drain(dealer):
+                came = True
                 self._take(peer, frames, None)
+            return came
 
         dialler = Dialler(
             self.name,
@@ -320,10 +381,19 @@ class Endpoint:
 
     def _write(self, name: str, dialler: Dialler, message: wire.Message) -> None:
         """Send by a connection of our own that stands."""
-        # Copied: to send large frames without a copy pyzmq would start a thread, and memory for it, in every site.
-        self._unread[dialler.dealer] = dialler.read
-        dialler.dealer.send_multipart(message.frames, flags=zmq.NOBLOCK)
+        self._send(dialler.dealer, dialler.read, message.frames)
         self._opened[name][-1].count(message, message.frames, sent=True)
+
+    def _send(self, opened: zmq.Socket[bytes], read: Callable[[], bool], frames: Sequence[bytes | memoryview]) -> None:
+        """Send one message by a socket, which is read before it is waited for again, see `_poll`.
+
+        Raises zmq.ZMQError where it cannot be sent now.
+        """
+        # Copied: to send large frames without a copy pyzmq would start a thread, and memory for it, in every site.
+        self._unread[opened] = read
+        for place in range(len(frames) - 1):
+            opened.send(frames[place], _MORE)
+        opened.send(frames[-1], _NOBLOCK)
 
     def _hang_up(self, peer: str) -> None:
         """Close the connection to a party that is not there any more as it was."""
@@ -336,7 +406,7 @@ class Endpoint:
         dealer.disable_monitor()
         dealer.close(linger=0)
 
-    def _poll(self, opened: zmq.Socket[bytes], read: Callable[[], None]) -> None:
+    def _poll(self, opened: zmq.Socket[bytes], read: Callable[[], bool]) -> None:
         """Call `read` when there may be something to read.
 
         libzmq signals on a socket's descriptor what has come since it was used last, so whoever sends by a socket, and
@@ -352,9 +422,12 @@ class Endpoint:
         monitor.setsockopt(zmq.RCVHWM, 0)  # with a full one libzmq waits, and serves no connection, until it is read
         monitor.connect(address)
 
-        def read() -> None:
-            for frames in _drain(monitor, copy=True):
-                note(*EVENT.unpack(frames[0]))
+        def read() -> bool:
+            came = False
+            for frames in _drain(monitor):
+                came = True
+                note(*EVENT.unpack(frames[0].buffer))
+            return came
 
         self._poll(monitor, read)
         self._monitors[watched] = monitor
@@ -364,18 +437,24 @@ class Endpoint:
     def _serve(self, timeout_ms: int) -> None:
         if self._broken:
             timeout_ms = min(timeout_ms, int(REDIAL_S * 1000))
-        unread, self._unread = self._unread, {}
-        for read in unread.values():
-            read()
-        for key, _ in self._selector.select(0 if unread else timeout_ms / 1000):  # reading may have ended the wait
+        came = False
+        if self._unread:
+            unread, self._unread = self._unread, {}
+            for read in unread.values():
+                came = read() or came
+        for key, _ in self._selector.select(0 if came else timeout_ms / 1000):  # reading may have ended the wait
             key.data()
-        for peer in [peer for peer in self._broken if self._diallers[peer].to_redial]:
-            self._hang_up(peer)
-            self.connect(peer)
+        if self._broken:
+            for peer in [peer for peer in self._broken if self._diallers[peer].to_redial]:
+                self._hang_up(peer)
+                self.connect(peer)
 
-    def _answer_zap(self, zap: zmq.Socket[bytes]) -> None:
-        for frames in _drain(zap, copy=True):
-            zap.send_multipart(self._authenticator.answer(frames))
+    def _answer_zap(self, zap: zmq.Socket[bytes]) -> bool:
+        came = False
+        for frames in _drain(zap):
+            came = True
+            zap.send_multipart(self._authenticator.answer([frame.bytes for frame in frames]))
+        return came
 
     def _note_stranger(self, event: int, value: int) -> None:
         """Count connections that ended before a message came by them; libzmq does not always say why they failed."""
@@ -388,13 +467,16 @@ class Endpoint:
             self.refused[self._failure] += 1
             self._failure = _UNRECOGNISED
 
-    def _read_router(self) -> None:
-        for routing_id, *frames in _drain(self._router, copy=False):
+    def _read_router(self) -> bool:
+        came = False
+        for routing_id, *frames in _drain(self._router):
+            came = True
             peer = self._authenticator.sender(routing_id, frames)
             if peer is None:
                 self.refused["unknown sender"] += 1
                 continue
             self._take(peer, frames, routing_id.bytes)
+        return came
 
     def _take(self, peer: str, frames: Sequence[zmq.Frame], routing_id: bytes | None) -> None:
         """Take in a message that came by the connection with this routing id, or, with None, by one of our own."""
@@ -443,39 +525,50 @@ def raise_descriptor_limit(needed: int) -> None:
     """
     soft, hard = (sys.maxsize if each == resource.RLIM_INFINITY else each for each in _descriptor_limits())
     if hard < needed:
-        raise EndpointError(
-            f"This many sites need {needed} open files in one process and the system allows {hard}: "
-            "raise the hard limit (ulimit -Hn) or run fewer sites."
-        )
+        try:  # who may raise the hard limit need not be told to
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, needed))
+        except (ValueError, OSError):
+            raise EndpointError(
+                f"This many sites need {needed} open files in one process and the system allows {hard}: "
+                "raise the hard limit (ulimit -Hn) or run fewer sites."
+            ) from None
+        return
     if soft < (wanted := min(hard, max(needed, _MAX_DESCRIPTORS))):
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, _descriptor_limits()[1]))
 
 
-@contextmanager
-def descriptors_explained(party: str) -> Iterator[None]:
+class descriptors_explained:  # noqa: N801 - a context, written as one that is made of a generator
     """Say in words what it means that a file or a socket could not be opened for lack of descriptors.
 
     Raises EndpointError for that, and leaves other errors as they are. party: who this process is.
     """
-    try:
-        yield
-    except (OSError, zmq.ZMQError) as error:
-        if error.errno not in _NO_DESCRIPTORS:
-            raise
-        raise EndpointError(
-            f"{party} has no file descriptor left, of {_descriptor_limits()[0]} that its process may have: raise the "
-            "limit (ulimit -n), and see who else connects to its port."
-        ) from error
+
+    def __init__(self, party: str) -> None:
+        self._party = party
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if isinstance(error, OSError | zmq.ZMQError) and error.errno in _NO_DESCRIPTORS:
+            raise EndpointError(
+                f"{self._party} has no file descriptor left, of {_descriptor_limits()[0]} that its process may have: "
+                "raise the limit (ulimit -n), and see who else connects to its port."
+            ) from error
 
 
 def _descriptor_limits() -> tuple[int, int]:
     return resource.getrlimit(resource.RLIMIT_NOFILE)
 
 
-def _drain(opened: zmq.Socket[bytes], copy: bool) -> Any:
+def _drain(opened: zmq.Socket[bytes]) -> Iterator[list[zmq.Frame]]:
     """Every message that waits on a socket."""
-    while True:
-        try:
-            yield opened.recv_multipart(flags=zmq.NOBLOCK, copy=copy)
-        except zmq.Again:
-            return
+    while int(opened.getsockopt(_EVENTS)) & _POLLIN:  # an exception for each end would cost more than a message
+        frame = opened.recv(_NOBLOCK, copy=False)
+        frames = [frame]
+        while frame.more:
+            frame = opened.recv(_NOBLOCK, copy=False)
+            frames.append(frame)
+        yield frames

@@ -11,7 +11,6 @@ with it before an array is made, and arrays are views of those frames: nothing i
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -52,9 +51,9 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 Array = NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Message:
-    """What one party tells another.
+    """What one party tells another. It is not changed once it is made.
 
     Parameters
     ----------
@@ -81,16 +80,22 @@ class Message:
     hop: int = 0
     fields: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
+    _frames: list[bytes | memoryview] | None = field(default=None, init=False, repr=False, compare=False)
 
-    @functools.cached_property
+    @property
     def frames(self) -> list[bytes | memoryview]:
         """Its frames, see `encode`: once, however many it is sent to."""
-        return encode(self)
+        if self._frames is None:
+            self._frames = encode(self)
+        return self._frames
 
-    @functools.cached_property
+    @property
     def payload_bytes(self) -> int:
         """Bytes of the array buffers."""
-        return sum(array.nbytes for array in self.arrays.values())
+        payload_bytes = 0
+        for array in self.arrays.values():
+            payload_bytes += array.nbytes
+        return payload_bytes
 
 
 def encode(message: Message) -> list[bytes | memoryview]:
@@ -98,28 +103,33 @@ def encode(message: Message) -> list[bytes | memoryview]:
 
     Raises ValueError where the message could not be decoded at the other end.
     """
-    arrays = {name: np.asarray(array, order="C") for name, array in message.arrays.items()}
-    specs = [[name, array.dtype.str, list(array.shape)] for name, array in arrays.items()]
-    tags = [message.run, message.round, message.sequence, message.hop]
-    header = msgpack.packb([VERSION, message.kind, *tags, message.fields, specs])
-    _require_sendable(message.kind, header, arrays)
-    return [header, *(_buffer(array) for array in arrays.values())]
+    specs: list[list[Any]] = []
+    buffers: list[bytes | memoryview] = []
+    for name, given in message.arrays.items():
+        array = np.asarray(given, order="C")
+        _require_sendable(name, array)
+        specs.append([name, array.dtype.str, array.shape])
+        buffers.append(_buffer(array))
+    if len(specs) > MAX_ARRAYS:
+        raise ValueError(f"{len(specs)} arrays in one message; at most {MAX_ARRAYS} go")
+    tags = (message.run, message.round, message.sequence, message.hop)
+    header = msgpack.packb((VERSION, message.kind, *tags, message.fields, specs))
+    if len(header) > MAX_HEADER_BYTES:
+        raise ValueError(
+            f"the header of a {message.kind} message has {len(header)} bytes; at most {MAX_HEADER_BYTES} go"
+        )
+    return [header, *buffers]
 
 
 def _buffer(array: Array) -> bytes | memoryview:
     return array.reshape(-1).view(np.uint8).data if array.size else b""
 
 
-def _require_sendable(kind: str, header: bytes, arrays: dict[str, Array]) -> None:
-    if len(header) > MAX_HEADER_BYTES:
-        raise ValueError(f"the header of a {kind} message has {len(header)} bytes; at most {MAX_HEADER_BYTES} go")
-    for name, array in arrays.items():
-        if array.dtype.str not in _DTYPES or array.ndim > MAX_DIMENSIONS:
-            raise ValueError(f"array {name!r} ({array.dtype}, {array.ndim} dimensions) has no wire form")
-        if array.nbytes > MAX_FRAME_BYTES:
-            raise ValueError(f"array {name!r} has {array.nbytes} bytes; at most {MAX_FRAME_BYTES} go in one frame")
-    if len(arrays) > MAX_ARRAYS:
-        raise ValueError(f"{len(arrays)} arrays in one message; at most {MAX_ARRAYS} go")
+def _require_sendable(name: str, array: Array) -> None:
+    if array.dtype.str not in _DTYPES or array.ndim > MAX_DIMENSIONS:
+        raise ValueError(f"array {name!r} ({array.dtype}, {array.ndim} dimensions) has no wire form")
+    if array.nbytes > MAX_FRAME_BYTES:
+        raise ValueError(f"array {name!r} has {array.nbytes} bytes; at most {MAX_FRAME_BYTES} go in one frame")
 
 
 def decode(frames: Sequence[bytes | memoryview]) -> Message:
@@ -127,18 +137,17 @@ def decode(frames: Sequence[bytes | memoryview]) -> Message:
 
     Raises Malformed, and nothing else, for frames that do not keep the format.
     """
-    header = _header(frames)
-    kind, run, specs = header[1], header[2], header[7]
+    _, kind, run, round_number, sequence, hop, fields, specs = _header(frames)
     if not isinstance(kind, str) or kind not in KINDS:
         raise Malformed("unknown kind of message")
     if not isinstance(run, bytes) or len(run) != RUN_ID_BYTES:
         raise Malformed("the run is not 8 bytes")
-    if not all(type(number) is int and 0 <= number < 1 << 53 for number in header[3:6]):
-        raise Malformed("round, sequence or hop is not a count")
-    if not isinstance(header[6], dict):
+    for number in (round_number, sequence, hop):
+        if type(number) is not int or not 0 <= number < 1 << 53:
+            raise Malformed("round, sequence or hop is not a count")
+    if not isinstance(fields, dict):
         raise Malformed("the fields are not a table")
-    round_number, sequence, hop, fields = header[3:7]
-    return Message(kind, run, round_number, sequence, hop, fields, _arrays(specs, frames[1:]))
+    return Message(kind, run, round_number, sequence, hop, fields, _arrays(specs, frames))
 
 
 def array_count(head: bytes | memoryview) -> int:
@@ -164,9 +173,13 @@ def _header(frames: Sequence[bytes | memoryview]) -> list[Any]:
 
 
 def _arrays(specs: object, frames: Sequence[bytes | memoryview]) -> dict[str, Array]:
-    if not isinstance(specs, list) or len(specs) != len(frames):
+    """The arrays in the frames behind the first."""
+    if not isinstance(specs, list) or len(specs) != len(frames) - 1:
         raise Malformed("array list does not match the frames")
-    arrays = dict(_array(spec, frame) for spec, frame in zip(specs, frames, strict=True))
+    arrays: dict[str, Array] = {}
+    for place, spec in enumerate(specs, start=1):
+        name, array = _array(spec, frames[place])
+        arrays[name] = array
     if len(arrays) != len(specs):
         raise Malformed("two arrays of one name")
     return arrays
@@ -179,8 +192,9 @@ def _array(spec: object, frame: bytes | memoryview) -> tuple[str, Array]:
     dtype = _DTYPES.get(code) if isinstance(code, str) else None
     if dtype is None or not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
         raise Malformed("an array of unknown type or shape")
-    if not all(type(side) is int and 0 <= side <= MAX_FRAME_BYTES for side in shape):
-        raise Malformed("an array with an impossible side")
+    for side in shape:
+        if type(side) is not int or not 0 <= side <= MAX_FRAME_BYTES:
+            raise Malformed("an array with an impossible side")
     if math.prod(shape) * dtype.itemsize != len(frame):
         raise Malformed("an array whose buffer has another size than its shape")
     array = np.frombuffer(frame, dtype=dtype).reshape(shape)

@@ -88,14 +88,11 @@ class FixedPoint:
         BoundExceeded
             For a value that is not finite or beyond the bound.
         """
-        flat = np.ravel(values)
-        if not np.isfinite(flat).all():
-            raise BoundExceeded(f"{np.count_nonzero(~np.isfinite(flat))} of {flat.size} values are not finite")
-        if flat.size and np.abs(flat).max() > self.bound:
-            raise BoundExceeded(
-                f"a value of size {np.abs(flat).max():.6g} is beyond the declared bound {self.bound:.6g}"
-            )
-        scaled = np.rint(np.ldexp(flat, self.fraction_bits))
+        flat = values.reshape(-1)
+        if flat.size and not max(flat.max(), -flat.min()) <= self.bound:  # one that is not a number is not below it
+            self._refuse(flat)
+        scaled = flat * 2.0**self.fraction_bits  # exact, as is every product with a power of two in this range
+        np.rint(scaled, out=scaled)
         if self.limbs == 1:
             return scaled.astype(np.int64).view(np.uint64)[None, :]
         size = np.abs(scaled)
@@ -103,6 +100,11 @@ class FixedPoint:
         low = size - np.ldexp(high, LIMB_BITS)
         residues = np.stack([low.astype(np.uint64), high.astype(np.uint64)])
         return np.where(scaled < 0, subtract(np.zeros_like(residues), residues), residues)
+
+    def _refuse(self, values: FloatArray) -> None:
+        if not np.isfinite(values).all():
+            raise BoundExceeded(f"{np.count_nonzero(~np.isfinite(values))} of {values.size} values are not finite")
+        raise BoundExceeded(f"a value of size {np.abs(values).max():.6g} is beyond the declared bound {self.bound:.6g}")
 
     def decode(self, residues: Residues) -> FloatArray:
         """Values from residues, or from a sum of residues.
@@ -116,7 +118,9 @@ class FixedPoint:
         float64 array of shape (d,)
         """
         if self.limbs == 1:
-            return np.asarray(np.ldexp(residues[0].view(np.int64).astype(np.float64), -self.fraction_bits))
+            values: FloatArray = residues[0].view(np.int64).astype(np.float64)
+            values *= 2.0**-self.fraction_bits
+            return values
         negative = residues[1].view(np.int64) < 0
         size = np.where(negative, subtract(np.zeros_like(residues), residues), residues).astype(np.float64)
         magnitude = np.ldexp(size[1], LIMB_BITS - self.fraction_bits) + np.ldexp(size[0], -self.fraction_bits)
@@ -138,6 +142,22 @@ def add(a: Residues, b: Residues) -> Residues:
     if len(total) == 2:
         total[1] += total[0] < a[0]
     return total
+
+
+def accumulate(total: Residues, residues: Residues, sign: int = 1) -> None:
+    """Add residues to a total, or with `sign` -1 take them off, in its place, elementwise modulo 2^64 or 2^128.
+
+    Parameters
+    ----------
+    total, residues : Residues of shape (limbs, d)
+    sign : {1, -1}, default 1
+    """
+    if len(total) == 2:
+        total[:] = add(total, residues) if sign > 0 else subtract(total, residues)
+    elif sign > 0:
+        np.add(total, residues, out=total)
+    else:
+        np.subtract(total, residues, out=total)
 
 
 def subtract(a: Residues, b: Residues) -> Residues:

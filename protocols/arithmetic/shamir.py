@@ -16,7 +16,7 @@ PRIME = 2**256 - 189
 """The order of the field."""
 
 
-def split(secret: int, threshold: int, holders: int, draw: Callable[[], int]) -> list[int]:
+def split(secret: int, threshold: int, holders: int, draw: Callable[[int], list[int]]) -> list[int]:
     """Shares of a secret for holders 1 … `holders`.
 
     Parameters
@@ -28,7 +28,7 @@ def split(secret: int, threshold: int, holders: int, draw: Callable[[], int]) ->
     holders : int
         How many shares there are, `threshold` or more.
     draw : callable
-        Gives integers uniform below PRIME.
+        Gives so many integers uniform below PRIME.
 
     Returns
     -------
@@ -36,13 +36,15 @@ def split(secret: int, threshold: int, holders: int, draw: Callable[[], int]) ->
         The share of holder x is f(x).
     """
     # f(x) = secret + c_1 x + … + c_(threshold - 1) x^(threshold - 1), by Horner's rule
-    coefficients = [secret, *(draw() for _ in range(threshold - 1))]
+    # x is small, and one remainder at the end costs less than one at every step
+    coefficients = [secret, *draw(threshold - 1)]
+    coefficients.reverse()
     shares = []
     for x in range(1, holders + 1):
         value = 0
-        for coefficient in reversed(coefficients):
-            value = (value * x + coefficient) % PRIME
-        shares.append(value)
+        for coefficient in coefficients:
+            value = value * x + coefficient
+        shares.append(value % PRIME)
     return shares
 
 

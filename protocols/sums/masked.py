@@ -17,8 +17,8 @@ neighbours themselves, each of which lives, or joins the list of the missing bef
 share a neighbour instead of two, and no coalition of sites, however many, can open the pairwise masks between two
 others.
 
-Cost without dropouts, with m - 1 neighbours each: 5 n messages and 3 hops; n d limbs residues, and for each site
-6 (m - 1) words of sealed shares up, as many down, 4 m words of opened ones, and m + 1 bytes of who is in.
+Cost without dropouts, with m - 1 neighbours each: 4 n messages and 3 hops; n d limbs residues, and for each site
+6 (m - 1) words of sealed shares up, 7 m words down (the sealed shares, and who is in), and 4 m words of opened ones.
 
 Security. Against semi-honest parties, coordinator included. For one peer and round a *site* gives either the pairwise
 seed or its share of the own mask, never both; it refuses a coordinator that names itself or a peer in both lists, takes
@@ -45,15 +45,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
-from numpy.typing import NDArray
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
 
-from federation.arrays import Residues
+from federation.arrays import IntArray, Residues
 from federation.channel.contract import Channel
 from federation.errors import PeerDropped, StepRefused
 from federation.transport.keys import COORDINATOR
 from protocols.arithmetic import shamir
-from protocols.arithmetic.fixed_point import add, subtract
+from protocols.arithmetic.fixed_point import accumulate, add
 from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
 
 MAX_NEIGHBOURS = 50
@@ -62,16 +61,22 @@ MAX_NEIGHBOURS = 50
 SECRET_WORDS, SEALED_WORDS = 4, 6
 """Of 64 bits: in a seed or share, and in a share that is sealed (with 16 bytes of authentication)."""
 
+_SECRET_BYTES = RESIDUE_BYTES * SECRET_WORDS
+
+REQUEST_WORDS = 1 + SEALED_WORDS
+"""In what a coordinator says of one site of a neighbourhood."""
+
 _NONCE = bytes(12)
-"""Every share is sealed with a key of its own, derived for one round and holder, so that its nonce may be constant."""
+"""Every share is sealed with a key of its own, derived for one round and holder, so that its nonce may be constant; so
+is what the keys of a pair are made of."""
+
+_ZEROS = bytes(96)
 
 DEFAULT_THRESHOLD = 0.66
 """The fraction of a neighbourhood that must remain."""
 
 MISSING, OPEN = 0, 1
 """What a coordinator asks for: seeds in common with the missing, or shares of the own masks of the others."""
-
-Flags = NDArray[np.uint8]
 
 
 # What all parties know.
@@ -109,10 +114,28 @@ class Neighbourhoods:
         return {site: self.of(site) for site in self._sites}
 
     @functools.cached_property
-    def rows(self) -> dict[str, dict[str, int]]:
-        """Of every site, in which row of its sealed shares is that of which neighbour."""
+    def places(self) -> dict[str, dict[str, int]]:
+        """Of every site, where in its neighbourhood who is."""
+        return {site: {peer: place for place, peer in enumerate(group)} for site, group in self.all.items()}
+
+    @functools.cached_property
+    def routes(self) -> dict[str, tuple[IntArray, IntArray]]:
+        """Where the shares are that are sealed for a site: the numbers of their owners, and the rows at these.
+
+        Its neighbours are the owners, in order; a site seals for all of its neighbourhood but itself, in order.
+        """
+        numbers, places = {site: number for number, site in enumerate(self._sites)}, self.places
         return {
-            site: {peer: row for row, peer in enumerate(peer for peer in group if peer != site)}
+            site: (
+                np.array([numbers[owner] for owner in group if owner != site]),
+                np.array(
+                    [
+                        places[owner][site] - (places[owner][site] > places[owner][owner])
+                        for owner in group
+                        if owner != site
+                    ]
+                ),
+            )
             for site, group in self.all.items()
         }
 
@@ -131,6 +154,24 @@ def neighbourhoods(sites: tuple[str, ...]) -> Neighbourhoods:
     Neighbourhoods
     """
     return Neighbourhoods(sites)
+
+
+@functools.lru_cache(maxsize=1)
+def neighbourhood(sites: tuple[str, ...], site: str) -> tuple[str, ...]:
+    """That of one site, kept for the next round, without those of the others: a site has no use for these.
+
+    Parameters
+    ----------
+    sites : tuple of str
+        In ring order.
+    site : str
+
+    Returns
+    -------
+    tuple of str
+        In ring order, the site itself included.
+    """
+    return Neighbourhoods(sites).of(site)
 
 
 def threshold_of(fraction: float, members: int) -> int:
@@ -222,80 +263,98 @@ def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> No
     StepRefused
         When the coordinator asks for what would open the site's or a peer's input.
     """
-    group = neighbourhoods(channel.sites).of(channel.me)
+    group = neighbourhood(channel.sites, channel.me)
     consent = Consent(channel.me, group, threshold_of(fraction, len(group)))
-    own = _draw(channel)
-    shares = dict(zip(group, shamir.split(own, consent.threshold, len(group), lambda: _draw(channel)), strict=True))
-    channel.send(COORDINATOR, _masked(channel, group, own, vector))
-    channel.send(COORDINATOR, _sealed(channel, shares))
+    pairs = {peer: PairKeys.of(channel, peer) for peer in group if peer != channel.me}
+    (own,) = _draw(channel, 1)
+    draw = functools.partial(_draw, channel)
+    shares = dict(zip(group, shamir.split(own, consent.threshold, len(group), draw), strict=True))
+    channel.send(COORDINATOR, _masked(channel, group, pairs, own, vector))
+    channel.send(COORDINATOR, _sealed(pairs, shares))
     while not consent.opened:
-        stage, present = _request(channel, group)
+        stage, present, sealed = _request(channel, group)
         consent.agree(stage, present)
         if stage == MISSING:
-            channel.send(COORDINATOR, _pairwise_seeds(channel, consent.missing, group))
-    channel.send(COORDINATOR, _opened(channel, group, present, shares[channel.me]))
+            channel.send(COORDINATOR, _words([pairs[peer].seed for peer in group if peer in consent.missing]))
+    held = {peer: _to_bytes(shares[peer]) if peer == channel.me else pairs[peer].open(sealed[peer]) for peer in present}
+    channel.send(COORDINATOR, _words([held[peer] for peer in group if peer in present]))
 
 
-def _masked(channel: Channel, group: tuple[str, ...], own: int, vector: Residues) -> Residues:
+class PairKeys:
+    """What a site and one neighbour share in one round: the seed of their pairwise mask, and a key for each direction.
+
+    All three come from one secret of the pair, by a cipher, so that the seed says nothing of the keys.
+
+    Attributes
+    ----------
+    seed : bytes
+        Of 256 bits.
+    """
+
+    __slots__ = ("_opener", "_sealer", "seed")
+
+    def __init__(self, seed: bytes, sealer: bytes, opener: bytes) -> None:
+        self.seed = seed
+        self._sealer = sealer
+        self._opener = opener
+
+    @classmethod
+    def of(cls, channel: Channel, peer: str) -> PairKeys:
+        """Those of this site and a peer in the channel's round."""
+        secret = channel.shared_secret(peer, "masked sum")
+        keys = AESGCM(secret).encrypt(_NONCE, _ZEROS, None)
+        seed, lower, upper = keys[:32], keys[32:64], keys[64:96]
+        return cls(seed, lower, upper) if channel.me < peer else cls(seed, upper, lower)
+
+    def seal(self, share: bytes) -> bytes:
+        """A share that the peer is to hold, which only it can open."""
+        return ChaCha20Poly1305(self._sealer).encrypt(_NONCE, share, None)
+
+    def open(self, words: Residues) -> bytes:
+        """The share of the peer's own mask that it sealed for this site."""
+        return ChaCha20Poly1305(self._opener).decrypt(_NONCE, words.tobytes(), None)
+
+
+def _masked(
+    channel: Channel, group: tuple[str, ...], pairs: Mapping[str, PairKeys], own: int, vector: Residues
+) -> Residues:
     """y = x + PRG(b) + sum_{v > u} PRG(s_uv) - sum_{v < u} PRG(s_uv)."""
     total = add(vector, channel.expand(_to_bytes(own), vector.shape))
     position = group.index(channel.me)
     for number, peer in enumerate(group):
         if number != position:
-            mask = channel.expand(_pairwise_seed(channel, peer), vector.shape)
-            total = add(total, mask) if number > position else subtract(total, mask)
+            accumulate(total, channel.expand(pairs[peer].seed, vector.shape), 1 if number > position else -1)
     return total
 
 
-def _sealed(channel: Channel, shares: Mapping[str, int]) -> Residues:
+def _sealed(pairs: Mapping[str, PairKeys], shares: Mapping[str, int]) -> Residues:
     """(m - 1, 6) words: the share of each neighbour, which only it can open."""
-    others = [peer for peer in shares if peer != channel.me]
-    sealed = [
-        _cipher(channel, channel.me, peer, peer).encrypt(_NONCE, _to_bytes(shares[peer]), None) for peer in others
-    ]
-    return _words(sealed, SEALED_WORDS)
+    return _words([keys.seal(_to_bytes(shares[peer])) for peer, keys in pairs.items()], SEALED_WORDS)
 
 
-def _request(channel: Channel, group: tuple[str, ...]) -> tuple[int, frozenset[str]]:
-    """What the coordinator asks for, and who of the group it says is in the sum."""
-    stage, *flags = channel.receive(COORDINATOR, (1 + len(group),), np.uint8).tolist()
+def _request(channel: Channel, group: tuple[str, ...]) -> tuple[int, frozenset[str], dict[str, Residues]]:
+    """What the coordinator asks for, who of the group it says is in the sum, and the shares that it hands on."""
+    rows = channel.receive(COORDINATOR, (len(group), REQUEST_WORDS))
+    stage, flags = int(rows[group.index(channel.me), 1]), rows[:, 0].tolist()
     if stage not in (MISSING, OPEN) or not set(flags) <= {0, 1}:
         raise StepRefused("the coordinator asks for something that the protocol does not know")
-    return stage, frozenset(peer for peer, flag in zip(group, flags, strict=True) if flag)
+    present = frozenset(peer for peer, flag in zip(group, flags, strict=True) if flag)
+    return stage, present, dict(zip(group, rows[:, 1:], strict=True))
 
 
-def _pairwise_seeds(channel: Channel, missing: frozenset[str], group: tuple[str, ...]) -> Residues:
-    """(missing, 4) words, in the group's order."""
-    return _words([_pairwise_seed(channel, peer) for peer in group if peer in missing], SECRET_WORDS)
-
-
-def _opened(channel: Channel, group: tuple[str, ...], present: frozenset[str], own_share: int) -> Residues:
-    """(present, 4) words: this site's share of the own mask of each site in the sum, itself included."""
-    others = [peer for peer in group if peer in present and peer != channel.me]
-    sealed = channel.receive(COORDINATOR, (len(others), SEALED_WORDS))
-    shares = {
-        peer: _cipher(channel, peer, channel.me, peer).decrypt(_NONCE, words.tobytes(), None)
-        for peer, words in zip(others, sealed, strict=True)
-    }
-    shares[channel.me] = _to_bytes(own_share)
-    return _words([shares[peer] for peer in group if peer in present], SECRET_WORDS)
-
-
-def _pairwise_seed(channel: Channel, peer: str) -> bytes:
-    return channel.shared_secret(peer, "pairwise mask")
-
-
-def _cipher(channel: Channel, owner: str, holder: str, peer: str) -> ChaCha20Poly1305:
-    """What seals the share that `holder` holds of the own mask of `owner`."""
-    other = holder if channel.me == owner else owner
-    return ChaCha20Poly1305(channel.shared_secret(other, f"share of {owner}"))
-
-
-def _draw(channel: Channel) -> int:
+def _draw(channel: Channel, count: int) -> list[int]:
     """Uniform below the prime of the secret sharing."""
-    while (drawn := int.from_bytes(channel.random((SECRET_WORDS,)).tobytes(), "little")) >= shamir.PRIME:
-        continue
+    drawn: list[int] = []
+    while len(drawn) < count:
+        words = channel.random((count - len(drawn), SECRET_WORDS)).tobytes()
+        numbers = [int.from_bytes(words[start : start + _SECRET_BYTES], "little") for start in _starts(words)]
+        drawn += [number for number in numbers if number < shamir.PRIME]
     return drawn
+
+
+def _starts(secrets: bytes) -> range:
+    """Where each of the secrets begins that lie one behind the other."""
+    return range(0, len(secrets), _SECRET_BYTES)
 
 
 # The coordinator's part.
@@ -328,11 +387,11 @@ def masked_reveal(fraction: float, channel: Channel, shape: tuple[int, int]) -> 
     own = _open_own_masks(channel, groups, fraction, present, sealed)
     total = np.zeros(shape, dtype=np.uint64)
     for site in sorted(present):
-        total = add(total, subtract(masked[site], channel.expand(_to_bytes(own[site]), shape)))
+        accumulate(total, masked[site])
+        accumulate(total, channel.expand(_to_bytes(own[site]), shape), -1)
     for (site, gone), seed in seeds.items():
-        mask = channel.expand(seed, shape)
         later = groups[site].index(gone) > groups[site].index(site)
-        total = subtract(total, mask) if later else add(total, mask)
+        accumulate(total, channel.expand(seed, shape), -1 if later else 1)
     return total
 
 
@@ -345,7 +404,7 @@ def _settle(
         missing = {site: [peer for peer in groups[site] if peer not in present] for site in present}
         asked = [site for site in channel.sites if site in present and missing[site]]
         for site in asked:
-            channel.send(site, _flags(MISSING, groups[site], present))
+            channel.send(site, request(MISSING, site, groups[site], present))
         answers = channel.collect({site: (len(missing[site]), SECRET_WORDS) for site in asked})
         if len(answers) == len(asked):
             pairs = [(site, gone) for site in asked for gone in missing[site]]
@@ -363,22 +422,56 @@ def _open_own_masks(
 ) -> dict[str, int]:
     """The own mask of every site in the sum, from the shares that its neighbours open."""
     members = {site: [peer for peer in groups[site] if peer in present] for site in present}
-    rows = neighbourhoods(channel.sites).rows
+    places, routes = neighbourhoods(channel.sites).places, neighbourhoods(channel.sites).routes
+    nothing = np.zeros((len(next(iter(groups.values()))) - 1, SEALED_WORDS), dtype=np.uint64)
+    of_all = np.stack([sealed[site] if site in present else nothing for site in channel.sites])
     for site in sorted(present):
-        channel.send(site, _flags(OPEN, groups[site], present))
-        held = [sealed[owner][rows[owner][site]] for owner in members[site] if owner != site]
-        channel.send(site, np.array(held, dtype=np.uint64).reshape(len(held), SEALED_WORDS))
+        owners, rows = routes[site]
+        channel.send(site, request(OPEN, site, groups[site], present, of_all[owners, rows]))
     answers = channel.collect({site: (len(members[site]), SECRET_WORDS) for site in sorted(present)})
     shares: dict[str, dict[int, int]] = {site: {} for site in present}
     for holder, opened in answers.items():
-        for owner, words in zip(members[holder], opened, strict=True):
-            shares[owner][groups[owner].index(holder) + 1] = int.from_bytes(words.tobytes(), "little")
+        secrets = opened.tobytes()
+        for start, owner in zip(_starts(secrets), members[holder], strict=True):
+            secret = secrets[start : start + _SECRET_BYTES]
+            shares[owner][places[owner][holder] + 1] = int.from_bytes(secret, "little")
     own_masks = {}
     for owner, of_owner in shares.items():
         threshold = threshold_of(fraction, len(groups[owner]))
         _require(len(of_owner), threshold, f"shares of {owner}")
         own_masks[owner] = shamir.combine(dict(sorted(of_owner.items())[:threshold]))
     return own_masks
+
+
+def request(
+    stage: int, site: str, group: tuple[str, ...], present: frozenset[str], held: Residues | None = None
+) -> Residues:
+    """What the coordinator tells a site: whom it takes to be in the sum, and, to open them, the shares sealed for it.
+
+    Parameters
+    ----------
+    stage : int
+        MISSING or OPEN.
+    site : str
+    group : tuple of str
+        Its neighbourhood.
+    present : frozenset of str
+        Who is in the sum.
+    held : Residues of shape (m - 1, 6), optional
+        The shares that the others of the group sealed for the site, zeros of those that are not in the sum.
+
+    Returns
+    -------
+    Residues of shape (m, 7)
+        A row for each of the group: whether it is in, and the share of its own mask; in that of the site itself, which
+        has its own, the stage.
+    """
+    rows, place = np.zeros((len(group), REQUEST_WORDS), dtype=np.uint64), group.index(site)
+    rows[:, 0] = [peer in present for peer in group]
+    rows[place, 1] = stage
+    if held is not None:
+        rows[:place, 1:], rows[place + 1 :, 1:] = held[:place], held[place:]
+    return rows
 
 
 def _require_enough(groups: Mapping[str, tuple[str, ...]], fraction: float, present: frozenset[str]) -> None:
@@ -394,20 +487,16 @@ def _require(left: int, needed: int, what: str) -> None:
         raise PeerDropped(f"{left} {what} are left and a masked sum needs {needed}; nothing was revealed")
 
 
-def _flags(stage: int, group: tuple[str, ...], present: frozenset[str]) -> Flags:
-    return np.array([stage, *(peer in present for peer in group)], dtype=np.uint8)
-
-
-def _words(secrets: list[bytes], words: int) -> Residues:
+def _words(secrets: list[bytes], words: int = SECRET_WORDS) -> Residues:
     return np.frombuffer(b"".join(secrets), dtype=np.uint64).reshape(len(secrets), words)
 
 
 def _to_bytes(secret: int) -> bytes:
-    return secret.to_bytes(8 * SECRET_WORDS, "little")
+    return secret.to_bytes(_SECRET_BYTES, "little")
 
 
 def masked_cost(sites: int, shape: tuple[int, int]) -> Cost:
-    """What it costs without dropouts: input and sealed shares up, list and sealed shares down, opened shares up.
+    """What it costs without dropouts: input and sealed shares up, sealed shares with who is in down, opened shares up.
 
     Parameters
     ----------
@@ -421,12 +510,8 @@ def masked_cost(sites: int, shape: tuple[int, int]) -> Cost:
     """
     limbs, length = shape
     members = min(sites, MAX_NEIGHBOURS + 1)
-    words = 2 * SEALED_WORDS * (members - 1) + SECRET_WORDS * members
-    return Cost(
-        messages=5 * sites,
-        hops=3,
-        payload_bytes=sites * ((limbs * length + words) * RESIDUE_BYTES + members + 1),
-    )
+    words = SEALED_WORDS * (members - 1) + (REQUEST_WORDS + SECRET_WORDS) * members
+    return Cost(messages=4 * sites, hops=3, payload_bytes=sites * (limbs * length + words) * RESIDUE_BYTES)
 
 
 def masked(threshold: float = DEFAULT_THRESHOLD) -> SecureSum:

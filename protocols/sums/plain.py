@@ -12,7 +12,7 @@ import numpy as np
 from federation.arrays import Residues
 from federation.channel.contract import Channel
 from federation.transport.keys import COORDINATOR
-from protocols.arithmetic.fixed_point import add
+from protocols.arithmetic.fixed_point import accumulate
 from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
 
 
@@ -43,7 +43,7 @@ def plain_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
     """
     total = np.zeros(shape, dtype=np.uint64)
     for vector in channel.collect(dict.fromkeys(channel.sites, shape)).values():
-        total = add(total, vector)
+        accumulate(total, vector)
     return total
 
 

@@ -1,0 +1,127 @@
+"""Where the time of a round goes: `python -m benchmarks.profile [SITES] [SUM]`, 20 sites and the ring unless told.
+
+Two tables. The first has processor time a round by process and thread, ours beside the floor's (`benchmarks.floor`),
+which has the same messages and does nothing with them: what its I/O threads take is ZeroMQ, CURVE and the kernel, and
+what its main threads take is Python that says "send" and "receive". The second divides a site's main thread by the part
+of the program that runs, as Python's profiler has it, which takes about as long itself: it is to be read as shares.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import pstats
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.floor import bare_ring
+from federation.assemble import local_federation
+from federation.federation import Federation
+from federation.site.partition import Partition
+from protocols.sums.registry import SUMS
+
+ROOT = Path(__file__).parents[1]
+NUMBERS, ROUNDS, WARM_UP = 300, 100, 5
+WAITING = "waiting for a message"
+PARTS: Mapping[str, tuple[str, ...]] = {
+    WAITING: ("'poll' of 'select",),
+    "sockets: ZeroMQ's calls": ("zmq/", "backend.cython", "endpoint.py:_drain", "endpoint.py:_send"),
+    "endpoint and mailbox": ("transport/endpoint.py", "transport/auth.py", "mailbox.py", "selectors.py", "deadline.py"),
+    "messages to and from frames": ("transport/wire.py", "msgpack", "transport/keys.py"),
+    "counting what every link carried": ("ledger.py", "connection.py", "counters.py", "zmtp.py", "getsockopt"),
+    "orders and answers, and what a site refuses": ("control.py", "policy.py", "rules.py", "membership.py"),
+    "the protocol and its channel": ("protocols/", "channel/"),
+    "carrying out an order": ("site/site.py", "site/program.py", "site/faults.py", "site/logs.py", "site_process.py"),
+    "numpy": ("numpy",),
+}
+OTHER = "Python's own functions"
+
+
+def floor_us(sites: int) -> dict[str, float]:
+    """Microseconds of processor time a round, by kind of thread: of a site, and of the coordinator."""
+    with bare_ring(sites) as ring:
+        parties = [process.pid for process in multiprocessing.active_children() if process.pid is not None]
+        return _spent_us(parties, lambda: ring.round(NUMBERS))
+
+
+def ours_us(sites: int, name: str) -> dict[str, float]:
+    """The same of one of our sums."""
+    with _federation(sites, name) as run:
+        return _spent_us(run.pids.values(), lambda: _sum(run))
+
+
+def shares(sites: int, name: str) -> dict[str, float]:
+    """By part of the program, microseconds of a round in the main thread of the second site, waiting left out."""
+    with tempfile.TemporaryDirectory() as folder, _federation(sites, name) as run:
+        path = str(Path(folder) / "site.prof")
+        run.run("profile", path="", site="site-2")
+        for _ in range(ROUNDS):
+            _sum(run)
+        run.run("profile", path=path, site="site-2")
+        measured = pstats.Stats(path)
+    spent: Counter[str] = Counter()
+    for (file, _, function), (_, _, own_s, _, _) in measured.stats.items():  # type: ignore[attr-defined]
+        spent[_part(f"{file}:{function}")] += 1e6 * own_s / ROUNDS  # type: ignore[assignment]
+    del spent[WAITING]
+    return dict(spent.most_common())
+
+
+def _federation(sites: int, name: str) -> contextlib.AbstractContextManager[Federation]:
+    nothing = Partition(arrays={"rows": np.zeros((1, 1))})
+    partitions = dict.fromkeys((f"site-{number}" for number in range(1, sites + 1)), nothing)
+    return local_federation("benchmarks.site_process", "numbers", partitions, SUMS[name](), settings={"seed": 0})
+
+
+def _sum(run: Federation) -> None:
+    run.sum("numbers", shape=(NUMBERS,), bound=1.0, length=NUMBERS)
+
+
+def _spent_us(sites: Iterable[int], round_: Callable[[], object]) -> dict[str, float]:
+    pids = list(sites)
+    for _ in range(WARM_UP):
+        round_()
+    before = {pid: _threads_us(pid) for pid in (*pids, os.getpid())}
+    for _ in range(ROUNDS):
+        round_()
+    after = {pid: _threads_us(pid) for pid in (*pids, os.getpid())}
+    spent = {pid: {kind: (after[pid][kind] - before[pid][kind]) / ROUNDS for kind in after[pid]} for pid in after}
+    of_sites = {f"site, {kind}": float(np.mean([spent[pid][kind] for pid in pids])) for kind in ("main", "I/O")}
+    return of_sites | {f"coordinator, {kind}": spent[os.getpid()][kind] for kind in ("main", "I/O")}
+
+
+def _threads_us(pid: int) -> dict[str, float]:
+    """Processor time of a process so far, of the thread that runs Python and of those that ZeroMQ has (Linux)."""
+    spent = {"main": 0.0, "I/O": 0.0}
+    for thread in Path(f"/proc/{pid}/task").iterdir():
+        of_zeromq = (thread / "comm").read_text().startswith("ZMQ")
+        spent["I/O" if of_zeromq else "main"] += int((thread / "schedstat").read_text().split()[0]) / 1e3
+    return spent
+
+
+def _part(function: str) -> str:
+    named = function.replace(str(ROOT), "")
+    return next((part for part, marks in PARTS.items() if any(mark in named for mark in marks)), OTHER)
+
+
+def main() -> None:
+    """Measure and print, as Markdown."""
+    sites, name = int((*sys.argv[1:], "20")[0]), (*sys.argv[2:], "ring")[0]
+    os.environ["PYTHONPATH"] = str(ROOT)  # site processes find this package, which no wheel has
+    floor, ours = floor_us(sites), ours_us(sites, name)
+    print(f"| processor time a round, us | floor | {name}, {sites} sites |\n|---|---|---|")
+    for kind, spent in ours.items():
+        print(f"| {kind} | {floor[kind]:.0f} | {spent:.0f} |")
+    parts = shares(sites, name)
+    print("\n| of a site's main thread | share |\n|---|---|")
+    for part, spent in parts.items():
+        print(f"| {part} | {100 * spent / sum(parts.values()):.0f} % |")
+
+
+if __name__ == "__main__":
+    main()
