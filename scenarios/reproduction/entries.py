@@ -65,6 +65,8 @@ class Row(Part):
     """The printed values, one a column."""
     within: float | list[float] | None = None
     """In place of what columns say, for all of them or for each."""
+    said: dict[str, str] = Field(default={})
+    """Of this project's own values: where they are claimed, by column, as "README.md: the words"."""
     differs: dict[str, str] = Field(default={})
     """Columns whose value is known to differ, each with the reason."""
     cannot: str = ""
@@ -117,6 +119,8 @@ class Entry(Part):
     better: Literal["higher", "lower", ""] = ""
     judged: bool = True
     """Whether values are; seconds of other machines are not."""
+    audit: bool = False
+    """Whether runs are attacked afterwards, as fedsvm audit does."""
     seeds: int = 1
     """How many seeds --quick has, from 1 on."""
     full_seeds: int = 5
@@ -140,7 +144,7 @@ class Entry(Part):
         for row in self.rows:
             if row.paper and len(row.paper) != len(names):
                 raise ValueError(f"{self.id}, {row.name}: {len(row.paper)} printed values for {len(names)} columns")
-            if unknown := [name for name in (*row.cells, *row.differs) if name not in names]:
+            if unknown := [name for name in (*row.cells, *row.differs, *row.said) if name not in names]:
                 raise ValueError(f"{self.id}, {row.name}: there is no column {unknown[0]!r}")
             if isinstance(row.within, list) and len(row.within) != len(names):
                 raise ValueError(f"{self.id}, {row.name}: {len(row.within)} tolerances for {len(names)} columns")

@@ -31,12 +31,16 @@ RUNS = "runs"
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run: its scenario and changes, the folder that its content calls for, and the data file that it lacks."""
+    """A run: its scenario and changes, the folder that its content calls for, and the data file that it lacks.
+
+    audit: whether it is attacked afterwards.
+    """
 
     scenario: str
     changes: tuple[str, ...]
     name: str
     missing: str
+    audit: bool = False
 
     def folder(self, out: Path) -> Path:
         """Where it is, or will be."""
@@ -46,7 +50,12 @@ class PlannedRun:
     def command(self) -> str:
         """What repeats it."""
         return shlex.join(
-            ["fedsvm", "run", self.scenario, *(word for each in self.changes for word in ("--set", each))]
+            [
+                "fedsvm",
+                "audit" if self.audit else "run",
+                self.scenario,
+                *(word for each in self.changes for word in ("--set", each)),
+            ]
         )
 
 
@@ -92,18 +101,18 @@ def _cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell:
     changes = entry.changes_of(row, column, full=full)
     seeds = range(1, (entry.full_seeds if full else entry.seeds) + 1)
     try:
-        runs = tuple(planned(name, changes, seed) for seed in seeds)
+        runs = tuple(planned(name, changes, seed, audit=entry.audit) for seed in seeds)
     except ScenarioError as error:
         said = (f"{entry.id}, {row.name}, {column.name}: {problem}" for problem in error.problems)
         raise ScenarioError(said) from None
     return Cell(entry, row, column, runs)
 
 
-def planned(scenario: str, changes: tuple[str, ...], seed: int) -> PlannedRun:
+def planned(scenario: str, changes: tuple[str, ...], seed: int, *, audit: bool = False) -> PlannedRun:
     """A run by what it does: the same for all that do the same. Raises ScenarioError for a scenario that is wrong."""
     name, content, missing = _content(scenario, changes)
-    digest = sha256(f"{version('fedsvm')}\n{seed}\n{content}".encode()).hexdigest()[:16]
-    return PlannedRun(scenario, (*changes, f"seed={seed}"), f"{name}-{digest}", missing)
+    digest = sha256(f"{version('fedsvm')}\n{seed}{' audited' if audit else ''}\n{content}".encode()).hexdigest()[:16]
+    return PlannedRun(scenario, (*changes, f"seed={seed}"), f"{name}-{digest}", missing, audit)
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -145,7 +154,7 @@ def carry_out(runs: Sequence[PlannedRun], out: Path, jobs: int, on_done: Callabl
 
 def _carry_out(run: PlannedRun, out: Path, workers: Workers) -> None:
     shutil.rmtree(run.folder(out), ignore_errors=True)
-    workers.carry_out(run.scenario, run.changes, run.folder(out))
+    workers.carry_out(run.scenario, run.changes, run.folder(out), audit=run.audit)
 
 
 def is_done(run: PlannedRun, out: Path) -> bool:
@@ -221,6 +230,14 @@ def _error(result: Mapping[str, Any]) -> float | None:
     return None if accuracy is None else 1 - accuracy
 
 
+def _percent_of(path: str) -> Callable[[Mapping[str, Any]], float | None]:
+    def percent(result: Mapping[str, Any]) -> float | None:
+        share = at(result, path)
+        return None if share is None else 100.0 * float(share)
+
+    return percent
+
+
 def _private_rows(result: Mapping[str, Any]) -> float | None:
     held = [site["rows"] for site in result.get("sites", [])]
     return float(sum(held)) if held else None
@@ -254,6 +271,21 @@ def _difference_to(name: str) -> Callable[[Mapping[str, Any]], float | None]:
     return difference
 
 
+def _recovered(result: Mapping[str, Any]) -> float | None:
+    alone = [each for each in result.get("audit", []) if each["coordinator"] and not each["coalition"]]
+    return float(alone[0]["recovered"]) if alone else None
+
+
+def _false_claims(result: Mapping[str, Any]) -> float | None:
+    parties = result.get("audit", [])
+    return float(sum(each["false_claims"] for each in parties)) if parties else None
+
+
+def _beyond_formula(result: Mapping[str, Any]) -> float | None:
+    measured, predicted = at(result, "cost.wire_bytes"), at(result, "cost.predicted_wire_bytes")
+    return None if measured is None or predicted is None else float(measured - predicted)
+
+
 def _disclosed(kind: str) -> Callable[[Mapping[str, Any]], float | None]:
     def times(result: Mapping[str, Any]) -> float | None:
         return float(np.sum([each["times"] for each in result.get("disclosures", []) if each["kind"] == kind]))
@@ -265,6 +297,11 @@ DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float | None]] = {
     "error": _error,
     "classes": _classes,
     "gamma-on-unit-interval": _on_unit_interval,
+    "rows-recovered-by-coordinator": _recovered,
+    "false-claims": _false_claims,
+    "wire-bytes-beyond-formula": _beyond_formula,
+    "accuracy-in-percent": _percent_of("metrics.accuracy"),
+    "exact-kernel-in-percent": _percent_of("centralised.exact_kernel.accuracy"),
     "private-rows": _private_rows,
     "largest-site-cpu": _largest_site_cpu,
     "spread-of-fold-auc": _fold_spread,
