@@ -36,7 +36,7 @@ within = 2.0
 better = "higher"
 scenario = "quickstart"
 changes = ["data.source=wine", "data.positive=class_0", "data.scale=standard", "algorithm.landmarks=10"]
-picture = "points"
+pictures = ["points", "boxes"]
 column = [{ name = "ours" }, { name = "rounds", measure = "cost.rounds", within = 1e9 }]
 row = [
   { name = "one", paper = [97.0, 20] },

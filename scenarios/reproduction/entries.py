@@ -25,7 +25,7 @@ Printed = float | Literal[""]
 """A value as a paper prints it; "" where it prints none."""
 
 Kind = Literal["table", "figure", "drawing"]
-Picture = Literal["none", "lines", "points", "roc", "boxes"]
+Picture = Literal["lines", "points", "roc", "boxes"]
 
 DIFFERS: Literal["differs"] = "differs"
 
@@ -47,6 +47,8 @@ class Column(Part):
     """Which way values are better than printed ones."""
     cannot: str = ""
     """Why it cannot be had."""
+    drawn: bool = True
+    """Whether it is in pictures."""
     full: bool = False
     """Whether --full alone has it."""
 
@@ -130,7 +132,8 @@ class Entry(Part):
     row: list[Row] = Field(default=[])
     axis: Axis | None = None
     claim: list[Claim] = Field(default=[])
-    picture: Picture = "none"
+    pictures: list[Picture] = Field(default=[])
+    """What is drawn: curves over the axis, points over the rows' names, mean ROC curves, boxes of seeds or folds."""
     correction: str = ""
     """What of the paper had to be read in another way, in a sentence."""
     cannot: str = ""
