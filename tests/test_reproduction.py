@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.reproduction import judge, plan
+from scenarios.reproduction import judge, measures, plan
 from scenarios.reproduction.commands import Chosen
 from scenarios.reproduction.entries import FOLDER, Entry, Paper, entries, papers, read
 from scenarios.schema.errors import ScenarioError
@@ -261,6 +261,11 @@ def test_names_of_columns_and_rows_in_claims_are_there() -> None:
         names = {each.name for each in entry.column} | {each.name for each in entry.rows}
         for claim in entry.claim:
             assert set(re.findall(r'"([^"]*)"', claim.test)) <= names, f"{entry.id}: {claim.test}"
+
+
+def test_every_derived_figure_is_shown_somewhere() -> None:
+    shown = {each.measure for _, entry in entries().values() for each in (entry, *entry.column)}
+    assert measures.DERIVED.keys() <= shown
 
 
 # As printed, typed from the papers.

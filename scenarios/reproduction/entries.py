@@ -27,8 +27,6 @@ Printed = float | Literal[""]
 Kind = Literal["table", "figure", "drawing"]
 Picture = Literal["lines", "points", "roc", "boxes"]
 
-DIFFERS: Literal["differs"] = "differs"
-
 
 class Column(Part):
     """A column of a table, or a curve of a figure."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from scenarios.report.chart import Axis, Chart, Series, Style, boxes, lines, style
-from scenarios.reproduction import plan
+from scenarios.reproduction import measures, plan
 from scenarios.reproduction.entries import Picture
 from scenarios.reproduction.judge import Judged, JudgedEntry
 
@@ -86,7 +86,7 @@ def _roc(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
     rows = list(dict.fromkeys(each.cell.row.name for each in known))
     for number, name in enumerate(rows):
         (run, *_) = next(each.cell.runs for each in known if each.cell.row.name == name)
-        folds = plan.at(plan.result_of(run, out), "metrics.folds") or []
+        folds = measures.at(plan.result_of(run, out), "metrics.folds") or []
         curves = [
             np.interp(rates, fold["roc"]["false_positive_rate"], fold["roc"]["true_positive_rate"])
             for fold in folds
@@ -126,6 +126,6 @@ def _boxes(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
 def _of_folds(judged: Judged, out: Path) -> list[float]:
     """The cell's measure in each fold of its run; the mean where folds do not have it."""
     measure = judged.cell.measure.removeprefix("metrics.")
-    folds = [fold for run in judged.cell.runs for fold in plan.at(plan.result_of(run, out), "metrics.folds") or []]
+    folds = [fold for run in judged.cell.runs for fold in measures.at(plan.result_of(run, out), "metrics.folds") or []]
     values = [judged.cell.entry.scale * fold[measure] for fold in folds if fold.get(measure) is not None]
     return values or list(judged.values)
