@@ -14,9 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from scenarios.data.sources import FOLDER_VARIABLE
+from scenarios.report.chart import Axis, boxes
 from scenarios.reproduction import judge, measures, plan
 from scenarios.reproduction.commands import Chosen
 from scenarios.reproduction.entries import FOLDER, Entry, Paper, entries, papers, read
+from scenarios.reproduction.pictures import drawn
 from scenarios.schema.errors import ScenarioError
 from tests.conftest import ROOT, site_processes, wait_until
 from tests.test_report import loaded, needs_browser
@@ -88,7 +91,7 @@ def test_cells_of_one_content_share_a_run_and_a_second_time_nothing_runs(wine: t
 
 
 def test_another_order_of_the_same_changes_is_the_same_run_and_another_seed_is_not() -> None:
-    one, other = ("algorithm.C=2.0", "data.folds=3"), ("data.folds=3", "name=another", "algorithm.C=2.0")
+    one, other = ("algorithm.C=2.0", "federation.sites=4"), ("federation.sites=4", "name=another", "algorithm.C=2.0")
     assert plan.planned("quickstart", one, 1).name.partition("-")[2] == plan.planned("quickstart", other, 1).name[8:]
     assert plan.planned("quickstart", one, 1).name != plan.planned("quickstart", one, 2).name
 
@@ -137,6 +140,25 @@ def test_page_json_and_tables_say_the_same(wine: tuple[Path, Path]) -> None:
     assert "http" not in re.sub(r"http://www.w3.org/\S*", "", text)
 
 
+def test_pictures_have_a_mark_for_what_is_measured_and_a_hollow_one_for_what_is_printed(
+    wine: tuple[Path, Path],
+) -> None:
+    points, drawn_boxes = drawn(entry_of(wine, "a-1"), wine[1])
+    assert [key.name for key in points.keys] == ["ours", "rounds"]
+    assert "ours, printed: 97" in points.body
+    assert "Hollow marks are printed values." in points.caption
+    assert "ours one: median" in drawn_boxes.body
+    assert drawn(entry_of(wine, "a-2"), wine[1]) == []
+
+
+def test_a_box_is_of_quartiles_and_what_lies_far_out_is_a_mark() -> None:
+    chart = boxes("title", "caption", "x", Axis("y"), {"a": [1.0, 2.0, 3.0, 4.0, 90.0], "b": [5.0]})
+    assert "a: median 3, quartiles 2, and 4" in chart.body
+    assert chart.body.count("data-mark") == 1
+    assert "a: 90" in chart.body
+    assert "b: median 5" in chart.body
+
+
 @pytest.mark.long
 @needs_browser
 def test_a_browser_shows_the_page_without_complaint(wine: tuple[Path, Path], tmp_path: Path) -> None:
@@ -145,18 +167,18 @@ def test_a_browser_shows_the_page_without_complaint(wine: tuple[Path, Path], tmp
 
 
 def test_a_command_that_is_killed_repeats_no_finished_run(tmp_path: Path, temporary_folder: Path) -> None:
-    command = [str(FEDSVM), "reproduce", "slides-a", "--out", str(tmp_path / "out")]
+    command = [str(FEDSVM), "reproduce", "ours-sums", "--out", str(tmp_path / "out")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=tmp_path)
     assert process.stderr is not None
-    assert process.stderr.readline() == "12 runs, of which 0 are there\n"
-    assert process.stderr.readline().startswith("1 of 12 ")
+    assert process.stderr.readline() == "5 runs, of which 0 are there\n"
+    assert process.stderr.readline().startswith("1 of 5 ")
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait(30) == 130
     process.stderr.close()
     wait_until(lambda: not site_processes(temporary_folder))
-    chosen = Chosen.of(["slides-a"], tmp_path / "out", full=False)
-    runs = plan.needed(plan.cells(chosen.known["slides-a"][1], full=False))
-    assert 1 <= sum(plan.is_done(run, tmp_path / "out") for run in runs) < 12
+    chosen = Chosen.of(["ours-sums"], tmp_path / "out", full=False)
+    runs = plan.needed(plan.cells(chosen.known["ours-sums"][1], full=False))
+    assert 1 <= sum(plan.is_done(run, tmp_path / "out") for run in runs) < 5
 
 
 def test_a_result_of_a_run_that_failed_is_a_failure_and_is_run_again(wine: tuple[Path, Path], tmp_path: Path) -> None:
@@ -234,9 +256,9 @@ def figures() -> Iterator[str]:
 
 def test_every_table_figure_and_plot_has_an_entry() -> None:
     tables = [*lu(), "li-1", "que-1"]
-    drawn = list(figures())
-    assert (len(tables), len(drawn)) == (24, 56)
-    assert set(tables) | set(drawn) <= entries().keys()
+    pictured = list(figures())
+    assert (len(tables), len(pictured)) == (24, 56)
+    assert set(tables) | set(pictured) <= entries().keys()
 
 
 def test_the_list_names_them_with_what_they_lack(tmp_path: Path) -> None:
@@ -254,6 +276,16 @@ def test_every_entry_can_be_run_or_says_why_not(full: bool, tmp_path: Path) -> N
         assert entry.cannot or judged.cells
         assert entry.cannot or entry.claim or any(each.cell.printed is not None for each in judged.cells), entry.id
         assert judged.surprises == 0
+
+
+def test_without_data_files_nothing_is_wrong_and_what_needs_none_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
+    judged = {name: judge.judge(paper, entry, tmp_path, full=False) for name, (paper, entry) in entries().items()}
+    assert not any(each.surprises for each in judged.values())
+    assert set(judged["lu-3.3"].counts) == {"cannot"}
+    assert all(judged[name].runs for name in ("que-fig-7", "slides-a", "li-fig-4", "ours-sums"))
 
 
 def test_names_of_columns_and_rows_in_claims_are_there() -> None:

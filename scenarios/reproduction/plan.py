@@ -20,7 +20,6 @@ from scenarios.reproduction.measures import Reading, reading
 from scenarios.run.result import RESULT
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
-from scenarios.schema.spec import Scenario
 from scenarios.sweep.worker import Workers
 
 RUNS = "runs"
@@ -108,24 +107,33 @@ def _cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell:
 
 def planned(scenario: str, changes: tuple[str, ...], seed: int, *, audit: bool = False) -> PlannedRun:
     """A run by what it does: the same for all that do the same. Raises ScenarioError for a scenario that is wrong."""
-    name, content, missing = _content(scenario, changes)
-    digest = sha256(f"{version('fedsvm')}\n{seed}{' audited' if audit else ''}\n{content}".encode()).hexdigest()[:16]
-    return PlannedRun(scenario, (*changes, f"seed={seed}"), f"{name}-{digest}", missing, audit)
+    content = _content(scenario, changes)
+    told = f"{version('fedsvm')}\n{seed}{' audited' if audit else ''}\n{content.text}"
+    name = f"{content.name}-{sha256(told.encode()).hexdigest()[:16]}"
+    missing = next((each for each in content.sources if not sources.is_there(each, content.base)), "")
+    return PlannedRun(scenario, (*changes, f"seed={seed}"), name, missing, audit)
+
+
+@dataclass(frozen=True)
+class _Content:
+    """A scenario's name, what it does but for its seed, its sources, and the folder that these are looked for in."""
+
+    name: str
+    text: str
+    sources: tuple[str, ...]
+    base: Path
 
 
 @functools.lru_cache(maxsize=10_000)
-def _content(scenario: str, changes: tuple[str, ...]) -> tuple[str, str, str]:
-    """The scenario's name, what it does but for its seed, and the data file that it lacks. Raises ScenarioError."""
+def _content(scenario: str, changes: tuple[str, ...]) -> _Content:
+    """What a scenario says. Raises ScenarioError for one that is wrong."""
     read, base = spec.read(scenario, overrides=list(changes))
-    return read.name, spec.resolved_toml(read.model_copy(update={"name": "run", "seed": 0})), _missing(read, base)
-
-
-def _missing(scenario: Scenario, base: Path) -> str:
-    """The first source of a scenario that is not there, or ""."""
-    data = scenario.data
+    data = read.data
     named = [*([data.source] if data.source else []), *data.sources.values()]
     named += [data.test_source] if data.test_source else []
-    return next((source for source in named if not sources.is_there(source, base)), "")
+    return _Content(
+        read.name, spec.resolved_toml(read.model_copy(update={"name": "run", "seed": 0})), tuple(named), base
+    )
 
 
 def needed(planned_cells: Sequence[Cell]) -> list[PlannedRun]:
