@@ -8,10 +8,14 @@ TOOLS := $(VENV)/.tools-ready
 FEDSVM_DATA ?= $(wildcard $(abspath ../shared/data))
 export FEDSVM_DATA
 
-.PHONY: demo test long chaos lint bench docs clean
+.PHONY: demo hub test long chaos lint bench docs clean
 
 demo: $(READY)
 	$(VENV)/bin/fedsvm run quickstart
+
+hub: $(READY)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[hub]"
+	$(VENV)/bin/fedsvm hub --folder hub --demo
 
 test: $(TOOLS)
 	$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal -m "not alone and not long"
@@ -35,7 +39,7 @@ docs: $(TOOLS)
 	$(VENV)/bin/python -m zensical build --strict --clean
 
 clean:
-	rm -rf $(VENV) runs sweeps build dist *.egg-info .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs sweeps hub build dist *.egg-info .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -7,7 +7,7 @@ calibration   probabilities and thresholds of a trained model, by sums over rows
 registry      which algorithms there are, by the name a scenario calls them
 pan_svm, dpp_svm, hybrid_svm, dp_erm
               one method each: settings, site half, coordinator half, model, pooled reference
-svm_admm, voting_ensemble, least_squares, logistic_regression, decision_tree, pp_svm, naive_bayes
+svm_admm, voting_ensemble, least_squares, binned_least_squares, logistic_regression, decision_tree, pp_svm, naive_bayes
               the same of methods to compare with
 filter_selection, rfe, sparse_svm, voted_wrappers, filter_wrapper
               the same of methods that choose columns, and train PAN-SVM on these

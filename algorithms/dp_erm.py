@@ -15,7 +15,10 @@ its b is no point of a lattice: what it releases is what floating point makes of
 
 Of K classes each is told from the others, all in the same rounds. One row moves each of K minimisers by 2/(n lambda),
 and all together by sqrt(K) times as much: output perturbation has noise for one vector of them. Objective perturbation
-has each of the K models of epsilon / K, which add up.
+has each of the K models of epsilon / K, which add up. With multiclass = "joint" the K weight vectors are of one
+problem, multinomial logistic regression: its loss log sum_k exp((w_k - w_y).x) has a slope of sqrt(2) in all of them,
+and one row moves them by 2 sqrt(2)/(n lambda), whatever K is. That is for output perturbation; rows of a class that
+nobody named have no loss in it.
 
 Noise protects the model against everyone who gets it, not against the coordinator, which saw exact sums, nor the sites,
 which saw the points that they were taken at.
@@ -42,7 +45,7 @@ from algorithms.contract import (
     PublicAlgorithm,
     TrainingReport,
 )
-from algorithms.data.classes import one_against_rest
+from algorithms.data.classes import log_odds, members, one_against_rest
 from algorithms.data.columns import Labelled
 from algorithms.data.horizontal import count_rows
 from algorithms.data.public_rows import PubliclyScaledSite, PublicTask
@@ -115,6 +118,15 @@ class ErmSettings(BudgetSettings, FourierSettings):
         bool, doc("Of linear features: rows whose L2 norm exceeds that of public ones are scaled down, or refused.")
     ] = True
 
+    multiclass: Annotated[
+        Literal["ovr", "joint"],
+        doc("How more than two classes are told apart: each from the others (ovr), or all in one problem (joint)."),
+    ] = "ovr"
+
+    def is_joint(self, problems: int) -> bool:
+        """Whether so many weight vectors are of one problem; of two classes there is one vector."""
+        return problems > 1 and self.multiclass == "joint"
+
     @property
     def loss_function(self) -> Loss:
         """The loss with its width."""
@@ -130,7 +142,7 @@ class ErmSettings(BudgetSettings, FourierSettings):
 class ErmModel(Model):
     """Weights (d,) as released, of points that `feature_map` makes of scaled rows; of more than two classes (K, d).
 
-    noise: of output perturbation.
+    noise: of output perturbation. jointly: whether the weights of K classes are those of one problem.
     training: its rounds are told without noise only, since they depend on private rows.
     """
 
@@ -138,25 +150,33 @@ class ErmModel(Model):
     weights: FloatArray
     noise: Noise | None = None
     training: TrainingReport | None = None
+    jointly: bool = False
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
         """(n,) for scaled rows (n, d), (n, K) of more than two classes."""
-        return np.asarray(self.feature_map(rows) @ self.weights.T)
+        return scores_of(self.feature_map(rows) @ self.weights.T, jointly=self.jointly)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """`rho`, `longest`, `w`, and `b`, which is 0."""
+        """`rho`, `longest`, `w`, and `b`, which is 0; `scheme` of a joint problem."""
         feature_map = self.feature_map
         longest = np.array(feature_map.longest)
-        return {"rho": feature_map.rho, "longest": longest, "w": self.weights, "b": np.array(0.0)}
+        scheme: dict[str, NDArray[Any]] = {"scheme": np.asarray("joint")} if self.jointly else {}
+        return {"rho": feature_map.rho, "longest": longest, "w": self.weights, "b": np.array(0.0), **scheme}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
         """The model in a file."""
-        return cls(FeatureMap(arrays["rho"], float(arrays["longest"]), arrays["w"].shape[-1]), arrays["w"])
+        feature_map = FeatureMap(arrays["rho"], float(arrays["longest"]), arrays["w"].shape[-1])
+        return cls(feature_map, arrays["w"], jointly="scheme" in arrays)
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
         """`coef_` (P, d), of the points that `feature_map_(rows)` makes of scaled rows."""
         return {"coef_": np.atleast_2d(self.weights), "feature_map_": self.feature_map}
+
+
+def scores_of(values: FloatArray, *, jointly: bool) -> FloatArray:
+    """(n,) or (n, K) decision values from w.x; of a joint problem log odds of each class against the others."""
+    return log_odds(values) if jointly else np.asarray(values)
 
 
 class ErmSite(PubliclyScaledSite):
@@ -181,6 +201,11 @@ class ErmSite(PubliclyScaledSite):
         kind = Loss(loss, half_width)
         return np.stack([erm_sums(self.points, self.labels[k], at, kind) for k, at in zip(problems, f, strict=True)])
 
+    @step
+    def joint_erm_sums(self, f: FloatArray) -> FloatArray:
+        """(1, 1 + K d + (K d)^2): the same of multinomial logistic loss of all K classes, at f (1, K d)."""
+        return joint_erm_sums(self.points, members(self.labels), f[0])[None]
+
 
 class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
     """Logistic regression or Huber's SVM by output or objective perturbation (Chaudhuri and others 2011)."""
@@ -203,16 +228,30 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
 
     def problems(self, settings: ErmSettings, outline: Outline) -> Iterator[str]:
         """What the public rows and the budget do not allow."""
+        if settings.multiclass == "joint" and settings.loss != "logistic":
+            yield 'multiclass: "joint" needs loss = "logistic"'
+        if settings.multiclass == "joint" and settings.perturbation == "objective":
+            yield 'multiclass: "joint" needs perturbation = "output"; the other is proven for one weight vector'
         yield from pairs_problem(settings.features, outline.public_rows)
         yield from settings.budget_problems(outline.models, 0.0, private=settings.is_private)
 
+    def class_problems(self, settings: ErmSettings, classes: tuple[str, ...]) -> Iterator[str]:
+        """A joint problem of two classes."""
+        if settings.multiclass == "joint" and len(classes) == 2:
+            yield 'multiclass: "joint" is of more than two classes; leave it out'
+
     def foreseen(self, settings: ErmSettings, rows: int, columns: int, classes: int) -> Iterator[str]:
-        """Noise that moves f further than it can be long: lambda/2 |f|^2 <= J(0), lambda |f| <= 1; of each class."""
+        """Noise that moves f further than it can be long: lambda/2 |f|^2 <= J(0), lambda |f| <= 1; of each class.
+
+        Of a joint problem J(0) = log K, and its loss has a slope of sqrt(2).
+        """
         size, problems = 2 * settings.features or columns, 1 if classes == 2 else classes
         noise, (lam, scale) = _output_noise(settings, size, rows, problems), _objective_terms(settings, rows, problems)
         moved = noise.length if noise is not None else math.sqrt(problems) * size * (scale or 0.0) / (rows * lam)
         at_zero = float(settings.loss_function(np.zeros(1))[0][0])
         longest = math.sqrt(problems) * min(math.sqrt(2 * at_zero / lam), 1 / lam)
+        if settings.is_joint(problems):
+            longest = min(math.sqrt(2 * math.log(classes) / lam), math.sqrt(2) / lam)
         if settings.is_private and moved > longest:
             by = "by" if noise is not None else "by up to"
             yield (
@@ -232,37 +271,52 @@ class DpErm(PublicAlgorithm[ErmSettings, ErmModel]):
     def pooled(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows) -> Pooled:
         """The minimiser of J on all private rows together, without noise."""
         minimiser, objective = _minimised(model, settings, rows.train, len(rows.classes))
-        return Pooled(model.feature_map(rows.test.rows) @ minimiser.T, objective)
+        scores = scores_of(model.feature_map(rows.test.rows) @ minimiser.T, jointly=model.jointly)
+        return Pooled(scores, objective)
 
     def public_baseline(self, model: ErmModel, settings: ErmSettings, rows: EvaluationRows) -> Baseline | None:
         """The minimiser of J on the public rows."""
         if rows.public is None:
             return None
         minimiser, _ = _minimised(model, settings, rows.public, len(rows.classes))
-        count = len(rows.public.labels)
-        return Baseline("public", f"{count} public rows alone", model.feature_map(rows.test.rows) @ minimiser.T)
+        count, scores = len(rows.public.labels), model.feature_map(rows.test.rows) @ minimiser.T
+        return Baseline("public", f"{count} public rows alone", scores_of(scores, jointly=model.jointly))
 
 
 def _minimised(model: ErmModel, settings: ErmSettings, rows: Labelled, classes: int) -> tuple[FloatArray, float]:
     """Weights, (d,) or (K, d), and J of rows that are here, without noise, by L-BFGS; of several problems added up."""
-    points = model.feature_map(rows.rows)
-    found = [_minimum(points, labels, settings) for labels in one_against_rest(rows.labels, classes)]
+    points, problems = model.feature_map(rows.rows), one_against_rest(rows.labels, classes)
+    if model.jointly:
+        of_classes = members(problems)
+        total = functools.partial(_softmax, points, of_classes)
+        weights, value = _minimum(total, classes * points.shape[1], len(points), settings)
+        return weights.reshape(classes, -1), value
+    loss = settings.loss_function
+
+    def of_two(labels: FloatArray, f: FloatArray) -> tuple[float, FloatArray]:
+        values, slopes, _ = loss(labels * (points @ f))
+        return float(values.sum()), (slopes * labels) @ points
+
+    totals = [functools.partial(of_two, labels) for labels in problems]
+    found = [_minimum(total, points.shape[1], len(points), settings) for total in totals]
     weights = np.stack([each for each, _ in found])
     return weights[0] if classes == 2 else weights, sum(value for _, value in found)
 
 
-def _minimum(points: FloatArray, labels: FloatArray, settings: ErmSettings) -> tuple[FloatArray, float]:
-    """Weights (d,) and J of one problem."""
+def _minimum(
+    total: Callable[[FloatArray], tuple[float, FloatArray]], size: int, rows: int, settings: ErmSettings
+) -> tuple[FloatArray, float]:
+    """Weights (size,) and J of one problem; total: its losses over all rows, added up, and their gradient."""
     from scipy.optimize import minimize
 
-    lam, loss = settings.regularisation, settings.loss_function
+    lam = settings.regularisation
 
     def objective(f: FloatArray) -> tuple[float, FloatArray]:
-        values, slopes, _ = loss(labels * (points @ f))
-        return float(values.mean() + 0.5 * lam * f @ f), (slopes * labels) @ points / len(labels) + lam * f
+        value, gradient = total(f)
+        return value / rows + 0.5 * lam * float(f @ f), gradient / rows + lam * f
 
     options = {"maxiter": 10_000, "ftol": 1e-16, "gtol": 1e-10}
-    best = minimize(objective, np.zeros(points.shape[1]), jac=True, method="L-BFGS-B", options=options)
+    best = minimize(objective, np.zeros(size), jac=True, method="L-BFGS-B", options=options)
     return np.asarray(best.x), float(best.fun)
 
 
@@ -311,6 +365,36 @@ def erm_sums(points: FloatArray, labels: FloatArray, f: FloatArray, loss: Loss) 
     return np.concatenate([[values.sum()], (slopes * labels) @ points, hessian.ravel()])
 
 
+def _softmax(points: FloatArray, classes: FloatArray, f: FloatArray) -> tuple[float, FloatArray]:
+    """Multinomial logistic loss of rows (n, d) of classes (K, n) at f (K d,), and its gradient (K d,)."""
+    value, slopes, _ = _softmax_terms(points, classes, f)
+    return value, (slopes @ points).ravel()
+
+
+def _softmax_terms(points: FloatArray, classes: FloatArray, f: FloatArray) -> tuple[float, FloatArray, FloatArray]:
+    """The loss, its slopes (K, n) in the scores of each row, and the rows' chances (K, n); 0 of rows of no class."""
+    named = classes.sum(axis=0) > 0
+    scores = f.reshape(len(classes), -1) @ points.T
+    logarithms = scores - np.logaddexp.reduce(scores, axis=0)
+    chances = np.exp(logarithms) * named
+    return -float((classes * logarithms).sum()), chances - classes, chances
+
+
+def joint_erm_sums(points: FloatArray, classes: FloatArray, f: FloatArray) -> FloatArray:
+    """(1 + K d + (K d)^2,): multinomial logistic loss of rows (n, d) of classes (K, n) at f (K d,), gradient, Hessian.
+
+    A row of no class has no loss.
+    """
+    value, slopes, chances = _softmax_terms(points, classes, f)
+    kinds, size = len(classes), points.shape[1]
+    hessian = np.empty((kinds, size, kinds, size))
+    for k, chance in enumerate(chances):
+        for other in range(kinds):
+            weights = chance * (float(k == other) - chances[other])
+            hessian[k, :, other] = (points * weights[:, None]).T @ points
+    return np.concatenate([[value], (slopes @ points).ravel(), hessian.ravel()])
+
+
 # Training.
 
 
@@ -322,17 +406,22 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
     if settings.is_private:
         task.accountant.check_budget(settings.epsilon, 0.0)
     feature_map = FeatureMap.from_public(task.public.rows, settings, task.seed)
-    before = federation.progress.round
+    before, jointly = federation.progress.round, settings.is_joint(task.problems)
 
     def stage() -> tuple[int, list[Plan], FloatArray]:
         nonlocal before
         count = sum(count_rows(federation).values())  # the number of private rows is public
         clip = settings.clip_norm
         federation.run("take_rows", rho=feature_map.rho, longest=feature_map.longest, clip=clip)
-        plans = [perturbed(settings, feature_map.size, count, task.problems) for _ in range(task.problems)]
+        if jointly:
+            plans = [perturbed(settings, task.problems * feature_map.size, count)]
+            total = functools.partial(_summed_jointly, federation, count, task.problems)
+        else:
+            plans = [perturbed(settings, feature_map.size, count, task.problems) for _ in range(task.problems)]
+            total = functools.partial(_summed, federation, settings.loss_function, count, task.problems)
         before = federation.progress.round
-        total = functools.partial(_summed, federation, settings.loss_function, count, task.problems)
-        return count, plans, np.stack(minimised_together(total, plans, count))
+        found = np.stack(minimised_together(total, plans, count))
+        return count, plans, found.reshape(task.problems, -1)
 
     count, plans, f = federation.until_stable(stage)
     noise = _output_noise(settings, feature_map.size, count, task.problems)
@@ -343,9 +432,10 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
     rounds = None if settings.is_private else federation.progress.round - before
     size = weights.size
     of_classes = f", {len(f)} problems, each class against the others" if len(f) > 1 else ""
+    of_classes = f", 1 joint problem of {len(f)} classes" if jointly else of_classes
     description = f"{feature_map.size} features{of_classes}"
     training = TrainingReport(federation.sites, description, iterations=rounds, figures={"rank": size})
-    return ErmModel(feature_map, weights, noise, training)
+    return ErmModel(feature_map, weights, noise, training, jointly)
 
 
 @dataclass(frozen=True)
@@ -444,12 +534,21 @@ def _summed(
     return np.asarray(federation.sum("erm_sums", shape=(len(f), 1 + size + size**2), bound=bound, f=f, **kind))
 
 
+def _summed_jointly(federation: Federation, rows: int, classes: int, active: list[int], f: FloatArray) -> FloatArray:
+    """One secure sum over all sites' rows, at the point (1, K d) of the joint problem of K classes."""
+    size = f.shape[1]
+    bound = rows * (2.0 + math.log(classes) + math.sqrt(2) * float(np.linalg.norm(f)))
+    return np.asarray(federation.sum("joint_erm_sums", shape=(1, 1 + size + size**2), bound=bound, f=f))
+
+
 def _output_noise(settings: ErmSettings, size: int, rows: int, problems: int = 1) -> Noise | None:
-    """For the models of all problems together, each of which one row moves as far."""
+    """For the models of all problems together, each of which one row moves as far; or for a joint one."""
     if settings.perturbation != "output":
         return None
     moved = 2 / (rows * settings.regularisation) + 2 * GRADIENT_TOLERANCE / settings.regularisation
     together = math.sqrt(problems) * moved
+    if settings.is_joint(problems):  # by its slope of sqrt(2), and the rest of the gradient is of all together
+        together = (2 * math.sqrt(2) / rows + 2 * GRADIENT_TOLERANCE) / settings.regularisation
     return noise_for(PrivacyParameters("spherical", settings.epsilon), problems * size, together, gap=0.0)
 
 

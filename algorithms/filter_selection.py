@@ -25,8 +25,9 @@ import numpy as np
 from annotated_types import Ge, Le
 
 from algorithms.contract import EvaluationRows, Outline
+from algorithms.data.classes import members, one_against_rest
 from algorithms.selection import filters
-from algorithms.selection.filters import ClassMoments, class_members
+from algorithms.selection.filters import ClassMoments
 from algorithms.selection.model import (
     Choice,
     SelectedModel,
@@ -39,7 +40,6 @@ from algorithms.selection.moments import class_moments
 from algorithms.selection.training import SubsetTraining
 from algorithms.settings import Count, Share, ShareOrCount, doc
 from federation.arrays import FloatArray, IntArray
-from federation.errors import FederationError
 from federation.federation import Federation
 from federation.transport.keys import COORDINATOR
 
@@ -89,15 +89,11 @@ class Filter(SelectionAlgorithm[FilterSettings]):
     name = "filter"
     estimator = "FilterSVC"
     Settings = FilterSettings
+    multiclass = True
 
     def choose(self, selecting: Selecting, settings: FilterSettings) -> Choice:
         """One sum over the classes, and what the score needs beside."""
         federation, columns = selecting.federation, selecting.prepared.columns
-        if selecting.classes > 2 and settings.statistic in ("welch", "fisher"):
-            raise FederationError(
-                f'"{settings.statistic}" is of two classes, and there are {selecting.classes}: have '
-                'algorithm.statistic = "f".'
-            )
 
         def stage() -> tuple[ClassMoments, Scored]:
             moments = class_moments(federation, columns, selecting.classes)
@@ -119,9 +115,14 @@ class Filter(SelectionAlgorithm[FilterSettings]):
             scored.order, scored.scores, SCORES[settings.statistic], ranks, training, size=size, size_rule=rule
         )
 
-    def of_many_classes(self, settings: FilterSettings) -> bool:
-        """By F, what follows from it, and mutual information, unless sizes are compared."""
-        return settings.statistic in ("f", "mi", "mrmr") and settings.size not in ("best", "one-se")
+    def class_problems(self, settings: FilterSettings, classes: tuple[str, ...]) -> Iterator[str]:
+        """Those of PAN-SVM, and statistics of two classes where there are more."""
+        yield from super().class_problems(settings, classes)
+        if len(classes) > 2 and settings.statistic in ("welch", "fisher"):
+            yield (
+                f'statistic: "{settings.statistic}" is of two classes, and there are {len(classes)}; have "f", "mi" or '
+                '"mrmr"'
+            )
 
     def problems(self, settings: FilterSettings, outline: Outline) -> Iterator[str]:
         """Scores without p-values."""
@@ -134,11 +135,11 @@ class Filter(SelectionAlgorithm[FilterSettings]):
 
     def pooled_order(self, model: SelectedModel, settings: FilterSettings, rows: EvaluationRows) -> IntArray:
         """The same statistic of all rows together."""
-        members = class_members(rows.train.labels[None, :])
-        moments = ClassMoments.of(rows.train.rows, members)
+        of_class = members(one_against_rest(rows.train.labels, len(rows.classes)))
+        moments = ClassMoments.of(rows.train.rows, of_class)
 
         def bins(edges: FloatArray) -> FloatArray:
-            return filters.bin_counts(rows.train.rows, members, edges)
+            return filters.bin_counts(rows.train.rows, of_class, edges)
 
         return _by_score(moments, settings, bins, lambda column: rows.train.rows[:, column] @ rows.train.rows).order
 
@@ -171,9 +172,11 @@ def _by_score(
         scores = filters.squared_fisher(moments)
         return Scored(filters.best_first(scores, moments.constant), scores)
     tested = filters.welch(moments) if settings.statistic == "welch" else filters.f_statistic(moments)
-    order = filters.best_first(tested.statistic, moments.constant)
+    order, rates = filters.best_first(tested.statistic, moments.constant), filters.adjusted(tested.p_value)
+    if settings.size == "significant":  # by p, which degrees of freedom put in another order than t where they differ
+        order = order[np.argsort(rates[order] > settings.false_discovery_rate, kind="stable")]
     if settings.statistic == "mrmr":
         wanted = settings.mrmr_columns if isinstance(settings.size, str) else chosen_count(settings.size, len(order))
         first = filters.mrmr(moments, min(wanted, len(order)), products)
         order = np.array([*first, *(column for column in order.tolist() if column not in set(first))])
-    return Scored(order, tested.statistic, filters.adjusted(tested.p_value))
+    return Scored(order, tested.statistic, rates)

@@ -21,7 +21,9 @@ n_s/n of that: 2C/n again.
 Of K classes each is told from the others, and K models are one vector, in which one row moves each by 2C/n: all
 together by sqrt(K) 2C/n, which is attained, by a row that goes to the opposite point and keeps its class. Noise is for
 the whole vector, and there is one release. Private rows of a class that is neither declared nor among the public rows
-are among the others of all K.
+are among the others of all K. With multiclass = "joint" the K weight vectors are those of one problem, whose loss has a
+slope of sqrt(2) in all of them (`optimisation.joint_hinge`): one row moves the vector by 2 sqrt(2) C/n, whatever K is.
+That is trained by cutting planes; rows of a class that nobody named have no loss in it.
 """
 
 from __future__ import annotations
@@ -46,7 +48,7 @@ from algorithms.contract import (
     PublicAlgorithm,
     TrainingReport,
 )
-from algorithms.data.classes import one_against_rest
+from algorithms.data.classes import above_others, members, one_against_rest
 from algorithms.data.columns import Labelled
 from algorithms.data.horizontal import count_rows
 from algorithms.data.public_rows import PubliclyScaledSite, PublicTask
@@ -56,9 +58,10 @@ from algorithms.features.kernels import Kernel
 from algorithms.optimisation import cutting_plane, interior_point, libsvm
 from algorithms.optimisation.barrier import Problem
 from algorithms.optimisation.cutting_plane import Oracle
-from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite
+from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, groups_of
+from algorithms.optimisation.joint_hinge import JointOracle, JointSite, JointSums
 from algorithms.optimisation.line_search import grid_search
-from algorithms.optimisation.linear_svm import SolverSettings
+from algorithms.optimisation.linear_svm import CUTS_SHOW, SolverSettings
 from algorithms.optimisation.path_sums import FederatedPath, PathSite, chosen
 from algorithms.optimisation.solution import Certificate, Solution, Stopping
 from algorithms.privacy.accountant import PrivacyAccountant, Release
@@ -77,6 +80,7 @@ C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 _PRIOR_FOLDS = 5
 _PRIOR_TOLERANCE = 1e-6
 _MAX_ITERATIONS = 500
+_POOLED_GROUPS = 32
 
 
 @dataclass
@@ -100,7 +104,15 @@ class HybridSettings(BudgetSettings, FourierSettings, SolverSettings):
         Literal["joint", "one-shot"],
         doc("Training over all sites, who see it without noise, or each site's own, summed with noise."),
     ] = "joint"
+    multiclass: Annotated[
+        Literal["ovr", "joint"],
+        doc("How more than two classes are told apart: each from the others (ovr), or all in one problem (joint)."),
+    ] = "ovr"
     tolerance: Annotated[Tolerance, doc("Certified relative gap at which training stops; it is in the noise.")] = 1e-11
+
+    def is_joint(self, problems: int) -> bool:
+        """Whether so many weight vectors are of one problem; of two classes there is one vector."""
+        return problems > 1 and self.multiclass == "joint"
 
     @property
     def privacy(self) -> PrivacyParameters | None:
@@ -114,7 +126,7 @@ class HybridSettings(BudgetSettings, FourierSettings, SolverSettings):
 class HybridModel(Model):
     """What is released: rho (D, d) and weights (2 D,), and beside them the prior (2 D,), which public rows chose.
 
-    Of more than two classes weights and priors are (K, 2 D).
+    Of more than two classes weights and priors are (K, 2 D). jointly: whether they are those of one problem.
     training: how training ended depends on private rows, and is told without noise only.
     """
 
@@ -123,6 +135,7 @@ class HybridModel(Model):
     prior: FloatArray
     noise: Noise | None = None
     training: TrainingReport | None = None
+    jointly: bool = False
 
     def features(self, rows: FloatArray) -> FloatArray:
         """(n, 2 D) features of scaled rows (n, d)."""
@@ -130,23 +143,29 @@ class HybridModel(Model):
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
         """(n,) for scaled rows (n, d), (n, K) of more than two classes."""
-        return np.asarray(self.features(rows) @ self.weights.T)
+        return scores_of(self.features(rows) @ self.weights.T, jointly=self.jointly)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """`rho`, `w`, and `b`, which is 0."""
-        return {"rho": self.rho, "w": self.weights, "b": np.array(0.0)}
+        """`rho`, `w`, and `b`, which is 0; `scheme` of a joint problem."""
+        scheme: dict[str, NDArray[Any]] = {"scheme": np.asarray("joint")} if self.jointly else {}
+        return {"rho": self.rho, "w": self.weights, "b": np.array(0.0), **scheme}
 
     @classmethod
     def from_arrays(cls, arrays: Arrays, parts: Sequence[Arrays] = ()) -> Self:
         """The model in a file."""
-        return cls(arrays["rho"], arrays["w"], np.zeros_like(arrays["w"]))
+        return cls(arrays["rho"], arrays["w"], np.zeros_like(arrays["w"]), jointly="scheme" in arrays)
 
     def attributes(self, scaling: Scale) -> dict[str, Any]:
         """`frequencies_` (D, p) and `coef_` (P, 2 D), of [cos, sin] of frequencies_ x, over √D."""
         return {"frequencies_": self.rho, "coef_": np.atleast_2d(self.weights)}
 
 
-class HybridSite(PubliclyScaledSite, PathSite, HingeSite):
+def scores_of(values: FloatArray, *, jointly: bool) -> FloatArray:
+    """(n,) or (n, K) decision values from w.f; of a joint problem each less the largest of the others."""
+    return above_others(values) if jointly else np.asarray(values)
+
+
+class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
     """The site half. share: of the noise, drawn for one release over some sites. whole: the model that is joint.
 
     The models of several classes are one behind the other.
@@ -254,6 +273,10 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
             yield f'delta: is what mechanism = "gaussian" needs, and no other, got {settings.delta!r}; leave it out'
         if settings.solver == "auto":
             yield 'solver: must be "interior-point" or "cutting-plane" here, since the promise says what they show'
+        if settings.multiclass == "joint" and settings.solver != "cutting-plane":
+            yield f'multiclass: "joint" needs solver = "cutting-plane", {CUTS_SHOW}'
+        if settings.multiclass == "joint" and settings.variant == "one-shot":
+            yield 'multiclass: "joint" needs variant = "joint"; with one-shot use "ovr"'
         yield from pairs_problem(settings.features, outline.public_rows)
         yield from settings.budget_problems(outline.models, settings.delta or 0.0, private=settings.privacy is not None)
 
@@ -262,21 +285,26 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         weights, objective = pooled_minimiser(model.rho, model.prior, settings, rows.train)
         sigma, classes = settings.sigma_of(model.rho.shape[1]), len(rows.classes)
         return Pooled(
-            scores=model.features(rows.test.rows) @ weights.T,
+            scores=scores_of(model.features(rows.test.rows) @ weights.T, jointly=model.jointly),
             objective=objective,
             exact=_rbf_scores(settings.C / len(rows.train.labels), sigma, rows.train, rows.test.rows, classes),
         )
 
     def class_problems(self, settings: HybridSettings, classes: tuple[str, ...]) -> Iterator[str]:
         """Cutting planes are of one problem here."""
-        if len(classes) > 2 and settings.solver == "cutting-plane":
-            yield f'solver: must be "interior-point" for {len(classes)} classes; cutting planes train two here'
+        if len(classes) > 2 and settings.solver == "cutting-plane" and settings.multiclass == "ovr":
+            yield (
+                f'solver: must be "interior-point" for {len(classes)} classes; cutting planes train two here, or all '
+                'in one problem (multiclass = "joint")'
+            )
+        if len(classes) == 2 and settings.multiclass == "joint":
+            yield 'multiclass: "joint" is of more than two classes; leave it out'
 
     def foreseen(self, settings: HybridSettings, rows: int, columns: int, classes: int) -> Iterator[str]:
         """Noise that is longer than w can be without a prior: 1/2 |w|^2 <= C, the objective at 0, for each class."""
         problems = 1 if classes == 2 else classes
         noise = _noise(settings, np.zeros((problems, 2 * settings.features)), rows, shares=1)
-        longest = math.sqrt(2 * settings.C * problems)
+        longest = math.sqrt(2 * settings.C * (1 if settings.is_joint(problems) else problems))
         if noise is not None and settings.prior == "none" and noise.length > longest:
             yield (
                 f"Noise for epsilon {settings.epsilon:g} over {rows} private rows is {noise.length:.3g} long, and the "
@@ -310,13 +338,14 @@ class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
         own, _ = pooled_minimiser(model.rho, model.prior, settings, train)
         found = [
             alone,
-            Baseline("no_noise", "no noise", model.features(test) @ own.T),
+            Baseline("no_noise", "no noise", scores_of(model.features(test) @ own.T, jointly=model.jointly)),
         ]
         if settings.privacy is not None:
             privacy = PrivacyParameters("laplace", settings.epsilon)
-            noise = noise_of(privacy, exact, 4 * settings.C / len(train.labels), settings.tolerance * settings.C)
+            sensitivity, gap = 4 * settings.C / len(train.labels), settings.tolerance * settings.C
+            noise = noise_of(privacy, exact, sensitivity, gap, jointly=model.jointly)
             released = frequencies.features(test) @ noise.released(exact.ravel()).reshape(exact.shape).T
-            found.insert(1, Baseline("private", "random features", released))
+            found.insert(1, Baseline("private", "random features", scores_of(released, jointly=model.jointly)))
         return found
 
 
@@ -329,7 +358,11 @@ def pooled_minimiser(
     if prior.ndim == 1:
         solution = minimised(features, labels, prior, C, stopping)
         return prior + solution.w, solution.objective
-    problems = zip(one_against_rest(labels, len(prior)), prior, strict=True)
+    against_rest = one_against_rest(labels, len(prior))
+    if settings.is_joint(len(prior)):
+        solution = minimised_jointly(features, members(against_rest), prior, C, stopping)
+        return prior + solution.w.reshape(prior.shape), solution.objective
+    problems = zip(against_rest, prior, strict=True)
     found = [minimised(features, signs, of_class, C, stopping) for signs, of_class in problems]
     return prior + np.stack([each.w for each in found]), sum(each.objective for each in found)
 
@@ -372,16 +405,18 @@ def train(federation: Federation, settings: HybridSettings, task: PublicTask) ->
     if noise is not None:  # before anything is revealed, with the delta that shares add
         task.accountant.spend(_release(settings, noise, federation))
     weights = _released(federation, settings, trained, noise, task.accountant, prior.size)
-    training = _report(frequencies, trained if noise is None else None, prior, federation.sites)
-    return HybridModel(frequencies.rho, weights.reshape(prior.shape), prior, noise, training)
+    jointly = settings.is_joint(task.problems)
+    training = _report(frequencies, trained if noise is None else None, prior, federation.sites, jointly=jointly)
+    return HybridModel(frequencies.rho, weights.reshape(prior.shape), prior, noise, training, jointly)
 
 
 def _report(
-    frequencies: Frequencies, trained: _Trained | None, prior: FloatArray, sites: tuple[str, ...]
+    frequencies: Frequencies, trained: _Trained | None, prior: FloatArray, sites: tuple[str, ...], *, jointly: bool
 ) -> TrainingReport:
     """What a result says of it. trained: None where noise does not cover how training went."""
     known = trained.certificates if trained is not None else ()
     of_classes = f", {len(prior)} problems, each class against the others" if prior.ndim > 1 else ""
+    of_classes = f", 1 joint problem of {len(prior)} classes" if jointly else of_classes
     return TrainingReport(
         sites=sites,
         description=f"{prior.shape[-1]} features{of_classes}",
@@ -469,12 +504,17 @@ def _longest(prior: FloatArray) -> float:
 
 
 def _by_cutting_planes(federation: Federation, settings: HybridSettings, prior: FloatArray, rows: int) -> _Trained:
-    federation.run("deal_groups", remember=True, groups=settings.cut_groups)
-    oracle = FederatedOracle(federation, settings.cut_groups, rows, norm_sum_bound=float(rows) * (1 + 1e-9))
+    groups, lengths = settings.cut_groups, float(rows) * (1 + 1e-9)
+    if prior.ndim > 1:
+        federation.run("deal_joint_groups", remember=True, groups=groups, intercept=False)
+        oracle: Oracle = JointOracle(federation, groups, rows, norm_sum_bound=lengths)
+    else:
+        federation.run("deal_groups", remember=True, groups=groups)
+        oracle = FederatedOracle(federation, groups, rows, norm_sum_bound=lengths)
     (solution,) = cutting_plane.solve(
-        _Shifted(oracle, prior),
+        _Shifted(oracle, prior.ravel()),
         problems=1,
-        dimensions=len(prior),
+        dimensions=prior.size,
         groups=settings.cut_groups,
         C=settings.C / rows,
         stopping=Stopping(settings.tolerance, settings.max_iterations),
@@ -482,7 +522,30 @@ def _by_cutting_planes(federation: Federation, settings: HybridSettings, prior: 
         on_iteration=functools.partial(_note, federation, settings),
         intercept=False,
     )
-    return _Trained((solution,), prior + solution.w)
+    return _Trained((solution,), prior.ravel() + solution.w)
+
+
+def minimised_jointly(
+    features: FloatArray, classes: FloatArray, prior: FloatArray, C: float, stopping: Stopping
+) -> Solution:
+    """The same of the joint hinge of K classes, over V (K m,), by cutting planes, of rows that are here.
+
+    features (n, m), classes (K, n) of 0 and 1, prior (K, m).
+    """
+    groups = min(len(features), _POOLED_GROUPS)
+    members = groups_of(len(features), groups, np.random.default_rng(0))
+    (solution,) = cutting_plane.solve(
+        _Shifted(JointSums(features, classes, members), prior.ravel()),
+        problems=1,
+        dimensions=prior.size,
+        groups=groups,
+        C=C,
+        stopping=stopping,
+        search=grid_search,
+        on_iteration=lambda iteration, solutions: None,
+        intercept=False,
+    )
+    return solution
 
 
 def minimised(features: FloatArray, labels: FloatArray, prior: FloatArray, C: float, stopping: Stopping) -> Solution:
@@ -530,16 +593,29 @@ def _noise(settings: HybridSettings, prior: FloatArray, rows: int, shares: int) 
     if settings.privacy is None:
         return None
     sensitivity = (4.0 if settings.sensitivity == "paper" else 2.0) * settings.C / rows
-    gap = settings.tolerance * settings.C * (1.0 + _longest(prior))
-    return noise_of(settings.privacy, prior, sensitivity, gap, shares)
+    jointly = settings.is_joint(len(np.atleast_2d(prior)))
+    longest = math.sqrt(2) * float(np.linalg.norm(prior)) if jointly else _longest(prior)
+    gap = settings.tolerance * settings.C * (1.0 + longest)
+    return noise_of(settings.privacy, prior, sensitivity, gap, shares, jointly=jointly)
 
 
-def noise_of(privacy: PrivacyParameters, models: FloatArray, sensitivity: float, gap: float, shares: int = 1) -> Noise:
+def noise_of(
+    privacy: PrivacyParameters,
+    models: FloatArray,
+    sensitivity: float,
+    gap: float,
+    shares: int = 1,
+    *,
+    jointly: bool = False,
+) -> Noise:
     """Noise for one model (m,) or for K of them together (K, m), which one row all moves.
 
     sensitivity, gap: of each; see `noise_for`. The sum of K 1-strongly convex objectives of different weights is so in
-    all of them, and K times as far from its minimum at most; movements of K vectors by s are one by sqrt(K) s.
+    all of them, and K times as far from its minimum at most; movements of K vectors by s are one by sqrt(K) s. jointly:
+    they are those of one objective, whose loss has a slope of sqrt(2) for 1.
     """
+    if jointly:
+        return noise_for(privacy, models.size, math.sqrt(2) * sensitivity, gap, shares)
     several = len(np.atleast_2d(models))
     return noise_for(privacy, models.size, math.sqrt(several) * sensitivity, several * gap, shares)
 

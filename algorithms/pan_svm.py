@@ -11,9 +11,9 @@ default the sites train by an interior point whose system the coordinator solves
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from algorithms.attacks.cluster_rounds import ClusterRounds
 from algorithms.attacks.contract import Attack
 from algorithms.attacks.cut_differences import CutDifferences, pair_differences, single_rows
 from algorithms.attacks.finite_domain import FiniteDomain
+from algorithms.attacks.joint_blocks import JointBlocks, JointCounts, JointCuts, JointSupportRows, joint_rows_told
 from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.newton_steps import NewtonSteps
 from algorithms.attacks.newton_systems import NewtonSystems
@@ -36,7 +37,15 @@ from algorithms.contract import (
     Pooled,
     TrainingReport,
 )
-from algorithms.data.classes import Scheme, one_against_one, one_against_rest, pairs, ranked_by_votes
+from algorithms.data.classes import (
+    Scheme,
+    above_others,
+    numbers,
+    one_against_one,
+    one_against_rest,
+    pairs,
+    ranked_by_votes,
+)
 from algorithms.data.conditions import Conditions
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.scaling import Scale
@@ -45,8 +54,9 @@ from algorithms.features.feature_map import FeatureMap
 from algorithms.features.inversion import NystromInverse
 from algorithms.features.mapped_rows import map_rows
 from algorithms.features.nystrom import NystromMap
-from algorithms.optimisation import libsvm
+from algorithms.optimisation import joint_hinge, libsvm
 from algorithms.optimisation.linear_svm import (
+    NOTHING_TOLD,
     LinearSvmSettings,
     LinearSvmSite,
     RowsTold,
@@ -64,6 +74,22 @@ from protocols.analysis.views import Coalition
 @dataclass
 class PanSettings(FeatureSettings, LinearSvmSettings, ThresholdSettings):
     """What a user decides."""
+
+
+_SCHEMES: Mapping[str, Scheme] = {each: each for each in get_args(Scheme)}
+
+_KINDS: Mapping[Scheme, str] = {
+    "ovr": "{} problems, each class against the others",
+    "ovo": "{} problems, every two classes",
+    "joint": "{} joint problem of all classes",
+}
+
+
+def ranked(values: FloatArray, scheme: Scheme, classes: int) -> FloatArray:
+    """(n,) or (n, K) scores from the values (n,) or (n, P) of the problems."""
+    if classes == 2 or scheme == "ovr":
+        return values
+    return ranked_by_votes(values, classes) if scheme == "ovo" else above_others(values)
 
 
 @dataclass(frozen=True)
@@ -109,7 +135,7 @@ class PanModel(Model):
         if self.w is None or self.b is None:
             raise ValueError("the model's weights are with the sites; read it together with one of their files")
         values = np.asarray(self.features(rows) @ self.w.T + self.b)
-        return ranked_by_votes(values, self.classes) if self.scheme == "ovo" and self.classes > 2 else values
+        return ranked(values, self.scheme, self.classes)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """`w`, `b`, and what makes the features; `features` says which they are.
@@ -129,7 +155,7 @@ class PanModel(Model):
         feature_map = read_map(arrays)
         if "scheme" in arrays:
             w, b = (arrays["w"], arrays["b"]) if "w" in arrays else (parts[0]["w"], parts[0]["b"])
-            scheme: Scheme = "ovo" if str(arrays["scheme"]) == "ovo" else "ovr"
+            scheme: Scheme = _SCHEMES[str(arrays["scheme"])]
             return cls(feature_map, w, b, None, None, scheme, 1 + int(arrays["pairs"].max()))
         if "w" in arrays:
             calibration = Calibration.from_arrays(arrays)
@@ -215,14 +241,18 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
     def class_problems(self, settings: PanSettings, classes: tuple[str, ...]) -> Iterator[str]:
         """Weights of classes that there are not."""
         yield from settings.class_problems(classes)
+        if settings.multiclass == "joint" and len(classes) == 2:
+            yield 'multiclass: "joint" is of more than two classes; leave it out'
 
-    def pooled(self, model: PanModel, settings: PanSettings, rows: EvaluationRows) -> Pooled:
+    def pooled(self, model: PanModel, settings: PanSettings, rows: EvaluationRows) -> Pooled | None:
         """LIBSVM on pooled, scaled rows: the same problem in the same features, and the exact kernel.
 
         The first must give the same optimum as the federation; the second says what approximating the kernel costs.
         """
         train_features, test_features = model.features(rows.train.rows), model.features(rows.test.rows)
         prices = pooled_prices(settings, rows.train.labels, rows.weights, rows.classes)
+        if len(rows.classes) > 2 and settings.multiclass == "joint":
+            return _pooled_jointly(settings, rows, (train_features, test_features))
         if len(rows.classes) > 2:
             return _pooled_classes(model, settings, rows, (train_features, test_features), prices)
         w, b, objective = pooled_solution(settings, train_features, rows.train.labels, prices)
@@ -235,10 +265,13 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
             LandmarkCopies(),
             ClusterRounds(),
             CutDifferences(),
+            JointBlocks(),
             FiniteDomain(),
+            JointCounts(),
             NewtonSystems(),
             NewtonSteps(settings.step_noise),
             SupportRows(settings.C),
+            JointSupportRows(settings.C),
         ]
 
     def remarks(self, settings: PanSettings, coalition: Coalition) -> list[str]:
@@ -264,8 +297,7 @@ def train(
     certificates, description, figures = trained.certificates, features.description, dict(trained.figures)
     if classes > 2:
         figures["problems"] = len(certificates)
-        kind = "each class against the others" if settings.multiclass == "ovr" else "every two classes"
-        description = f"{description}, {len(certificates)} problems, {kind}"
+        description = f"{description}, {_KINDS[settings.multiclass].format(len(certificates))}"
     report = TrainingReport(
         sites=federation.sites,
         description=description,
@@ -307,14 +339,28 @@ def _pooled_classes(
         if not model.feature_map.exact:
             svm = libsvm.kernel(model.feature_map.kernel, rows.train.rows[of], labels[of], paid)
             exact[:, place] = svm.decision_function(rows.test.rows)
-    if settings.multiclass == "ovo":
-        same, exact = ranked_by_votes(same, classes), ranked_by_votes(exact, classes)
+    same, exact = (ranked(each, settings.multiclass, classes) for each in (same, exact))
     return Pooled(same, total, None if model.feature_map.exact else exact)
 
 
+def _pooled_jointly(
+    settings: PanSettings, rows: EvaluationRows, features: tuple[FloatArray, FloatArray]
+) -> Pooled | None:
+    """LIBLINEAR's of the same problem; LIBSVM has none of the exact kernel. None where a class has no rows."""
+    classes = len(rows.classes)
+    of_rows = numbers(one_against_rest(rows.train.labels, classes))
+    if len(np.unique(of_rows)) < classes:
+        return None
+    scores, objective = joint_hinge.pooled(*features, of_rows, settings.C, intercept=settings.intercept)
+    return Pooled(above_others(scores), objective)
+
+
 def _rows_told_by(feature_map: FeatureMap) -> RowsTold:
-    """How many different single rows differences of cuts of one group are; of maps that are not inverted, none."""
+    """What cuts of one group say of single rows, by inverting their differences and blocks."""
     if not isinstance(feature_map, NystromMap):
-        return lambda points, cuts: 0
+        return NOTHING_TOLD
     inverse = NystromInverse(feature_map.base_kernel, feature_map.landmarks, feature_map.mapping)
-    return lambda points, cuts: len(single_rows(points, pair_differences(cuts), inverse).labels)
+    return RowsTold(
+        differences=lambda points, cuts: len(single_rows(points, pair_differences(cuts), inverse).labels),
+        blocks=lambda points, cuts, classes: joint_rows_told(JointCuts.of(points, cuts, classes), inverse),
+    )

@@ -28,6 +28,7 @@ OWN_ALGORITHMS = {
     "svm-admm": "algorithms.svm_admm:SvmAdmm",
     "voting-ensemble": "algorithms.voting_ensemble:VotingEnsemble",
     "least-squares": "algorithms.least_squares:LeastSquares",
+    "binned-least-squares": "algorithms.binned_least_squares:BinnedLeastSquares",
     "logistic-regression": "algorithms.logistic_regression:LogisticRegression",
     "decision-tree": "algorithms.decision_tree:DecisionTree",
     "pp-svm": "algorithms.pp_svm:PpSvm",

@@ -1,7 +1,9 @@
 """Columns by recursive feature elimination, certified step by step, and a PAN-SVM on the best (Guyon and others 2002).
 
 A linear SVM is trained, the column with the smallest weight is removed, and so on until one is left; columns are ranked
-in the reverse order of their removal. The SVM is the one of all rows together: sites rank nothing, and vote on nothing.
+in the reverse order of their removal. Of more than two classes each is told from the rest, in the same rounds, and a
+column's weight is the length of its weights in all these models, as scikit-learn has it. The SVM is the one of all rows
+together: sites rank nothing, and vote on nothing.
 Each step is trained until it is certain that the optimum has the same column removed (`selection.elimination`), and
 begins with the cuts of the one before: so elimination costs fewer rounds than training anew, and gives the order that
 LIBSVM gives on pooled rows.
@@ -10,10 +12,11 @@ The PAN-SVM dissertation (Lu 2016, chapter 5) takes the weights of equation 5.1,
 kernel. Here they are a linear SVM's, on the columns themselves, or what a column is worth to the kernel SVM, by one of
 the scores of `selection.kernel_scores`; then nothing is certified, and each step trains anew.
 
-What is disclosed. The coordinator learns class means and variances of all columns, and every cut: sums of rows in their
-columns as they are, without any map between. A cut of one row is the row, and so is a difference of two cuts that count
-one; the result counts both. Fewer groups show less and take more rounds. The sites learn the columns and the point of
-each step.
+What is disclosed. The coordinator learns class means and variances of all columns and, by the interior point, the
+weights of each step and what its rounds show (`optimisation.path_sums`); by cutting planes every cut, which is a sum of
+rows in their columns as they are, without any map between. A cut of one row is the row, and so is a difference of two
+cuts that count one; the result counts both. Fewer groups show less and take more rounds. The sites learn the columns
+and the point of each step.
 
 References
 ----------
@@ -32,6 +35,7 @@ from typing import Annotated, Literal
 import numpy as np
 
 from algorithms.contract import EvaluationRows, Outline
+from algorithms.data.classes import members, one_against_rest
 from algorithms.features.choice import choose_features
 from algorithms.features.nystrom import NystromMap
 from algorithms.optimisation import libsvm
@@ -39,7 +43,7 @@ from algorithms.optimisation.linear_svm import train_linear
 from algorithms.optimisation.solution import Solution
 from algorithms.ranking import RankingStep
 from algorithms.selection.elimination import TOLERANCES, Remove, is_certain, lowest, removed_count
-from algorithms.selection.filters import ClassMoments, class_members
+from algorithms.selection.filters import ClassMoments
 from algorithms.selection.kernel_scores import KernelScoreSite, expansion_scores, input_scores, kernel_scores
 from algorithms.selection.model import (
     Choice,
@@ -79,6 +83,7 @@ class Rfe(SelectionAlgorithm[RfeSettings]):
     name = "rfe"
     estimator = "RfeSVC"
     Settings, Site = RfeSettings, KernelScoreSite
+    multiclass = True
 
     def choose(self, selecting: Selecting, settings: RfeSettings) -> Choice:
         """Train and remove, until one column is left; constant ones go first, and without training."""
@@ -89,7 +94,7 @@ class Rfe(SelectionAlgorithm[RfeSettings]):
         moments = federation.until_stable(lambda: class_moments(federation, columns, classes))
         training = SubsetTraining(federation, moments, settings)
         removed: list[int] = np.flatnonzero(moments.constant).tolist()
-        svm = ShrinkingSvm(training, np.flatnonzero(~moments.constant), labels=classes if classes > 2 else 1)
+        svm = ShrinkingSvm(training, np.flatnonzero(~moments.constant), labels=training.problems)
         scores = np.zeros(len(names))
         steps = []
         while len(svm.columns) > 1:
@@ -111,9 +116,11 @@ class Rfe(SelectionAlgorithm[RfeSettings]):
         ranks = np.arange(1, len(order) + 1)
         return Choice(order, scores, "|w| when it was removed", ranks, training, steps=tuple(steps))
 
-    def of_many_classes(self, settings: RfeSettings) -> bool:
-        """By the lengths of a column's weights in the models of each class against the rest, as scikit-learn has it."""
-        return settings.size not in ("best", "one-se") and settings.weights == "linear"
+    def class_problems(self, settings: RfeSettings, classes: tuple[str, ...]) -> Iterator[str]:
+        """Those of PAN-SVM, and scores of one kernel SVM."""
+        yield from super().class_problems(settings, classes)
+        if len(classes) > 2 and settings.weights != "linear":
+            yield f'weights: "{settings.weights}" is of two classes, and there are {len(classes)}; have "linear"'
 
     def problems(self, settings: RfeSettings, outline: Outline) -> Iterator[str]:
         """Weights that the features, or the solver, do not have."""
@@ -127,12 +134,12 @@ class Rfe(SelectionAlgorithm[RfeSettings]):
         """LIBSVM's weights of all rows together, with as many columns removed in each step."""
         if settings.weights != "linear":
             return None
-        train = rows.train
-        moments = ClassMoments.of(train.rows, class_members(train.labels[None, :]))
+        train, problems = rows.train.rows, one_against_rest(rows.train.labels, len(rows.classes))
+        moments = ClassMoments.of(train, members(problems))
         removed, left = np.flatnonzero(moments.constant).tolist(), np.flatnonzero(~moments.constant)
         while len(left) > 1:
-            w = libsvm.linear(train.rows[:, left], train.labels, settings.select_penalty).coef_[0]
-            places = lowest(np.abs(w), removed_count(settings.remove, len(left)))
+            w = [libsvm.linear(train[:, left], labels, settings.select_penalty).coef_[0] for labels in problems]
+            places = lowest(np.linalg.norm(w, axis=0), removed_count(settings.remove, len(left)))
             removed += left[places].tolist()
             left = np.delete(left, places)
         return np.array([*left, *reversed(removed)])

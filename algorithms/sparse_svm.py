@@ -190,7 +190,8 @@ def _taken(
     """The net of a size, that size, and the rule in a phrase."""
     if isinstance(settings.size, str):
         size, rule = size_of(curve, settings.size)
-        net = next(net for net in nets if len(net.support) == size)
+        of_size = [pair for pair in zip(nets, curve, strict=True) if pair[1].size == size]
+        net, _ = max(of_size, key=lambda pair: pair[1].accuracy)
         return net, size, f"{rule}, at l1 = {net.l1:.3g}"
     size = chosen_count(settings.size, columns)
     net = next((net for net in nets if len(net.support) >= size), nets[-1])

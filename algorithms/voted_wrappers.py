@@ -46,8 +46,8 @@ from algorithms.contract import Outline
 from algorithms.optimisation.solution import Solution
 from algorithms.ranking import DecidedBy, RankingStep
 from algorithms.selection.elimination import Remove, removed_count
-from algorithms.selection.filters import welch
-from algorithms.selection.held_out import SAME, held_out, removal_of
+from algorithms.selection.filters import in_grains, welch
+from algorithms.selection.held_out import held_out, removal_of
 from algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings
 from algorithms.selection.moments import class_moments
 from algorithms.selection.support_sums import SupportSite, SupportSums
@@ -86,9 +86,7 @@ class Lists:
     def order(self, criterion: str) -> IntArray:
         """(m,) places, the lowest score first; of equal ones the last goes first."""
         scores = self.scores[criterion]
-        finite = np.where(np.isfinite(scores), scores, np.finfo(float).max)
-        grain = SAME * float(np.abs(finite).max()) or 1.0
-        return np.lexsort((-np.arange(len(scores)), np.rint(finite / grain)))
+        return np.lexsort((-np.arange(len(scores)), in_grains(scores)))
 
     @property
     def lowest(self) -> list[int]:

@@ -21,7 +21,7 @@ from federation.errors import FederationError
 from federation.federation import Federation
 from federation.journal import Journal
 from federation.membership import DropoutPolicy
-from federation.processes.launcher import LocalLauncher
+from federation.processes.contract import SiteLauncher
 from federation.processes.spare import spare_launcher
 from federation.shown import ShownRound
 from federation.site.partition import Partition
@@ -87,7 +87,7 @@ class Deployment:
     shown : tuple of str, default ()
         Steps whose value the sites show the coordinator in the clear, beside those that are declared so.
     transport : {"tcp", "ipc"}, default "tcp"
-        Sockets of 127.0.0.1, or of files in the workspace.
+        Sockets of the launcher's address, or of files in the workspace.
     port : int, default 0
         With tcp, where the coordinator listens; the sites take the next ones. 0: any.
     encrypted : bool, default True
@@ -114,12 +114,12 @@ class Deployment:
     terms: Terms | None = None
     log_level: str = "warning"
 
-    def address(self, party: str, workspace: Path) -> str:
-        """Where a party listens."""
+    def address(self, party: str, workspace: Path, host: str) -> str:
+        """Where a party listens, on a machine of this address."""
         number = 0 if party == COORDINATOR else 1 + self.sites.index(party)
         if self.transport == "ipc":
             return f"ipc://{workspace}/{number}.sock"
-        return f"tcp://127.0.0.1:{self.port + number if self.port else '*'}"
+        return f"tcp://{host}:{self.port + number if self.port else '*'}"
 
     @functools.cached_property
     def site_policy(self) -> SitePolicy:
@@ -135,7 +135,9 @@ class Deployment:
             terms=self.terms,
         )
 
-    def assignment(self, site: str, run: bytes, coordinator: Party, workspace: Path, until: int) -> Assignment:
+    def assignment(
+        self, site: str, run: bytes, coordinator: Party, workspace: Path, host: str, journal: Journal | None
+    ) -> Assignment:
         """What the process of a site is told as it starts; its partition is in a file that only it reads."""
         setup, path = self.setup(site), workspace / f"{site}.partition"
         path.unlink(missing_ok=True)  # of a process that was killed before it read it
@@ -143,7 +145,7 @@ class Deployment:
         return Assignment(
             name=site,
             run=run,
-            listen=self.address(site, workspace),
+            listen=self.address(site, workspace, host),
             peers=len(self.sites),
             encrypted=self.encrypted,
             coordinator_address=coordinator.address,
@@ -158,14 +160,15 @@ class Deployment:
             needs_pairwise_keys=self.sum_protocol.needs_pairwise_keys,
             via_coordinator=self.via_coordinator,
             journal_path=setup.journal_path,
-            journal_until=until,
+            journal_until=journal.last_round if journal is not None else 0,
+            journal_has=journal.last_round_of(site) if journal is not None else 0,
             log_level=self.log_level,
         )
 
 
 @contextmanager
 def started(
-    launcher: LocalLauncher,
+    launcher: SiteLauncher,
     deployment: Deployment,
     *,
     on_listening: Callable[[Party], None] = lambda party: None,
@@ -182,7 +185,7 @@ def started(
 
     Parameters
     ----------
-    launcher : LocalLauncher
+    launcher : SiteLauncher
         Starts the sites.
     deployment : Deployment
     on_listening : callable, optional
@@ -199,11 +202,10 @@ def started(
     FederationError
         A process or a socket could not be had.
     """
-    workspace = launcher.prepare()
+    workspace, host = launcher.prepare(), launcher.host
     keys = KeyPair.generate() if deployment.encrypted else None
-    until = journal.last_round if journal is not None else 0
     run = secrets.token_bytes(RUN_ID_BYTES)
-    address = deployment.address(COORDINATOR, workspace)
+    address = deployment.address(COORDINATOR, workspace, host)
     with (
         threadpool_limits(1, "blas"),  # idle threads of it keep the cores busy that the sites compute on
         descriptors_explained(COORDINATOR),
@@ -213,7 +215,7 @@ def started(
         on_listening(me)
 
         def start(sites: Sequence[str]) -> list[Party]:
-            parties = launcher.start([deployment.assignment(site, run, me, workspace, until) for site in sites])
+            parties = launcher.start([deployment.assignment(site, run, me, workspace, host, journal) for site in sites])
             for party in parties:
                 on_listening(party)
             return parties

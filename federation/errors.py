@@ -79,10 +79,10 @@ class SitesDropped(Fatal):
 
 
 class RoundFailed(Fatal):
-    """A round was aborted again and again although every site answered; `waiting` says who waited for whom."""
+    """A round was aborted again and again although every site answered; `waiting` says who waited for whom last."""
 
     def __init__(self, round_label: str, times: int, waiting: Mapping[str, str]) -> None:
-        who = ", ".join(f"{site} for {peer}" for site, peer in waiting.items() if peer) or "no site for another"
+        who = ", ".join(f"{site} for {peer}" for site, peer in waiting.items()) or "no site for another"
         super().__init__(
             f"{round_label} was aborted, and {times} times in a row, though every site answers the coordinator. "
             f"Waiting were {who}: look at the connections between them, raise federation.round_timeout_s, or where "

@@ -192,5 +192,6 @@ class Exchange:
         return {site: membership.how_ended(site) for site in (self.sites if gone else ()) if site in gone}
 
     def waiting(self) -> dict[str, str]:
-        """For whom each site waited last, of those that answered."""
-        return {site: answer.standing.waiting if answer.standing else "" for site, answer in self.answers.items()}
+        """For whom each site waited last, of those that answered and waited for somebody; in ring order."""
+        standings = {site: answer.standing for site, answer in self.answers.items() if answer.standing is not None}
+        return {site: standings[site].waiting for site in self.sites if site in standings and standings[site].waiting}

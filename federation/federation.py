@@ -43,7 +43,7 @@ from federation.round import GRACE_S, Attempt, Round
 from federation.shown import ShownRound
 from federation.site.program import SumProtocol
 from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint
+from federation.transport.endpoint import Post
 from federation.transport.keys import COORDINATOR, Party, Roster
 
 T = TypeVar("T")
@@ -92,7 +92,7 @@ class Federation:
 
     Parameters
     ----------
-    endpoint : Endpoint
+    endpoint : Post
         The coordinator's.
     roster : Roster
         All parties; the sites in ring order.
@@ -120,6 +120,8 @@ class Federation:
         The coordinator's own, if it colludes.
     journal : Journal, optional
         Where verbs are written down, and by which those of an earlier process are answered.
+    skipped_rounds : int, default SKIPPED_ROUNDS
+        Numbers of rounds that are left out where the journal ends; 0 where all that was said before is known.
 
     Attributes
     ----------
@@ -141,7 +143,7 @@ class Federation:
 
     def __init__(
         self,
-        endpoint: Endpoint,
+        endpoint: Post,
         roster: Roster,
         run: bytes,
         launcher: Launcher,
@@ -156,6 +158,7 @@ class Federation:
         views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
         transcript: Transcript | None = None,
         journal: Journal | None = None,
+        skipped_rounds: int = SKIPPED_ROUNDS,
     ) -> None:
         self.progress = Progress()
         self.log: list[dict[str, Any]] = []
@@ -177,6 +180,7 @@ class Federation:
         self._phase_rounds: Counter[str] = Counter()
         self._phase_is_new = self._is_fixed = self._is_over = False
         self._journal = journal
+        self._skipped_rounds = skipped_rounds
         if journal is not None:
             self.accounts.on_entered = lambda witness, rows: journal.story.ledger.append((witness, rows))
         endpoint.watch(launcher.fileno(), self._note_ended)
@@ -520,7 +524,7 @@ class Federation:
 
         Sites that had dropped stay out.
         """
-        self.progress.round = journal.last_round + SKIPPED_ROUNDS
+        self.progress.round = journal.last_round + self._skipped_rounds
         for site in journal.dropped:
             self.membership.note_ended(site, "was gone before the run was resumed")
 
@@ -536,19 +540,23 @@ class Federation:
             if back := self._admission.readmit():
                 self._change_membership({}, back)
         failed_attempts, deadline = 0, Deadline(_PATIENCE * self._round_timeout_s)
+        waiting: dict[str, str] = {}  # a site that was too busy to begin an attempt did wait in another
         while True:
             attempt, round_ = self._attempt(order, take_part, work_s)
+            waiting |= round_.waiting()
             if attempt.dropped:
                 back = self._admission.replace_dropped(attempt.dropped, round_)
                 self._change_membership(attempt.dropped, back)
                 failed_attempts, deadline = 0, Deadline(_PATIENCE * self._round_timeout_s)
+                waiting.clear()
             if attempt.complete:
                 return attempt.value
             if attempt.dropped:
                 order = revised(order)
             failed_attempts += 0 if attempt.dropped else 1
             if failed_attempts and (deadline.expired or failed_attempts == _MAX_REPEATS):
-                raise RoundFailed(self._dispatcher.label, failed_attempts, round_.waiting())
+                who = {site: waiting[site] for site in self.sites if site in waiting}
+                raise RoundFailed(self._dispatcher.label, failed_attempts, who)
 
     def _attempt(self, order: Order, take_part: Callable[[SocketChannel], Any], work_s: float) -> tuple[Attempt, Round]:
         """One round, numbered, counted and logged."""

@@ -4,8 +4,9 @@ A resumed run calls the algorithm's `fit` again from its start. Verbs answer fro
 live: no algorithm knows of it. What is asked must be what was asked before, bit for bit, which a digest tells.
 
 A record is on the disk before its value is used, so that a sum which the algorithm saw is never asked for again, and
-one that it did not see may be: over whichever sites are there then. A record that is cut short, as by a power cut,
-counts as never written. Form of the file, of each record:
+one that it did not see may be: over whichever sites are there then. A last record that is cut short, as by a power
+cut, counts as never written; damage before the last is refused, since what follows it was revealed. Form of the file,
+of each record:
 
     length of what follows the checksum (8 bytes, little-endian) | SHA-256 of it (32) | msgpack
 """
@@ -91,7 +92,7 @@ class Journal:
     Raises
     ------
     FederationError
-        Another process writes it, or it cannot be opened.
+        Another process writes it, it cannot be opened, or it is damaged before its last record.
     """
 
     def __init__(self, path: Path) -> None:
@@ -103,7 +104,11 @@ class Journal:
             raise FederationError(f"{path} is written by another process; a run has one coordinator.") from None
         except OSError as error:
             raise FederationError(f"The journal {path} cannot be opened: {error.strerror}.") from error
-        records = self._read()
+        try:
+            records = self._read()
+        except BaseException:
+            os.close(self._file)
+            raise
         self.header: Mapping[str, Any] = records[0] if records else {}
         self.earlier = records[1:]
         self._told = 0
@@ -127,6 +132,11 @@ class Journal:
     def last_round(self) -> int:
         """The number of the last round in it; 0 for none."""
         return max((each["record"]["round"] for each in self._attempts()), default=0)
+
+    def last_round_of(self, site: str) -> int:
+        """The number of the last complete round that a site took part in; 0 for none."""
+        complete = (each for each in self._attempts() if each["complete"] and site in each["contributed"])
+        return max((each["record"]["round"] for each in complete), default=0)
 
     @property
     def seconds(self) -> float:
@@ -218,12 +228,17 @@ class Journal:
             raise FederationError(f"The journal {self._path} cannot be written: {error.strerror}.") from error
 
     def _read(self) -> list[dict[str, Any]]:
-        """All whole records; what follows them is cut off."""
+        """All whole records; a last one that is not whole is cut off. Raises FederationError for damage before it."""
         content, place, records = memoryview(self._path.read_bytes()), 0, []
         while (end := _end_of(content, place)) is not None:
             body = content[place + _LENGTH.size + _CHECKSUM_BYTES : end]
             records.append(msgpack.unpackb(body, ext_hook=_unpacked, strict_map_key=False))
             place = end
+        if any(_end_of(content, later) is not None for later in range(place + 1, len(content))):
+            raise FederationError(
+                f"The journal {self._path} is damaged behind its record {len(records)}, and others follow: what they "
+                "say was revealed must not be asked for again. Put it back from a copy, or start the run anew."
+            )
         os.ftruncate(self._file, place)
         return records
 

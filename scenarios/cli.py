@@ -404,6 +404,63 @@ def site(
         raise typer.Exit(INTERRUPTED) from None
 
 
+@app.command()
+def hub(
+    folder: Annotated[Path, typer.Option(help="What the hub keeps: its key, its database, runs, and mails.")],
+    listen: Annotated[str, typer.Option(help="Where it listens, such as 0.0.0.0:8000.")] = "127.0.0.1:8000",
+    url: Annotated[str, typer.Option(help="By which people reach it, such as https://hub.example.")] = "",
+    smtp: Annotated[str, typer.Option(help="host:port of a mail server; without it mails are files.")] = "",
+    sender: Annotated[str, typer.Option(help="The hub's own address.")] = "fedsvm@localhost",
+    database: Annotated[str, typer.Option(help="A database's URL as SQLAlchemy has it; SQLite without it.")] = "",
+    every: Annotated[float, typer.Option(help="Seconds between two looks at who is due.", min=0.1, max=3600)] = 2.0,
+    demo: Annotated[bool, typer.Option("--demo", help="Begin with a task over an embedded table.")] = False,
+) -> None:
+    """Run the task service: people make tasks, invite others by mail, and each computes when it suits them."""
+    from scenarios.hub import commands
+
+    try:
+        commands.serve(folder, listen, url, smtp, sender, database, every, demo=demo)
+    except FederationError as error:
+        complain(str(error))
+        raise typer.Exit(FAILED) from None
+    except KeyboardInterrupt:
+        complain("Interrupted; whoever comes is answered when the hub is started again.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+@app.command()
+def join(
+    link: Annotated[str, typer.Argument(help="The link of the invitation, in single quotes.")],
+    data: Annotated[str, typer.Option(help="The file that stays here.")] = "",
+    policy: Annotated[Path | None, typer.Option(help="What this site allows: see fedsvm policy template.")] = None,
+    folder: Annotated[Path | None, typer.Option(help="What is kept between visits; fedsvm-visits without it.")] = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Stay until the task is over.")] = False,
+    decline: Annotated[str | None, typer.Option(help="Take no part, or no longer: why.")] = None,
+    wait: Annotated[str, typer.Option(help="How long to try a hub that cannot be reached.")] = "60s",
+) -> None:
+    """Take part in a task of a hub: do what is due now, and end; nobody else need be there."""
+    from threadpoolctl import threadpool_limits
+
+    from scenarios.hub import commands
+
+    _end_on_sigterm()
+    if not data and decline is None:
+        raise ScenarioError(["--data: is missing; name the file that you take part with, or --decline."])
+    try:
+        joining = commands.joining_of(link, data, policy, folder, watches=watch, wait_s=hosts.seconds("--wait", wait))
+        with threadpool_limits(1):
+            if decline is not None:
+                joining.decline(decline)
+            else:
+                joining.visit()
+    except FederationError as error:
+        complain(str(error))
+        raise typer.Exit(FAILED) from None
+    except KeyboardInterrupt:
+        complain("Interrupted; run the same line again, and it goes on.")
+        raise typer.Exit(INTERRUPTED) from None
+
+
 @app.command("report")
 def write_reports(
     run_folders: Annotated[
@@ -456,6 +513,38 @@ def sweep(
     print(chosen.folder)
     if chosen.missing():
         complain(f"{len(chosen.missing())} of {len(chosen.points)} runs did not complete; sweep.csv says why.")
+        raise typer.Exit(FAILED)
+
+
+@app.command()
+def reproduce(
+    ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[ID…]", help="Such as lu-3.2 or que; all without any.")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full/--quick", help="All rows and seeds, or few of them, for a look.")
+    ] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs at a time.")] = 1,
+    folder: Annotated[Path, typer.Option("--out", help="Folder for runs, page and tables.")] = Path("reproduction"),
+    listed: Annotated[bool, typer.Option("--list", help="List all there is, and run nothing.")] = False,
+) -> None:
+    """Measure again what papers print and this project claims: a page with a verdict for every value.
+
+    Run again, it does what is missing. Exit status 3: something differs that the papers' files do not say will.
+    """
+    from scenarios.reproduction import commands
+
+    _end_on_sigterm()
+    chosen = commands.Chosen.of(ids or [], folder, full=full)
+    if listed:
+        print_table(chosen.table())
+        return
+    try:
+        chosen.carry_out(jobs)
+    except KeyboardInterrupt:
+        complain(f"Interrupted; the same command does what is missing in {folder}.")
+        raise typer.Exit(INTERRUPTED) from None
+    if chosen.conclude():
         raise typer.Exit(FAILED)
 
 

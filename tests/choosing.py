@@ -65,10 +65,11 @@ def inner_folds(path: Path, folds: int, *changes: str) -> IntArray:
     scenario, base = spec.read(str(path), overrides=changes)
     prepared = dataset.prepare(scenario, base)
     found = np.full(len(prepared.rows.labels), -1)
-    for name, shard in zip(prepared.names, prepared.shards, strict=True):
+    for site_name, shard in zip(prepared.names, prepared.shards, strict=True):
         rows = prepared.rows.take(shard.rows)
-        partition = site_partition(rows.numeric, rows.labels, names=prepared.numeric_columns)
-        site = SelectionSite(name, partition, {"seed": scenario.seed})
+        names, classes = prepared.numeric_columns, len(prepared.classes)
+        partition = site_partition(rows.numeric, rows.labels, names=names, classes=classes)
+        site = SelectionSite(site_name, partition, {"seed": scenario.seed})
         site.rescale(np.zeros(rows.numeric.shape[1]), np.ones(rows.numeric.shape[1]))
         posed = Posed([Subset(np.arange(1))], 1, folds).told()
         site.subset_cuts(np.zeros(1, dtype=np.int64), np.zeros(1), np.zeros(1), **posed)

@@ -35,6 +35,10 @@ OPTIONS: dict[str, dict[str, float]] = {
 ROWS = np.arange(12.0).reshape(4, 3)
 
 
+for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    # for workers and commands: several threads of linear algebra each, beside others, spin for longer than they compute
+    os.environ.setdefault(threads, "1")
+
 settings.register_profile("no deadline", deadline=None)  # a test that waits its turn has not failed
 settings.load_profile("no deadline")
 

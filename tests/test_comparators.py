@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from benchmarks.comparators import DATA, Line, methods, scenario_of, table
+from benchmarks.comparators import DATA, Line, draw, methods, scenario_of, table
 from scenarios.data import dataset
 from scenarios.run import runner
 
@@ -25,6 +26,16 @@ def test_a_coordinator_with_a_list_is_audited(tmp_path: Path) -> None:
     rows = dataset.prepare(scenario, Path())
     result = runner.run(scenario, rows, tmp_path / "run", lambda federation, faults: None).result
     assert (result.audit[0].recovered, result.audit[0].rows) == (455, 455)
+
+
+def test_rows_are_drawn_of_what_is_too_large(data_folder: Path, tmp_path: Path) -> None:
+    assert data_folder
+    draw(tmp_path)
+    scenario = scenario_of("a9a, 6,000 rows", {"name": "naive-bayes"}, listed=False)
+    rows = dataset.prepare(scenario, tmp_path)
+    assert len(rows.rows.numeric) == 6_000
+    assert rows.rows.numeric.shape[1] == 123
+    assert 0.2 < np.mean(rows.rows.labels > 0) < 0.28
 
 
 def test_what_there_is_not_is_a_dash() -> None:

@@ -92,9 +92,10 @@ def test_built_in_sets_are_listed_with_their_figures_and_hide_files_of_their_nam
     write(tmp_path, "wdbc.csv", GOOD)
     monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path))
     listed = {item.name: (item.rows, item.columns, item.classes) for item in sources.available()}
-    assert len(listed) == len(sources.available()) == 6
+    assert len(listed) == len(sources.available()) == 7
     assert (listed["wdbc"], listed["tic-tac-toe"]) == ((569, 30, 2), (958, 9, 2))
     assert listed["made-census"] == (30_000, 13, 2)
+    assert listed["made-sphere"] == (10_000, 10, 2)
 
 
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -179,8 +179,8 @@ def test_a_deep_tree_shows_rows_and_one_that_is_careful_none() -> None:
     assert len(claimed(data, TreeSettings(**deep)).rows) == 0  # type: ignore[arg-type]
 
 
-def test_rows_of_several_other_classes_that_are_alike_are_counted_together() -> None:
-    """A row of the second class and two of the third are equal: of "not the first" there are three."""
+def test_rows_of_several_classes_are_told_with_their_class() -> None:
+    """A row of the second class and two of the third are equal."""
     written, data = WrittenDown(), np.array([[0.0, 1.0], [1.0, 0.0], [1.0, 0.0], [1.0, 0.0]])
     rows, edges = scaled(written, data, [["a", "b"]]), np.array([[0.0], [0.0]])
     written.add("receive_edges", edges=edges)
@@ -188,9 +188,9 @@ def test_rows_of_several_other_classes_that_are_alike_are_counted_together() -> 
     root = Tree(np.array([LEAF]), np.array([0]), np.array([[0, 0]]), np.zeros((1, 3)))
     tables = cross_tables(root, np.array([0]), binned(rows, edges), of_class, 2)
     written.add("cross_tables", tables, nodes=np.array([0]), children=root.children)
-    (claim,) = CrossTables()(written.view(), Prior())
+    (claim,) = CrossTables()(written.view(), Prior(classes=3))
     assert isinstance(claim, Claim)
-    assert sorted(claim.labels.tolist()) == [-1.0, -1.0, -1.0, 1.0]
+    assert sorted(claim.labels.tolist()) == [0.0, 1.0, 2.0, 2.0]
     assert sorted(claim.rows.tolist()) == sorted(data.tolist())
 
 

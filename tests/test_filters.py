@@ -11,13 +11,16 @@ import pytest
 from scipy import stats
 from sklearn.feature_selection import f_classif
 
+from algorithms.data.classes import members, one_against_rest
 from algorithms.data.columns import Labelled
+from algorithms.filter_selection import FilterSettings, _by_score
 from algorithms.selection import filters
-from algorithms.selection.filters import ClassMoments, class_members
+from algorithms.selection.filters import ClassMoments
 from scenarios.data import sources
 from scenarios.report.page import render
 from scenarios.report.summary import lines
 from scenarios.run.result import read_result
+from tests.choosing import choose
 from tests.test_runs import fedsvm, run
 
 SETS = {
@@ -44,7 +47,7 @@ def moments_of(rows: np.ndarray, signs: np.ndarray, sites: int = 5) -> ClassMome
     order = np.argsort(signs, kind="stable")
     parts = np.array_split(order, sites)
     return ClassMoments.unpacked(
-        np.sum([ClassMoments.of(rows[part], class_members(signs[None, part])).packed() for part in parts], axis=0)
+        np.sum([ClassMoments.of(rows[part], members(signs[None, part])).packed() for part in parts], axis=0)
     )
 
 
@@ -71,13 +74,41 @@ def test_welch_and_f_are_those_of_pooled_rows(name: str, data_folder: Path) -> N
     )
 
 
+def test_t_does_not_depend_on_sites_splits_or_sums(tmp_path: Path) -> None:
+    """Of rows dealt at random, sorted by their class so that most sites have one, and by a column."""
+    scores = []
+    for number, (sites, split, protocol) in enumerate(
+        [(5, "random", "ring"), (8, "label-skew", "masked"), (8, "by-feature:mean-radius", "masked")]
+    ):
+        changes = [f"data.split={split}", f"protocol.sum={protocol}", "algorithm.size=3", "algorithm.landmarks=5"]
+        ranking = choose(tmp_path / f"{number}", "wdbc", "filter", *changes, sites=sites).result["selection"]["ranking"]
+        scores.append(dict(zip(ranking["columns"], ranking["scores"], strict=True)))
+    for others in scores[1:]:
+        assert list(others) == list(scores[0])
+        np.testing.assert_allclose([others[name] for name in scores[0]], list(scores[0].values()), rtol=1e-13)
+
+
 def test_f_is_of_any_number_of_classes() -> None:
     random = np.random.default_rng(0)
     rows, kinds = random.normal(size=(90, 6)), random.integers(3, size=90)
-    members = np.equal.outer(np.arange(3), kinds).astype(float)
-    found = filters.f_statistic(ClassMoments.of(rows, members))
+    found = filters.f_statistic(ClassMoments.of(rows, members(one_against_rest(kinds.astype(np.float64), 3))))
     np.testing.assert_allclose(found.statistic, f_classif(rows, kinds)[0], rtol=1e-9)
-    np.testing.assert_array_equal(class_members(2 * members - 1), members)
+
+
+def test_significant_columns_are_those_whose_rates_say_so() -> None:
+    """Where degrees of freedom differ, a column with a larger t may have a larger p: it is not kept in its place."""
+    random = np.random.default_rng(3)
+    signs = np.repeat([-1.0, 1.0], [6, 200])
+    rows = random.normal(size=(206, 60)) * np.where(signs[:, None] < 0, np.geomspace(0.05, 20, 60), 1.0)
+    rows[signs > 0] += 0.5 * np.abs(random.normal(size=60)) * np.geomspace(0.05, 20, 60)
+    moments = moments_of(rows, signs)
+    settings = FilterSettings(size="significant", false_discovery_rate=0.1)
+    scored = _by_score(moments, settings, lambda edges: edges, lambda column: rows[:, column])
+    assert scored.rates is not None
+    kept = int((scored.rates <= 0.1).sum())
+    assert (scored.rates[scored.order[:kept]] <= 0.1).all()
+    by_t = np.argsort(-scored.scores)[:kept]
+    assert not (scored.rates[by_t] <= 0.1).all()
 
 
 def test_columns_that_say_nothing_are_last_and_those_that_say_all_first() -> None:
@@ -116,7 +147,7 @@ def test_mutual_information_is_that_of_the_counts() -> None:
     rows[:, 0] += signs
     moments = moments_of(rows, signs)
     edges = filters.bin_edges(moments, 6)
-    counts = filters.bin_counts(rows, class_members(signs[None, :]), edges)
+    counts = filters.bin_counts(rows, members(signs[None, :]), edges)
     expected = [mutual_info_score(signs, np.searchsorted(edges[j], rows[:, j], side="right")) for j in range(3)]
     np.testing.assert_allclose(filters.mutual_information(counts), expected, rtol=1e-9)
     assert counts.sum() == 600

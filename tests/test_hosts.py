@@ -6,6 +6,7 @@ import json
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,13 @@ from numpy.typing import NDArray
 
 from federation.errors import FederationError
 from federation.hosts import certificates
+from federation.hosts.lobby import Column
+from federation.hosts.messages import Begin, Join, is_tcp
+from federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
+from federation.hosts.visit import Held, Place, Visit
+from federation.site.program import Installation
+from federation.transport.deadline import Deadline
+from federation.transport.keys import COORDINATOR, Party
 from tests.conftest import wait_until
 from tests.hosts import EXACT, NAMES, Hosts, Started, hosts, same
 
@@ -127,6 +135,55 @@ def test_who_is_not_let_in_is_told_nothing_of_the_run(eventful: Eventful) -> Non
     for each in (eventful.stranger, eventful.misled, eventful.masked, eventful.copy):
         assert "coordinator asks" not in each.said
     assert all("coordinator asks: " in each.said for each in eventful.sites)
+
+
+@pytest.mark.parametrize(
+    ("address", "is_one"),
+    [
+        ("tcp://north.example:7101", True),
+        ("tcp://[fe80::1]:7101", True),
+        ("ipc:///tmp/of-another", False),
+        ("inproc://zap", False),
+        ("tcp://north.example:99999", False),
+        ("tcp://eth0;north.example:7101", False),
+        ("north.example:7101", False),
+        ("", False),
+    ],
+)
+def test_what_can_be_an_address_of_another_host(address: str, is_one: bool) -> None:
+    assert is_tcp(address) == is_one
+
+
+def test_a_site_that_says_no_address_of_a_host_is_turned_away_before_others_hear_of_it(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        listens = there.coordinator().said.partition("listens at ")[2].partition(" ")[0]
+        coordinator = Party(COORDINATOR, listens, certificates.read_public(tmp_path / "coordinator.key"))
+        keys = certificates.read_secret(tmp_path / "north.key_secret").keys
+        deadline = Deadline(20)
+        with SpokeEndpoint("north", OUTBOUND_ONLY, keys, coordinator) as spoke:
+            spoke.say(Join(version("fedsvm"), "north", "ipc:///run/of-another.sock").to_message(), deadline)
+            while (received := spoke.received()) is None:
+                spoke.wait(deadline)
+        assert "others reach it at 'ipc:///run/of-another.sock'; it must be as tcp://" in str(received.message.fields)
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        Begin(["east", "south"], ["size"]),
+        Begin(["north", "north"], ["size"]),
+        Begin(["north", "east"], ["size", "age"]),
+        Begin(["north", "east"], []),
+        Begin(["north", 3], ["size"]),  # type: ignore[list-item]
+    ],
+)
+def test_a_site_does_not_begin_what_it_is_no_part_of(begin: Begin, tmp_path: Path) -> None:
+    certificates.create(tmp_path, "north")
+    place = Place(certificates.read_secret(tmp_path / "north.key_secret"), "tcp://127.0.0.1:1", bytes(32))
+    held = Held(3, (Column("size", False),), lambda order: pytest.fail("it must not come to that"))
+    visit = Visit(place, Installation({}, {}, lambda: None), "1", lambda terms: held, lambda sentence: None)
+    with pytest.raises(FederationError, match="The coordinator begins a run"):
+        visit._check_begin(begin, held)
 
 
 def test_a_wait_that_expires_ends_with_a_sentence_at_both_ends(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from algorithms.attacks.contract import Claim, Prior
+from algorithms.attacks.every_problem import on_every_problem
 from algorithms.attacks.second_moments import SecondMoments
 from algorithms.data.classes import one_against_rest
 from algorithms.data.columns import Labelled
@@ -104,7 +105,7 @@ def test_possible_records_are_counted(intercept: bool) -> None:
 
 @pytest.mark.parametrize("factors", [(2.0, 0.5, 0.5), (2.0, 0.5, 3.0)])
 def test_possible_records_of_weighted_classes_are_counted(factors: tuple[float, ...]) -> None:
-    """The list says which are of the first class; which of the others' factors a row has, the sums do."""
+    """By each class against the others; which of the others' factors a row has, the sums say."""
     rows, classes = table(120, seed=5).rows, np.random.default_rng(1).integers(3, size=120).astype(float)
     problems = one_against_rest(classes, 3)
     feature_map, written = FourierMap.drawn(0.3, 25, len(NAMES), seed=1), WrittenDown()
@@ -112,9 +113,11 @@ def test_possible_records_of_weighted_classes_are_counted(factors: tuple[float, 
     written.add("receive_map", **feature_map.to_fields())
     prices = np.array(factors)[classes[:80].astype(int)]
     written.add("moments", packed_moments(z, problems[:, :80], prices), intercept=False, factors=list(factors))
-    (claim,) = SecondMoments()(written.view(), Prior(candidates=Labelled(rows, problems[0])))
+    prior = Prior(candidates=Labelled(rows, classes), classes=3)
+    (claim,) = on_every_problem(SecondMoments(), written.view(), prior)
     assert isinstance(claim, Claim)
-    assert (len(claim.rows), {tuple(row) for row in claim.rows}) == (80, {tuple(row) for row in rows[:80]})
+    told = sorted((*row, label) for row, label in zip(claim.rows.tolist(), claim.labels.tolist(), strict=True))
+    assert told == sorted((*row, label) for row, label in zip(rows[:80].tolist(), classes[:80].tolist(), strict=True))
     assert claim.residual < 1e-6
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import permutations
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -123,14 +125,15 @@ def test_where_sites_cannot_reach_each_other_direct_fails_with_the_way_out_and_v
             for other in NAMES:
                 if other != host:
                     net.cut(host, other)
-        coordinator = start(there, "coordinator", beside=f"{EXACTLY} --set federation.round_timeout_s=1.5")
+        coordinator = start(there, "coordinator", beside=f"{EXACTLY} --set federation.round_timeout_s=3")
         coordinator.says("listens at ")
         begun = [coordinator, *(start(there, name) for name in NAMES)]
         assert coordinator.ends() == 3
         for each in begun:
             each.ends()
         said = " ".join(coordinator.said.split())
-        assert "Waiting were east for north" in said
+        assert (found := re.search(r"Waiting were (.+?): look at the connections", said)), said
+        assert set(found[1].split(", ")) <= {f"{one} for {other}" for one, other in permutations(NAMES, 2)}
         assert 'where sites cannot reach each other set protocol.routing = "via-coordinator"' in said
         with captured(net.bridge) as packets:
             coordinator = start(there, "coordinator", via=True, beside=EXACTLY)

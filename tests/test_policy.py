@@ -15,6 +15,7 @@ from federation.site.terms import Terms
 from federation.transport.keys import COORDINATOR
 from scenarios.data import dataset
 from scenarios.run import runner
+from scenarios.run.terms import terms_of
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.policy import read_policy, template
@@ -83,10 +84,25 @@ def test_runs_are_charged_once_and_never_beyond_the_budget(tmp_path: Path) -> No
     rules = SiteRules(budget=1.0, ledger=str(tmp_path / "north.ledger"))
     terms = Terms("dp-erm", {}, "ring", {}, 3, epsilon=0.6)
     rules.charge(terms, b"run-1...")
-    rules.charge(terms, b"run-1...")  # the same run, of a site that was started again
-    with pytest.raises(OrderRefused, match=r"may spend epsilon 1; 0\.6 is spent, and this one asks for 0\.6"):
-        rules.charge(terms, b"run-2...")
+    for run in (b"run-2...", b"run-1..."):  # the same run is another process, which draws its noise anew
+        with pytest.raises(OrderRefused, match=r"may spend epsilon 1; 0\.6 is spent, and this one asks for 0\.6"):
+            rules.charge(terms, run)
     assert [json.loads(line)["epsilon"] for line in Path(rules.ledger).read_text().splitlines()] == [0.6]
+
+
+@pytest.mark.parametrize("line", ['{"run": "ab", "epsi', '{"run": "ab"}', '{"epsilon": NaN}', '{"epsilon": -3}', "[]"])
+def test_a_ledger_that_is_damaged_ends_it_with_a_sentence(line: str, tmp_path: Path) -> None:
+    rules = SiteRules(budget=1.0, ledger=str(tmp_path / "north.ledger"))
+    (tmp_path / "north.ledger").write_text(f"{line}\n")
+    with pytest.raises(OrderRefused, match=r"north\.ledger of its policy is damaged"):
+        rules.charge(Terms("dp-erm", {}, "ring", {}, 3, epsilon=0.1), b"run-1...")
+
+
+def test_what_a_run_promises_is_of_all_models_that_it_releases() -> None:
+    scenario, _ = spec.read("dp-logistic", overrides=["algorithm.epsilon=0.5"])
+    assert terms_of(scenario).epsilon == 0.5 * scenario.data.models
+    folded, _ = spec.read("dp-logistic", overrides=["algorithm.epsilon=0.5", "algorithm.budget=2.0", "data.folds=3"])
+    assert terms_of(folded).epsilon == 1.5
 
 
 @pytest.mark.parametrize(

@@ -251,7 +251,7 @@ def test_one_source_row_moves_the_model_of_the_scenario_itself_no_further(
 ) -> None:
     """All rows, as the catalogue has it."""
     scenario, data = loaded(name, [])
-    found = list(ratios(scenario, data, flips=12, folder=tmp_path, seed=1))
+    found = list(ratios(scenario, data, flips=4, folder=tmp_path, seed=1))
     record_property("ratios", found)
     assert max(found) <= 1 + ROUNDING
 

@@ -35,6 +35,7 @@ EXACTLY = {
     "decision-tree": ("decision-tree",),
     "logistic-regression": ("logistic-regression",),
     "least-squares": ("least-squares",),
+    "binned-least-squares": ("binned-least-squares", "algorithm.bins=200"),
     "svm-admm": ("svm-admm",),
     "voting-ensemble": ("voting-ensemble",),
     "dpp-svm": ("dpp-svm-tic-tac-toe",),
@@ -53,10 +54,15 @@ def begin(folder: Path, name: str, *changes: str) -> Finished:
 
 
 def go_on(folder: Path) -> Finished:
+    """The run in a folder, resumed to its end."""
+    return completed(resumed(folder))
+
+
+def resumed(folder: Path) -> Finished:
     """The run in a folder, resumed."""
     with resume.resumed(folder) as (journal, scenario, base):
         rows = dataset.prepare(scenario, base)
-        return completed(runner.run(scenario, rows, folder, lambda federation, faults: None, journal=journal))
+        return runner.run(scenario, rows, folder, lambda federation, faults: None, journal=journal)
 
 
 def completed(finished: Finished) -> Finished:
@@ -191,6 +197,30 @@ def test_a_journal_that_is_cut_at_any_byte_of_its_last_record_counts_as_without_
     with Journal(path) as journal:
         known = [journal.drawn(f"number {number}", lambda: np.zeros((2, 2))) for number in range(3)]
     assert [values[0, 0] for values in known] == [0.0, 1.0, 0.0]
+
+
+def test_a_journal_that_is_damaged_before_its_last_record_is_not_believed(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    with Journal(path) as journal:
+        journal.begin({"scenario": "", "base": ""})
+        for number in range(3):
+            journal.drawn(f"number {number}", lambda: np.zeros(2))
+    whole, places = path.read_bytes(), ends(path)
+    for place in range(places[0], places[2]):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x80]) + whole[place + 1 :])
+        with pytest.raises(FederationError, match=r"is damaged behind its record [12], and others follow"):
+            Journal(path)
+        assert path.stat().st_size == len(whole)
+
+
+@pytest.mark.parametrize("lost", ["the file", "its end"])
+def test_a_site_that_lost_the_end_of_its_journal_says_so(lost: str, undisturbed: Path, tmp_path: Path) -> None:
+    folder = cut(undisturbed, tmp_path / "run", ends(undisturbed / "journal" / NAME)[-3])
+    path = folder / "journal" / "site-2.journal"
+    path.write_bytes(b"" if lost == "the file" else path.read_bytes()[: path.stat().st_size // 3])
+    result = resumed(folder).result
+    assert result.status == "failed"
+    assert "site-2 failed in round 0 (launch, step join): its journal lacks the end of" in str(result.error)
 
 
 def test_a_run_that_goes_otherwise_than_its_journal_says_stops_with_a_sentence(

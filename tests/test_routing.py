@@ -12,9 +12,11 @@ import pytest
 
 from federation.channel.agreement import KeyAgreement
 from federation.channel.envelope import Sealer
+from federation.channel.mailbox import MAX_HELD, Mailbox
 from federation.errors import Malformed
 from federation.federation import Federation
-from federation.transport.keys import COORDINATOR
+from federation.transport.endpoint import Endpoint
+from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import DATA_KIND, Message
 from protocols.sums.registry import SUMS
 from tests.capture import captured, may_capture
@@ -47,6 +49,18 @@ def test_who_an_envelope_is_for_opens_it_and_nobody_else() -> None:
             parties[party].open(posing)
         with pytest.raises(Malformed, match="an envelope for south"):
             parties[party].open(envelope)
+
+
+def test_a_coordinator_keeps_so_much_for_a_site_that_is_away_and_no_more() -> None:
+    north = sealers()["north"]
+    keys = KeyPair.generate()
+    with Endpoint(COORDINATOR, "tcp://127.0.0.1:*", keys, peers=2) as endpoint:
+        parties = [Party(name, endpoint.address, keys.public) for name in (COORDINATOR, "south")]
+        endpoint.admit(Roster(parties))
+        mailbox = Mailbox(endpoint, RUN)
+        for _ in range(MAX_HELD + 3):
+            mailbox._take_envelope("north", north.seal("south", message()))
+        assert mailbox.refused == {"envelope beyond what is held": 3}
 
 
 def test_an_envelope_that_is_changed_on_its_way_does_not_open() -> None:

@@ -20,12 +20,21 @@ from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score,
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC
 
-from algorithms.data.classes import Scheme, called, log_odds, one_against_one, one_against_rest, pairs, ranked_by_votes
+from algorithms.data.classes import (
+    Scheme,
+    called,
+    log_odds,
+    one_against_one,
+    one_against_rest,
+    pairs,
+    ranked_by_votes,
+    signs_of,
+)
 from algorithms.data.conditions import Conditions
 from algorithms.features.identity import IdentityMap
 from algorithms.hybrid_svm import minimised, noise_of
 from algorithms.optimisation.barrier import Problem, RowSums, Standing
-from algorithms.optimisation.hinge_sums import HingeSums
+from algorithms.optimisation.hinge_sums import HingeSums, cuts_at_zero
 from algorithms.optimisation.interior_point import solve_pooled
 from algorithms.optimisation.path_sums import Layout
 from algorithms.optimisation.predicted import Work
@@ -43,6 +52,7 @@ from scenarios.report.summary import lines
 from scenarios.run.metrics import evaluate
 from scenarios.run.result import read_result
 from scenarios.schema import spec
+from tests.choosing import choose, inner_folds
 from tests.ran import Ran
 from tests.test_privacy import lower_bounds
 from tests.test_runs import fedsvm, run
@@ -201,16 +211,20 @@ def test_where_the_classes_are_does_not_matter(tmp_path: Path) -> None:
     assert lacking[0] == "site-1 holds no row of class 'class_1', 'class_2'."
 
 
-def test_with_a_landmark_for_every_row_it_is_libsvms_own_model(tmp_path: Path) -> None:
+@pytest.mark.parametrize("solver", ["interior-point", "cutting-plane"])
+def test_with_a_landmark_for_every_row_it_is_libsvms_own_model(solver: str, tmp_path: Path) -> None:
     """By the exact kernel, each class against the others."""
     exact = ["algorithm.landmarks=1.0", "algorithm.min_cluster_size=1", "data.test_fraction=0", "algorithm.C=2"]
-    folder = run("digits", tmp_path / "run", *WINE, *exact).folder
+    precise = ["algorithm.tolerance=1e-8", f"algorithm.solver={solver}"]
+    folder = run("digits", tmp_path / "run", *WINE, *exact, *precise).folder
     X, y = load_wine(return_X_y=True)
     scaled = (X - X.mean(axis=0)) / X.std(axis=0)
     expected = np.stack(
         [SVC(C=2, gamma=0.05, tol=1e-8).fit(scaled, y == k).decision_function(scaled) for k in range(3)], axis=1
     )
-    np.testing.assert_allclose(predict(folder, "wine").decisions, expected, atol=5e-3)
+    found = predict(folder, "wine").decisions
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+    np.testing.assert_array_equal(found.argmax(axis=1), expected.argmax(axis=1))
 
 
 def test_weights_of_classes_and_of_rows_are_those_of_libsvm(tmp_path: Path) -> None:
@@ -243,6 +257,7 @@ def test_pages_and_summary_say_what_several_classes_come_to(tmp_path: Path) -> N
     assert "each against the others" in summary["balanced"]
     page = render(folders[0].folder)
     assert "called class_2" in page
+    assert "ROC curves of classes" in page
     assert "3: class_0, class_1, class_2" in page
     assert np.sum(result.metrics.confusion_matrix) == 178
     assert "accuracy of one class against the others" in compared([each.folder for each in folders])
@@ -266,6 +281,8 @@ def test_measures_are_those_of_scikit_learn() -> None:
     assert found.balanced_accuracy == pytest.approx(balanced_accuracy_score(labels, predicted))
     assert found.confusion_matrix == tuple(map(tuple, confusion_matrix(labels, predicted).tolist()))
     areas = [roc_auc_score(labels == k, scores[:, k]) for k in range(4)]
+    curves = [(each.false_positive_rate, each.true_positive_rate) for each in found.class_rocs if each is not None]
+    assert [np.trapezoid(true, false) for false, true in curves] == pytest.approx(areas, abs=5e-3)
     assert found.auc == pytest.approx(np.mean(areas))
     assert found.binary_accuracy == pytest.approx(
         np.mean([np.mean((scores[:, k] >= 0) == (labels == k)) for k in range(4)])
@@ -276,6 +293,9 @@ def test_measures_of_few_rows_and_of_none_of_a_class() -> None:
     scores = np.eye(3)[[0, 0, 1]] - 0.5
     found = evaluate(scores, np.array([0.0, 0.0, 1.0]))
     assert (found.accuracy, found.auc, found.f1, found.balanced_accuracy, found.mcc) == (1.0, 1.0, 1.0, 1.0, 1.0)
+    assert [curve is None for curve in found.class_rocs] == [False, False, True]
+    assert found.class_rocs[0] is not None
+    assert found.class_rocs[0].operating_point == (0.0, 1.0)
     alone = evaluate(scores[:2], np.zeros(2))
     assert (alone.accuracy, alone.auc, alone.mcc) == (1.0, None, 0.0)
 
@@ -362,6 +382,24 @@ def test_a_row_of_label_0_is_in_no_sum() -> None:
     assert found[0].objective == pytest.approx(found[1].objective, rel=1e-8)
 
 
+@pytest.mark.parametrize(("classes", "scheme"), [(2, "ovr"), (4, "ovr"), (4, "ovo")])
+def test_sums_of_each_class_are_the_first_cuts(classes: int, scheme: Scheme) -> None:
+    """Of K g (m + 1) numbers in place of two cuts for each problem."""
+    random = np.random.default_rng(0)
+    features, numbers = random.normal(size=(50, 6)), random.integers(classes, size=50)
+    named = np.asarray(numbers if classes > 2 else 2 * numbers - 1, dtype=np.float64)
+    against_rest = one_against_rest(named, classes)
+    labels = one_against_one(against_rest) if scheme == "ovo" else against_rest
+    sums = HingeSums.dealt(features, labels, 5, random)
+    of_classes = [np.equal(numbers, each).astype(float) for each in range(classes)]
+    with_ones = np.column_stack([features, np.ones(50)])
+    class_sums = np.stack([(sums.members * of_class) @ with_ones for of_class in of_classes])
+    for problem, signs in enumerate(signs_of(classes, scheme)):
+        for b in (-1.0, 0.0, 1.0):
+            taken = sums.cuts(np.array([problem]), np.zeros((1, 6)), np.array([b]))
+            np.testing.assert_allclose(cuts_at_zero(class_sums, signs, b), taken[0], atol=1e-12)
+
+
 def test_at_the_first_point_all_problems_have_one_system() -> None:
     """Behind another mask each: the threat model says so, since it is more than one look at the same spectrum."""
     features, labels = np.random.default_rng(0).normal(size=(60, 5)), np.random.default_rng(1).integers(3, size=60)
@@ -408,6 +446,29 @@ def test_a_model_of_several_classes_is_read_from_its_arrays() -> None:
 # Groups of cuts.
 
 
+def test_what_rounds_of_cuts_carry_is_the_formula(tmp_path: Path) -> None:
+    """The first K g (m + 1) numbers, the others g (m + 2) of each problem, to the byte, at five sites and to one."""
+    cuts = ["algorithm.solver=cutting-plane", "compare.centralised=false"]
+    for scheme, problems, groups in (("ovr", 3, 4), ("ovo", 3, 3)):
+        made = run("digits", tmp_path / scheme, *WINE, *cuts, f"algorithm.multiclass={scheme}")
+        carried, rank = by_round(made.folder), made.result["model"]["figures"]["rank"]
+        assert set(shapes(made.result, "starting_sums")) == {(3, groups, rank + 1)}
+        assert 3 * groups * (rank + 1) * 8 * 6 in carried
+        assert max(carried) == problems * groups * (rank + 2) * 8 * 6
+    two = run("digits", tmp_path / "two", *WINE, *cuts, "data.positive=class_0")
+    carried, rank = by_round(two.folder), two.result["model"]["figures"]["rank"]
+    assert {2 * 32 * (rank + 1) * 8 * 6, 32 * (rank + 2) * 8 * 6} <= carried
+
+
+def by_round(folder: Path) -> set[int]:
+    """Bytes that the sums of the rounds of training took."""
+    carried: Counter[int] = Counter()
+    for row in pq.read_table(folder / "ledger.parquet").to_pylist():
+        if row["phase"] == "train" and row["protocol"] == "ring":
+            carried[row["round"]] += row["payload_bytes"]
+    return set(carried.values())
+
+
 def test_groups_are_capped_by_the_smallest_class(tmp_path: Path) -> None:
     """Wine's 48 rows of class_2 make 4 groups of 8 or more of those that are trained on; 1 a group has all 32."""
     cuts = ["algorithm.solver=cutting-plane", "compare.centralised=false"]
@@ -418,6 +479,17 @@ def test_groups_are_capped_by_the_smallest_class(tmp_path: Path) -> None:
         assert {shape[1:] for shape in shapes(result, "cuts")} == {(groups, 22)}
 
 
+@pytest.mark.parametrize("scheme", ["ovr", "ovo"])
+def test_of_few_rows_there_is_one_group_and_no_cut_of_one_row(scheme: str, tmp_path: Path, data_folder: Path) -> None:
+    """Lung: 32 rows, of which the smallest class has 9. With 32 groups every row would be sent alone."""
+    assert data_folder
+    lung = ["data.source=lung_cancer", "data.missing=drop", "data.scale=minmax", "data.test_fraction=0"]
+    lung += ["algorithm.landmarks=8", "algorithm.solver=cutting-plane", "compare.centralised=false"]
+    result = run("digits", tmp_path / "run", *lung, "federation.sites=3", f"algorithm.multiclass={scheme}").result
+    assert {shape[1] for shape in shapes(result, "cuts")} == {1}
+    assert single_rows(result) == 0
+
+
 LETTERS_26 = """
 [federation]
 sites = 5
@@ -425,15 +497,14 @@ round_timeout_s = 120.0
 [data]
 source = "train.csv"
 test_source = "test.csv"
-scale = "minmax"
+scale = "none"
 [algorithm]
 C = 8.0
 gamma = 2.0
 landmarks = 0.25
+min_cluster_size = 1
 tolerance = 1e-3
 solver = "cutting-plane"
-[compare]
-centralised = false
 """
 
 
@@ -441,30 +512,36 @@ centralised = false
 def test_letters_take_the_rounds_of_the_hardest_and_cuts_of_single_rows_are_few(
     tmp_path: Path, data_folder: Path
 ) -> None:
-    """1,600 rows of letter, the smallest class 49 of them: 6 groups, and 1 of every two letters."""
+    """1,600 rows of letter, on [-1, 1], a quarter of them as landmarks; the smallest class has 49: 6 groups.
+
+    Accuracies are those of the kernel to some points: LIBSVM has 84.9 and 84.7 %, in the same features 78.7 and 81.7 %.
+    """
     with gzip.open(data_folder / "letter.csv.gz", "rt") as file:
-        head, *rows = file.read().splitlines()
-    taken = [rows[place] for place in np.random.default_rng(3).permutation(15_000)[:2_600]]
-    for name, part in (("train", taken[:1_600]), ("test", taken[1_600:])):
-        (tmp_path / f"{name}.csv").write_text("\n".join([head, *part, ""]))
+        head, *rows = csv.reader(file)
+    order = np.random.default_rng(3).permutation(15_000)[:2_600]
+    for name, part in (("train", order[:1_600]), ("test", order[1_600:])):
+        lines = [",".join([*(f"{2 * float(value) / 15 - 1:.9f}" for value in rows[k][:-1]), rows[k][-1]]) for k in part]
+        (tmp_path / f"{name}.csv").write_text("\n".join([",".join(head), *lines, ""]))
     (tmp_path / "letters.toml").write_text(LETTERS_26)
     path = str(tmp_path / "letters.toml")
-    against_rest, of_two = (
-        run(path, tmp_path / scheme, f"algorithm.multiclass={scheme}").result for scheme in ("ovr", "ovo")
-    )
-    alone = run(path, tmp_path / "h", "data.positive=H", "algorithm.cut_groups=6").result
-    assert against_rest["model"]["iterations"] <= 1.5 * alone["model"]["iterations"]
-    accuracy, binary = (against_rest["metrics"][name] for name in ("accuracy", "binary_accuracy"))
-    assert 0.76 < accuracy < binary - 0.15
-    assert accuracy < of_two["metrics"]["accuracy"] < accuracy + 0.03
-    cuts = sum(
-        each["times"] * math.prod(each["shape"][:2])
-        for each in against_rest["disclosures"]
-        if (each["step"], each["kind"]) == ("cuts", "sum")
-    )
-    assert {each[1] for each in shapes(against_rest, "cuts")} == {6}
-    assert single_rows(against_rest) <= 0.005 * cuts
-    assert single_rows(of_two) == 0
+    against_rest, of_two = (run(path, tmp_path / scheme, f"algorithm.multiclass={scheme}") for scheme in ("ovr", "ovo"))
+    changes = ["data.positive=H", "algorithm.cut_groups=6", "compare.centralised=false"]
+    alone = run(path, tmp_path / "h", *changes).result
+    assert against_rest.result["model"]["iterations"] <= 1.5 * alone["model"]["iterations"]
+    accuracy, binary = (against_rest.result["metrics"][name] for name in ("accuracy", "binary_accuracy"))
+    assert 0.775 < accuracy < binary - 0.15
+    assert accuracy + 0.01 < of_two.result["metrics"]["accuracy"] < accuracy + 0.04
+    for each in (against_rest, of_two):
+        assert each.result["centralised"]["exact_kernel"]["accuracy"] == pytest.approx(0.849, abs=0.005)
+        cuts = sum(
+            told["times"] * math.prod(told["shape"][:2])
+            for told in each.result["disclosures"]
+            if (told["step"], told["kind"]) == ("cuts", "sum")
+        )
+        assert single_rows(each.result) <= 0.005 * cuts
+    assert {each[1] for each in shapes(against_rest.result, "cuts")} == {6}
+    rank = against_rest.result["model"]["figures"]["rank"]
+    assert {26 * 6 * (rank + 2) * 8 * 6, 26 * 6 * (rank + 1) * 8 * 6} <= by_round(against_rest.folder)
 
 
 def single_rows(result: dict[str, Any]) -> int:
@@ -862,3 +939,57 @@ def test_letters_by_cutting_planes_are_hidden_in_groups(letters: Path, tmp_path:
     cuts = sum(each["times"] * each["shape"][0] * each["shape"][1] for each in sums)
     alone = sum(each["times"] for each in result["disclosures"] if each["kind"] == "single-row")
     assert alone <= 0.005 * cuts
+
+
+FOLDS = 2
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "changes"),
+    [
+        ("filter", ["algorithm.statistic=f"]),
+        ("rfe", ["algorithm.select_solver=cutting-plane", "algorithm.select_groups=16", "algorithm.remove=0.4"]),
+    ],
+)
+def test_columns_are_chosen_for_all_classes(algorithm: str, changes: list[str], tmp_path: Path) -> None:
+    """The order is that of pooled rows, and a size is chosen by how many held-out rows are called their own class."""
+    changes += ["algorithm.inner_folds=2", "algorithm.size=best", "compare.centralised=true"]
+    result = choose(tmp_path / "run", "wine", algorithm, *changes, positive=None, test_fraction=0.3).result
+    selection = result["selection"]
+    assert result["model"]["classes"] == NAMES
+    assert selection["equal_positions"] == 13
+    assert selection["readings"].keys() == {"nested", "separate", "whole"}
+    assert result["metrics"]["accuracy"] > 0.9
+    assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"]
+    predicted = fedsvm("predict", tmp_path / "run", "wine", folder=tmp_path)
+    assert (predicted.returncode, len(predicted.stdout.splitlines())) == (0, 179)
+
+
+def test_held_out_rows_are_called_by_the_largest_value(tmp_path: Path) -> None:
+    """The curve's accuracy of all columns is that of scikit-learn's models of each class against the others."""
+    changes = ["algorithm.statistic=f", "algorithm.size=best", f"algorithm.inner_folds={FOLDS}"]
+    result = choose(tmp_path / "run", "wine", "filter", *changes, positive=None).result
+    folds = inner_folds(tmp_path / "run" / "own.toml", FOLDS, *changes)
+    x, y = load_wine(return_X_y=True)
+    x = (x - x.mean(axis=0)) / x.std(axis=0)
+    right = 0
+    for fold in range(FOLDS):
+        out = folds == fold
+        values = [
+            SVC(kernel="linear", C=1.0).fit(x[~out], labels[~out]).decision_function(x[out])
+            for labels in one_against_rest(y, 3)
+        ]
+        right += int((np.argmax(values, axis=0) == y[out]).sum())
+    whole = result["selection"]["ranking"]["curve"][-1]
+    assert whole["size"] == 13
+    assert whole["accuracy"] == pytest.approx(right / len(y), abs=1.5 / len(y))
+
+
+def test_a_way_to_choose_columns_of_two_classes_says_so(tmp_path: Path) -> None:
+    scenario = (tmp_path / "own.toml").write_text(
+        'name = "own"\n[data]\nsource = "wine"\n[algorithm]\nname = "filter"\n'
+    )
+    assert scenario
+    done = fedsvm("run", "own.toml", folder=tmp_path)
+    assert done.returncode == 2
+    assert 'algorithm.statistic: "welch" is of two classes, and there are 3; have "f", "mi" or "mrmr".' in done.stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -10,19 +11,24 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
+from algorithms.data.classes import members
+from algorithms.data.columns import Labelled
 from algorithms.data.partition import site_partition
+from algorithms.optimisation.solution import Solution
 from algorithms.selection import filters
-from algorithms.selection.filters import ClassMoments, class_members
+from algorithms.selection.filters import ClassMoments
+from algorithms.selection.held_out import removal_of
 from algorithms.selection.subsets import Subset
 from algorithms.selection.support_sums import SupportSite, SupportSums
 from algorithms.selection.training import SubsetTraining
-from algorithms.voted_wrappers import VotedSettings
+from algorithms.voted_wrappers import Lists, VotedSettings
 from federation.arrays import FloatArray, IntArray
+from federation.site.program import SiteProgram
 from scenarios.report.page import render
 from scenarios.report.summary import lines
 from scenarios.run.result import read_result
 from tests.choosing import choose, inner_folds, standardised
-from tests.in_process import InProcessFederation
+from tests.in_process import InProcessFederation, Loss
 from tests.test_runs import fedsvm, run
 
 CUTS = ("algorithm.select_solver=cutting-plane", "algorithm.select_groups=32")
@@ -61,8 +67,8 @@ def worst(rows: FloatArray, signs: FloatArray, folds: IntArray, places: list[int
 
 def order_of(scores: FloatArray) -> IntArray:
     """Places by rising score, of equal ones the last first."""
-    finite = np.where(np.isfinite(scores), scores, np.finfo(float).max)
-    return np.lexsort((-np.arange(len(scores)), np.rint(finite / (1e-9 * np.abs(finite).max()))))
+    grain = 1e-9 * np.abs(scores[np.isfinite(scores)]).max()
+    return np.lexsort((-np.arange(len(scores)), np.rint(scores / grain)))
 
 
 def voted(source: str, folds: IntArray) -> tuple[list[str], list[str]]:
@@ -76,7 +82,7 @@ def voted(source: str, folds: IntArray) -> tuple[list[str], list[str]]:
         model = svm(rows, signs)
         w, support = model.coef_[0], signs * model.decision_function(rows) <= 1 + 1e-3
         means = [rows[signs == sign].mean(axis=0) for sign in (-1, 1)]
-        moments = ClassMoments.of(rows[support], class_members(signs[None, support]))
+        moments = ClassMoments.of(rows[support], members(signs[None, support]))
         scores = [w**2, w * (means[1] - means[0]), filters.welch(moments).statistic]
         orders = [order_of(each) for each in scores]
         named = Counter(int(order[0]) for order in orders)
@@ -94,7 +100,7 @@ def voted(source: str, folds: IntArray) -> tuple[list[str], list[str]]:
 def backward(source: str, folds: IntArray, passed: list[str]) -> tuple[list[str], list[str]]:
     """The reference of filter and wrapper, from the candidates on."""
     train, names = standardised(source)
-    moments = ClassMoments.of(train.rows, class_members(train.labels[None, :]))
+    moments = ClassMoments.of(train.rows, members(train.labels[None, :]))
     t = filters.welch(moments).statistic
     left, removed, decided = np.array(sorted(names.index(name) for name in passed)), [], []
     while len(left) > 1:
@@ -185,6 +191,19 @@ def test_support_sums_are_released_where_three_rows_have_changed(tmp_path: Path)
     assert released[0] == 58 > released[3]
 
 
+def test_a_score_without_bound_makes_others_no_ties() -> None:
+    """Of support rows that are all alike within their classes in one column, t is infinite there."""
+    lists = Lists({"svm-t": np.array([0.3, np.inf, 0.1, 0.1 + 1e-12])})
+    assert lists.order("svm-t").tolist() == [3, 2, 0, 1]
+
+
+def test_equal_losses_are_equal_wherever_they_fall() -> None:
+    """A grid of equal losses would have borders, and two losses on both sides of one."""
+    for loss in np.linspace(1.0, 1.0 + 4e-9, 9):
+        places, decided = removal_of([4, 7], np.ones(2), np.array([loss, loss * (1 + 1e-13)]), np.array([2, 1]))
+        assert (places.tolist(), decided) == ([7], "rank")
+
+
 def test_many_columns_go_by_halves_where_two_lists_agree(tmp_path: Path) -> None:
     changes = [*CUTS, "algorithm.remove=0.4", "algorithm.size=3"]
     result = choose(tmp_path / "run", "wine", "voted-wrappers", *changes).result
@@ -195,12 +214,28 @@ def test_many_columns_go_by_halves_where_two_lists_agree(tmp_path: Path) -> None
 
 
 def test_a_site_that_is_killed_is_done_without_and_its_support_sets_are_forgotten(tmp_path: Path) -> None:
-    kill = "faults=[{kind='kill',site=2,phase='select',round=60}]"
+    kill = "faults=[{kind='kill',site=2,phase='select',round=66}]"  # in step 5
     changes = [*CUTS, kill, "algorithm.size=3", f"algorithm.inner_folds={FOLDS}"]
     result = choose(tmp_path / "run", "wine", "voted-wrappers", *changes).result
-    sites = [step["sites"] for step in result["selection"]["ranking"]["steps"]]
-    assert (sites[0], sites[-1]) == (5, 4)
+    assert [step["sites"] for step in result["selection"]["ranking"]["steps"]] == [5] * 4 + [4] * 8
     assert result["selection"]["ranking"]["rows_determined"] == 0
+
+
+def test_no_support_set_survives_a_site_that_drops() -> None:
+    """Sums of what is left are released anew, and rows are only followed from these."""
+    train, names = standardised("wine")
+    columns, random = np.arange(len(names)), np.random.default_rng(0)
+    federation: Any = support_federation(train, names, {("support_changes", 4): Loss(("site-1",))})
+    support = SupportSums(federation, 3)
+    for _ in range(5):
+        model = Solution(1.0, 0.0, 1, converged=True, w=random.normal(size=len(names)), b=0.0)
+        federation.until_stable(functools.partial(support.moments, columns, model))
+    assert federation.sites == ("site-0", "site-2")
+    for site in (federation.programs[name] for name in federation.sites):
+        assert site.support_epoch == support.epoch == 2
+        assert [len(sets) for sets in site.support_sets] == support.releases
+        assert all(number >= 5 for sets in site.support_sets for number in sets)  # the fourth was asked for again
+    assert federation.until_stable(support.rows_determined) == 0
 
 
 def test_a_site_that_is_killed_is_done_without_in_filter_and_wrapper(tmp_path: Path) -> None:
@@ -235,18 +270,25 @@ def test_a_gap_that_does_not_tell_support_rows_is_refused(tmp_path: Path) -> Non
     assert "select_tolerance: must be 1e-5 or less for support rows" in done.stderr
 
 
-@pytest.mark.parametrize("source", ["wdbc", "wine"])
-def test_support_rows_are_libsvms(source: str, tmp_path: Path) -> None:
-    """At a gap of 1e-6, by margins of at most 1.001; and so are class sums over them."""
-    train, names = standardised(source)
-    programs = {}
+def support_federation(
+    train: Labelled, names: list[str], losses: dict[tuple[str, int], Loss] | None = None
+) -> InProcessFederation:
+    """Three sites with scaled rows."""
+    programs: dict[str, SiteProgram] = {}
     for number, part in enumerate(np.array_split(np.arange(len(train.labels)), 3)):
         partition = site_partition(train.rows[part], train.labels[part], names=names)
         site = SupportSite(f"site-{number}", partition, {"seed": 1})
         site.rescale(np.zeros(len(names)), np.ones(len(names)))
         programs[site.site] = site
-    federation: Any = InProcessFederation(programs)
-    moments = ClassMoments.of(train.rows, class_members(train.labels[None, :]))
+    return InProcessFederation(programs, losses=losses)
+
+
+@pytest.mark.parametrize("source", ["wdbc", "ionosphere", "wine"])
+def test_support_rows_are_libsvms(source: str, data_folder: Path) -> None:
+    """At a gap of 1e-6, by margins of at most 1.001; and so are class sums over them."""
+    train, names = standardised(source)
+    federation: Any = support_federation(train, names)
+    moments = ClassMoments.of(train.rows, members(train.labels[None, :]))
     settings = VotedSettings(select_solver="cutting-plane", select_groups=32)
     columns = np.arange(len(names))
     (found,) = SubsetTraining(federation, moments, settings).train([Subset(columns)], 1e-6)
@@ -255,5 +297,5 @@ def test_support_rows_are_libsvms(source: str, tmp_path: Path) -> None:
     assert supporting is not None
     assert supporting.counts.tolist() == expected.n_support_.tolist()
     rows, signs = train.rows[expected.support_], train.labels[expected.support_]
-    pooled = filters.welch(ClassMoments.of(rows, class_members(signs[None, :]))).statistic
+    pooled = filters.welch(ClassMoments.of(rows, members(signs[None, :]))).statistic
     np.testing.assert_allclose(filters.welch(supporting).statistic, pooled, rtol=1e-6)

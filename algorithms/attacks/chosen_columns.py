@@ -61,6 +61,7 @@ class OnChosenColumns(Attack):
     def __init__(self, attack: Attack) -> None:
         self._attack = attack
         self.name = attack.name  # type: ignore[misc]  # what a result calls it is the wrapped one's
+        self.is_of_problems = attack.is_of_problems  # type: ignore[misc]
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
         """Of each fold by itself, in the columns that it kept; rows that are found in one are not known in the next."""
@@ -83,7 +84,7 @@ def _narrowed(prior: Prior, columns: IntArray) -> Prior:
     def cut(rows: Labelled | None) -> Labelled | None:
         return None if rows is None else Labelled(rows.rows[:, columns], rows.labels)
 
-    return Prior(own=cut(prior.own), candidates=cut(prior.candidates))
+    return replace(prior, own=cut(prior.own), candidates=cut(prior.candidates), found=None)
 
 
 def joined(parts: Sequence[PartialRows], width: int) -> PartialRows:

@@ -52,8 +52,41 @@ class KnownRecords:
 
 
 @dataclass(frozen=True)
+class Posed:
+    """One of several binary problems: its number, and the label that rows of each class have in it.
+
+    signs: (K,) of +1, -1, and 0 of a class that is not part of it.
+    """
+
+    number: int
+    signs: FloatArray
+
+    def of(self, rows: Labelled) -> Labelled:
+        """Rows with the numbers of their classes, or nan, as they are in this problem."""
+        unknown = np.isnan(rows.labels)
+        labels = np.where(unknown, np.nan, self.signs[np.where(unknown, 0, rows.labels).astype(np.int64)])
+        return Labelled(rows.rows[labels != 0], labels[labels != 0])
+
+    def class_of(self, label: float, otherwise: int) -> int:
+        """The one class whose rows have this label; `otherwise` where several have, or it is not known."""
+        classes = np.flatnonzero(self.signs == label)
+        return int(classes[0]) if len(classes) == 1 else otherwise
+
+    def factors(self, of_classes: Sequence[float]) -> tuple[float, float]:
+        """Of the labels -1 and +1, from those of the classes; where a label has several their mean."""
+        each = np.asarray(of_classes)
+        return float(each[self.signs < 0].mean()), float(each[self.signs > 0].mean())
+
+
+TWO_CLASSES = Posed(0, np.array([-1.0, 1.0]))
+"""The problem of the second class against the first, which is the only one of two."""
+
+
+@dataclass(frozen=True)
 class Prior:
     """What a coalition knows without looking at the run.
+
+    Labels of rows are +1 and -1; of more than two classes the numbers of classes, unless a problem of theirs is posed.
 
     Parameters
     ----------
@@ -66,12 +99,25 @@ class Prior:
         Rows that attacks before this one recovered; a label that is not known is nan.
     known_records : KnownRecords, optional
         Of vertical partitions.
+    classes : int
+        How many there are.
+    posed : Posed
+        The binary problem that is attacked.
     """
 
     own: Labelled | None = None
     candidates: Labelled | None = None
     found: Labelled | None = None
     known_records: KnownRecords | None = None
+    classes: int = 2
+    posed: Posed = TWO_CLASSES
+
+    def of_problem(self, posed: Posed) -> Prior:
+        """The same for an attack on one of several problems."""
+        own, candidates, found = (
+            None if rows is None else posed.of(rows) for rows in (self.own, self.candidates, self.found)
+        )
+        return replace(self, own=own, candidates=candidates, found=found, posed=posed)
 
     def with_found(self, claim: Claim) -> Prior:
         """The same, knowing also what a claim says."""
@@ -105,7 +151,7 @@ class Claim:
     rows : (k, p)
         One row for each that is in the data: twice where it is there twice; nan in columns that nothing is said of.
     labels : (k,)
-        Of +1 and -1; nan where the attack says nothing of them.
+        Of +1 and -1, or numbers of classes; nan where the attack says nothing of them.
     residual : float
         The largest that the attack's own check left; 0 of no rows.
     aligned : AlignedRecords, optional
@@ -133,9 +179,15 @@ class Attack(ABC):
     ----------
     name : str
         What a result calls it.
+    is_of_problems : bool
+        Whether it is on one binary problem, `Prior.posed`, and is to be tried on each of several.
+    uses_found : bool
+        Whether rows that are known, `Prior.found`, lead it to others.
     """
 
     name: ClassVar[str]
+    is_of_problems: ClassVar[bool] = False
+    uses_found: ClassVar[bool] = False
 
     @abstractmethod
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:

@@ -18,7 +18,7 @@ from federation.arrays import FloatArray
 from protocols.analysis.views import RunView
 
 _CLASSES = (-1.0, 1.0)
-"""Labels of two classes; of more, the first is told from the others, see `epochs.PROBLEM`."""
+"""Labels of two classes; of more they are the numbers."""
 
 
 class CrossTables(Attack):
@@ -37,9 +37,9 @@ class CrossTables(Attack):
                 counts = counts or RowCounts(epoch.columns)
                 for table in _tables(epoch, sites):
                     kinds = table.shape[2]
-                    labels = _CLASSES if kinds == 2 else (1.0, *[-1.0] * (kinds - 1))
+                    labels = _CLASSES if kinds == 2 else tuple(map(float, range(kinds)))
                     alike = [_equal_rows(table[:, :, kind], low, high) for kind in range(kinds)]
-                    of_kinds = np.repeat(labels, [len(rows) for rows in alike])  # kinds of one label add up
+                    of_kinds = np.repeat(labels, [len(rows) for rows in alike])
                     counts.take(np.vstack(alike), of_kinds, np.full(epoch.columns, SAME_WITHIN))
         if counts is not None:
             yield Claim(*counts.repeated, residual=0.0)

@@ -19,12 +19,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.attacks.epochs import PROBLEM, Epoch, epochs
+from algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
+from algorithms.attacks.epochs import Epoch, epochs
 from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from algorithms.data.columns import Labelled
 from algorithms.features.inversion import NystromInverse
-from algorithms.optimisation.hinge_sums import Points
+from algorithms.optimisation.hinge_sums import Points, cuts_at_zero
 from federation.arrays import BoolArray, FloatArray, IntArray
 from protocols.analysis.views import RoundView, RunView
 
@@ -49,15 +49,23 @@ class GroupedCuts:
     sums: FloatArray
 
 
-def series(rounds: Sequence[RoundView]) -> list[GroupedCuts]:
-    """The cuts of some rounds of the step `cuts`, those of the same rows together; of the first problem."""
+def series(rounds: Sequence[RoundView], posed: Posed) -> list[GroupedCuts]:
+    """The cuts of a problem that some rounds show, those of the same rows together.
+
+    Sums of each class are those at 0, on either side.
+    """
     taken: dict[tuple[str, ...], list[tuple[FloatArray, float, FloatArray]]] = {}
     for each in rounds:
-        parameters = each.parameters
+        told = each.parameters
         for sites, sums in each.sums.items():
-            for place in np.flatnonzero(parameters["problems"] == PROBLEM):
-                cut = (parameters["w"][place], float(parameters["b"][place]), sums[place])
-                taken.setdefault(sites, []).append(cut)
+            cuts: list[tuple[FloatArray, float, FloatArray]] = []
+            if each.step == "starting_sums":
+                cuts = [(np.zeros(sums.shape[2] - 1), b, cuts_at_zero(sums, posed.signs, b)) for b in (-1.0, 1.0)]
+            elif each.step == "cuts":
+                places = np.flatnonzero(told["problems"] == posed.number)
+                cuts = [(told["w"][place], float(told["b"][place]), sums[place]) for place in places]
+            if cuts:
+                taken.setdefault(sites, []).extend(cuts)
     found = []
     for cuts in taken.values():
         w, b, sums = (np.array(each) for each in zip(*cuts, strict=True))
@@ -127,8 +135,8 @@ def single_rows(points: Points, combinations: Combinations, features: NystromInv
     d, m = rounded[one].T
     labels = d * m
     of_row = combinations.left[:, :-2] * d[:, None]  # m y f, with m = 1 where it joined and -1 where it left
-    distinct = _distinct(np.column_stack([of_row, labels, m]))
-    combinations, of_row, labels, m = combinations[distinct], of_row[distinct], labels[distinct], m[distinct]
+    each = distinct(np.column_stack([of_row, labels, m]))
+    combinations, of_row, labels, m = combinations[each], of_row[each], labels[each], m[each]
     found = features.invert(of_row)
     active = points.active(of_row[found.of], labels[found.of])
     rows, combinations = np.arange(len(found.of)), combinations[found.of]
@@ -139,7 +147,7 @@ def single_rows(points: Points, combinations: Combinations, features: NystromInv
     return Singles(of_row[which], labels[which], found.rows[right], found.residuals[right]).distinct()
 
 
-def _distinct(rows: FloatArray) -> IntArray:
+def distinct(rows: FloatArray) -> IntArray:
     """Indices of rows (n, q), leaving out most of those that are another's copy up to rounding."""
     if not len(rows):
         return np.zeros(0, dtype=np.int64)
@@ -199,7 +207,7 @@ def differences_less_known(points: Points, rest: FloatArray, known: KnownRows) -
     differences = rest[first] - rest[second]
     some = np.isin(np.abs(differences[:, -1]).round(3), (0.0, 2.0))
     some &= np.abs(differences[:, :-2]).max(axis=1, initial=0.0) > COUNT_ROUNDING  # of no row nothing can be taken off
-    some[some] = np.isin(np.arange(some.sum()), _distinct(differences[some]))
+    some[some] = np.isin(np.arange(some.sum()), distinct(differences[some]))
     first, second, differences = first[some], second[some], differences[some]
     active = points.active(known.features, known.labels)
     crossed = active[first] - active[second]
@@ -217,6 +225,7 @@ class CutDifferences(Attack):
     """Differences of two and of three cuts of one group, and the rows in them peeled off."""
 
     name = "differences of cuts"
+    is_of_problems = uses_found = True
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
         """Every series of cuts by itself; what folds and repetitions show of the same rows adds up.
@@ -231,7 +240,7 @@ class CutDifferences(Attack):
             for epoch, features in parts:
                 resolution = SAME_WITHIN * epoch.scale.scale
                 among = KnownRows.of(known, epoch, features) if known is not None else None
-                for cuts in series(epoch.of("cuts")):
+                for cuts in series(epoch.rounds, prior.posed):
                     found = peel(cuts, features, among)
                     counts.take(epoch.unscaled(found.rows), found.labels, resolution)
                     residual = max(residual, float(found.residuals.max(initial=0.0)))

@@ -16,9 +16,6 @@ from algorithms.features.nystrom import NystromMap
 from federation.arrays import FloatArray
 from protocols.analysis.views import RoundView, RunView
 
-PROBLEM = 0
-"""Of several binary problems the first is attacked, in which the first class is +1; of two classes it is the only."""
-
 
 @dataclass(frozen=True)
 class Epoch:

@@ -47,6 +47,7 @@ class FiniteDomain(Attack):
     """Counts of candidates by least squares over cuts."""
 
     name = "finite domain"
+    is_of_problems = True
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
         """Every series of cuts by itself."""
@@ -57,7 +58,7 @@ class FiniteDomain(Attack):
             if (features := epoch.features) is None or candidates is None or len(candidates.rows) > MAX_CANDIDATES:
                 continue
             counts = counts or RowCounts(epoch.columns)
-            for cuts in series(epoch.of("cuts")):
+            for cuts in series(epoch.rounds, prior.posed):
                 if (solved := solve(cuts, features(epoch.scale(candidates.rows)), candidates.labels)) is not None:
                     places = np.repeat(np.arange(len(candidates.rows)), solved.counts)
                     resolution = SAME_WITHIN * epoch.scale.scale

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.attacks.epochs import PROBLEM, Epoch
+from algorithms.attacks.contract import TWO_CLASSES, Posed
+from algorithms.attacks.epochs import Epoch
 from algorithms.data.columns import Labelled
 from algorithms.optimisation.barrier import Problem, Standing
 from algorithms.optimisation.interior_point import Opened
@@ -99,55 +100,60 @@ def signed(problem: Problem) -> FloatArray:
     return np.column_stack([rows, problem.lever * problem.labels]) if problem.lever else rows
 
 
-def newton_paths(epoch: Epoch) -> list[NewtonPath]:
-    """Every training of an epoch. Masks that are not known are taken for none, which no sum then agrees with."""
+def newton_paths(epoch: Epoch, posed: Posed = TWO_CLASSES) -> list[NewtonPath]:
+    """Every training of an epoch, of one problem.
+
+    Masks that are not known are taken for none, which no sum then agrees with.
+    """
     found: list[NewtonPath] = []
     begun: Mapping[str, Any] | None = None
     seed: Residues | None = None
     rounds: list[RoundView] = []
     for each in epoch.rounds:
         if each.step == "begin_path":
-            found += _path(begun, seed, rounds)
+            found += _path(begun, seed, rounds, posed)
             begun, seed, rounds = each.parameters, None, []
         elif each.step == "share_path" and seed is None:
             seed = next((array[:, : common_seed.SHAPE[1]] for array in each.heard), None)
         elif each.step == "newton":
             rounds.append(each)
-    return [*found, *_path(begun, seed, rounds)]
+    return [*found, *_path(begun, seed, rounds, posed)]
 
 
-def _path(begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequence[RoundView]) -> list[NewtonPath]:
+def _path(
+    begun: Mapping[str, Any] | None, seed: Residues | None, rounds: Sequence[RoundView], posed: Posed
+) -> list[NewtonPath]:
     if begun is None or not rounds:
         return []
-    prior, lever = np.atleast_2d(begun["prior"])[PROBLEM], begun["lever"]
+    priors, lever = np.atleast_2d(begun["prior"]), begun["lever"]
+    prior = priors[posed.number if len(priors) > 1 else 0]
     layout = Layout(len(prior) + int(lever > 0), len(prior))
     found: list[PathRound] = []
     mask: Mask | None = None
     v: FloatArray = np.zeros(layout.dimensions)
     for each in rounds:
         told = each.parameters
-        place = _place(told["problems"])
+        place = _place(told["problems"], posed.number)
         if place is None:
             continue
         step = told["steps"][place] if mask is None else mask.around.T @ told["steps"][place]
         v += step
         if seed is not None:
-            purpose = f"{PROBLEM} {told['iteration']}"
+            purpose = f"{posed.number} {told['iteration']}"
             mask = draw_mask(seed, purpose, layout.dimensions, layout.features, begun["masking"])
         sums = {sites: _totals(layout, total[place], told, place, mask, v) for sites, total in each.sums.items()}
         whole = {sites: total for sites, total in sums.items() if total is not None}
         flags = {name: bool(told[name][place]) for name in ("keep", "still")}
         found.append(PathRound(step, float(told["mus"][place]), **flags, sums=whole))
     known = seed is not None or begun["masking"] == "none"
-    factors = begun.get("factors", (1.0, 1.0))
-    if len(factors) > 2:
-        others = factors[1:] if begun.get("scheme", "ovr") == "ovr" else factors[1:2]
-        factors = (float(np.mean(others)), factors[0])
+    factors = posed.factors(begun["factors"]) if "factors" in begun else (1.0, 1.0)
+    if not found:
+        return []
     return [NewtonPath(prior, begun["price"], lever, int(rounds[-1].parameters["rows"]), tuple(found), known, factors)]
 
 
-def _place(problems: IntArray) -> int | None:
-    places = np.flatnonzero(problems == PROBLEM)
+def _place(problems: IntArray, problem: int) -> int | None:
+    places = np.flatnonzero(problems == problem)
     return int(places[0]) if len(places) else None
 
 

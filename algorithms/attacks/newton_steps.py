@@ -68,13 +68,14 @@ class NewtonSteps(Attack):
     """
 
     name = "Newton steps"
+    is_of_problems = True
 
     def __init__(self, step_noise: float) -> None:
         self._step_noise = step_noise
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
         """The last training; of who knows the sums too there is a better attack."""
-        parts = [(epoch, path) for epoch in epochs(view) for path in newton_paths(epoch)]
+        parts = [(epoch, path) for epoch in epochs(view) for path in newton_paths(epoch, prior.posed)]
         if not view.coalition.sites or not parts or any(each.sums for each in parts[-1][1].rounds):
             return
         epoch, path = parts[-1]

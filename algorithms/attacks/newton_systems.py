@@ -59,13 +59,14 @@ class NewtonSystems(Attack):
     """Counts of candidates by least squares, or rows at the margin by two rounds' common eigenvectors."""
 
     name = "Newton systems"
+    is_of_problems = True
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
         """Every training by itself; folds add up."""
         counts: RowCounts | None = None
         residual = 0.0
         for epoch in epochs(view):
-            trainings = [(path, sites) for path in newton_paths(epoch) for sites in _sites(path)]
+            trainings = [(path, sites) for path in newton_paths(epoch, prior.posed) for sites in _sites(path)]
             for path, sites in trainings:
                 counts = counts or RowCounts(epoch.columns)
                 found, left = _rows(epoch, path, sites, prior)

@@ -5,7 +5,7 @@ few hundred features are enough for ten thousands of equations, of which random 
 it needs. Counts are whole numbers though nothing asked for that, and the forms computed again from them are those that
 were seen. Where features are fewer, only those candidates are counted whose counts every solution agrees on.
 
-Of K classes candidates are of the first or of the others. Where these have factors of their own, what follows is the
+Of K classes each is told from the others. Where these have factors of their own, what follows is the
 sum of a candidate's factors, and of the rows that may have made it up the fewest are claimed.
 
 Logistic regression by Newton's method opens the same at its first point, v = 0, where the Hessian of every row's loss
@@ -21,7 +21,7 @@ from typing import Self
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
 from algorithms.attacks.epochs import epochs
 from algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, checked, combinations, distinct, least_squares
 from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
@@ -44,6 +44,7 @@ class SecondMoments(Attack):
     """Counts of candidates by least squares over sums of squares."""
 
     name = "second moments"
+    is_of_problems = True
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
         """Every sum of moments by itself; folds add up."""
@@ -54,13 +55,14 @@ class SecondMoments(Attack):
             if (features := epoch.features) is None or candidates is None or len(candidates.rows) > MAX_CANDIDATES:
                 continue
             for each in epoch.rounds:
-                for moments in _moments(each):
+                number = prior.posed.number
+                for moments in _moments(each, number):
                     rows = features(epoch.scale(candidates.rows))
                     if each.parameters["intercept"]:
                         rows = np.column_stack([rows, np.ones(len(rows))])
                     counts = counts or RowCounts(epoch.columns)
-                    prices = _Prices.of(each.parameters.get("factors", (1.0, 1.0)))
-                    if (solved := solve(moments, rows, candidates.labels, prices)) is not None:
+                    prices = _Prices.of(each.parameters.get("factors"), prior.posed)
+                    if (solved := solve(moments, rows, candidates.labels, prices, number)) is not None:
                         places = np.repeat(np.arange(len(rows)), solved.counts)
                         resolution = SAME_WITHIN * epoch.scale.scale
                         counts.take(candidates.rows[places], candidates.labels[places], resolution)
@@ -77,10 +79,12 @@ class _Prices:
     others: tuple[float, ...] = (1.0,)
 
     @classmethod
-    def of(cls, factors: Sequence[float]) -> Self:
-        """Of the classes: of two the negative one's first, of more first that which has the label +1."""
-        first, *others = reversed(factors) if len(factors) == 2 else factors
-        return cls(first, tuple(sorted(set(others))))
+    def of(cls, factors: Sequence[float] | None, posed: Posed) -> Self:
+        """Of the classes, if they have some."""
+        if factors is None:
+            return cls()
+        each = np.asarray(factors)
+        return cls(float(each[posed.signs > 0][0]), tuple(sorted(set(each[posed.signs < 0].tolist()))))
 
     def counts(self, sums: FloatArray, labels: FloatArray) -> FloatArray:
         """(n,) how many rows, at least, have factors that add up to each of some sums; no whole number where none do.
@@ -97,26 +101,30 @@ class _Prices:
         return found
 
 
-def _moments(each: RoundView) -> list[FloatArray]:
-    """What a round opens of them, as `solve` takes it."""
+def _moments(each: RoundView, problem: int) -> list[FloatArray]:
+    """What a round opens of them for a problem, as `solve` takes it."""
     if each.step == "moments":
         return list(each.sums.values())
     if each.step == "newton_sums" and not each.parameters["points"].any():
         (_, gradient, hessian), d = each.parameters["scales"], each.parameters["points"].shape[1]
-        totals = [total[0] for total in each.sums.values()]
+        (place,) = np.flatnonzero(np.asarray(each.parameters.get("problems", (0,))) == problem)
+        totals = [total[place] for total in each.sums.values()]
         return [np.append(4 * hessian * total[1 + d :], -2 * gradient * total[1 : 1 + d]) for total in totals]
     return []
 
 
-def solve(moments: FloatArray, rows: FloatArray, labels: FloatArray, prices: _Prices | None = None) -> Counts | None:
+def solve(
+    moments: FloatArray, rows: FloatArray, labels: FloatArray, prices: _Prices | None = None, problem: int = 0
+) -> Counts | None:
     """How often candidates Z (n, d) with labels (n,) occur; None where they cannot make up the moments.
 
     moments: (d (d + 1)/2 + K d,) the upper triangle of the sum of p z z^T, and the sum of p y z of K problems, of which
-    the first is taken. prices: what p may be; 1 if left out.
+    one is taken, if it is not the only one. prices: what p may be; 1 if left out.
     """
     d = rows.shape[1]
     triangle = np.triu_indices(d)
-    products = moments[len(triangle[0]) :][:d]
+    every = moments[len(triangle[0]) :].reshape(-1, d)
+    products = every[problem if len(every) > 1 else 0]
     gram = np.zeros((d, d))
     gram[triangle] = moments[: len(triangle[0])]
     gram += np.triu(gram, 1).T

@@ -1,6 +1,7 @@
 """Rows by subtracting cuts of linear SVMs on columns: without a map between, a difference of one row is the row.
 
-Of each problem, among the cuts that were taken while it had the same columns. A difference that counts one row is it if
+Of each problem, among the cuts that were taken while it had the same columns; of more than two classes of those that
+tell the first from the rest. A difference that counts one row is it if
 the row is on the wrong side of the margin at one of both points and not at the other. Unlike differences of features,
 which are a row's or are not, any numbers can be a row's columns: some claims are of several rows, and false.
 """
@@ -45,7 +46,7 @@ class SubsetCuts(Attack):
 def _posed(rounds: tuple[RoundView, ...]) -> Iterator[tuple[list[IntArray], Series]]:
     """Problems as they were posed, with the columns of each, and the cuts of each: w (m,), b and sums (g, m + 2)."""
     columns: list[IntArray] = []
-    groups, series = 1, Series()
+    groups, series, kinds = 1, Series(), [0]
     for each in rounds:
         told = each.parameters
         if each.step not in ("subset_cuts", "subset_line"):
@@ -54,7 +55,7 @@ def _posed(rounds: tuple[RoundView, ...]) -> Iterator[tuple[list[IntArray], Seri
             if series:
                 yield columns, series
             columns = np.split(np.asarray(told["columns"]), np.cumsum(told["lengths"])[:-1])
-            groups, series = int(told["groups"]), Series()
+            groups, series, kinds = int(told["groups"]), Series(), told["kinds"].tolist()
         if each.step == "subset_cuts" and columns:
             problems = told["problems"].tolist()
             lengths = [len(columns[problem]) for problem in problems]
@@ -62,6 +63,7 @@ def _posed(rounds: tuple[RoundView, ...]) -> Iterator[tuple[list[IntArray], Seri
             for sums in each.sums.values():
                 parts = np.split(sums, np.cumsum([groups * (length + 2) for length in lengths])[:-1])
                 for problem, w, b, part in zip(problems, points, told["b"].tolist(), parts, strict=True):
-                    series.setdefault(problem, []).append((w, b, part.reshape(groups, -1)))
+                    if kinds[problem] == 0:
+                        series.setdefault(problem, []).append((w, b, part.reshape(groups, -1)))
     if series:
         yield columns, series

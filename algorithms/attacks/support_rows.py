@@ -16,18 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.attacks.epochs import PROBLEM, Epoch, epochs
+from algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
+from algorithms.attacks.epochs import Epoch, epochs
 from algorithms.attacks.newton_path import newton_paths
 from algorithms.attacks.row_counts import SAME_WITHIN
 from algorithms.data.columns import Labelled
 from federation.arrays import BoolArray, FloatArray, IntArray
 from protocols.analysis.views import RunView
 
-_NEAR_THE_MARGIN = 0.01
+NEAR_THE_MARGIN = 0.01
 """Candidates with a margin of less than 1 and this may have a part: the last point is near the optimum, not at it."""
 
-_MAX_SUPPORT = 1_500
+MAX_SUPPORT = 1_500
 """Of more candidates the least squares would take minutes."""
 
 
@@ -41,6 +41,7 @@ class SupportRows(Attack):
     """
 
     name = "support rows"
+    is_of_problems = True
 
     def __init__(self, C: float) -> None:
         self._C = C
@@ -51,15 +52,15 @@ class SupportRows(Attack):
             return
         own = prior.own or Labelled(prior.candidates.rows[:0], prior.candidates.labels[:0])
         others = Labelled(*(each[~among(prior.candidates, own, parts[-1])] for each in prior.candidates))
-        found = [parts_in(point, self._C, parts[-1], others, own) for point in self._points(parts[-1])]
+        found = [parts_in(point, self._C, parts[-1], others, own) for point in self._points(parts[-1], prior.posed)]
         if ranked := [each for each in found if each is not None]:
             shares = np.fmax.reduce(ranked)
             near = np.flatnonzero(~np.isnan(shares))
             yield Ranking(Labelled(others.rows[near], others.labels[near]), shares[near])
 
-    def _points(self, epoch: Epoch) -> list[FloatArray]:
+    def _points(self, epoch: Epoch, posed: Posed) -> list[FloatArray]:
         """Each (m + 1,) w and b."""
-        return [] if (point := last_point(epoch)) is None else [point]
+        return [] if (point := last_point(epoch, posed)) is None else [point]
 
 
 class SiteSupportRows(SupportRows):
@@ -67,10 +68,11 @@ class SiteSupportRows(SupportRows):
 
     name = "support rows of sites"
 
-    def _points(self, epoch: Epoch) -> list[FloatArray]:
+    def _points(self, epoch: Epoch, posed: Posed) -> list[FloatArray]:
         tables = [table for each in epoch.of("model_table") for table in each.sums.values()]
         length = 0 if epoch.features is None else epoch.features.dimensions + 1
-        return [row[:length] for table in tables[-1:] for row in table if row[-1]]
+        own = slice(posed.number * length, (posed.number + 1) * length)
+        return [row[own] for table in tables[-1:] for row in table if row[-1]]
 
 
 def parts_in(point: FloatArray, C: float, epoch: Epoch, others: Labelled, own: Labelled) -> FloatArray | None:
@@ -85,8 +87,8 @@ def parts_in(point: FloatArray, C: float, epoch: Epoch, others: Labelled, own: L
     w, b = point[:-1], float(point[-1])
     rows, labels = np.vstack([others.rows, own.rows]), np.concatenate([others.labels, own.labels])
     features = epoch.features(epoch.scale(rows))
-    near = np.flatnonzero(labels * (features @ w + b) < 1 + _NEAR_THE_MARGIN)
-    if not 0 < len(near) <= _MAX_SUPPORT:
+    near = np.flatnonzero(labels * (features @ w + b) < 1 + NEAR_THE_MARGIN)
+    if not 0 < len(near) <= MAX_SUPPORT:
         return None
     design = np.vstack([(labels[near, None] * features[near]).T, labels[near]])
     parts = np.full(len(rows), np.nan)
@@ -94,17 +96,17 @@ def parts_in(point: FloatArray, C: float, epoch: Epoch, others: Labelled, own: L
     return parts[: len(others.rows)]
 
 
-def last_point(epoch: Epoch) -> FloatArray | None:
-    """(m + 1,) w and b: of cutting planes as all sites are sent it, of the interior point as it is released."""
+def last_point(epoch: Epoch, posed: Posed) -> FloatArray | None:
+    """(m + 1,) w and b of a problem: of cutting planes as sites are sent it, of the interior point as released."""
     sent = [each.parameters for each in epoch.rounds if {"w", "b"} <= each.parameters.keys()]
-    points = [(each, int(place)) for each in sent for place in np.flatnonzero(_problems(each) == PROBLEM)]
+    points = [(each, int(place)) for each in sent for place in np.flatnonzero(_problems(each) == posed.number)]
     if points:
         told, place = points[-1]
         return np.append(np.atleast_2d(told["w"])[place], np.atleast_1d(told["b"])[place])
-    released = [total[PROBLEM] for each in epoch.of("released") for total in each.sums.values()]
+    released = [total[posed.number] for each in epoch.of("released") for total in each.sums.values()]
     if released and released[-1].any():
         return np.asarray(released[-1][:-1])
-    paths = [path for path in newton_paths(epoch) if path.known]
+    paths = [path for path in newton_paths(epoch, posed) if path.known]
     return paths[-1].end if paths else None
 
 

@@ -1,9 +1,10 @@
 """Labels of rows: +1 and -1 of two classes, and of more the number of each row's class, 0 … K - 1.
 
-Whatever is trained is made of binary problems, each with a label of +1 or -1 for every row, or 0 for a row that is not
-part of it. Of two classes there is one problem; of more, every class against the others is one, or every two classes
-are. Scores are (n,) of two classes, positive for the second one, and (n, K) of more, of which the largest is that of
-the class; a class's own score is positive where it is called against all the others.
+Whatever is trained is made of binary problems, if it is not one joint problem of all classes. Each has a label of +1
+or -1 for every row, or 0 for a row that is not part of it. Of two classes there is one problem; of more, every class
+against the others is one, or every two classes are. Scores are (n,) of two classes, positive for the second one, and
+(n, K) of more, of which the largest is that of the class; a class's own score is positive where it is called against
+all the others.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ import numpy as np
 
 from federation.arrays import FloatArray, IntArray
 
-Scheme = Literal["ovr", "ovo"]
-"""Of what binary problems the telling apart of K classes is made: each against the others, or every two."""
+Scheme = Literal["ovr", "ovo", "joint"]
+"""Of what problems the telling apart of K classes is made: each against the others, every two, or all in one."""
 
 
 def problems_of(classes: int, scheme: Scheme) -> int:
     """How many these are; one of two classes."""
-    if classes == 2:
+    if classes == 2 or scheme == "joint":
         return 1
     return classes if scheme == "ovr" else classes * (classes - 1) // 2
 
@@ -59,6 +60,14 @@ def one_against_one(problems: FloatArray) -> FloatArray:
     return np.stack([of_class[i] - of_class[j] for i, j in pairs(len(of_class))])
 
 
+def signs_of(classes: int, scheme: Scheme) -> FloatArray:
+    """(P, K) the label that rows of each class have in each binary problem, 0 of a class that is not part of it."""
+    if classes == 2:
+        return np.array([[-1.0, 1.0]])
+    against_rest = one_against_rest(np.arange(classes, dtype=np.float64), classes)
+    return one_against_one(against_rest) if scheme == "ovo" else against_rest
+
+
 def ranked_by_votes(values: FloatArray, classes: int) -> FloatArray:
     """(n, K) scores of the classes from the values (n, K (K - 1) / 2) of one against one.
 
@@ -73,6 +82,17 @@ def ranked_by_votes(values: FloatArray, classes: int) -> FloatArray:
         margins[:, first] += value
         margins[:, second] -= value
     return np.asarray(votes - (classes - 1.5) + margins / (3 * (np.abs(margins) + 1)))
+
+
+def above_others(values: FloatArray) -> FloatArray:
+    """(n, K) scores from values (n, K) of the classes of a joint problem: each less the largest of the others."""
+    places = np.arange(len(values))
+    best = values.argmax(axis=1)
+    without = values.copy()
+    without[places, best] = -np.inf
+    highest = np.repeat(values[places, best][:, None], values.shape[1], axis=1)
+    highest[places, best] = without.max(axis=1)
+    return np.asarray(values - highest)
 
 
 def log_odds(logarithms: FloatArray) -> FloatArray:

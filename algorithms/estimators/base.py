@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import time
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,15 +48,8 @@ E = TypeVar("E", bound=type[Any])
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[misc]
-    """A classifier that is trained by sites in processes of their own.
-
-    `result_` holds what the training was: `model` (its certificate), `cost` (rounds, bytes, by phase and protocol),
-    `sites`, `disclosures`, `privacy`. The names are those of a run's result.json.
-    """
-
-    algorithm: ClassVar[str]
-    """What a scenario calls what is trained."""
+class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+    """What sites in processes of their own learn from labelled rows."""
 
     scale: Annotated[ScaleName, doc("The common scale of columns.")] = "standard"
     sites: Annotated[Count, doc("To how many sites rows or columns are dealt, where nothing says who holds what.")] = 3
@@ -71,6 +64,110 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         int | np.random.RandomState | None,
         doc("Of the deal and the experiment's own generators; never of masks, keys or noise."),
     ] = 0
+
+    # For `fit`.
+
+    @property
+    @abstractmethod
+    def _algorithm(self) -> Algorithm[Any, Any, Any]:
+        """What is run over the sites."""
+
+    def _checked(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
+        """Rows (n, p), and labels (n,): +1 for the second of two classes and -1 for the first, or numbers of more.
+
+        What an earlier fit left is forgotten. Raises ValueError.
+        """
+        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
+            delattr(self, name)
+        rows, labels = validate_data(self, X, y, dtype=np.float64)
+        check_classification_targets(labels)
+        if (kind := type_of_target(labels, input_name="y")) != "binary" and not self._algorithm.multiclass:
+            raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
+        self.classes_, numbers = np.unique(labels, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"y has 1 class, {self.classes_[0]!r}; two are needed.")
+        return rows, np.where(numbers == 1, 1.0, -1.0) if len(self.classes_) == 2 else numbers.astype(np.float64)
+
+    def _parameter(self, name: str) -> Any:
+        """One of the family's parameters. Raises ValueError if it will not do."""
+        (setting,) = [setting for setting in settings(type(self)) if setting.name == name]
+        try:
+            return setting.checked(getattr(self, name))
+        except ValueError as error:
+            raise ValueError(f"{name} {error}") from None
+
+    def _seed(self) -> int:
+        """A number from 0 for the generators of the experiment: `random_state` itself, else drawn."""
+        state = self.random_state
+        if state is None:
+            return int(np.random.default_rng().integers(_SEEDS))
+        if isinstance(state, np.random.RandomState):
+            return int(state.randint(_SEEDS))
+        if isinstance(state, bool) or not isinstance(state, Integral) or int(state) < 0:
+            raise ValueError(f"random_state must be a whole number from 0, a RandomState or None, got {state!r}")
+        return int(state)
+
+    def _secure_sum(self, sites: int) -> SecureSum:
+        """The sum that is asked for. Raises ValueError for one that so many sites cannot run."""
+        if not isinstance(self.sum, str) or self.sum not in SUMS:
+            raise ValueError(f"sum must be one of {', '.join(SUMS)}, got {self.sum!r}")
+        make, given = SUMS[self.sum], {} if self.sum_options is None else self.sum_options
+        known = list(inspect.signature(make).parameters)
+        if not isinstance(given, Mapping) or not set(given) <= set(known):
+            allowed = f"a dict of {', '.join(known)}" if known else f"left out, as a {self.sum} sum has none"
+            raise ValueError(f"sum_options must be {allowed}, got {given!r}.")
+        options = {key: value.item() if isinstance(value, np.generic) else value for key, value in given.items()}
+        try:
+            made = make(**options)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"sum_options must be options of a {self.sum} sum, got {options!r}: {error}.") from None
+        if sites < made.min_sites:
+            raise ValueError(
+                f"A {self.sum} sum needs {made.min_sites} sites or more and there are {sites}; with fewer it hides"
+                " nothing. Have more sites, or another sum."
+            )
+        return made
+
+    @contextmanager
+    def _federation(self, partitions: Mapping[str, Partition], seed: int, chosen: Any) -> Iterator[Federation]:
+        """Sites that hold these partitions, for as long as training takes; one that drops ends it.
+
+        chosen: the settings of the algorithm.
+        """
+        made, patience_s = self._secure_sum(len(partitions)), self._parameter("round_timeout_s")
+        shown = self._algorithm.shown(chosen)
+        tell = Narrator(type(self).__name__) if self._parameter("verbose") else lambda federation: None
+        with local_federation(
+            SITE_MODULE,
+            self._algorithm.name,
+            partitions,
+            made,
+            settings={"seed": seed},
+            shown=shown,
+            round_timeout_s=patience_s,
+            on_progress=tell,
+        ) as federation:
+            yield federation
+
+    def _costs(self, federation: Federation, partitions: Mapping[str, Partition]) -> dict[str, Any]:
+        """What of a run's result is known of any federation, when its processes are gone."""
+        return {
+            "cost": _plain(report.cost(federation)),
+            "sites": [_site(site, partitions[site.name]) for site in report.sites(federation)],
+            "disclosures": [_plain(each) for each in report.disclosures(federation)],
+        }
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[misc]
+    """A classifier that is trained by sites in processes of their own.
+
+    `result_` holds what the training was: `model` (its certificate), `cost` (rounds, bytes, by phase and protocol),
+    `sites`, `disclosures`, `privacy`. The names are those of a run's result.json.
+    """
+
+    algorithm: ClassVar[str]
+    """What a scenario calls what is trained."""
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -122,22 +219,6 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
     def _algorithm(self) -> Algorithm[Any, Any, Any]:
         return ALGORITHMS[self.algorithm]
 
-    def _checked(self, X: Any, y: Any) -> tuple[FloatArray, FloatArray]:
-        """Rows (n, p), and labels (n,): +1 for the second of two classes and -1 for the first, or numbers of more.
-
-        What an earlier fit left is forgotten. Raises ValueError.
-        """
-        for name in [name for name in vars(self) if name.endswith("_") and not name.startswith("_")]:
-            delattr(self, name)
-        rows, labels = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(labels)
-        if (kind := type_of_target(labels, input_name="y")) != "binary" and not self._algorithm.multiclass:
-            raise ValueError(f"Only binary classification is supported. The type of the target is {kind}.")
-        self.classes_, numbers = np.unique(labels, return_inverse=True)
-        if len(self.classes_) < 2:
-            raise ValueError(f"y has 1 class, {self.classes_[0]!r}; two are needed.")
-        return rows, np.where(numbers == 1, 1.0, -1.0) if len(self.classes_) == 2 else numbers.astype(np.float64)
-
     def _settings(self, public_rows: int = 0) -> Any:
         """What the algorithm is told. Raises ValueError for a parameter that will not do."""
         algorithm = self._algorithm
@@ -145,64 +226,6 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         for problem in algorithm.problems(chosen, Outline(public_rows, models=1, calibrated=self._is_calibrated)):
             raise ValueError(f"{problem}.")
         return chosen
-
-    def _parameter(self, name: str) -> Any:
-        """One of the family's parameters. Raises ValueError if it will not do."""
-        (setting,) = [setting for setting in settings(type(self)) if setting.name == name]
-        try:
-            return setting.checked(getattr(self, name))
-        except ValueError as error:
-            raise ValueError(f"{name} {error}") from None
-
-    def _seed(self) -> int:
-        """A number from 0 for the generators of the experiment: `random_state` itself, else drawn."""
-        state = self.random_state
-        if state is None:
-            return int(np.random.default_rng().integers(_SEEDS))
-        if isinstance(state, np.random.RandomState):
-            return int(state.randint(_SEEDS))
-        if isinstance(state, bool) or not isinstance(state, Integral) or int(state) < 0:
-            raise ValueError(f"random_state must be a whole number from 0, a RandomState or None, got {state!r}")
-        return int(state)
-
-    def _secure_sum(self, sites: int) -> SecureSum:
-        """The sum that is asked for. Raises ValueError for one that so many sites cannot run."""
-        if not isinstance(self.sum, str) or self.sum not in SUMS:
-            raise ValueError(f"sum must be one of {', '.join(SUMS)}, got {self.sum!r}")
-        make, given = SUMS[self.sum], {} if self.sum_options is None else self.sum_options
-        known = list(inspect.signature(make).parameters)
-        if not isinstance(given, Mapping) or not set(given) <= set(known):
-            allowed = f"a dict of {', '.join(known)}" if known else f"left out, as a {self.sum} sum has none"
-            raise ValueError(f"sum_options must be {allowed}, got {given!r}.")
-        options = {key: value.item() if isinstance(value, np.generic) else value for key, value in given.items()}
-        try:
-            made = make(**options)
-        except (TypeError, ValueError) as error:
-            raise ValueError(f"sum_options must be options of a {self.sum} sum, got {options!r}: {error}.") from None
-        if sites < made.min_sites:
-            raise ValueError(
-                f"A {self.sum} sum needs {made.min_sites} sites or more and there are {sites}; with fewer it hides"
-                " nothing. Have more sites, or another sum."
-            )
-        return made
-
-    @contextmanager
-    def _federation(self, partitions: Mapping[str, Partition], seed: int) -> Iterator[Federation]:
-        """Sites that hold these partitions, for as long as training takes; one that drops ends it."""
-        made, patience_s = self._secure_sum(len(partitions)), self._parameter("round_timeout_s")
-        shown = self._algorithm.shown(checked(self._algorithm.Settings, self))
-        tell = Narrator(type(self).__name__) if self._parameter("verbose") else lambda federation: None
-        with local_federation(
-            SITE_MODULE,
-            self.algorithm,
-            partitions,
-            made,
-            settings={"seed": seed},
-            shown=shown,
-            round_timeout_s=patience_s,
-            on_progress=tell,
-        ) as federation:
-            yield federation
 
     def _keep(
         self,
@@ -226,9 +249,7 @@ class FederatedClassifier(ClassifierMixin, BaseEstimator, ABC):  # type: ignore[
         self.result_ = {
             "status": "completed",
             "model": {"algorithm": self.algorithm, **_plain(training), "classes": self.classes_.tolist()},
-            "cost": _plain(report.cost(federation)),
-            "sites": [_site(site, partitions[site.name]) for site in report.sites(federation)],
-            "disclosures": [_plain(each) for each in report.disclosures(federation)],
+            **self._costs(federation, partitions),
             "privacy": None if privacy is None else _plain(privacy),
             "timing": {"total_s": time.monotonic() - federation.began},
         }
@@ -261,7 +282,7 @@ def estimator(kind: E) -> E:
         field.name: get_type_hints(made)[field.name] for field in dataclasses.fields(made)
     }
     listed = settings(made)
-    listed.sort(key=lambda setting: setting.name in FederatedClassifier.__dataclass_fields__)
+    listed.sort(key=lambda setting: setting.name in FederatedEstimator.__dataclass_fields__)
     text = "\n".join(f"{each.name} : {_typed(each)}\n    {each.sentence}" for each in listed)
     summary, heading, rest = inspect.cleandoc(made.__doc__ or "").partition("\nAttributes\n")
     made.__doc__ = f"{summary.rstrip()}\n\nParameters\n----------\n{text}\n{heading}{rest}"

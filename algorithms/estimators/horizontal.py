@@ -17,7 +17,7 @@ from algorithms.data.columns import Schema
 from algorithms.data.conditions import Conditions
 from algorithms.data.horizontal import HorizontalTask
 from algorithms.data.partition import site_partition
-from algorithms.estimators.base import FederatedClassifier, estimator
+from algorithms.estimators.base import FederatedClassifier, FederatedEstimator, estimator
 from algorithms.pan_svm import PanSettings
 from algorithms.settings import Portion, doc
 from federation.arrays import FloatArray, IntArray
@@ -27,17 +27,17 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
-class RowsClassifier(FederatedClassifier):
-    """A classifier whose sites hold rows."""
+class RowsEstimator(FederatedEstimator):
+    """What is learnt over sites that hold rows."""
 
     def fit(self, X: Any, y: Any, groups: Any = None) -> Self:
-        """Train on rows that sites hold.
+        """Learn from rows that sites hold.
 
         Parameters
         ----------
         X : array-like of shape (n, p)
         y : array-like of shape (n,)
-            Labels of two classes or, where `algorithm` tells more apart, of more.
+            Labels of two classes or, where the algorithm tells more apart, of more.
         groups : array-like of shape (n,), optional
             Which site holds each row, by a name or a number; without it rows are dealt to `sites` at random.
 
@@ -50,7 +50,7 @@ class RowsClassifier(FederatedClassifier):
         ValueError
             For data or parameters that will not do.
         FederationError
-            Where a site fails.
+            Where a site fails, or a class has too few rows to be summed.
         """
         rows, labels = self._checked(X, y)
         self._train(rows, labels, groups, self._seed())
@@ -79,6 +79,11 @@ class RowsClassifier(FederatedClassifier):
 
     def _column_names(self, columns: int) -> list[str]:
         return [str(name) for name in getattr(self, "feature_names_in_", [f"x{j}" for j in range(columns)])]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class RowsClassifier(RowsEstimator, FederatedClassifier):
+    """A classifier whose sites hold rows."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -123,7 +128,7 @@ class HorizontalClassifier(RowsClassifier):
             )
             for site, mine in held.items()
         }
-        with self._federation(partitions, seed) as federation:
+        with self._federation(partitions, seed, chosen) as federation:
             model = self._algorithm.fit(federation, task, chosen)
         self._keep(model, task.columns.scale, federation, partitions)
 

@@ -65,6 +65,16 @@ class Oracle(Protocol):
         """(k, s, 2): the loss and its derivative along (dw, db) at steps (k, s)."""
 
 
+@dataclass(frozen=True)
+class Taken:
+    """Cuts that were taken: of problems (k,), at w (k, m) and b (k,), each (g, m + 2)."""
+
+    problems: IntArray
+    w: FloatArray
+    b: FloatArray
+    cuts: FloatArray
+
+
 @dataclass(kw_only=True)
 class CuttingPlaneSettings(StoppingSettings):
     """How long to train, and how much each round carries."""
@@ -131,17 +141,18 @@ def solve(
     on_iteration: Callable[[int, Sequence[Solution]], None],
     resume: Sequence[Solution] = (),
     intercept: bool = True,
+    first: Callable[[], Taken] | None = None,
 ) -> list[Solution]:
     """Solve `problems` binary problems in the same rounds; each leaves the rounds when it is done.
 
-    intercept: without it b is 0.
+    intercept: without it b is 0. first: another way to the cuts that bound the first masters; see `start`.
 
     `on_iteration` is told the iteration and the state of every problem. `resume`: where an earlier bundle stood, over
     other rows; its points are where this one starts, its cuts bound nothing here, its iterations count. A solution that
     is not `converged` ran into `max_iterations`. Raises FederationError when a master problem cannot be solved.
     """
     bundles = [Bundle(dimensions, groups, C, intercept=intercept) for _ in range(problems)]
-    start(oracle, bundles, resume)
+    start(oracle, bundles, resume, first)
     done = max((solution.iterations for solution in resume), default=0)
     return improve(oracle, bundles, stopping, search, on_iteration, done)
 
@@ -174,11 +185,25 @@ def _unfinished(bundles: list[Bundle], stopping: Stopping) -> list[int]:
     return [k for k, bundle in enumerate(bundles) if bundle.gap > stopping.tolerance]
 
 
-def start(oracle: Oracle, bundles: list[Bundle], resume: Sequence[Solution] = ()) -> None:
-    """The cuts that bound the first masters, two if there is an intercept, and those at the points to resume from."""
-    count, widest = len(bundles), max(bundle.dimensions for bundle in bundles)
-    starts = np.repeat([-1.0, 1.0] if bundles[0].intercept else [0.0], count)
-    take(oracle, bundles, np.zeros((len(starts), widest)), starts)
+def starts_of(problems: int, *, intercept: bool) -> tuple[IntArray, FloatArray]:
+    """(k,) each: problems and b of the cuts at w = 0 that bound the first masters, two with an intercept."""
+    b = np.repeat([-1.0, 1.0] if intercept else [0.0], problems)
+    return np.arange(len(b)) % problems, b
+
+
+def start(
+    oracle: Oracle,
+    bundles: list[Bundle],
+    resume: Sequence[Solution] = (),
+    first: Callable[[], Taken] | None = None,
+) -> None:
+    """The cuts that bound the first masters, and those at the points to resume from."""
+    widest = max(bundle.dimensions for bundle in bundles)
+    if first is None:
+        _, b = starts_of(len(bundles), intercept=bundles[0].intercept)
+        take(oracle, bundles, np.zeros((len(b), widest)), b)
+    else:
+        _put(bundles, first())
     if resume:
         take(oracle, bundles, _stacked([each.w for each in resume]), np.array([each.b for each in resume]))
 
@@ -192,7 +217,11 @@ def _stacked(vectors: Sequence[FloatArray]) -> FloatArray:
 def take(oracle: Oracle, bundles: list[Bundle], w: FloatArray, b: FloatArray) -> None:
     """Take cuts at points (w, b), which belong to the problems in turn."""
     problems = np.arange(len(b)) % len(bundles)
-    for problem, cuts, at_w, at_b in zip(problems, oracle.cuts(problems, w, b), w, b, strict=True):
+    _put(bundles, Taken(problems, w, b, oracle.cuts(problems, w, b)))
+
+
+def _put(bundles: list[Bundle], taken: Taken) -> None:
+    for problem, cuts, at_w, at_b in zip(taken.problems, taken.cuts, taken.w, taken.b, strict=True):
         bundles[problem].add(cuts, at_w, float(at_b))
 
 

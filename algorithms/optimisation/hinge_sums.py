@@ -7,11 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.data.classes import Scheme, one_against_one
+from algorithms.data.classes import Scheme, members, one_against_one, signs_of
 from algorithms.data.horizontal import HorizontalSite
+from algorithms.optimisation.cutting_plane import Taken, starts_of
 from federation.arrays import FloatArray, IntArray
 from federation.federation import Federation
 from federation.site.program import step
+
+
+def groups_of(rows: int, groups: int, random: np.random.Generator) -> FloatArray:
+    """(g, n) of 0 and 1: n rows dealt at random to groups of equal size, give or take one."""
+    group = (random.permutation(rows) + random.integers(groups)) % groups
+    return np.asarray(np.equal.outer(np.arange(groups), group), dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -29,9 +36,7 @@ class HingeSums:
     @classmethod
     def dealt(cls, features: FloatArray, labels: FloatArray, groups: int, random: np.random.Generator) -> HingeSums:
         """Rows dealt at random to groups of equal size, give or take one."""
-        rows = len(features)
-        group = (random.permutation(rows) + random.integers(groups)) % groups
-        return cls(features, labels, np.equal.outer(np.arange(groups), group).astype(np.float64))
+        return cls(features, labels, groups_of(len(features), groups, random))
 
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """(k, g, m + 2) per problem and group: a = sum c y f, d = sum c y, m = sum c (Lu 2016, algorithm 2)."""
@@ -63,6 +68,17 @@ class HingeSums:
         return np.stack([(slack * violated).sum(axis=2), -(violated * slope[:, None, :]).sum(axis=2)], axis=2)
 
 
+def cuts_at_zero(class_sums: FloatArray, signs: FloatArray, b: float) -> FloatArray:
+    """(g, m + 2) the cuts at w = 0 and b of -1, 0 or 1, of a problem in which classes have labels `signs` (K,).
+
+    class_sums (K, g, m + 1): of each class and group the sum of f, and how many rows there are.
+    """
+    active = (signs * b < 1) & (signs != 0)
+    signed = np.tensordot(signs * active, class_sums, axes=1)
+    counts = np.tensordot(active.astype(np.float64), class_sums[..., -1], axes=1)
+    return np.column_stack([signed, counts])
+
+
 @dataclass(frozen=True)
 class Points:
     """Where cuts were taken: w (T, m), b (T,)."""
@@ -86,6 +102,12 @@ class HingeSite(HorizontalSite):
         """Assign this site's rows at random to the groups of the grouped cuts, the same in all problems."""
         labels = one_against_one(self.labels) if scheme == "ovo" else self.labels
         self.sums = HingeSums.dealt(self.features, labels, groups, self.random("groups"))
+
+    @step
+    def starting_sums(self) -> FloatArray:
+        """(K, g, m + 1): of each class and group the sum of the features, and how many rows there are."""
+        with_ones = np.column_stack([self.features, np.ones(len(self.features))])
+        return np.stack([(self.sums.members * of_class) @ with_ones for of_class in members(self.labels)])
 
     @step
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
@@ -128,6 +150,17 @@ class FederatedOracle:
         self.on_cuts(problems, w, b, found)
         return found
 
+    def first(self, features: int, classes: int, scheme: Scheme, *, intercept: bool) -> Taken:
+        """The cuts at w = 0 of all problems of K classes, from one secure sum of K g (m + 1) numbers."""
+        bound = max(self.rows, self.norm_sum_bound)
+        sums = self.federation.sum("starting_sums", shape=(classes, self.groups, features + 1), bound=bound)
+        signs = signs_of(classes, scheme)
+        problems, b = starts_of(len(signs), intercept=intercept)
+        cuts = [cuts_at_zero(sums, signs[problem], at) for problem, at in zip(problems, b.tolist(), strict=True)]
+        taken = Taken(problems, np.zeros((len(b), features)), b, np.stack(cuts))
+        self.on_cuts(taken.problems, taken.w, taken.b, taken.cuts)
+        return taken
+
     def line(
         self,
         problems: IntArray,
@@ -138,13 +171,20 @@ class FederatedOracle:
         steps: FloatArray,
     ) -> FloatArray:
         """One secure sum of losses and derivatives at every step; see `HingeSums.line`."""
-        margins = self._margin_bound(w, b) + float(np.abs(steps).max()) * self._margin_bound(dw, db)
-        bound = max(self.rows + margins, self._margin_bound(dw, db))
+        bound = line_bound(w, b, dw, db, steps, self.rows, self.norm_sum_bound)
         shape = (*steps.shape, 2)
         return self.federation.sum(
             "line", shape=shape, bound=bound, problems=problems, w=w, b=b, dw=dw, db=db, steps=steps
         )
 
-    def _margin_bound(self, w: FloatArray, b: FloatArray) -> float:
-        """No sum over rows of |w.f + b| exceeds this."""
-        return float((np.linalg.norm(w, axis=1) * self.norm_sum_bound + np.abs(b) * self.rows).max())
+
+def line_bound(
+    w: FloatArray, b: FloatArray, dw: FloatArray, db: FloatArray, steps: FloatArray, rows: int, norm_sum: float
+) -> float:
+    """No loss or derivative of `HingeSums.line` exceeds it, of so many rows whose lengths add up to `norm_sum`."""
+
+    def margins(w: FloatArray, b: FloatArray) -> float:
+        """No sum over rows of |w.f + b| exceeds it."""
+        return float((np.linalg.norm(w, axis=1) * norm_sum + np.abs(b) * rows).max())
+
+    return max(rows + margins(w, b) + float(np.abs(steps).max()) * margins(dw, db), margins(dw, db))

@@ -19,8 +19,9 @@ from algorithms.data.classes import Scheme, problems_of
 from algorithms.data.conditions import Conditions
 from algorithms.optimisation import cutting_plane, interior_point, libsvm
 from algorithms.optimisation.barrier import Problem
-from algorithms.optimisation.cutting_plane import CuttingPlaneSettings
+from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Oracle, Taken
 from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, Points
+from algorithms.optimisation.joint_hinge import JointOracle, JointSite
 from algorithms.optimisation.line_search import line_search
 from algorithms.optimisation.masking import Dither, Masking, dither_seed
 from algorithms.optimisation.path_sums import FederatedPath, PathSite, Release
@@ -49,11 +50,26 @@ _MIN_GROUP_ROWS = 8
 """Of the smallest of more than two classes: of letter's 1,600 rows and 6 groups 0.2 % of the cuts are then a row's, and
 with 32 groups 15 %."""
 
+CUTS_SHOW = "which shows the coordinator every point and cut"
+
 _ONE_CLASS = "all training rows are of one class; so is the model"
 _CONSTANT = "{} of {} problems have rows of one class only, and nothing to learn"
 
+SINGLETON_BLOCKS = (
+    "features of a single row, which alone is in a group's block of a class; with the map that all know they give the "
+    "row away"
+)
+
+BLOCKS_THAT_DIFFER = (
+    "features of a single row, by which two blocks of its group and a class differ; with the map that all know they "
+    "give the row away"
+)
+
 Cuts = tuple[IntArray, FloatArray, FloatArray, FloatArray]
 """Of a round: problems (k,), points w (k, m) and b (k,), and grouped cuts (k, g, m + 2)."""
+
+OnCuts = Callable[[IntArray, FloatArray, FloatArray, FloatArray], None]
+"""Is told of a round's."""
 
 
 @dataclass(kw_only=True)
@@ -88,7 +104,10 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
     _: KW_ONLY
     multiclass: Annotated[
         Scheme,
-        doc("How more than two classes are told apart: each from the others (ovr), or every two by votes (ovo)."),
+        doc(
+            "How more than two classes are told apart: each from the others (ovr), every two by votes (ovo), or all in "
+            "one problem (joint), by cutting planes."
+        ),
     ] = "ovr"
     min_group_rows: Annotated[
         Count | None,
@@ -109,11 +128,13 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
             yield 'release: "sites" needs solver = "interior-point"; cutting planes show the coordinator every point'
         elif self.release == "sites" and self.masking == "none":
             yield 'release: "sites" needs a masking other than "none", which shows the coordinator every step'
+        if self.multiclass == "joint" and self.solver != "cutting-plane":
+            yield f'multiclass: "joint" needs solver = "cutting-plane", {CUTS_SHOW}'
         if self.class_weight is not None and self.solver == "cutting-plane":
             yield 'class_weight: needs solver = "interior-point"; cutting planes add up losses of equal weight'
 
 
-class LinearSvmSite(PathSite, HingeSite):
+class LinearSvmSite(PathSite, HingeSite, JointSite):
     """The site half of both solvers."""
 
 
@@ -130,15 +151,29 @@ class Trained:
     remarks: tuple[Remark, ...] = ()
 
 
-RowsTold = Callable[[Points, FloatArray], int]
-"""How many single rows cuts (T, m + 2) of one group at some points differ by, told as whoever sees them would."""
+@dataclass(frozen=True)
+class RowsTold:
+    """How many single rows cuts of one group say, told as whoever sees them would; of maps that are not inverted, none.
+
+    differences: by which cuts (T, m + 2) at some points differ. blocks: how many blocks of joint cuts (T, K m' + 1) at
+    points (T, K m') are a row's, and how many rows two of them differ by beside; given K.
+    """
+
+    differences: Callable[[Points, FloatArray], int] = lambda points, cuts: 0
+    blocks: Callable[[FloatArray, FloatArray, int], tuple[int, int]] = lambda points, cuts, classes: (
+        2 * int(np.count_nonzero(np.rint(cuts[:, -1]) == 1)),
+        0,
+    )
+
+
+NOTHING_TOLD = RowsTold()
 
 
 def train_linear(
     federation: Federation,
     settings: LinearSvmSettings,
     features: int,
-    rows_told: RowsTold = lambda points, cuts: 0,
+    rows_told: RowsTold = NOTHING_TOLD,
     weighting: Weighting | None = None,
     classes: int = 2,
     conditions: Conditions | None = None,
@@ -237,8 +272,8 @@ def _by_cutting_planes(
     When sites leave or join, a new bundle starts from the best point so far.
     """
     latest: list[Solution] = []
-    bundles, problems = 0, problems_of(classes, settings.multiclass)
-    groups = _groups(federation, settings, classes)
+    bundles, groups = 0, _groups(federation, settings, classes)
+    posed = (_Joint if classes > 2 and settings.multiclass == "joint" else _Binary)(settings, features, classes)
 
     def note(iteration: int, solutions: Sequence[Solution]) -> None:
         latest[:] = solutions
@@ -248,31 +283,116 @@ def _by_cutting_planes(
         nonlocal bundles
         bundles += 1 if latest or not bundles else 0
         opened: list[Cuts] = []
+        oracle = posed.oracle(federation, groups, lambda *cuts: opened.append(cuts))
         try:
             solutions = cutting_plane.solve(
-                _oracle(federation, groups, lambda *cuts: opened.append(cuts)),
-                problems=problems,
-                dimensions=features,
+                oracle,
+                problems=posed.problems,
+                dimensions=posed.dimensions,
                 groups=groups,
                 C=settings.C,
                 stopping=Stopping(settings.tolerance, settings.max_iterations),
                 search=line_search(settings.line_search, settings.line_search_step),
                 on_iteration=note,
                 resume=tuple(latest),
-                intercept=settings.intercept,
+                intercept=posed.intercept,
+                first=posed.first(oracle),
             )
         finally:  # what was opened was shown, whatever came of it
-            _disclose(federation, opened, rows_told)
+            posed.disclose(federation, opened, rows_told)
         return solutions
 
-    told: dict[str, Any] = {"scheme": settings.multiclass} if classes > 2 and settings.multiclass != "ovr" else {}
-    federation.run("deal_groups", remember=True, groups=groups, **told)
+    posed.deal(federation, groups)
     solutions = federation.until_stable(bundle)
     remarks = []
     if bundles > 1:
         remarks.append(Remark("bundles", f"{bundles} of cuts, a new one with each change of who takes part"))
-    weights = np.array([np.append(each.w, each.b) for each in solutions])
-    return Trained(tuple(solutions), weights, {"bundles": bundles}, tuple(remarks))
+    return Trained(tuple(solutions), posed.weights(solutions), {"bundles": bundles}, tuple(remarks))
+
+
+@dataclass(frozen=True)
+class _Binary:
+    """Cutting planes of two classes, of each class against the others, or of every two: a problem for each."""
+
+    settings: LinearSvmSettings
+    features: int
+    classes: int
+
+    @property
+    def problems(self) -> int:
+        return problems_of(self.classes, self.settings.multiclass)
+
+    @property
+    def dimensions(self) -> int:
+        return self.features
+
+    @property
+    def intercept(self) -> bool:
+        return self.settings.intercept
+
+    def deal(self, federation: Federation, groups: int) -> None:
+        scheme = self.settings.multiclass
+        told: dict[str, Any] = {"scheme": scheme} if self.classes > 2 and scheme != "ovr" else {}
+        federation.run("deal_groups", remember=True, groups=groups, **told)
+
+    def oracle(self, federation: Federation, groups: int, on_cuts: OnCuts) -> Oracle:
+        return FederatedOracle(federation, groups, *_extent(federation), on_cuts)
+
+    def first(self, oracle: Oracle) -> Callable[[], Taken] | None:
+        """The first cuts by sums of each class."""
+        if not isinstance(oracle, FederatedOracle):
+            return None
+        scheme, intercept = self.settings.multiclass, self.intercept
+        return lambda: oracle.first(self.features, self.classes, scheme, intercept=intercept)
+
+    def disclose(self, federation: Federation, opened: Sequence[Cuts], rows_told: RowsTold) -> None:
+        _disclose(federation, opened, rows_told)
+
+    def weights(self, solutions: Sequence[Solution]) -> FloatArray:
+        """(P, m + 1)."""
+        return np.array([np.append(each.w, each.b) for each in solutions])
+
+
+@dataclass(frozen=True)
+class _Joint(_Binary):
+    """Cutting planes of all classes in one problem, whose weights are those of all; an intercept is among them."""
+
+    @property
+    def dimensions(self) -> int:
+        return self.classes * (self.features + int(self.settings.intercept))
+
+    @property
+    def intercept(self) -> bool:
+        return False
+
+    def deal(self, federation: Federation, groups: int) -> None:
+        federation.run("deal_joint_groups", remember=True, groups=groups, intercept=self.settings.intercept)
+
+    def oracle(self, federation: Federation, groups: int, on_cuts: OnCuts) -> Oracle:
+        rows, lengths = _extent(federation)
+        return JointOracle(federation, groups, rows, lengths + rows * int(self.settings.intercept), on_cuts)
+
+    def disclose(self, federation: Federation, opened: Sequence[Cuts], rows_told: RowsTold) -> None:
+        """Every block that is a single row's, and every row by which two blocks of a class differ beside these."""
+        if not opened:
+            return
+        points, cuts = np.concatenate([w for _, w, _, _ in opened]), np.concatenate([each for *_, each in opened])
+        sums = np.concatenate([-cuts[..., :-2], cuts[..., -1:]], axis=2)
+        told = [rows_told.blocks(points, of_group, self.classes) for of_group in sums.transpose(1, 0, 2)]
+        alone, differ = (sum(each) for each in zip(*told, strict=True))
+        _disclose_rows(
+            federation,
+            "joint_cuts",
+            self.dimensions // self.classes,
+            (SINGLETON_BLOCKS, alone),
+            (BLOCKS_THAT_DIFFER, differ),
+        )
+
+    def weights(self, solutions: Sequence[Solution]) -> FloatArray:
+        """(K, m + 1)."""
+        (found,) = solutions
+        weights = found.w.reshape(self.classes, -1)
+        return weights if self.settings.intercept else np.column_stack([weights, np.zeros(self.classes)])
 
 
 def _groups(federation: Federation, settings: LinearSvmSettings, classes: int) -> int:
@@ -287,16 +407,14 @@ def _groups(federation: Federation, settings: LinearSvmSettings, classes: int) -
     counts = np.rint(federation.sum("class_counts", shape=(classes,), bound=float(MAX_COUNT)))
     smallest = int(counts[counts > 0].min(initial=MAX_COUNT))
     groups = max(1, min(settings.cut_groups, smallest // at_least))
-    return groups if settings.multiclass == "ovr" or classes == 2 else max(1, round(2 * groups / classes))
+    return groups if settings.multiclass != "ovo" or classes == 2 else max(1, round(2 * groups / classes))
 
 
-def _oracle(
-    federation: Federation, groups: int, on_cuts: Callable[[IntArray, FloatArray, FloatArray, FloatArray], None]
-) -> FederatedOracle:
-    """Bounds on the sums follow from the summed squares of the features, by Cauchy and Schwarz."""
+def _extent(federation: Federation) -> tuple[int, float]:
+    """How many rows there are, and what their features' lengths add up to at most, by Cauchy and Schwarz."""
     squares, count = federation.sum("squared_norms", shape=(2,), bound=math.inf)
     rows = round(float(count))
-    return FederatedOracle(federation, groups, rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0, on_cuts)
+    return rows, math.sqrt(rows * squares) * (1 + 1e-9) + 1.0
 
 
 def _disclose(federation: Federation, opened: Sequence[Cuts], rows_told: RowsTold) -> None:
@@ -312,14 +430,18 @@ def _disclose(federation: Federation, opened: Sequence[Cuts], rows_told: RowsTol
     differ = 0
     for problem in np.unique(problems):
         of = problems == problem
-        differ += sum(rows_told(Points(w[of], b[of]), of_group) for of_group in cuts[of].transpose(1, 0, 2))
-    told: list[tuple[str, int, Kind]] = [
-        (SINGLETON_CUTS, alone, "single-row"),
-        (CUTS_THAT_DIFFER, differ, "row-difference"),
-    ]
-    for detail, times, kind in told:
+        differ += sum(rows_told.differences(Points(w[of], b[of]), of_group) for of_group in cuts[of].transpose(1, 0, 2))
+    _disclose_rows(federation, "cuts", cuts.shape[2] - 2, (SINGLETON_CUTS, alone), (CUTS_THAT_DIFFER, differ))
+
+
+def _disclose_rows(
+    federation: Federation, step: str, features: int, alone: tuple[str, int], differ: tuple[str, int]
+) -> None:
+    """Of so many features each, and how often: rows that are alone in what was opened, and those it differs by."""
+    told: list[tuple[tuple[str, int], Kind]] = [(alone, "single-row"), (differ, "row-difference")]
+    for (detail, times), kind in told:
         if times:
-            federation.disclose(COORDINATOR, "cuts", detail, (cuts.shape[2] - 2,), times=times, kind=kind)
+            federation.disclose(COORDINATOR, step, detail, (features,), times=times, kind=kind)
 
 
 def pooled_prices(

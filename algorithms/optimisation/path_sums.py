@@ -15,7 +15,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -259,6 +259,22 @@ def chosen(outcomes: Sequence[Outcome]) -> tuple[IntArray, IntArray]:
     return keep, np.array([outcome.constant for outcome in outcomes], dtype=np.int64)
 
 
+def told_of(terms: Sequence[Terms]) -> dict[str, Any]:
+    """What sites are told of the problems of a round, but for the steps."""
+    return {
+        "problems": np.array([each.problem for each in terms]),
+        "mus": np.array([each.mu for each in terms]),
+        "keep": np.array([float(each.keep) for each in terms]),
+        "still": np.array([float(each.still) for each in terms]),
+        "scales": np.array([each.scales.to_array() for each in terms]),
+    }
+
+
+def resolution_of(bound: float, sites: int) -> float:
+    """How far rounding at so many sites moves a number of a sum at most."""
+    return sites * 2.0 ** -(FixedPoint.for_bound(bound, sites).fraction_bits + 1)
+
+
 class FederatedPath:
     """The path of K problems over the sites of a federation, which have their features ready.
 
@@ -312,23 +328,19 @@ class FederatedPath:
 
     def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
         """One secure sum."""
-        rows, scales = self._extent.rows, [each.scales.to_array() for each in terms]
-        bound, sites = WIDE_BOUND if wide else 1.0, len(self._federation.sites)
+        rows, bound = self._extent.rows, WIDE_BOUND if wide else 1.0
+        told = told_of(terms)
         total = self._federation.sum(
             "newton",
             shape=(len(terms), self._layout.length),
             bound=bound,
             iteration=iteration,
-            problems=np.array([each.problem for each in terms]),
             steps=np.array([each.step for each in terms]),
-            mus=np.array([each.mu for each in terms]),
-            keep=np.array([float(each.keep) for each in terms]),
-            still=np.array([float(each.still) for each in terms]),
-            scales=np.array(scales),
             rows=rows,
+            **told,
         )
-        opened = [self._layout.unpack(vector, scale, rows) for vector, scale in zip(total, scales, strict=True)]
-        resolution = sites * 2.0 ** -(FixedPoint.for_bound(bound, sites).fraction_bits + 1)
+        opened = [self._layout.unpack(vector, scale, rows) for vector, scale in zip(total, told["scales"], strict=True)]
+        resolution = resolution_of(bound, len(self._federation.sites))
         return RoundSums(opened, changed=self._note_changes(), resolution=resolution)
 
     def settle(self, outcomes: Sequence[Outcome]) -> bool:

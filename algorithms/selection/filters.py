@@ -33,6 +33,8 @@ from federation.arrays import FloatArray, IntArray
 _NO_SPREAD = 1e-12
 """A sum of squared distances below this share of the sum of squares is what rounding leaves of a constant column."""
 
+SAME = 1e-9
+"""Scores that differ by less than this share of the largest are equal."""
 
 Counted = Callable[[FloatArray], FloatArray]
 """Edges of bins (p, bins - 1) to counts (K, p, bins) of the rows of each class in each."""
@@ -88,13 +90,6 @@ class ClassMoments:
     def constant(self) -> NDArray[np.bool_]:
         """(p,) which columns are so over all rows."""
         return np.asarray(self.total.scatter[0] == 0.0)
-
-
-def class_members(labels: FloatArray) -> FloatArray:
-    """(K, n) of 0 and 1: the rows of each class by labels (1, n) of one problem, or (K, n) of each against the rest."""
-    if len(labels) == 1:
-        return np.concatenate([labels < 0, labels > 0]).astype(np.float64)
-    return np.asarray(labels > 0, dtype=np.float64)
 
 
 def _ratio(above: FloatArray, below: FloatArray) -> FloatArray:
@@ -202,20 +197,23 @@ def mrmr(moments: ClassMoments, wanted: int, products: Products) -> list[int]:
     return order
 
 
+def in_grains(scores: FloatArray) -> FloatArray:
+    """(p,) scores as whole numbers of 1e-9 of the largest finite one, so that rounding orders nothing."""
+    finite = np.isfinite(scores)
+    grain = SAME * float(np.abs(scores[finite]).max(initial=0.0)) or 1.0
+    return np.where(finite, np.rint(np.where(finite, scores, 0.0) / grain), scores)
+
+
 def best_first(scores: FloatArray, constant: NDArray[np.bool_]) -> IntArray:
     """(p,) columns by falling score; equal ones, to 1e-9 of the largest, in their order, and constant ones last."""
-    finite = np.abs(scores[np.isfinite(scores)])
-    grain = 1e-9 * float(finite.max(initial=0.0)) or 1.0
-    with np.errstate(invalid="ignore"):
-        rounded = np.where(np.isfinite(scores), np.rint(np.where(np.isfinite(scores), scores, 0.0) / grain), scores)
-    return np.lexsort((np.arange(len(scores)), -np.where(constant, -np.inf, rounded)))
+    return np.lexsort((np.arange(len(scores)), -np.where(constant, -np.inf, in_grains(scores))))
 
 
 def ranks_of(scores: FloatArray, order: IntArray) -> IntArray:
-    """(p,) from 1, of columns in an order: equal where scores are."""
-    ranks = np.arange(1, len(order) + 1)
+    """(p,) from 1, of columns in an order: equal where scores are, to 1e-9 of the largest."""
+    ranks, grains = np.arange(1, len(order) + 1), in_grains(scores)
     for place in range(1, len(order)):
-        if scores[order[place]] == scores[order[place - 1]]:
+        if grains[order[place]] == grains[order[place - 1]]:
             ranks[place] = ranks[place - 1]
     return ranks
 

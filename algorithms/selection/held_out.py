@@ -7,12 +7,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from algorithms.ranking import DecidedBy
+from algorithms.selection.filters import SAME
 from algorithms.selection.subsets import Subset
 from algorithms.selection.training import SubsetTraining
 from federation.arrays import FloatArray, IntArray
-
-SAME = 1e-9
-"""Scores that differ by less than this share of the largest are equal."""
 
 
 def held_out(training: SubsetTraining, columns: Sequence[IntArray], tolerance: float) -> tuple[FloatArray, FloatArray]:
@@ -30,9 +28,8 @@ def removal_of(
     best = np.flatnonzero(right == right.max())
     decided: DecidedBy = "accuracy"
     if len(best) > 1:
-        decided, grain = "loss", SAME * float(loss[best].max()) or 1.0
-        rounded = np.rint(loss[best] / grain)
-        best = best[rounded == rounded.min()]
+        decided = "loss"
+        best = best[loss[best] <= loss[best].min() + SAME * loss[best].max()]
     if len(best) > 1:
         decided = "rank"
         best = best[ranks[best] == ranks[best].min()]

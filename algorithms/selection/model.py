@@ -39,6 +39,7 @@ from algorithms.data.columns import Labelled
 from algorithms.data.horizontal import HorizontalTask, Prepared
 from algorithms.data.scaling import Scale
 from algorithms.features.mapped_rows import map_rows
+from algorithms.optimisation.solution import Solution
 from algorithms.pan_svm import PanModel, PanSvm, train, with_calibration
 from algorithms.ranking import CurvePoint, Ranking, RankingStep
 from algorithms.remarks import Remark
@@ -91,15 +92,22 @@ def curve_sizes(columns: int) -> list[int]:
 
 @dataclass(frozen=True)
 class SizeModel:
-    """A linear SVM on some columns: their numbers (m,), w (m,) and b."""
+    """A linear SVM on some columns: their numbers (m,), w (m,) and b; of K > 2 classes w (K, m) and b (K,)."""
 
     columns: IntArray
     w: FloatArray
-    b: float
+    b: float | FloatArray
+
+    @classmethod
+    def of(cls, columns: IntArray, model: Sequence[Solution]) -> SizeModel:
+        """Of one problem, or of one for each class."""
+        if len(model) == 1:
+            return cls(columns, model[0].w, model[0].b)
+        return cls(columns, np.array([each.w for each in model]), np.array([each.b for each in model]))
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) of scaled rows (n, p)."""
-        return np.asarray(rows[:, self.columns] @ self.w + self.b)
+        """(n,) of scaled rows (n, p), or (n, K)."""
+        return np.asarray(rows[:, self.columns] @ self.w.T + self.b)
 
 
 @dataclass(frozen=True)
@@ -168,7 +176,7 @@ class SelectedModel(Model):
     training: TrainingReport | None = None
 
     def decision_function(self, rows: FloatArray) -> FloatArray:
-        """(n,) decision values of scaled rows (n, p) of all columns; positive for the class +1."""
+        """(n,) decision values of scaled rows (n, p) of all columns; positive for the class +1; (n, K) of more."""
         return self.inner.decision_function(rows[:, self.selected])
 
     @property
@@ -192,7 +200,7 @@ class SelectedModel(Model):
         return self.ranking
 
     def decisions_by_size(self, rows: FloatArray) -> dict[int, FloatArray]:
-        """(n,) decision values of scaled rows (n, p) by the best columns, for each size of the curve."""
+        """(n,), or (n, K), decision values of scaled rows (n, p) by the best columns, for each size of the curve."""
         return {len(each.columns): each.decision_function(rows) for each in self.by_size}
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -230,12 +238,12 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
     def choose(self, selecting: Selecting, settings: S) -> Choice:
         """Order the columns. The rounds are of phase "select"."""
 
-    def select(self, federation: Federation, task: HorizontalTask, settings: S, classes: int = 2) -> Selected:
+    def select(self, federation: Federation, task: HorizontalTask, settings: S) -> Selected:
         """Choose columns, and how many, and have the sites keep these."""
         prepared = federation.until_stable(lambda: task.prepare(federation))
         began, names = federation.progress.round, task.columns.names
         with federation.phase("select"):
-            choice = self.choose(Selecting(federation, prepared, names, task.seed, classes), settings)
+            choice = self.choose(Selecting(federation, prepared, names, task.seed, len(task.classes)), settings)
             ranking, by_size = _sized(choice, settings, names)
             columns = np.sort([names.index(name) for name in ranking.selected])
             federation.run("keep_columns", remember=True, columns=columns)
@@ -253,14 +261,10 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
 
         features = federation.until_stable(mapped)
         weighting = settings.weighting(task.classes, by_row=task.weighted)
-        trained = train(federation, settings, features, weighting, conditions=task.conditions)
+        trained = train(federation, settings, features, weighting, len(task.classes), task.conditions)
         inner = with_calibration(federation, task, trained, settings)
         report = _reported(inner, chosen)
         return SelectedModel(inner, selected, chosen.ranking, chosen.by_size, report)
-
-    def of_many_classes(self, settings: S) -> bool:
-        """Whether more than two classes will do."""
-        return False
 
     def problems(self, settings: S, outline: Outline) -> Iterator[str]:
         """Those of PAN-SVM, and sizes without a curve."""
@@ -284,7 +288,7 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
         """What class means of more columns than rows tell of who is in them, as measured on these rows."""
         return list(_memberships(rows))
 
-    def pooled(self, model: SelectedModel, settings: S, rows: EvaluationRows) -> Pooled:
+    def pooled(self, model: SelectedModel, settings: S, rows: EvaluationRows) -> Pooled | None:
         """As of PAN-SVM on the same columns."""
         return PanSvm().pooled(model.inner, settings, _only(rows, model.selected))
 
@@ -321,13 +325,14 @@ def _reported(inner: PanModel, chosen: Selected) -> TrainingReport:
 def _memberships(rows: EvaluationRows) -> Iterator[str]:
     """A sentence for each class of fewer rows than columns, whose means were summed."""
     columns = rows.train.rows.shape[1]
-    for name, sign in zip(rows.classes, (-1.0, 1.0), strict=True):
-        inside = rows.train.rows[rows.train.labels == sign]
+    labels = (-1.0, 1.0) if len(rows.classes) == 2 else range(len(rows.classes))
+    for name, label in zip(rows.classes, labels, strict=True):
+        inside = rows.train.rows[rows.train.labels == label]
         if columns <= len(inside):
             continue
-        others = rows.test.rows[rows.test.labels == sign]
-        area = membership_auc(inside, others[::2], others[1::2]) if others.shape[0] < len(inside) * 20 else None
-        measured = f", here with an AUC of {area:.2f}" if area is not None and rows.test is not rows.train else ""
+        others = rows.test.rows[rows.test.labels == label]
+        area = None if rows.test is rows.train else membership_auc(inside, others[::2], others[1::2])
+        measured = f", here with an AUC of {area:.2f}" if area is not None else ""
         yield (
             f"The means of class {name!r} are of {columns} columns and {len(inside)} rows: who has a record, and "
             f"others to compare it with, can tell whether it is one of them{measured}. No secure sum helps, for the "
@@ -375,8 +380,7 @@ def accuracy_curve(choice: Choice, inner_folds: int) -> tuple[tuple[CurvePoint, 
     points, models = [], []
     for place, size in enumerate(sizes):
         points.append(point_of(size, right[place], rows[place]))
-        whole = judged.solutions[(place + 1) * len(folds) - 1]
-        models.append(SizeModel(choice.order[:size], whole.w, whole.b))
+        models.append(SizeModel.of(choice.order[:size], judged.models[(place + 1) * len(folds) - 1]))
     return tuple(points), tuple(models)
 
 

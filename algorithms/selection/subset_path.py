@@ -22,7 +22,15 @@ from algorithms.optimisation import interior_point
 from algorithms.optimisation.barrier import Problem, RowSums, Standing
 from algorithms.optimisation.interior_point import Extent, Outcome, RoundSums, Terms, opened_by
 from algorithms.optimisation.masking import Mask, Masking, draw_masks
-from algorithms.optimisation.path_sums import MASKED_SHOWS, OPEN_SHOWS, WIDE_BOUND, Layout, chosen
+from algorithms.optimisation.path_sums import (
+    MASKED_SHOWS,
+    OPEN_SHOWS,
+    WIDE_BOUND,
+    Layout,
+    chosen,
+    resolution_of,
+    told_of,
+)
 from algorithms.optimisation.solution import Solution, Stopping
 from algorithms.selection.subsets import Posed, Subset, SubsetSite
 from federation.arrays import FloatArray, IntArray
@@ -30,7 +38,6 @@ from federation.errors import StepRefused
 from federation.federation import Federation
 from federation.site.program import step
 from federation.transport.keys import COORDINATOR
-from protocols.arithmetic.fixed_point import FixedPoint
 
 RELEASED = "weights of SVMs on the way to the columns that are kept"
 
@@ -241,30 +248,25 @@ class _SubsetPath:
     def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
         """One secure sum."""
         federation, layouts = self.paths.federation, [self._layouts[each.problem] for each in terms]
-        bound, scales = WIDE_BOUND if wide else 1.0, [each.scales.to_array() for each in terms]
+        bound, told = WIDE_BOUND if wide else 1.0, told_of(terms)
         total = federation.sum(
             "subset_newton",
             shape=(sum(each.length for each in layouts),),
             bound=bound,
             epoch=self.paths._epoch,
             iteration=iteration,
-            problems=np.array([each.problem for each in terms]),
             steps=np.concatenate([each.step for each in terms]),
-            mus=np.array([each.mu for each in terms]),
-            keep=np.array([float(each.keep) for each in terms]),
-            still=np.array([float(each.still) for each in terms]),
-            scales=np.array(scales),
             rows=self.paths.rows,
+            **told,
             **(self.begun if iteration == 1 else {}),
         )
         shows = OPEN_SHOWS if self.paths.masking == "none" else MASKED_SHOWS
         if iteration == 1:
             federation.disclose(COORDINATOR, "subset_newton", shows, ())
         parts = np.split(total, np.cumsum([each.length for each in layouts])[:-1])
-        told = zip(layouts, parts, scales, strict=True)
-        opened = [layout.unpack(part, scale, self.paths.rows) for layout, part, scale in told]
-        sites = len(federation.sites)
-        return RoundSums(opened, resolution=sites * 2.0 ** -(FixedPoint.for_bound(bound, sites).fraction_bits + 1))
+        summed = zip(layouts, parts, told["scales"], strict=True)
+        opened = [layout.unpack(part, scale, self.paths.rows) for layout, part, scale in summed]
+        return RoundSums(opened, resolution=resolution_of(bound, len(federation.sites)))
 
     def released(self, outcomes: Sequence[Outcome]) -> list[Solution]:
         """The best points, opened to the coordinator."""

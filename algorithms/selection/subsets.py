@@ -18,10 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.optimisation.hinge_sums import HingeSums, Points
+from algorithms.data.classes import members, numbers
+from algorithms.optimisation.hinge_sums import HingeSums, Points, line_bound
 from algorithms.optimisation.single_rows import lone_rows, rows_apart
 from algorithms.pan_svm import PanSite
-from algorithms.selection.filters import ClassMoments, bin_counts, class_members
+from algorithms.selection.filters import ClassMoments, bin_counts
 from federation.arrays import BoolArray, FloatArray, IntArray
 from federation.errors import StepRefused
 from federation.federation import Federation
@@ -95,12 +96,12 @@ class SubsetSite(PanSite):
     @step
     def class_sizes(self) -> FloatArray:
         """(K,) rows of each class."""
-        return np.asarray(class_members(self.labels).sum(axis=1))
+        return np.asarray(members(self.labels).sum(axis=1))
 
     @step
     def class_moments(self) -> FloatArray:
         """(K, 2p + 1): of each class its rows, the sums of its columns, and of their squares."""
-        return ClassMoments.of(self.scaled, class_members(self.labels)).packed()
+        return ClassMoments.of(self.scaled, members(self.labels)).packed()
 
     @step
     def column_products(self, column: int) -> FloatArray:
@@ -110,7 +111,7 @@ class SubsetSite(PanSite):
     @step
     def class_bins(self, edges: FloatArray) -> FloatArray:
         """(K, p, bins) rows of each class in each bin of each column."""
-        return bin_counts(self.scaled, class_members(self.labels), edges)
+        return bin_counts(self.scaled, members(self.labels), edges)
 
     # Problems of columns and rows.
 
@@ -152,16 +153,21 @@ class SubsetSite(PanSite):
         return found
 
     @step
-    def held_out_rows(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
-        """(k, 3): of the rows that each problem leaves out how many are right, their hinge loss, and their number."""
-        found = np.zeros((len(problems), 3))
-        for place, (problem, point, at_b) in enumerate(
-            zip(problems.tolist(), self._points(problems, w), b, strict=True)
-        ):
-            subset = self._posed[problem]
-            out = ~self._used(subset.fold)
-            margins = self.labels[subset.label, out] * (self.scaled[np.ix_(out, subset.columns)] @ point + at_b)
-            found[place] = (margins > 0).sum(), np.maximum(1.0 - margins, 0.0).sum(), out.sum()
+    def held_out_rows(self, w: FloatArray, b: FloatArray) -> FloatArray:
+        """(q, 3): of the rows that problems leave out how many are right, their hinge loss, and their number.
+
+        w, b: of all problems that were posed; of K > 2 classes each K of them are one model, whose losses are added up.
+        """
+        together = len(self.labels)
+        points = self._points(np.arange(len(self._posed)), w)
+        found = np.zeros((len(points) // together, 3))
+        for place in range(len(found)):
+            of = range(place * together, (place + 1) * together)
+            out = ~self._used(self._posed[of[0]].fold)
+            values = [self.scaled[np.ix_(out, self._posed[each].columns)] @ points[each] + b[each] for each in of]
+            margins = self.labels[:, out] * np.array(values)
+            right = margins[0] > 0 if together == 1 else np.argmax(values, axis=0) == numbers(self.labels[:, out])
+            found[place] = right.sum(), np.maximum(1.0 - margins, 0.0).sum(), out.sum()
         return found
 
     def _take(
@@ -196,7 +202,7 @@ class SubsetSite(PanSite):
         self.group_count = groups
         self.inner_fold = np.zeros(rows, dtype=np.int64)
         if inner_folds:
-            for kind, member in enumerate(class_members(self.labels)):
+            for kind, member in enumerate(members(self.labels)):
                 of_class = self.random(f"inner folds {kind}").permutation(np.flatnonzero(member))
                 first = self.random(f"first fold {kind}").integers(inner_folds)
                 self.inner_fold[of_class] = (np.arange(len(of_class)) + first) % inner_folds
@@ -210,7 +216,7 @@ class SubsetSite(PanSite):
             return np.asarray(self.inner_fold != fold)
         pair, side = divmod(half_sample(fold), 2)
         drawn = np.zeros(len(self.scaled), dtype=np.bool_)
-        for kind, member in enumerate(class_members(self.labels)):
+        for kind, member in enumerate(members(self.labels)):
             of_class = self.random(f"half {pair} {kind}").permutation(np.flatnonzero(member))
             more = int(self.random(f"odd {pair} {kind}").integers(2))
             drawn[of_class[: (len(of_class) + more) // 2]] = True
@@ -273,12 +279,11 @@ class SubsetOracle:
         self, problems: IntArray, w: FloatArray, b: FloatArray, dw: FloatArray, db: FloatArray, steps: FloatArray
     ) -> FloatArray:
         """One secure sum; see `Oracle.line`."""
-        margins = self._margins(w, b) + float(np.abs(steps).max()) * self._margins(dw, db)
         lengths = self._lengths(problems)
         found: FloatArray = self.federation.sum(
             "subset_line",
             shape=(*steps.shape, 2),
-            bound=max(self.rows + margins, self._margins(dw, db)),
+            bound=line_bound(w, b, dw, db, steps, self.rows, self.norm_sum),
             problems=problems,
             w=self._flat(w, lengths),
             b=b,
@@ -311,7 +316,3 @@ class SubsetOracle:
 
     def _flat(self, padded: FloatArray, lengths: list[int]) -> FloatArray:
         return np.concatenate([each[:length] for each, length in zip(padded, lengths, strict=True)])
-
-    def _margins(self, w: FloatArray, b: FloatArray) -> float:
-        """No sum over rows of |w.f + b| exceeds it."""
-        return float((np.linalg.norm(w, axis=1) * self.norm_sum + np.abs(b) * self.rows).max())

@@ -18,8 +18,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from algorithms.data.classes import members
 from algorithms.optimisation.solution import Solution
-from algorithms.selection.filters import ClassMoments, class_members
+from algorithms.selection.filters import ClassMoments
 from algorithms.selection.moments import MIN_OF_CLASS
 from algorithms.selection.subset_path import SelectionSite
 from algorithms.settings import MAX_COUNT
@@ -57,7 +58,7 @@ class SupportSite(SelectionSite):
         margins = self.labels[0] * (self.scaled[:, columns] @ w + b)
         found = np.zeros((2, releases + 1))
         self.supporting = []
-        for kind, member in enumerate(class_members(self.labels)):
+        for kind, member in enumerate(members(self.labels)):
             now = (member > 0) & (margins <= 1 + SLACK)
             self.supporting.append(now)
             before = [mask for told, mask in self.support_sets[kind].items() if told < number]

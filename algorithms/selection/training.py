@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import KW_ONLY, dataclass, field
+from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -61,9 +61,12 @@ class TrainingSettings(PanSettings):
 
 @dataclass(frozen=True)
 class Judged:
-    """Models of problems, how many of the rows that each left out are right (q,), their loss (q,) and number (q,)."""
+    """Models, how many of the rows that each left out are right (q,), their loss (q,) and number (q,).
 
-    solutions: Sequence[Solution]
+    models: of each its SVM, or of K > 2 classes the K that tell each from the rest.
+    """
+
+    models: Sequence[Sequence[Solution]]
     right: FloatArray
     loss: FloatArray
     rows: FloatArray
@@ -95,6 +98,11 @@ class SubsetTraining:
     def rows(self) -> int:
         """How many there are."""
         return int(self.moments.counts.sum())
+
+    @property
+    def problems(self) -> int:
+        """How many SVMs tell the classes apart: one of two classes, and of more one for each."""
+        return 1 if len(self.moments.counts) == 2 else len(self.moments.counts)
 
     @property
     def squares(self) -> float:
@@ -160,25 +168,25 @@ class SubsetTraining:
             oracle.disclose()
 
     def judged(self, subsets: Sequence[Subset], tolerance: float) -> Judged:
-        """Train all problems, and count on the rows that each leaves out, anew where sites leave or join."""
-
+        """Train on subsets, and count on the rows that each leaves out, anew where sites leave or join."""
         self.require_folds()
-        return self.federation.until_stable(lambda: self.counted(self.train(subsets, tolerance)))
+        posed = [replace(each, label=label) for each in subsets for label in range(self.problems)]
+        return self.federation.until_stable(lambda: self.counted(self.train(posed, tolerance)))
 
     def counted(self, solutions: Sequence[Solution]) -> Judged:
         """Models of all problems that were posed last, by the rows that each leaves out. One round."""
-        w, b = [each.w for each in solutions], np.array([each.b for each in solutions])
+        w, b, together = [each.w for each in solutions], np.array([each.b for each in solutions]), self.problems
         longest = max(float(np.linalg.norm(each)) for each in w)
         lengths = math.sqrt(self.rows * self.squares) * (1 + 1e-9) + 1.0
         right, loss, rows = self.federation.sum(
             "held_out_rows",
-            shape=(len(solutions), 3),
-            bound=self.rows * (1 + float(np.abs(b).max())) + longest * lengths,
-            problems=np.arange(len(solutions)),
+            shape=(len(solutions) // together, 3),
+            bound=together * (self.rows * (1 + float(np.abs(b).max())) + longest * lengths),
             w=np.concatenate(w),
             b=b,
         ).T
-        return Judged(solutions, np.rint(right), loss, np.rint(rows))
+        models = [solutions[first : first + together] for first in range(0, len(solutions), together)]
+        return Judged(models, np.rint(right), loss, np.rint(rows))
 
 
 Enough = Callable[[Sequence[Solution]], bool]

@@ -23,12 +23,14 @@ _NONCE = bytes(12)
 
 
 class KeyAgreement:
-    """One party's key pair for one run. The private half lives in memory only.
+    """One party's key pair for one run. The private half lives in memory only, unless who made it keeps it.
 
     Parameters
     ----------
     run : bytes
         The run's 8 random bytes.
+    private : bytes, optional
+        32 bytes, of a party whose process does not live as long as the run; by default fresh ones.
 
     Attributes
     ----------
@@ -36,9 +38,9 @@ class KeyAgreement:
         The half that goes into the roster.
     """
 
-    def __init__(self, run: bytes) -> None:
+    def __init__(self, run: bytes, private: bytes | None = None) -> None:
         self._run = run
-        self._private = X25519PrivateKey.generate()
+        self._private = X25519PrivateKey.generate() if private is None else X25519PrivateKey.from_private_bytes(private)
         self._keyed: dict[bytes, hmac.HMAC] = {}
         self.public = self._private.public_key().public_bytes_raw()
 

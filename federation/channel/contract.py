@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -27,6 +27,9 @@ from federation.channel.agreement import SECRET_BYTES, keystream
 from federation.errors import ProtocolError
 
 _MAX_SYSTEM_WORDS = 1 << 13
+
+Draw = Callable[[Sequence[int]], Residues]
+"""Gives residues that are uniform over the whole modulus, by shape."""
 
 
 class Channel(Protocol):

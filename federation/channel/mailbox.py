@@ -11,9 +11,12 @@ from collections import Counter, defaultdict, deque
 from federation.channel.envelope import Sealer, ends_of
 from federation.errors import Malformed, PeerDropped
 from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint, Received
+from federation.transport.endpoint import Post, Received
 from federation.transport.keys import COORDINATOR
-from federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, Message
+from federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, MAX_FRAME_BYTES, Message
+
+MAX_HELD, MAX_HELD_BYTES = 1 << 12, 4 * MAX_FRAME_BYTES
+"""Envelopes, and bytes in them, that are kept for one site that has no connection; what comes beyond is refused."""
 
 
 class Mailbox:
@@ -31,7 +34,7 @@ class Mailbox:
         Seals and opens what this site tells others through the coordinator; None where they speak directly.
     """
 
-    def __init__(self, endpoint: Endpoint, run: bytes) -> None:
+    def __init__(self, endpoint: Post, run: bytes) -> None:
         self.endpoint = endpoint
         self.run = run
         self._now = 0
@@ -120,7 +123,14 @@ class Mailbox:
         try:
             self.endpoint.reply(receiver, envelope)
         except PeerDropped:
-            self._held[receiver].append(envelope)
+            held = self._held[receiver]
+            if (
+                sum(each.payload_bytes for each in held) + envelope.payload_bytes > MAX_HELD_BYTES
+                or len(held) == MAX_HELD
+            ):
+                self.refused["envelope beyond what is held"] += 1
+            else:
+                held.append(envelope)
 
     def _pass_on_held(self, receiver: str) -> None:
         """A connection to a site is new: it gets what came for it meanwhile, but for what is over."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from federation.arrays import Residues
 from federation.channel.agreement import KeyAgreement, keystream
-from federation.channel.contract import Observer, checked, uniform_residues
+from federation.channel.contract import Draw, Observer, checked, uniform_residues
 from federation.channel.mailbox import Mailbox
 from federation.errors import DeadlineExpired, PeerDropped, PeerLate, StepRefused
 from federation.transport.deadline import Deadline
@@ -41,6 +41,8 @@ class SocketChannel:
         What secrets are agreed by.
     observers : sequence of Observer
         What watches.
+    draw : callable
+        Gives random vectors, by shape; by default the operating system's.
 
     Attributes
     ----------
@@ -64,6 +66,7 @@ class SocketChannel:
         *,
         agreement: KeyAgreement | None = None,
         observers: Sequence[Observer] = (),
+        draw: Draw = uniform_residues,
     ) -> None:
         self.me = mailbox.endpoint.name
         self.sites = sites
@@ -79,6 +82,7 @@ class SocketChannel:
         self._notice = notice
         self._agreement = agreement
         self._observers = observers
+        self._draw = draw
 
     def drop(self, site: str, why: str) -> None:
         """From now on `collect` leaves this site out, and `receive` gives up."""
@@ -137,8 +141,8 @@ class SocketChannel:
         return {peer: arrays[peer] for peer in shapes if peer in arrays}
 
     def random(self, shape: Sequence[int]) -> Residues:
-        """Residues uniform over the whole modulus, from the operating system's generator."""
-        return self._drawn(uniform_residues(shape))
+        """Residues uniform over the whole modulus."""
+        return self._drawn(self._draw(shape))
 
     def shared_secret(self, peer: str, purpose: str) -> bytes:
         """256 bits that this site and `peer` alone can derive, fresh for this round and purpose."""

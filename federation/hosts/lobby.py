@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from federation.errors import DeadlineExpired, FederationError, LaunchError, Malformed, PeerDropped
 from federation.hosts.hub import Call, HubEndpoint
-from federation.hosts.messages import Begin, Declined, Offer, Ready, Refused
+from federation.hosts.messages import Begin, Declined, Offer, Ready, Refused, is_tcp
 from federation.site.terms import Terms
 from federation.transport.auth import REFUSED
 from federation.transport.deadline import Deadline
@@ -16,6 +16,8 @@ from federation.transport.keys import COORDINATOR, KEY_BYTES, Party
 from federation.transport.wire import Message
 
 MAX_NAMED = 8
+MAX_SHOWN = 500
+"""Letters of what somebody else says that are shown."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +116,7 @@ class Lobby:
 
     def _reason_against(self, call: Call) -> str:
         """Why a site cannot be let in, in a sentence; "" where it can."""
-        peer, join = call.peer, call.join
+        peer, join, named = call.peer, call.join, call.join.name[:MAX_SHOWN]
         if self._endpoint.is_connected(peer):
             return (
                 f"{peer} is there already, by another process with the same key; end that one, or make this site a key "
@@ -122,11 +124,16 @@ class Lobby:
             )
         if join.name != peer:
             return (
-                f"its key was made for {join.name}, and the coordinator admits it as {peer}; have the coordinator's "
-                f"folder hold it as {join.name}.key."
+                f"its key was made for {named}, and the coordinator admits it as {peer}; have the coordinator's folder "
+                f"hold it as {named}.key."
+            )
+        if join.address and not is_tcp(join.address):
+            return (
+                f"it says that others reach it at {join.address[:MAX_SHOWN]!r}; it must be as tcp://north.example:7101."
             )
         if join.version != self._version:
-            return f"it has fedsvm {join.version} and the coordinator {self._version}; install the same version."
+            theirs = join.version[:MAX_SHOWN]
+            return f"it has fedsvm {theirs} and the coordinator {self._version}; install the same version."
         if self._terms.routing == "direct" and not join.address:
             return (
                 "sites of this run reach each other directly, and it says no address; start it with --listen and "
@@ -141,9 +148,10 @@ class Lobby:
                 self._seat(site, Ready.from_message(message))
             elif message.kind == Declined.kind:
                 declined = Declined.from_message(message)
+                reason = declined.reason[:MAX_SHOWN]
                 if declined.by_policy:
-                    self._declined[site] = declined.reason
-                self._tell(f"{site} declines: {declined.reason}")
+                    self._declined[site] = reason
+                self._tell(f"{site} declines: {reason}")
             else:
                 self._endpoint.refused["not a word of joining"] += 1
         except Malformed as error:
@@ -165,24 +173,8 @@ class Lobby:
 
     def _other_columns(self, columns: tuple[Column, ...]) -> str:
         """How columns differ from those of the first site that is ready, in a sentence; "" where they do not."""
-        if not self.guests:
-            return ""
-        first, reference = next((name, guest.columns) for name, guest in self.guests.items())
-        mine, theirs = ({each.name: each.categorical for each in held} for held in (columns, reference))
-        problems = [
-            *(f"it lacks {name!r}" for name in theirs if name not in mine),
-            *(f"it has {name!r}, which {first} has not" for name in mine if name not in theirs),
-            *(
-                f"{name!r} is {_kind(mine[name])} here and {_kind(theirs[name])} at {first}"
-                for name in mine
-                if name in theirs and mine[name] != theirs[name]
-            ),
-        ]
-        if not problems:
-            return ""
-        more = f"; and {len(problems) - MAX_NAMED} more" if len(problems) > MAX_NAMED else ""
-        said = "; ".join(problems[:MAX_NAMED])
-        return f"its columns differ from those of {first}: {said}{more}. Mend the file, or add them to data.ignore."
+        first = next(iter(self.guests.items()), None)
+        return differing(columns, first[0], first[1].columns) if first is not None else ""
 
     def _note_closed(self, site: str) -> None:
         if (guest := self.guests.pop(site, None)) is not None:
@@ -279,6 +271,25 @@ class Lobby:
         address = self._invited[site].join.address
         self._back[site] = known._replace(address=address, agreement_key=ready.agreement_key)
         self._send(site, Begin(self._sites, self._columns))
+
+
+def differing(columns: Sequence[Column], first: str, reference: Sequence[Column]) -> str:
+    """How columns differ from those of the site `first`, in a sentence; "" where they do not."""
+    mine, theirs = ({each.name: each.categorical for each in held} for held in (columns, reference))
+    problems = [
+        *(f"it lacks {name!r}" for name in theirs if name not in mine),
+        *(f"it has {name!r}, which {first} has not" for name in mine if name not in theirs),
+        *(
+            f"{name!r} is {_kind(mine[name])} here and {_kind(theirs[name])} at {first}"
+            for name in mine
+            if name in theirs and mine[name] != theirs[name]
+        ),
+    ]
+    if not problems:
+        return ""
+    more = f"; and {len(problems) - MAX_NAMED} more" if len(problems) > MAX_NAMED else ""
+    said = "; ".join(problem[:MAX_SHOWN] for problem in problems[:MAX_NAMED])
+    return f"its columns differ from those of {first}: {said}{more}. Mend the file, or add them to data.ignore."
 
 
 def _columns(rows: list[list[object]]) -> tuple[Column, ...]:

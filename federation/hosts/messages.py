@@ -21,9 +21,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 from federation.control import read_fields
+from federation.errors import Malformed
 from federation.transport.wire import RUN_ID_BYTES, Message
 
 _BEFORE_ANY_RUN = bytes(RUN_ID_BYTES)
+_MAX_PORT = 65_535
+
+
+def is_tcp(address: str) -> bool:
+    """Whether an address is one that another host can be reached by: tcp://HOST:PORT, and nothing else."""
+    host, _, port = address.removeprefix("tcp://").rpartition(":")
+    is_port = port.isascii() and port.isdigit() and int(port) <= _MAX_PORT
+    plain = host.isprintable() and not any(each in host for each in " ;/@")
+    return address.startswith("tcp://") and bool(host) and is_port and plain
 
 
 class _Plain:
@@ -74,6 +84,14 @@ class Offer(_Plain):
     run: bytes
     ticket: bytes
     terms: dict[str, Any]
+
+    @classmethod
+    def from_message(cls, message: Message) -> Self:
+        """Raises Malformed."""
+        offer = super().from_message(message)
+        if len(offer.run) != RUN_ID_BYTES or not offer.ticket:
+            raise Malformed(f"an offer must name its run by {RUN_ID_BYTES} bytes, and have a ticket")
+        return offer
 
 
 @dataclass(frozen=True)

@@ -161,6 +161,7 @@ class Visit:
         endpoint.say(Ready(columns, public).to_message(), deadline)
         self.tell(f"{self.name} is ready, and waits for the others")
         begin = Begin.from_message(self._heard(endpoint, Begin.kind, deadline))
+        self._check_begin(begin, held)
         held.partition(begin.columns).write(str(path))
         self.tell(f"the run begins, with {', '.join(begin.sites)}")
         assignment = Assignment(
@@ -251,6 +252,17 @@ class Visit:
         except Malformed as error:
             raise FederationError(f"What {self.place.coordinator} says is not a coordinator's: {error}.") from error
         return received.message
+
+    def _check_begin(self, begin: Begin, held: Held) -> None:
+        """Raises FederationError where the run would begin without this site, or with other columns than it holds."""
+        mine = sorted(column.name for column in held.columns)
+        if not all(type(name) is str for name in [*begin.sites, *begin.columns]) or self.name not in begin.sites:
+            raise FederationError(f"The coordinator begins a run of which {self.name} is no part; ask who coordinates.")
+        if len(set(begin.sites)) < len(begin.sites) or sorted(begin.columns) != mine:
+            raise FederationError(
+                f"The coordinator begins a run with other columns than {self.name} has, or with a site twice; have it "
+                "install the same version, and start fedsvm site again."
+            )
 
     def _decline(self, endpoint: SpokeEndpoint, reason: str, *, by_policy: bool) -> None:
         """Say why, and leave when it has gone out."""

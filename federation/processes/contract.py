@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
+
+from federation.site.site import Assignment
+from federation.transport.keys import Party
 
 
 @dataclass(frozen=True)
@@ -28,3 +32,30 @@ class Launcher(Protocol):
 
     def ended(self) -> list[Ended]:
         """The processes that ended since the last call. Raises LaunchError if the launcher itself is gone."""
+
+
+class SiteLauncher(Launcher, Protocol):
+    """A launcher that starts sites when it is told to.
+
+    Attributes
+    ----------
+    host : str
+        The address of this machine, by which sites reach what listens here.
+    workspace : Path or None
+        A folder on this machine for what is one run's, once `prepare` has returned.
+    struck : dict of int to float
+        When faults that sites do to themselves struck, by the fault's number, on the monotonic clock.
+    continued : list of (str, float)
+        Which stalled sites went on, and when.
+    """
+
+    host: str
+    workspace: Path | None
+    struck: dict[int, float]
+    continued: list[tuple[str, float]]
+
+    def prepare(self) -> Path:
+        """Wait until sites can be started; the workspace. Raises LaunchError."""
+
+    def start(self, assignments: Iterable[Assignment]) -> list[Party]:
+        """Start a site for each assignment and wait until all have reported in. Raises LaunchError."""

@@ -43,6 +43,8 @@ class LocalLauncher:
 
     Attributes
     ----------
+    host : str
+        Where this machine reaches itself.
     workspace : Path or None
         A folder of this run alone, for partitions and ipc sockets, once the server is up. It is removed when the
         launcher is closed, or when this process or the server is killed.
@@ -55,6 +57,7 @@ class LocalLauncher:
     """
 
     def __init__(self, module: str) -> None:
+        self.host = "127.0.0.1"
         self.pids: dict[str, int] = {}
         self.struck: dict[int, float] = {}
         self.continued: list[tuple[str, float]] = []

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -99,7 +100,10 @@ class SiteRules:
                 raise OrderRefused(f"by this site's policy {name} must be {why}, got {order.parameters[name]!r}")
 
     def charge(self, terms: Terms, run: bytes) -> None:
-        """Enter the run's epsilon in the ledger, before anything is computed. Raises OrderRefused beyond the budget."""
+        """Enter the run's epsilon in the ledger, before anything is computed. Raises OrderRefused beyond the budget.
+
+        A process that is started again in the same run draws noise of its own, and is charged again.
+        """
         if not self.ledger or terms.epsilon is None:
             return
         try:
@@ -108,10 +112,7 @@ class SiteRules:
             raise OrderRefused(f"the ledger {self.ledger} of its policy cannot be written: {error.strerror}") from error
         with os.fdopen(descriptor, "r+", encoding="utf-8") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            entries = [json.loads(line) for line in file.read().splitlines()]
-            if run.hex() in [entry["run"] for entry in entries]:  # the site was started again
-                return
-            spent = sum(entry["epsilon"] for entry in entries)
+            spent = sum(_spent_by(line, self.ledger) for line in file.read().splitlines())
             if self.budget is not None and spent + terms.epsilon > self.budget:
                 raise OrderRefused(
                     f"by this site's policy all runs together may spend epsilon {self.budget:g}; {spent:g} is spent, "
@@ -146,6 +147,17 @@ class SiteRules:
 
 ANYTHING = SiteRules()
 """Of a site without a policy of its own."""
+
+
+def _spent_by(line: str, ledger: str) -> float:
+    """The epsilon of one line. Raises OrderRefused for a line that is none: nobody knows then what was spent."""
+    try:
+        epsilon = json.loads(line)["epsilon"]
+    except (ValueError, KeyError, TypeError):
+        epsilon = None
+    if type(epsilon) not in (int, float) or not 0 <= epsilon < math.inf:
+        raise OrderRefused(f"the ledger {ledger} of its policy is damaged: {line[:80]!r} is no line of it; mend it")
+    return float(epsilon)
 
 
 def _unlisted(

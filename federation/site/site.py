@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from federation.arrays import FloatArray
 from federation.channel.agreement import KeyAgreement
-from federation.channel.contract import Observer
+from federation.channel.contract import Draw, Observer, uniform_residues
 from federation.channel.envelope import Sealer
 from federation.channel.mailbox import Mailbox
 from federation.channel.socket import SocketChannel
@@ -53,7 +53,7 @@ from federation.site.partition import read_partition
 from federation.site.policy import SitePolicy
 from federation.site.program import Installation, SiteProgram, opens_of
 from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint, Received, descriptors_explained
+from federation.transport.endpoint import Endpoint, Post, Received, descriptors_explained
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import HELLO_KIND, Message
 
@@ -62,6 +62,7 @@ MAX_SILENCE_S = 3600.0
 """How long a coordinator may give no order, where nobody says."""
 
 _MAX_TRACEBACK = 16_000
+_LOST = "its journal lacks the end of what it took part in, and cannot be replayed by; start the run anew"
 _REACH_S = 30.0
 """How long a site that speaks through the coordinator tries to be reachable by it, as a roster comes."""
 
@@ -106,6 +107,8 @@ class Assignment:
         Where it writes its journal, see `journal`; empty for none.
     journal_until : int, default 0
         The last round of the coordinator's journal: what is later in the site's own did not happen.
+    journal_has : int, default 0
+        The last round of which the coordinator's journal says that this site took part: the site's own must have it.
     patience_s : float
         A coordinator that gave no order for this long is taken for dead.
     log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
@@ -130,6 +133,7 @@ class Assignment:
     via_coordinator: bool = False
     journal_path: str = ""
     journal_until: int = 0
+    journal_has: int = 0
     patience_s: float = MAX_SILENCE_S
     log_level: str = "warning"
 
@@ -177,20 +181,23 @@ def _orphaned() -> None:
 class Site:
     """Carries out the coordinator's orders, one at a time.
 
-    `on_failure` is told why an order was refused, or a step failed, for who stands at the site.
+    `on_failure` is told why an order was refused, or a step failed, for who stands at the site. `draws`: what gives the
+    random vectors of a round, by its number.
     """
 
     def __init__(
         self,
         assignment: Assignment,
         installation: Installation,
-        endpoint: Endpoint,
+        endpoint: Post,
         agreement: KeyAgreement | None,
         faults: OwnFaults,
         on_failure: Callable[[str], None] = lambda reason: None,
+        draws: Callable[[int], Draw] = lambda number: uniform_residues,
     ) -> None:
         self._assignment = assignment
         self._on_failure = on_failure
+        self._draws = draws
         self._policy = assignment.policy
         self._installation = installation
         self._endpoint = endpoint
@@ -310,15 +317,26 @@ class Site:
                 self._replay(joined, self._journal)
 
     def _replay(self, program: SiteProgram, journal: SiteJournal) -> None:
-        """Carry out what an earlier process of this site did, and stand where it stood."""
+        """Carry out what an earlier process of this site did, and stand where it stood.
+
+        Raises StepRefused where the journal does not say all of it, as after a power cut at this site alone.
+        """
+        needed, known = self._assignment.journal_has, {record.order.round for record in journal.earlier}
+        if needed and needed not in known:
+            raise StepRefused(_LOST)
         for record in journal.earlier:
             order, number = Order.from_message(record.order, self._policy.sites), record.order.round
             if number <= self._assignment.journal_until:
                 program.channel = ReplayChannel(self._assignment.name, order.sites, record)
-                with suppress(EndOfRecordError):  # it was aborted there
+                try:
                     program.find_step(order.step)(**order.parameters, **order.arrays)
-                    if record.opened is not None:
-                        program.opened = record.opened
+                except EndOfRecordError as error:  # it was aborted there
+                    if number == needed:
+                        raise StepRefused(_LOST) from error
+                if record.opened is not None:
+                    program.opened = record.opened
+                elif number == needed and isinstance(order.terms, SumTerms) and order.terms.receiver == program.site:
+                    raise StepRefused(_LOST)
             self._mailbox.enter(number)
 
     def _run_round(self, order: Order, number: int) -> None:
@@ -364,6 +382,7 @@ class Site:
             self._notice,
             agreement=self._agreement,
             observers=observers,
+            draw=self._draws(number),
         )
         return self._channel
 

@@ -40,7 +40,7 @@ class Terms:
     releases : bool, default True
         Whether the coordinator gets the model, or the sites alone keep it.
     epsilon : float, optional
-        What a run promises of single rows; None where it promises nothing.
+        What a run promises of single rows, by all models that it releases; None where it promises nothing.
     seed : int, default 0
         Of the experiment's generators; never of masks or noise.
     reading : mapping, default {}

@@ -21,7 +21,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Protocol, Self
 
 import zmq
 
@@ -70,6 +70,58 @@ class Received(NamedTuple):
     peer: str
     message: wire.Message
     answer: bool
+
+
+class Post(Protocol):
+    """What carries one party's messages, as the floors above its sockets know it: an `Endpoint`, or one that stores.
+
+    Attributes and methods are as `Endpoint` says.
+    """
+
+    name: str
+    round: int
+    ledger: Ledger
+    refused: Counter[str]
+    interrupted: set[str]
+
+    @property
+    def roster(self) -> Roster:
+        """The parties that can be reached."""
+
+    def admit(self, roster: Roster) -> None:
+        """From now on these parties can be reached."""
+
+    def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
+        """Call `handler` whenever what `descriptor` stands for has something to say."""
+
+    def connect(self, peer: str) -> None:
+        """Begin to open the connection to `peer`, where one is needed."""
+
+    def send(
+        self, peer: str, message: wire.Message, deadline: Deadline, meanwhile: Callable[[], None] = lambda: None
+    ) -> None:
+        """Send to `peer`. Raises PeerDropped."""
+
+    def stay_reachable(self, peer: str, greeting: wire.Message, deadline: Deadline) -> None:
+        """Keep a connection to `peer`, where one is needed. Raises PeerDropped."""
+
+    def reply(self, peer: str, message: wire.Message) -> None:
+        """Answer what `peer` said. Raises PeerDropped."""
+
+    def flush(self, peer: str) -> None:
+        """Wait until what was sent to `peer` has left this process."""
+
+    def wait(self, deadline: Deadline) -> None:
+        """Wait until something comes in. Raises DeadlineExpired."""
+
+    def received(self) -> Received | None:
+        """A valid message that came in already, or None."""
+
+    def measure(self, round_number: int, *, whole: bool) -> None:
+        """Enter in the ledger what came in since the last call."""
+
+    def check_descriptors(self) -> None:
+        """Raise EndpointError where there are too few open files."""
 
 
 class Endpoint:

@@ -394,13 +394,29 @@ def _deal_rows(
     """Disjoint rows with all columns."""
     random = np.random.default_rng([scenario.seed, 1])
     names = scenario.federation.site_names
-    dealt = private if scenario.data.folds is not None else np.setdiff1d(private, tests[0])
+    dealt = _drawn(scenario, private if scenario.data.folds is not None else np.setdiff1d(private, tests[0]))
     if len(data.sites):
         parts = splits.by_site(data.sites[dealt], names)
     else:
         parts = splits.horizontal(scenario.data.split, data.take(dealt), len(names), random)
     columns = tuple(feature.name for feature in data.features)
     return tuple(SiteShard(dealt[part], columns) for part in parts)
+
+
+def _drawn(scenario: Scenario, rows: IntArray) -> IntArray:
+    """Those that are trained on: all, or as many as `data.rows` says, whatever they hold. Raises ScenarioError."""
+    wanted = scenario.data.rows
+    if wanted is None:
+        return rows
+    count = round(wanted * len(rows)) if wanted <= 1 else round(wanted)
+    if not len(scenario.federation.site_names) <= count <= len(rows):
+        raise ScenarioError(
+            [
+                f"data.rows: {wanted:g} is {count} rows, of {len(rows)} that can be trained on; each of "
+                f"{len(scenario.federation.site_names)} sites needs one."
+            ]
+        )
+    return np.sort(np.random.default_rng([scenario.seed, 11]).permutation(rows)[:count])
 
 
 def _deal_columns(scenario: Scenario, data: Dataset) -> tuple[SiteShard, ...]:

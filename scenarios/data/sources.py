@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federation.arrays import FloatArray, IntArray
-from scenarios.data import files, openml
+from scenarios.data import files, made, openml
 from scenarios.data.files import MISSING_MARKS, SUFFIXES
 from scenarios.data.text_form import TextForm
 from scenarios.schema.errors import ScenarioError, nearest
@@ -227,6 +227,15 @@ def data_folder() -> Path | None:
 # Finding a source.
 
 
+def is_there(source: str, base_folder: Path) -> bool:
+    """Whether a source can be found, without reading it; of openml.org nothing is asked."""
+    if source in _BUILT_IN or source.startswith((made.PREFIX, openml.PREFIX)):
+        return True
+    if source.endswith(SUFFIXES):
+        return any(path.is_file() for path in (base_folder / source, Path(source)))
+    return source.replace("-", "_") in _found()
+
+
 def read(source: str, base_folder: Path, text: Collection[str] = (), form: TextForm | None = None) -> Table:
     """The table that `source` names, every column of it; see `read_columns`."""
     table = _find(source, base_folder, text, form)
@@ -245,6 +254,8 @@ def read_as_written(source: str, base_folder: Path, column: str, form: TextForm 
 def _find(source: str, base_folder: Path, text: Collection[str], form: TextForm | None) -> Table:
     if source in _BUILT_IN:
         return Table(source, _BUILT_IN[source]())
+    if source.startswith(made.PREFIX):
+        return Table(source, made.Sphere.read(source).columns_by_name())
     if source.startswith(openml.PREFIX):
         return Table(source, openml.read(source))
     if source.endswith(SUFFIXES):
@@ -517,6 +528,7 @@ _BUILT_IN: dict[str, Callable[[], dict[str, NDArray[Any]]]] = {
     "iris": _from_scikit_learn("load_iris"),
     "digits": _from_scikit_learn("load_digits"),
     "made-census": _made_census,
+    made.NAME: made.Sphere().columns_by_name,
 }
 
 _COMPLETE = frozenset({"tic-tac-toe"})

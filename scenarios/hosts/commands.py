@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from federation.hosts import certificates
+from federation.hosts.messages import is_tcp
 from federation.site.rules import SiteRules
 from federation.text import visible
 from scenarios.console import errors
@@ -147,8 +148,7 @@ def seconds(option: str, text: str) -> float:
 
 
 def _require_address(option: str, address: str) -> None:
-    host, _, port = address.removeprefix("tcp://").rpartition(":")
-    if not address.startswith("tcp://") or not host or not port.isdigit():
+    if not is_tcp(address):
         raise ScenarioError([f"{option}: must be an address such as tcp://north.example:7101, got {address}."])
 
 

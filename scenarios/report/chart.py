@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from html import escape
@@ -99,7 +100,7 @@ class Series:
 
     line: whether they are joined. spread: of each point the least and the largest of what it is the mean of. tips: what
     is said of each point; its figures without them. shift: of the whole series to the right, so that what coincides
-    with another is seen.
+    with another is seen. hollow: whether marks are outlines.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Series:
     spread: Sequence[tuple[float, float]] = ()
     tips: Sequence[str] = ()
     shift: float = 0.0
+    hollow: bool = False
 
 
 @dataclass(frozen=True)
@@ -242,6 +244,54 @@ def lines(
     keys = {each.name: Key(each.name, each.style.colour, each.style.dash) for each in drawn}
     body += [_series(list(keys).index(each.name), each, across, up, x, y, names) for each in drawn]
     return Chart(title, caption, _HEIGHT, "".join(body), tuple(keys.values()) if len(keys) > 1 else ())
+
+
+def boxes(title: str, caption: str, x: str, y: Axis, values: Mapping[str, Sequence[float]]) -> Chart:
+    """A box for each name: quartiles, the median across it, and whiskers to the farthest values within 1.5 boxes.
+
+    What lies beyond is a mark of its own. x: what the names are of.
+    """
+    names = list(values)
+    up = _Scale.over([value for each in values.values() for value in each], y)
+    left = _beside([_tick(y, tick) for tick in up.ticks()])
+    across, up = (
+        _Scale(-0.5, len(names) - 0.5, left, WIDTH - _RIGHT, False),
+        up.between(_HEIGHT - _BOTTOM, _TOP),
+    )
+    marks = [(place, shortened(name, max(4, 60 // len(names)))) for place, name in enumerate(names)]
+    half = min(22.0, 0.3 * (across.end - across.start) / len(names))
+    body = [_frame(Axis(x), y, across, up, marks)]
+    body += [_box(name, each, across(place), half, up, y) for place, (name, each) in enumerate(values.items())]
+    return Chart(title, caption, _HEIGHT, "".join(body))
+
+
+def _box(name: str, values: Sequence[float], at: float, half: float, up: _Scale, y: Axis) -> str:
+    low, middle, high = statistics.quantiles(values, n=4, method="inclusive") if len(values) > 1 else [values[0]] * 3
+    reach = 1.5 * (high - low)
+    near = [value for value in values if low - reach <= value <= high + reach]
+    ends = ((min(near), low), (high, max(near)))
+    whiskers = "".join(f"M{at:.1f} {up(start):.1f}V{up(end):.1f}" for start, end in ends)
+    said = ", ".join(
+        f"{word} {y.number(value)}" for word, value in (("median", middle), ("quartiles", low), ("and", high))
+    )
+    size = {"x": at - half, "y": up(high), "width": 2 * half, "height": max(1.0, up(low) - up(high))}
+    body = [
+        element("path", d=whiskers, stroke="var(--c0)"),
+        element("rect", **size, fill=PAPER, stroke="var(--c0)", stroke_width=1.6, data_tip=f"{name}: {said}"),
+        element("path", d=f"M{at - half:.1f} {up(middle):.1f}h{2 * half:.1f}", stroke="var(--c0)", stroke_width=2.5),
+    ]
+    for value in values:
+        if value not in near:
+            body.append(
+                element(
+                    "path",
+                    d=_outline("circle", at, up(value), 2.4),
+                    fill="var(--c0)",
+                    data_mark="",
+                    data_tip=f"{name}: {y.number(value)}",
+                )
+            )
+    return "".join(body)
 
 
 @dataclass(frozen=True)
@@ -474,9 +524,10 @@ def _series(number: int, of: Series, across: _Scale, up: _Scale, x: Axis, y: Axi
     for place, ((px, py), (vx, vy)) in enumerate(zip(places, of.points, strict=True)):
         at = names[round(vx)] if names else f"{x.label} {x.number(vx)}"
         tip = of.tips[place] if of.tips else f"{of.name + ': ' if of.name else ''}{at}, {y.label} {y.number(vy)}"
-        body.append(
-            element("path", d=_outline(of.style.shape, px, py, size), fill=of.style.colour, data_mark="", data_tip=tip)
-        )
+        drawn: dict[str, str | float] = {"fill": of.style.colour}
+        if of.hollow:
+            drawn = {"fill": PAPER, "stroke": of.style.colour, "stroke_width": 1.6}
+        body.append(element("path", d=_outline(of.style.shape, px, py, size), **drawn, data_mark="", data_tip=tip))
     return element("g", "".join(body), data_series=number)
 
 

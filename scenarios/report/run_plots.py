@@ -62,6 +62,7 @@ def plots(result: RunResult, log: Sequence[Event], ledger: Sequence[exchange.Led
     drawn = [
         _convergence(result, log),
         _roc(result),
+        _class_rocs(result),
         _precision_recall(result),
         _calibration(result),
         _sizes(result),
@@ -271,6 +272,29 @@ def _roc(result: RunResult) -> Chart | None:
             for number, each in curves
         ],
         fold_names(result),
+        has_diagonal=True,
+    )
+
+
+def _class_rocs(result: RunResult) -> Chart | None:
+    """Of more than two classes each against the others, of the first fold that has them."""
+    metrics = result.metrics
+    fold = next((each for each in metrics.folds if any(each.class_rocs)), None) if metrics else None
+    if metrics is None or fold is None or result.model is None or metrics.auc is None:
+        return None
+    names = result.model.classes
+    folds = " of the first fold" if len(metrics.folds) > 1 else ""
+    return _curves(
+        "ROC curves of classes",
+        f"Each class against the others, of the test rows{folds}. Squares are where rows are called by their largest "
+        f"value. The mean area under the curves is {metrics.auc:.4f}.",
+        ("1 - specificity", "sensitivity"),
+        [
+            (number, (each.false_positive_rate, each.true_positive_rate), each.operating_point)
+            for number, each in enumerate(fold.class_rocs, 1)
+            if each is not None
+        ],
+        lambda number: names[number - 1],
         has_diagonal=True,
     )
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from algorithms.attacks.contract import AlignedRecords, Attack, Claim, KnownRecords, Prior, Ranking
+from algorithms.attacks.every_problem import on_every_problem
 from algorithms.data.columns import Labelled
 from federation.arrays import FloatArray
 from protocols.analysis.views import Coalition, RecordedRun, RunView
@@ -158,11 +159,14 @@ class GroundTruth:
         Of sites that hold columns: these, scaled, of the records that were trained on last.
     candidates : Labelled, optional
         Records that the attackers can imagine, encoded.
+    classes : int
+        How many there are; of more than two, labels are their numbers.
     """
 
     rows: Mapping[str, Labelled]
     columns: Mapping[str, FloatArray]
     candidates: Labelled | None = None
+    classes: int = 2
 
 
 def everybody(sites: Sequence[str]) -> list[Coalition]:
@@ -236,14 +240,14 @@ def audited(view: RunView, attacks: Sequence[Attack], truth: GroundTruth, known:
         Of vertical partitions.
     """
     coalition = view.coalition
-    prior = Prior(_together(truth.rows, coalition.sites), truth.candidates, None, known)
+    prior = Prior(_together(truth.rows, coalition.sites), truth.candidates, None, known, truth.classes)
     judge = _Judge(
         _together(truth.rows, [site for site in truth.rows if site not in coalition.sites]),
         {site: columns for site, columns in truth.columns.items() if site not in coalition.sites},
     )
     results: list[AttackResult] = []
     for attack in attacks:
-        for outcome in attack(view, prior):
+        for outcome in on_every_problem(attack, view, prior):
             if isinstance(outcome, Ranking):
                 results.append(judge.ranking(attack.name, outcome))
                 continue

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Model
-from algorithms.data.classes import one_against_rest
 from algorithms.data.columns import Columns, Labelled
 from algorithms.data.conditions import Conditions
 from algorithms.data.horizontal import HorizontalTask
@@ -189,14 +188,13 @@ class HorizontalPipeline:
             raise AssertionError("nothing was trained")
 
         def encoded(rows: Rows) -> Labelled:
-            """Of several binary problems attacks are on the first, and labels are of that."""
-            labels = one_against_rest(rows.labels, len(self.dataset.classes))[0]
-            return Labelled(columns.encode(rows.numeric, rows.categorical), labels)
+            return Labelled(columns.encode(rows.numeric, rows.categorical), rows.labels)
 
         dataset = self.dataset
         held = zip(dataset.names, dataset.shards, strict=True)
         candidates = encoded(dataset.candidates) if dataset.candidates is not None else None
-        return GroundTruth({name: encoded(dataset.rows.take(shard.rows)) for name, shard in held}, {}, candidates)
+        rows = {name: encoded(dataset.rows.take(shard.rows)) for name, shard in held}
+        return GroundTruth(rows, {}, candidates, len(dataset.classes))
 
     def _scaled(self, indices: IntArray, columns: Columns) -> Labelled:
         """Rows (n, p) on the common scale, and their labels (n,)."""

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from federation.federation import Federation
 from federation.membership import Change
-from federation.processes.launcher import LocalLauncher
+from federation.processes.contract import SiteLauncher
 from federation.relays.client import Conditions, Relays
 from federation.transport.keys import COORDINATOR, Party, Roster
 from scenarios.schema.base import resolve
@@ -45,7 +45,7 @@ class FaultReport:
 class Injector:
     """The network between the parties of one run, and the faults that wait for their round."""
 
-    def __init__(self, scenario: Scenario, launcher: LocalLauncher) -> None:
+    def __init__(self, scenario: Scenario, launcher: SiteLauncher) -> None:
         self._names = scenario.federation.site_names
         self._faults = scenario.faults
         self._launcher = launcher

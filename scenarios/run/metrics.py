@@ -188,7 +188,8 @@ class FoldMetrics(Measures):
     """How good a model is on the rows that it was not trained on. roc, precision_recall: None as with auc.
 
     calibration: where there are probabilities. confusion: of two classes; confusion_matrix: of more, rows of each class
-    (first index) by what they are called (second). Of more there are no curves.
+    (first index) by what they are called (second), and class_rocs the curve of each class against the others, None of
+    one that no row tested on is of, where the operating point is that of calling rows by their largest value.
     """
 
     confusion: Confusion | None = None
@@ -196,6 +197,7 @@ class FoldMetrics(Measures):
     roc: RocCurve | None = None
     precision_recall: PrecisionRecallCurve | None = None
     calibration: CalibrationCurve | None = None
+    class_rocs: tuple[RocCurve | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -297,6 +299,10 @@ def _evaluate_classes(decisions: FloatArray, labels: FloatArray) -> FoldMetrics:
         majority_accuracy=float(rows.max() / len(labels)),
         binary_accuracy=float(((decisions >= 0) == is_class).mean()),
         confusion_matrix=tuple(tuple(counts) for counts in table.tolist()),
+        class_rocs=tuple(
+            None if each is None else _roc_curve(each, Confusion.of(called(decisions) == k, is_class[:, k]))
+            for k, each in enumerate(_rankings(decisions, labels))
+        ),
     )
 
 
@@ -386,6 +392,11 @@ def _ranking(decisions: FloatArray, labels: FloatArray) -> Ranking | None:
     return Ranking.of(np.round(decisions, _RANKED_DECIMALS), labels > 0)
 
 
+def _rankings(decisions: FloatArray, labels: FloatArray) -> list[Ranking | None]:
+    """Of each class against the others, by decision values (n, K) and numbers (n,) of classes."""
+    return [_ranking(column, np.where(labels == k, 1.0, -1.0)) for k, column in enumerate(decisions.T)]
+
+
 def _roc_curve(ranking: Ranking, found: Confusion) -> RocCurve:
     false, true = ranking.roc()
     sensitivity, specificity = found.sensitivity, found.specificity
@@ -422,8 +433,7 @@ def quality(decisions: FloatArray, labels: FloatArray) -> Quality:
     for more classes.
     """
     if decisions.ndim == 2:
-        against = [_ranking(column, np.where(labels == k, 1.0, -1.0)) for k, column in enumerate(decisions.T)]
-        areas = [each.area_under_roc() for each in against if each is not None]
+        areas = [each.area_under_roc() for each in _rankings(decisions, labels) if each is not None]
         return Quality(float(np.mean(called(decisions) == labels)), float(np.mean(areas)) if areas else None)
     right = float(np.mean(np.where(decisions >= 0, 1.0, -1.0) == labels))
     ranking = _ranking(decisions, labels)

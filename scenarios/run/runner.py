@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Protocol
@@ -19,6 +19,8 @@ from federation.assemble import started
 from federation.errors import FederationError, SiteFailed
 from federation.federation import Federation
 from federation.journal import Journal
+from federation.processes.cluster import ClusterLauncher
+from federation.processes.contract import SiteLauncher
 from federation.processes.spare import SPARE, spare_launcher
 from federation.shown import ShownRound
 from protocols.analysis.views import Coalition, RecordedRun
@@ -189,8 +191,7 @@ def recorded(this: Run, carry_out: Callable[[], None]) -> Finished:
 def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) -> None:
     scenario = this.scenario
     pipeline = PIPELINES[scenario.data.partition](scenario, dataset, this.folder)
-    launcher_for = spare_launcher if this.another_follows else SPARE.take
-    with launcher_for(SITE_MODULE) as launcher, Injector(scenario, launcher) as injector:
+    with _launcher(this) as launcher, Injector(scenario, launcher) as injector:
         this.injector = injector
         journalled = this.journal is not None
         starter = Starter(scenario, dataset, launcher, injector, this.folder, this.everybody, journalled)
@@ -200,6 +201,18 @@ def _carry_out(this: Run, dataset: FederatedDataset, on_progress: OnProgress) ->
         if scenario.collusion is not None or this.everybody:
             with federation.phase("audit"), this.outcome.timed("audit_s"):
                 _audit(this, RecordedRun(federation.accounts.rounds, this.shown, starter.transcripts), pipeline.truth())
+
+
+def _launcher(this: Run) -> AbstractContextManager[SiteLauncher]:
+    """What starts the sites, and ends them with the context. Raises FederationError."""
+    settings = this.scenario.federation
+    if settings.launcher == "local":
+        return spare_launcher(SITE_MODULE) if this.another_follows else SPARE.take(SITE_MODULE)
+    if this.everybody or this.journal is not None:
+        raise FederationError(
+            "On a cluster sites write nothing down where this machine could read it: run without --audit and --journal."
+        )
+    return ClusterLauncher(SITE_MODULE, settings.ray_address)
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from typing import Literal
 
 import numpy as np
 
+from algorithms.data.classes import called
 from algorithms.ranking import CurvePoint, Ranking
 from federation.arrays import FloatArray
 from scenarios.run.metrics import FoldMetrics
@@ -98,9 +99,12 @@ def fold_selection(
 ) -> FoldSelection:
     """A ranking beside that of pooled rows, its curve with what test rows say.
 
-    tested: decision values (n,) of the test rows by size. labels (n,): of +1 and -1.
+    tested: decision values (n,) or (n, K) of the test rows by size. labels (n,): of +1 and -1, or numbers of classes.
     """
-    right = {size: float(np.mean((decisions >= 0) == (labels > 0))) for size, decisions in tested.items()}
+    right = {
+        size: float(np.mean(called(decisions) == (labels > 0 if decisions.ndim == 1 else labels)))
+        for size, decisions in tested.items()
+    }
     curve = tuple(replace(point, test_accuracy=right.get(point.size)) for point in ranking.curve)
     equal = None
     if pooled is not None:
@@ -165,6 +169,8 @@ def _readings(
 
 
 def _rows(test: FoldMetrics) -> int:
+    if test.confusion_matrix is not None:
+        return int(np.sum(test.confusion_matrix))
     found = test.confusion
     if found is None:
         return 0

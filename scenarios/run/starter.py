@@ -10,7 +10,7 @@ from federation.assemble import Deployment, SiteSetup
 from federation.channel.transcript import Transcript
 from federation.errors import FederationError
 from federation.membership import DropoutPolicy
-from federation.processes.launcher import LocalLauncher
+from federation.processes.contract import SiteLauncher
 from federation.site.rules import SiteRules
 from federation.transport.keys import COORDINATOR
 from scenarios.data.dataset import FederatedDataset
@@ -36,7 +36,7 @@ class Starter:
 
     scenario: Scenario
     dataset: FederatedDataset
-    launcher: LocalLauncher
+    launcher: SiteLauncher
     injector: Injector
     folder: Path
     everybody: bool
@@ -107,10 +107,11 @@ class Starter:
 
     def _setup(self, name: str) -> SiteSetup:
         number = self.scenario.federation.site_names.index(name)
-        model_path = (self.folder / SITE_MODELS / f"{name}.npz").resolve()
+        is_here = self.scenario.federation.launcher == "local"
+        model_path = str((self.folder / SITE_MODELS / f"{name}.npz").resolve()) if is_here else ""
         return SiteSetup(
             write_partition=lambda path: self._write_partition(number, path),
-            settings={"seed": self.scenario.seed, "model_path": str(model_path)},
+            settings={"seed": self.scenario.seed, "model_path": model_path},
             faults=self.injector.own_faults(name),
             transcript_path=self.transcript(name),
             colludes=self._writes_all(name),

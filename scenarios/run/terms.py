@@ -46,7 +46,7 @@ def terms_of(scenario: Scenario, *, restartable: Sequence[str] = ()) -> Terms:
         routing=scenario.protocol.routing,
         needs_pairwise_keys=protocol.needs_pairwise_keys,
         releases=getattr(settings, "release", "everyone") == "everyone",
-        epsilon=settings.epsilon if scenario.is_private else None,
+        epsilon=settings.epsilon * data.models if scenario.is_private else None,
         seed=scenario.seed,
         reading={key: said[key] for key in _READING if key in said},
     )

@@ -49,6 +49,8 @@ def impossible(tables: Tables) -> Iterator[str]:
         yield from _threats(tables, federation, protocol)
     if federation and data:
         yield from _dealt(federation, data)
+    if federation and federation.launcher != "local":
+        yield from _on_a_cluster(tables)
     if federation:
         for number, policy in enumerate(tables.policies, start=1):
             if resolve(policy.site, federation.site_names) is None:
@@ -69,6 +71,18 @@ def _sum_for(sites: int) -> str:
     """A sum that so many sites can run: one that hides their inputs, if there is one."""
     possible = [name for name, make in OWN_SUMS.items() if make().min_sites <= sites]
     return next((name for name in possible if OWN_SUMS[name]().discloses == "sum"), possible[0])
+
+
+def _on_a_cluster(tables: Tables) -> Iterator[str]:
+    """What needs all sites on this machine: relays between them, and files that both they and the runner have."""
+    if tables.network is not None or any(fault.on_links for fault in tables.faults.values()):
+        yield 'federation.launcher: network conditions and faults on links need "local"; leave them out.'
+    if tables.collusion is not None:
+        yield 'federation.launcher: colluders write down what they see on this machine, which needs "local".'
+    if tables.data and tables.data.partition == "vertical":
+        yield 'federation.launcher: sites that hold columns keep parts of the model in files, which needs "local".'
+    if tables.algorithm and getattr(tables.algorithm.settings, "release", "everyone") != "everyone":
+        yield 'federation.launcher: a model that sites alone keep is in files, which needs "local".'
 
 
 def _dealt(federation: FederationSpec, data: DataSpec) -> Iterator[str]:

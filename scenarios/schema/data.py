@@ -35,6 +35,7 @@ class DataSpec(Part):
     `decimal` or `encoding` say. `positive` is the label that is +1, and `classes` are all there are; `weight` is the
     column of what a row's loss is multiplied by; `missing` = "mean" fills gaps with means over all sites, and
     `missing_indicators` adds columns of where they were.
+    `rows` of those that there are to train on are drawn, and the others left out.
     `calibration` is the share of the rows that no model is of, but probabilities and thresholds.
     `repeats` of the cross-validation deal rows to other folds each time.
     `evaluation` says what accuracy a run that chooses columns is judged by, `permute_labels` makes a null run.
@@ -82,6 +83,9 @@ class DataSpec(Part):
     """The common scale of columns, from secure sums over training rows; minmax is to [-1, 1]."""
     test_fraction: Annotated[float, Field(ge=0, lt=1)] = 0.2
     """The share of rows that are tested on."""
+    rows: Annotated[float, Field(gt=0, le=MAX_COUNT)] | None = None
+    """The rows to train on, drawn at random: a share of those that there are, up to 1, or a count; others are left
+    out. Test rows stay the same."""
     tested_by: Literal["runner", "sites"] = "runner"
     """Who deals the rows to test on and tests: the runner, among all rows, or every site among its own, in sums."""
     calibration: Annotated[float, Field(ge=0, lt=1)] = 0.0
@@ -211,6 +215,7 @@ class DataSpec(Part):
     @field_validator(
         "sources",
         "test_source",
+        "rows",
         "tested_by",
         "site",
         "weight",
@@ -255,6 +260,8 @@ class DataSpec(Part):
             )
         if self.tested_by == "sites" and (self.test_source is not None or self.calibration):
             raise ValueError('tested_by = "sites" excludes test_source and calibration; leave them out')
+        if self.rows is not None and (self.calibration or self.tested_by == "sites"):
+            raise ValueError('rows are drawn by the runner; leave out calibration and tested_by = "sites", or rows')
         if self.repeats > 1 and self.folds is None:
             raise ValueError("repeats are of cross-validation; set folds too")
         if self.models > MAX_FOLDS:

@@ -42,6 +42,10 @@ class FederationSpec(Part):
     """How many take part; they are called site-1, site-2, … unless `names` lists them."""
     names: Annotated[list[str], Field(min_length=1, max_length=MAX_SITES)] | None = None
     """What the sites are called; it says how many there are, too."""
+    launcher: Literal["local", "ray"] = "local"
+    """Where sites run: on this machine, or on the nodes of a Ray cluster, which needs `fedsvm[ray]`."""
+    ray_address: Annotated[str, Field(min_length=1, max_length=300)] = "auto"
+    """The cluster, HOST:PORT of its head; auto: that which this machine is a node of."""
     transport: Literal["tcp", "ipc"] = "tcp"
     """Sockets over TCP, or of this machine alone (ipc), which wire bytes are not measured of."""
     encryption: bool = True
@@ -88,6 +92,14 @@ class FederationSpec(Part):
             raise ValueError(f"sites is {self.sites} but names lists {len(self.names)}; leave one of them out")
         if self.transport == "ipc" and self.encryption:
             raise ValueError('encryption needs transport = "tcp"; ipc never leaves the machine')
+        if self.launcher == "ray" and (self.transport == "ipc" or self.port):
+            raise ValueError('launcher = "ray" needs transport = "tcp" and port = 0: nodes have ports of their own')
+        if self.launcher == "local" and self.ray_address != "auto":
+            raise ValueError('ray_address is of launcher = "ray"; set that, or leave it out')
+        if self.ray_address.startswith("ray://"):
+            raise ValueError(
+                "ray_address must be auto or HOST:PORT: run on a node of the cluster, whom sites can reach"
+            )
         if self.min_sites > self.sites:
             raise ValueError(f"min_sites is {self.min_sites} and there are {self.sites} sites; lower it")
         if self.transport == "ipc" and self.port:

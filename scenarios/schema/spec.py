@@ -336,7 +336,7 @@ def _apply(given: dict[str, Any], override: str) -> None:
     key, equals, text = override.partition("=")
     if not equals or not all(key.strip().split(".")):
         raise ScenarioError([f"--set {override}: write it as key.path=value, such as algorithm.C=10."])
-    _put(given, key.strip(), _value(text.strip()), said=f"--set {override}")
+    _put(given, key.strip(), value_of(text.strip()), said=f"--set {override}")
 
 
 def _put(given: dict[str, Any], key: str, value: Any, said: str) -> None:
@@ -368,11 +368,12 @@ def fault_fields(text: str) -> dict[str, Any]:
             raise ScenarioError(
                 [f"--fault {text}: write it as kind:key=value,…, such as kill:site=3,phase=train,round=5."]
             )
-        fault[key.strip()] = _value(value.strip())
+        fault[key.strip()] = value_of(value.strip())
     return fault
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
+    """What a bare word or a TOML value stands for."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):

@@ -1,0 +1,123 @@
+"""Attacks on binary problems where there are several: each problem by itself, and what they show of a row together.
+
+Of more than two classes rows have the number of their class for a label. To an attack on one binary problem they have
++1 and -1, and rows that are not part of the problem are not there. What it claims of the rows of a label is claimed of
+the label's class if it has only one; each class against the others shows +1 of one class, and -1 of any other.
+
+A row is in the data as often as one problem shows, at least, and as often as all its classes do together. Candidates
+are ranked by the mean of their scores in the problems that rank them. Cuts of all problems are of the same rows: what
+is found in one is then tried in the others, where the attack can do that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
+from algorithms.attacks.epochs import epochs
+from algorithms.attacks.row_counts import SAME_WITHIN
+from algorithms.data.classes import signs_of
+from algorithms.data.columns import Labelled
+from federation.arrays import FloatArray
+from protocols.analysis.views import RunView
+
+
+def on_every_problem(attack: Attack, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+    """What an attack says of a view of two classes or more, with labels as in `prior`."""
+    if prior.classes == 2 or not attack.is_of_problems:
+        yield from attack(view, prior)
+        return
+    posed = problems_of(view, prior.classes)
+    claim, rankings = _tried(attack, view, prior, posed)
+    if claim is not None and attack.uses_found and len(claim.rows):
+        claim, rankings = _tried(attack, view, prior.with_found(claim), posed)
+    if prior.candidates is not None and rankings:
+        yield from _ranked(prior.candidates, rankings)
+    if claim is not None:
+        yield claim
+
+
+def problems_of(view: RunView, classes: int) -> list[Posed]:
+    """The binary problems of K classes, as sites were told to pose them."""
+    every_two = any(each.parameters.get("scheme") == "ovo" for each in view.rounds)
+    return [Posed(number, each) for number, each in enumerate(signs_of(classes, "ovo" if every_two else "ovr"))]
+
+
+def _tried(
+    attack: Attack, view: RunView, prior: Prior, posed: Sequence[Posed]
+) -> tuple[Claim | None, list[tuple[Posed, Ranking]]]:
+    """The claims on all problems as one, if there are some, and the rankings."""
+    unit = next((SAME_WITHIN * epoch.scale.scale for epoch in epochs(view)), None)
+    claims = list[tuple[Posed, Claim]]()
+    rankings = list[tuple[Posed, Ranking]]()
+    for each in posed:
+        for outcome in attack(view, prior.of_problem(each)):
+            if isinstance(outcome, Ranking):
+                rankings.append((each, outcome))
+            else:
+                claims.append((each, outcome))
+    return (None if unit is None or not claims else _together(claims, unit)), rankings
+
+
+@dataclass
+class _Shown:
+    """Of one row: how often each class of it is there (K,), and how often it is, whatever its class, at least."""
+
+    of_class: FloatArray
+    often: int = 0
+
+
+def _together(claims: Sequence[tuple[Posed, Claim]], unit: FloatArray) -> Claim:
+    """Rows that are claimed in one problem or another, with their class where that is known, else nan."""
+    classes, rows, shown = len(claims[0][0].signs), list[FloatArray](), list[_Shown]()
+    for posed, claim in claims:
+        counts: dict[int, FloatArray] = {}
+        for row, label in zip(claim.rows, claim.labels, strict=True):
+            place = _place(row, rows, unit)
+            if place == len(rows):
+                rows.append(row)
+                shown.append(_Shown(np.zeros(classes)))
+            of_class = counts.setdefault(place, np.zeros(classes + 1))
+            of_class[posed.class_of(label, otherwise=classes)] += 1
+        for place, of_class in counts.items():
+            known = shown[place]
+            known.of_class = np.maximum(known.of_class, of_class[:-1])
+            known.often = max(known.often, int(of_class.sum()), int(known.of_class.sum()))
+    places, labels = list[int](), list[float]()
+    for place, known in enumerate(shown):
+        told = np.repeat(np.arange(classes, dtype=np.float64), known.of_class.astype(np.int64)).tolist()
+        labels += told + [np.nan] * (known.often - len(told))
+        places += [place] * known.often
+    found = np.array(rows).reshape(-1, len(unit))[places]
+    return Claim(found, np.array(labels), max(claim.residual for _, claim in claims))
+
+
+def _place(row: FloatArray, rows: Sequence[FloatArray], unit: FloatArray) -> int:
+    """Of the row that is the same, or behind them all; columns that nothing is said of are the same."""
+    if not rows:
+        return 0
+    known = np.array(rows)
+    same = ((np.abs(known - row) <= unit) | (np.isnan(known) & np.isnan(row))).all(axis=1)
+    return int(same.argmax()) if same.any() else len(rows)
+
+
+def _ranked(candidates: Labelled, rankings: Sequence[tuple[Posed, Ranking]]) -> Iterator[Ranking]:
+    """Candidates by their mean score; one that no problem ranks is not there."""
+    places: dict[bytes, list[int]] = {}
+    for place, row in enumerate(candidates.rows):
+        places.setdefault(row.tobytes(), []).append(place)
+    scores, times = np.zeros(len(candidates.rows)), np.zeros(len(candidates.rows))
+    for posed, ranking in rankings:
+        best: dict[int, float] = {}
+        for row, label, score in zip(*ranking.candidates, ranking.scores, strict=True):
+            for place in places[row.tobytes()]:
+                if posed.signs[int(candidates.labels[place])] == label:
+                    best[place] = max(best.get(place, -np.inf), float(score))
+        for place, score in best.items():
+            scores[place] += score
+            times[place] += 1
+    some = times > 0
+    yield Ranking(Labelled(candidates.rows[some], candidates.labels[some]), scores[some] / times[some])

@@ -1,0 +1,302 @@
+"""Rows from cuts of the joint problem of all classes (`optimisation.joint_hinge`): blocks of one row, and differences.
+
+A cut of a group has a block for each class: the features of rows that are taken for the class, less those of the
+class's own rows that are taken for another. A block may be one row's where the group has many, and two blocks of a
+class, from two points, may differ by one. Whether it is one row's is known from the row: see `features.inversion`. Of
+which class it is follows from the points: a row of that class must be in just these blocks.
+
+A row that is known is then taken off every cut of its group that it must be in, which leaves blocks of fewer rows, and
+so on until nothing new comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from algorithms.attacks.cut_differences import COUNT_ROUNDING, distinct
+from algorithms.attacks.epochs import epochs
+from algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, checked, least_squares
+from algorithms.attacks.finite_domain import distinct as distinct_terms
+from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from algorithms.attacks.support_rows import MAX_SUPPORT, NEAR_THE_MARGIN, SupportRows, among
+from algorithms.data.columns import Labelled
+from algorithms.features.inversion import NystromInverse
+from federation.arrays import FloatArray, IntArray
+from protocols.analysis.views import RoundView, RunView
+
+_EQUATIONS = 3.0
+"""Per candidate."""
+
+
+@dataclass(frozen=True)
+class JointCuts:
+    """Cuts of one group: points (T, K, m'), blocks (T, K, m') and counts (T,); m' is m + 1 with an intercept."""
+
+    points: FloatArray
+    blocks: FloatArray
+    counts: FloatArray
+
+    @classmethod
+    def of(cls, points: FloatArray, sums: FloatArray, classes: int) -> JointCuts:
+        """Of points (T, K m') and what is opened there (T, K m' + 1); see `JointSums.joint_cuts`."""
+        shape = (len(points), classes, -1)
+        return cls(points.reshape(shape), sums[:, :-1].reshape(shape).copy(), sums[:, -1].copy())
+
+    def parts(self, features: FloatArray, own: int) -> FloatArray:
+        """(T, K) of -1, 0 and 1: with which sign a row with features f~ (m',) of a class is in the blocks."""
+        scores = self.points @ features
+        brackets = scores + 1.0 - scores[:, own : own + 1]
+        brackets[:, own] = 0.0
+        found = np.zeros(scores.shape)
+        found[np.arange(len(scores)), brackets.argmax(axis=1)] = 1.0
+        found[:, own] -= 1.0
+        return found
+
+    def take_off(self, row: JointRow) -> bool:
+        """Subtract a row from the cuts that it must be in; False where a cut has not so many rows."""
+        if row.label is None:
+            return False
+        parts = self.parts(row.features, row.label)
+        active = parts.any(axis=1)
+        if (self.counts[active] < 0.5).any():
+            return False
+        self.blocks[...] -= parts[:, :, None] * row.features
+        self.counts[...] -= active
+        return True
+
+
+@dataclass(frozen=True)
+class JointRow:
+    """One row: features f~ (m',), its class where that is known, its columns (p,), scaled, and what inverting left."""
+
+    features: FloatArray
+    label: int | None
+    row: FloatArray
+    residual: float
+
+
+@dataclass(frozen=True)
+class _Vectors:
+    """Vectors (n, m'): blocks of a class at points first (n,), less those at points second (n,) if there are."""
+
+    left: FloatArray
+    block: int
+    first: IntArray
+    second: IntArray | None = None
+
+    def sign_of(self, parts: FloatArray, place: int) -> float:
+        """With which sign a row with such parts (T, K) is in one of the vectors."""
+        taken = 0.0 if self.second is None else parts[self.second[place], self.block]
+        return float(parts[self.first[place], self.block] - taken)
+
+
+def lone_blocks(cuts: JointCuts) -> Iterator[_Vectors]:
+    """All blocks, class by class."""
+    for block in range(cuts.blocks.shape[1]):
+        yield _Vectors(cuts.blocks[:, block], block, np.arange(len(cuts.blocks)))
+
+
+def block_differences(cuts: JointCuts) -> Iterator[_Vectors]:
+    """Of every two blocks of a class."""
+    first, second = np.triu_indices(len(cuts.blocks), 1)
+    for block in range(cuts.blocks.shape[1]):
+        of_class = cuts.blocks[:, block]
+        yield _Vectors(of_class[first] - of_class[second], block, first, second)
+
+
+def single_rows(
+    cuts: JointCuts, vectors: _Vectors, inverse: NystromInverse, *, distinctly: bool = True
+) -> list[JointRow]:
+    """The rows of those vectors that are one row's, with or without a minus sign; vectors that are the same once."""
+    found, intercept = list[JointRow](), cuts.blocks.shape[2] > inverse.dimensions
+    for sign in (1.0, -1.0):
+        features = sign * vectors.left
+        if intercept:
+            places = np.flatnonzero(np.abs(features[:, -1] - 1.0) < COUNT_ROUNDING)
+        else:
+            places = np.flatnonzero(np.abs(features).max(axis=1, initial=0.0) > COUNT_ROUNDING)
+        places = places[distinct(features[places])] if distinctly else places
+        inverted = inverse.invert(features[places, : inverse.dimensions])
+        for of, row, residual in zip(places[inverted.of].tolist(), inverted.rows, inverted.residuals, strict=True):
+            classes = [
+                each
+                for each in range(cuts.blocks.shape[1])
+                if vectors.sign_of(cuts.parts(features[of], each), of) == sign
+            ]
+            if classes:
+                label = classes[0] if len(classes) == 1 else None
+                found.append(JointRow(features[of], label, row, float(residual)))
+    return found
+
+
+def joint_rows_told(cuts: JointCuts, inverse: NystromInverse) -> tuple[int, int]:
+    """How many blocks of a group are a row's, and how many rows two of them differ by, beside these."""
+    alone = [single_rows(cuts, vectors, inverse, distinctly=False) for vectors in lone_blocks(cuts)]
+    known = [row for rows in alone for row in rows]
+    differ = [row for vectors in block_differences(cuts) for row in single_rows(cuts, vectors, inverse)]
+    return len(known), len(_each_once(differ, known))
+
+
+def peel(cuts: JointCuts, inverse: NystromInverse) -> list[JointRow]:
+    """All rows that come out of the cuts of a group, each as often as it comes out; those are taken off."""
+    found, unsure = list[JointRow](), list[JointRow]()
+    while True:
+        new = list[JointRow]()
+        for way in (lone_blocks, block_differences):
+            shown = [row for vectors in way(cuts) for row in single_rows(cuts, vectors, inverse)]
+            rows = _each_once(shown)
+            unsure += [row for row in rows if row.label is None]
+            new = [row for row in rows if cuts.take_off(row)]
+            if new:
+                break
+        if not new:
+            return found + _each_once(unsure, found)
+        found += new
+
+
+def _each_once(rows: Sequence[JointRow], known: Sequence[JointRow] = ()) -> list[JointRow]:
+    """Of rows that are the same the first, and none that is known."""
+    kept = list[JointRow]()
+    for row in rows:
+        if not any(np.abs(row.row - other.row).max() < SAME_WITHIN for other in (*kept, *known)):
+            kept.append(row)
+    return kept
+
+
+class JointBlocks(Attack):
+    """Blocks of one row, differences of two blocks, and the rows in them peeled off."""
+
+    name = "blocks of joint cuts"
+
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+        """Every series of cuts by itself; folds add up."""
+        counts: RowCounts | None = None
+        residual = 0.0
+        for epoch in epochs(view):
+            if (inverse := epoch.inverse) is None:
+                continue
+            for groups in series(epoch.of("joint_cuts"), prior.classes):
+                counts = counts or RowCounts(epoch.columns)
+                found = [row for cuts in groups for row in peel(cuts, inverse)]
+                rows = np.array([each.row for each in found]).reshape(-1, epoch.columns)
+                labels = np.array([np.nan if each.label is None else each.label for each in found])
+                counts.take(epoch.unscaled(rows), labels, SAME_WITHIN * epoch.scale.scale)
+                residual = max([residual, *(each.residual for each in found)])
+        if counts is not None:
+            yield Claim(*counts.repeated, residual)
+
+
+def series(rounds: Sequence[RoundView], classes: int) -> list[list[JointCuts]]:
+    """The cuts of some rounds, those of the same rows together, of each group."""
+    taken: dict[tuple[str, ...], list[tuple[FloatArray, FloatArray]]] = {}
+    for each in rounds:
+        for sites, sums in each.sums.items():
+            taken.setdefault(sites, []).append((each.parameters["w"], sums))
+    found = []
+    for cuts in taken.values():
+        points, sums = (np.array(each) for each in zip(*cuts, strict=True))
+        found.append([JointCuts.of(points, of_group, classes) for of_group in sums.transpose(1, 0, 2)])
+    return found
+
+
+class JointCounts(Attack):
+    """How often each record that one can think of occurs, by least squares over joint cuts, whatever their groups.
+
+    As `finite_domain`: cuts are linear in it, counts are whole numbers, and the cuts come out again.
+    """
+
+    name = "finite domain, jointly"
+
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+        """Every series of cuts by itself; folds add up. A candidate is of the class that its label says."""
+        counts: RowCounts | None = None
+        residual = 0.0
+        for epoch in epochs(view):
+            candidates = prior.candidates
+            if (features := epoch.features) is None or candidates is None or len(candidates.rows) > MAX_CANDIDATES:
+                continue
+            for groups in series(epoch.of("joint_cuts"), prior.classes):
+                counts = counts or RowCounts(epoch.columns)
+                blocks = np.sum([each.blocks for each in groups], axis=0)
+                cuts = JointCuts(groups[0].points, blocks, np.sum([each.counts for each in groups], axis=0))
+                if (solved := solve(cuts, features(epoch.scale(candidates.rows)), candidates.labels)) is not None:
+                    places = np.repeat(np.arange(len(candidates.rows)), solved.counts)
+                    resolution = SAME_WITHIN * epoch.scale.scale
+                    counts.take(candidates.rows[places], candidates.labels[places], resolution)
+                    residual = max(residual, solved.residual)
+        if counts is not None:
+            yield Claim(*counts.repeated, residual)
+
+
+def solve(cuts: JointCuts, features: FloatArray, labels: FloatArray) -> Counts | None:
+    """How often candidates with features (n, m) and classes (n,) occur; None where they cannot make up the cuts."""
+    first = distinct_terms(np.column_stack([features, labels]))
+    own, classes = features[first], labels[first].astype(np.int64)
+    if cuts.blocks.shape[2] > own.shape[1]:
+        own = np.column_stack([own, np.ones(len(own))])
+    enough = 2 + int(_EQUATIONS * len(first) / (1 + cuts.blocks[0].size))
+    some = JointCuts(cuts.points[:enough], cuts.blocks[:enough], cuts.counts[:enough])
+    columns = []
+    for row, label in zip(own, classes.tolist(), strict=True):
+        parts = some.parts(row, label)
+        columns.append(np.append((parts[:, :, None] * row).ravel(), parts.any(axis=1)))
+    seen = np.append(some.blocks.ravel(), some.counts)
+    design = np.column_stack(columns)
+    found, determined = least_squares(design, seen)
+    return checked(design, seen, found, determined, first, len(features))
+
+
+class JointSupportRows(SupportRows):
+    """The same of the joint problem: W = sum_i sum_k a_ik (e_{y_i} - e_k) f~_i^T, with a_ik >= 0 and sum_k a_ik <= C.
+
+    a_ik is 0 but where the bracket of k is as large as any. What a candidate's add up to is its part.
+    """
+
+    name = "support rows, jointly"
+    is_of_problems = False
+
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+        """The last model that was trained; the coalition's own rows may have a part, and are not ranked."""
+        if prior.candidates is None or not (parts := epochs(view)):
+            return
+        epoch = parts[-1]
+        points = [each.parameters["w"] for each in epoch.of("joint_cuts") + epoch.of("joint_line")]
+        if not points or epoch.features is None:
+            return
+        own = prior.own or Labelled(prior.candidates.rows[:0], prior.candidates.labels[:0])
+        others = Labelled(*(each[~among(prior.candidates, own, epoch)] for each in prior.candidates))
+        rows = np.vstack([others.rows, own.rows])
+        shares = self._shares(
+            points[-1].reshape(prior.classes, -1),
+            epoch.features(epoch.scale(rows)),
+            np.concatenate([others.labels, own.labels]).astype(np.int64),
+        )[: len(others.rows)]
+        if len(near := np.flatnonzero(~np.isnan(shares))):
+            yield Ranking(Labelled(others.rows[near], others.labels[near]), shares[near])
+
+    def _shares(self, point: FloatArray, features: FloatArray, labels: IntArray) -> FloatArray:
+        """(n,) the part of each row with features (n, m) and classes (n,) in a point (K, m'); nan of those beyond."""
+        from scipy.optimize import lsq_linear
+
+        own = features if point.shape[1] == features.shape[1] else np.column_stack([features, np.ones(len(features))])
+        scores = own @ point.T
+        brackets = scores + 1.0 - scores[np.arange(len(labels)), labels][:, None]
+        brackets[np.arange(len(labels)), labels] = -np.inf
+        highest = np.maximum(brackets.max(axis=1), 0.0)
+        of, other = np.nonzero(brackets > highest[:, None] - NEAR_THE_MARGIN)
+        shares = np.full(len(labels), np.nan)
+        if not 0 < len(of) <= MAX_SUPPORT:
+            return shares
+        design = np.zeros((point.size, len(of)))
+        for place, (row, block) in enumerate(zip(of.tolist(), other.tolist(), strict=True)):
+            moved = np.zeros(point.shape)
+            moved[labels[row]], moved[block] = own[row], -own[row]
+            design[:, place] = moved.ravel()
+        found = lsq_linear(design, point.ravel(), bounds=(0.0, self._C), method="bvls").x
+        shares[of] = 0.0
+        np.add.at(shares, of, found)
+        return shares

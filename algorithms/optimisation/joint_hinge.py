@@ -1,0 +1,191 @@
+"""All K classes in one problem, by cutting planes over the joint hinge (Crammer and Singer 2001, equation 7).
+
+    min over W (K, m')  of  1/2 |W|^2 + C sum_i max_k ([k != y_i] + w_k.f~_i - w_{y_i}.f~_i),
+
+where f~ = (f, 1), or f without an intercept; an intercept is in |W|^2, as in LIBLINEAR. At a point W let k_i be where
+the maximum of row i is (y_i where it is 0, and among equal ones) and c_i = [k_i != y_i]. One sum over the rows of a
+group gives
+
+    G = sum_i c_i (e_{k_i} - e_{y_i}) f~_i^T  (K, m'),    c = sum_i c_i,
+
+and with them a cut: the group's loss at any W' is at least c + <G, W'>. That is one problem of K m' weights without an
+intercept, with the same master, bundle, line search and certificate as one of two classes (`cutting_plane`). A round
+carries g (K m' + 1) numbers, and whatever K is one row has a part in two of a group's K blocks.
+
+One row moves the minimiser by 2 sqrt(2) C at most, since its loss has a slope of sqrt(2) |f~|, and so by less than it
+moves K minimisers of one class against the others together (sqrt(K) 2 C), of more than two classes.
+
+Security. A block of a group may hold one row where the group has many, and is then its features, or these with a minus
+sign; which the coordinator knows by inverting them where the map can be inverted.
+
+References
+----------
+K. Crammer and Y. Singer, "On the algorithmic implementation of multiclass kernel-based vector machines", JMLR 2, 2001.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from algorithms.data.classes import members as members_of_classes
+from algorithms.data.horizontal import HorizontalSite
+from algorithms.optimisation.hinge_sums import groups_of
+from federation.arrays import BoolArray, FloatArray, IntArray
+from federation.federation import Federation
+from federation.site.program import step
+
+_POOLED_TOLERANCE = 1e-8
+"""Of LIBLINEAR, whose objective is to compare with."""
+
+
+@dataclass(frozen=True)
+class JointSums:
+    """Rows with features f~ (n, m'), of classes (K, n) of 0 and 1, dealt to g groups: members (g, n) of 0 and 1.
+
+    A row of no class has no loss. It is the `Oracle` of one problem where these are all rows, and a site's part of one
+    where they are its own.
+    """
+
+    features: FloatArray
+    classes: FloatArray
+    members: FloatArray
+
+    @classmethod
+    def dealt(cls, features: FloatArray, classes: FloatArray, groups: int, random: np.random.Generator) -> JointSums:
+        """Rows dealt at random to groups of equal size, give or take one."""
+        return cls(features, classes, groups_of(len(features), groups, random))
+
+    def joint_cuts(self, w: FloatArray) -> FloatArray:
+        """(g, K m' + 1): G, one row behind the other, and c of every group, at w (K m',)."""
+        worst, active = self._worst(self._scores(w))
+        moved = (np.equal.outer(np.arange(len(self.classes)), worst) - self.classes) * active
+        groups = len(self.members)
+        blocks = (self.members[:, None, :] * moved[None]).reshape(groups * len(moved), -1) @ self.features
+        return np.column_stack([blocks.reshape(groups, -1), self.members @ active])
+
+    def joint_line(self, w: FloatArray, dw: FloatArray, steps: FloatArray) -> FloatArray:
+        """(s, 2): the loss and its derivative along dw (K m',) at each step (s,)."""
+        start, slopes, rows = self._scores(w), self._scores(dw), np.arange(len(self.features))
+        of_own = (self.classes * slopes).sum(axis=0)
+        sums = np.empty((len(steps), 2))
+        for place, t in enumerate(steps.tolist()):
+            scores = start + t * slopes
+            worst, active = self._worst(scores)
+            losses = 1.0 + scores[worst, rows] - (self.classes * scores).sum(axis=0)
+            sums[place] = losses[active].sum(), (slopes[worst, rows] - of_own)[active].sum()
+        return sums
+
+    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
+        """(k, g, K m' + 2), see `cutting_plane.Oracle`."""
+        return np.stack([as_cuts(self.joint_cuts(each)) for each in w])
+
+    def line(
+        self, problems: IntArray, w: FloatArray, b: FloatArray, dw: FloatArray, db: FloatArray, steps: FloatArray
+    ) -> FloatArray:
+        """(k, s, 2), see `cutting_plane.Oracle`."""
+        return np.stack([self.joint_line(*each) for each in zip(w, dw, steps, strict=True)])
+
+    def _scores(self, w: FloatArray) -> FloatArray:
+        """(K, n) w_k.f~."""
+        return np.asarray(w.reshape(len(self.classes), -1) @ self.features.T)
+
+    def _worst(self, scores: FloatArray) -> tuple[IntArray, BoolArray]:
+        """(n,) each: the class of the largest bracket, and whether that is above 0."""
+        brackets = scores + 1.0 - self.classes - (self.classes * scores).sum(axis=0)
+        brackets[self.classes > 0] = 0.0
+        worst = brackets.argmax(axis=0)
+        active = (brackets.max(axis=0) > 0) & (self.classes.sum(axis=0) > 0)
+        return worst, active
+
+
+def as_cuts(sums: FloatArray) -> FloatArray:
+    """(g, K m' + 2) cuts c + <G, W'> in the form of those of two classes: m - w.a - b d, with d = 0."""
+    return np.column_stack([-sums[:, :-1], np.zeros(len(sums)), sums[:, -1]])
+
+
+class JointSite(HorizontalSite):
+    """A site that has its training rows' features (n, m) ready."""
+
+    features: FloatArray
+    joint_sums: JointSums
+
+    @step
+    def deal_joint_groups(self, groups: int, intercept: bool) -> None:
+        """Assign this site's rows at random to the groups of the grouped cuts."""
+        features = np.column_stack([self.features, np.ones(len(self.features))]) if intercept else self.features
+        classes = members_of_classes(self.labels)
+        self.joint_sums = JointSums.dealt(features, classes, groups, self.random("groups"))
+
+    @step
+    def joint_cuts(self, w: FloatArray) -> FloatArray:
+        """This site's part of the grouped cuts."""
+        return self.joint_sums.joint_cuts(w)
+
+    @step
+    def joint_line(self, w: FloatArray, dw: FloatArray, steps: FloatArray) -> FloatArray:
+        """This site's part of the losses along a line."""
+        return self.joint_sums.joint_line(w, dw, steps)
+
+
+def pooled(
+    train: FloatArray, test: FloatArray, classes: IntArray, C: float, *, intercept: bool
+) -> tuple[FloatArray, float]:
+    """Values (n', K) of rows tested on (n', m), and the objective, by LIBLINEAR on rows (n, m) of classes (n,)."""
+    from sklearn.svm import LinearSVC
+
+    machine = LinearSVC(
+        C=C, multi_class="crammer_singer", fit_intercept=intercept, tol=_POOLED_TOLERANCE, max_iter=10**6
+    )
+    machine.fit(train, classes)
+    w = np.column_stack([machine.coef_, machine.intercept_]) if intercept else machine.coef_
+    features = np.column_stack([train, np.ones(len(train))]) if intercept else train
+    of_classes = np.equal.outer(np.arange(len(w)), classes).astype(np.float64)
+    rows = JointSums(features, of_classes, np.ones((1, len(train))))
+    ((loss, _),) = rows.joint_line(w.ravel(), np.zeros(w.size), np.zeros(1))
+    return np.asarray(machine.decision_function(test)), float(0.5 * (w**2).sum() + C * loss)
+
+
+@dataclass(frozen=True)
+class JointOracle:
+    """The sums of the one joint problem, over a federation.
+
+    norm_sum_bound: on the summed length of f~. on_cuts: is told every round's problems (k,), all 0, points (k, K m'), b
+    (k,) and cuts (k, g, K m' + 2).
+    """
+
+    federation: Federation
+    groups: int
+    rows: int
+    norm_sum_bound: float
+    on_cuts: Callable[[IntArray, FloatArray, FloatArray, FloatArray], None] = lambda problems, w, b, cuts: None
+
+    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
+        """A secure sum of grouped cuts for each point; see `JointSums.joint_cuts`."""
+        bound = max(self.rows, self.norm_sum_bound)
+        found = [
+            as_cuts(self.federation.sum("joint_cuts", shape=(self.groups, len(point) + 1), bound=bound, w=point))
+            for point in w
+        ]
+        self.on_cuts(problems, w, b, np.stack(found))
+        return np.stack(found)
+
+    def line(
+        self, problems: IntArray, w: FloatArray, b: FloatArray, dw: FloatArray, db: FloatArray, steps: FloatArray
+    ) -> FloatArray:
+        """One secure sum of losses and derivatives at every step; see `JointSums.joint_line`."""
+        (point,), (direction,), (each,) = w, dw, steps
+        slopes = self._margin_bound(direction)
+        bound = self.rows + self._margin_bound(point) + float(np.abs(each).max()) * slopes
+        shape = (len(each), 2)
+        found = self.federation.sum(
+            "joint_line", shape=shape, bound=max(bound, slopes), w=point, dw=direction, steps=each
+        )
+        return np.asarray(found[None])
+
+    def _margin_bound(self, w: FloatArray) -> float:
+        """No sum over rows of |(w_k - w_y).f~| exceeds this."""
+        return math.sqrt(2) * float(np.linalg.norm(w)) * self.norm_sum_bound

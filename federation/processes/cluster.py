@@ -1,0 +1,356 @@
+"""Starts site processes on the nodes of a Ray cluster and watches them.
+
+Ray places one actor on each node. The actor has a server there, as one machine has, and sites are forked from it: a
+process each, which starts in milliseconds and owns the memory that it writes. An actor for each site would be a Python
+of its own, with Ray in it. What sites hold goes to the node through Ray's object store. All else is as on one machine:
+sites listen on their node's address, and the coordinator, wherever it runs, on its own.
+
+A node that is lost takes its sites along, which then count as killed. If the coordinator's process is killed, Ray ends
+its actors, with them the servers, and with these the sites.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import logging
+import select
+import shutil
+import signal
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from federation.errors import LaunchError
+from federation.processes.contract import Ended
+from federation.processes.forkserver import WORKSPACE_PREFIX
+from federation.processes.launcher import LocalLauncher
+from federation.site.site import Assignment
+from federation.transport.keys import Party
+
+_START_S = 120.0
+_CLOSE_S = 20.0
+_WATCH_S = 0.2
+"""How long a node is asked in one go whether something happened there: so long its next order waits."""
+
+
+@dataclass
+class News:
+    """What happened at a node since it was last asked; of faults and stalls, how many seconds ago."""
+
+    ended: list[Ended]
+    struck: dict[int, float]
+    continued: list[tuple[str, float]]
+
+
+class NodeAgent:
+    """What a node does for the launcher: it is made a Ray actor, and lives in a process of its own there.
+
+    Parameters
+    ----------
+    module : str
+        See `LocalLauncher`.
+    host : str
+        The node's address.
+    """
+
+    def __init__(self, module: str, host: str) -> None:
+        self._host = host
+        self._launcher = LocalLauncher(module)
+        self._told: set[int] = set()
+        self._told_continued = 0
+
+    def prepare(self) -> str:
+        """Wait until the server is up; the version of fedsvm here. Raises LaunchError."""
+        self._launcher.prepare()
+        return _version()
+
+    def start(self, assignments: Sequence[Assignment], partitions: Sequence[bytes]) -> list[tuple[Party, int]]:
+        """Start sites here; of each its party and its process. Raises LaunchError."""
+        workspace, placed = self._launcher.prepare(), []
+        for assignment, partition in zip(assignments, partitions, strict=True):
+            path = workspace / f"{assignment.name}.partition"
+            path.unlink(missing_ok=True)  # of a process that was killed before it read it
+            path.write_bytes(partition)
+            placed.append(replace(assignment, listen=f"tcp://{self._host}:*", partition_path=str(path)))
+        parties = self._launcher.start(placed)
+        return [(party, self._launcher.pids[party.name]) for party in parties]
+
+    def watch(self) -> News:
+        """Wait a moment for something to happen, and say what did. Raises LaunchError where the server is gone."""
+        launcher, now = self._launcher, time.monotonic()
+        if not (ended := launcher.ended()):
+            select.select([launcher], [], [], _WATCH_S)
+            ended, now = launcher.ended(), time.monotonic()
+        struck = {fault: now - at for fault, at in launcher.struck.items() if fault not in self._told}
+        continued = [(site, now - at) for site, at in launcher.continued[self._told_continued :]]
+        self._told |= struck.keys()
+        self._told_continued += len(continued)
+        return News(ended, struck, continued)
+
+    def close(self) -> None:
+        """End the sites here, and their server."""
+        self._launcher.close()
+
+
+@dataclass(eq=False)
+class _Node:
+    """A node as its launcher knows it."""
+
+    host: str
+    cpus: float
+    agent: Any
+    sites: set[str] = field(default_factory=set)
+    lost: bool = False
+
+
+class ClusterLauncher:
+    """Starts sites on the nodes of a Ray cluster, each node as many as its share of CPUs, and ends them all.
+
+    Parameters
+    ----------
+    module : str
+        See `LocalLauncher`; every node must have it installed.
+    address : str
+        Of the cluster, as `ray.init` takes it: `auto` where this machine is one of its nodes.
+
+    Attributes
+    ----------
+    host : str
+        This machine's address, by which nodes reach it.
+    workspace : Path or None
+        A folder of this run on this machine, once the nodes are up.
+    pids : dict of str to int
+        The process of each site, on its node.
+    nodes : dict of str to str
+        The address of the node that each site is on.
+    struck, continued
+        See `LocalLauncher`.
+
+    Raises
+    ------
+    LaunchError
+        Ray is not installed, or there is no such cluster.
+    """
+
+    def __init__(self, module: str, address: str) -> None:
+        self.pids: dict[str, int] = {}
+        self.nodes: dict[str, str] = {}
+        self.struck: dict[int, float] = {}
+        self.continued: list[tuple[str, float]] = []
+        self.workspace: Path | None = None
+        self._module = module
+        self._nodes: list[_Node] = []
+        self._lock = threading.Lock()
+        self._ended: list[Ended] = []
+        self._closing = threading.Event()
+        self._watcher: threading.Thread | None = None
+        self._ray, self._is_ours = _connected(address)
+        self.host: str = self._ray.util.get_node_ip_address()
+        self._read, self._write = socket.socketpair()
+        self._read.setblocking(False)
+
+    def __enter__(self) -> ClusterLauncher:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def prepare(self) -> Path:
+        """Have an actor on each node, and wait until all are up; a workspace on this machine. Raises LaunchError."""
+        if self.workspace is not None:
+            return self.workspace
+        self._nodes = self._placed()
+        versions = self._answers([node.agent.prepare.remote() for node in self._nodes], "were not up")
+        for node, version in zip(self._nodes, versions, strict=True):
+            if version != _version():
+                raise LaunchError(
+                    f"Node {node.host} has fedsvm {version} and this machine {_version()}; install the same on all."
+                )
+        self.workspace = Path(tempfile.mkdtemp(prefix=WORKSPACE_PREFIX))
+        return self.workspace
+
+    def start(self, assignments: Iterable[Assignment]) -> list[Party]:
+        """Start a site for each assignment and wait until all have reported in. Raises LaunchError."""
+        wanted = list(assignments)
+        orders = []
+        for node, share in self._dealt(wanted):
+            partitions = [_taken(assignment.partition_path) for assignment in share]
+            node.sites.update(assignment.name for assignment in share)
+            orders.append((node, node.agent.start.remote(share, partitions)))
+        parties: dict[str, Party] = {}
+        answers = self._answers([order for _, order in orders], "did not start their sites")
+        for (node, _), started in zip(orders, answers, strict=True):
+            for party, pid in started:
+                parties[party.name], self.pids[party.name], self.nodes[party.name] = party, pid, node.host
+        if self._watcher is None:
+            self._watcher = threading.Thread(target=self._watch, name="nodes", daemon=True)
+            self._watcher.start()
+        return [parties[assignment.name] for assignment in wanted]
+
+    def fileno(self) -> int:
+        """Readable when a site ended."""
+        return self._read.fileno()
+
+    def ended(self) -> list[Ended]:
+        """The sites that ended since the last call."""
+        with suppress(BlockingIOError):
+            self._read.recv(1 << 12)
+        with self._lock:
+            ended, self._ended = self._ended, []
+        return ended
+
+    def close(self) -> None:
+        """End every process that is left on any node, and remove the workspace."""
+        self._closing.set()
+        if self._watcher is not None:
+            self._watcher.join(_CLOSE_S)
+        with suppress(Exception):  # whoever does not answer is ended with its actor
+            self._ray.get([node.agent.close.remote() for node in self._nodes if not node.lost], timeout=_CLOSE_S)
+        for node in self._nodes:
+            with suppress(Exception):
+                self._ray.kill(node.agent)
+        self._read.close()
+        self._write.close()
+        if self.workspace is not None:
+            shutil.rmtree(self.workspace, ignore_errors=True)
+        if self._is_ours:
+            self._ray.shutdown()
+
+    # Nodes.
+
+    def _placed(self) -> list[_Node]:
+        """An actor on each living node with CPUs; where none has any, on each."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        living = [each for each in self._ray.nodes() if each["Alive"]]
+        cpus = {each["NodeID"]: float(each["Resources"].get("CPU", 0.0)) for each in living}
+        placed, remote = [], self._ray.remote(NodeAgent)
+        for each in sorted(living, key=lambda each: (each["NodeManagerAddress"], each["NodeID"])):
+            if any(cpus.values()) and not cpus[each["NodeID"]]:
+                continue
+            host, here = each["NodeManagerAddress"], NodeAffinitySchedulingStrategy(each["NodeID"], soft=False)
+            agent = remote.options(num_cpus=0, scheduling_strategy=here).remote(self._module, host)
+            placed.append(_Node(host, cpus[each["NodeID"]] or 1.0, agent))
+        return placed
+
+    def _dealt(self, wanted: Sequence[Assignment]) -> list[tuple[_Node, list[Assignment]]]:
+        """Sites by node: one after the other in ring order, each node as many as its share of CPUs.
+
+        A site that is started again goes where it was, or, if that node is lost, where fewest are.
+        """
+        there = [node for node in self._nodes if not node.lost]
+        if not there:
+            raise LaunchError("All nodes of the cluster were lost; see ray status, and run again.")
+        shares: list[list[Assignment]] = [[] for _ in there]
+        total, before, first = sum(node.cpus for node in there), 0.0, 0
+        fresh = [each for each in wanted if each.name not in self.nodes]
+        for share, node in zip(shares, there, strict=True):
+            before += node.cpus
+            last = round(len(fresh) * before / total)
+            share.extend(fresh[first:last])
+            first = last
+        for each in wanted:
+            if each.name in self.nodes:
+                was = [number for number, node in enumerate(there) if each.name in node.sites]
+                shares[was[0] if was else min(range(len(there)), key=lambda k: len(there[k].sites))].append(each)
+        return [(node, share) for node, share in zip(there, shares, strict=True) if share]
+
+    def _answers(self, orders: Sequence[Any], what: str) -> list[Any]:
+        """What actors answer. Raises LaunchError where one cannot."""
+        errors = self._ray.exceptions
+        try:
+            return list(self._ray.get(list(orders), timeout=_START_S))
+        except errors.GetTimeoutError:
+            raise LaunchError(f"The nodes {what} within {_START_S:g} s; see ray status.") from None
+        except errors.RayTaskError as error:
+            if isinstance(error.cause, LaunchError):
+                raise LaunchError(str(error.cause)) from None
+            raise LaunchError(f"A node of the cluster failed: {error.cause!r}; is fedsvm installed there?") from error
+        except errors.RayError as error:
+            said = str(error).strip().splitlines()[0]
+            raise LaunchError(
+                f"A node of the cluster was lost, or cannot run fedsvm: {said}; see ray status."
+            ) from error
+
+    # Watching.
+
+    def _watch(self) -> None:
+        """In a thread: ask the nodes what happened, until the launcher is closed."""
+        asked = {node.agent.watch.remote(): node for node in self._nodes}
+        while asked and not self._closing.is_set():
+            ready, _ = self._ray.wait(list(asked), num_returns=1, timeout=_WATCH_S)
+            for order in ready:
+                node = asked.pop(order)
+                try:
+                    self._note(node, self._ray.get(order))
+                except Exception as error:  # noqa: BLE001 - whatever it is, nothing is heard of its sites any more
+                    self._note_lost(node, error)
+                else:
+                    asked[node.agent.watch.remote()] = node
+
+    def _note(self, node: _Node, news: News) -> None:
+        now = time.monotonic()
+        with self._lock:
+            self.struck |= {fault: now - ago for fault, ago in news.struck.items()}
+            self.continued += [(site, now - ago) for site, ago in news.continued]
+            self._ended += news.ended
+        if news.ended:
+            self._write.send(b"\0")
+
+    def _note_lost(self, node: _Node, error: Exception) -> None:
+        if self._closing.is_set():
+            return
+        node.lost = True
+        kind = type(error).__name__
+        with self._lock:
+            self._ended += [
+                Ended(site, f"was lost with its node {node.host} ({kind})", well=False) for site in node.sites
+            ]
+            node.sites.clear()
+        self._write.send(b"\0")
+
+
+def _connected(address: str) -> tuple[Any, bool]:
+    """Ray, connected to a cluster, and whether it was not before. Raises LaunchError."""
+    try:
+        import ray
+        import ray.exceptions
+        import ray.util
+    except ImportError as error:
+        raise LaunchError(
+            'federation.launcher = "ray" needs Ray, on this machine and on every node: pip install "fedsvm[ray]".'
+        ) from error
+    if ray.is_initialized():
+        return ray, False
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False, namespace="fedsvm")
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise LaunchError(
+            f"There is no Ray cluster at federation.ray_address = {address!r}; start one with ray start --head, and "
+            "its other nodes with ray start --address=HEAD:6379, or name another."
+        ) from error
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGTERM, before)  # ray takes it for itself, and a run ends well by it
+    return ray, True
+
+
+def _taken(path: str) -> bytes:
+    """What a site is to hold; its file here is removed."""
+    content = Path(path).read_bytes()
+    Path(path).unlink()
+    return content
+
+
+def _version() -> str:
+    return importlib.metadata.version("fedsvm")

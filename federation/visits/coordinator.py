@@ -1,0 +1,117 @@
+"""A `Federation` as far as stored messages carry it: the same coordinator, run again whenever there is more.
+
+Verbs that are complete answer from the journal; the one that is under way begins anew and takes in what sites said of
+it, so that everything it says it says again, in the same places. What is said once more is known by its place.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from types import MappingProxyType
+
+from federation.errors import LaunchError
+from federation.federation import Federation
+from federation.journal import Journal
+from federation.membership import DropoutPolicy
+from federation.processes.contract import Ended
+from federation.site.program import SumProtocol
+from federation.transport.keys import COORDINATOR, Party, Roster
+from federation.transport.wire import Message
+from federation.visits.endpoint import Arrived, Left, NothingDue, StoredEndpoint
+
+Said = Callable[[str, int, int, Message], None]
+"""Stores what the coordinator says, given the site, the round, and its number among all that the site is told in it."""
+
+
+class VisitingSites:
+    """What a coordinator knows of the processes of sites that come and go: whether they left for good."""
+
+    def __init__(self, endpoint: StoredEndpoint) -> None:
+        self._endpoint = endpoint
+
+    def fileno(self) -> int:
+        """There is no descriptor: the endpoint says when a site left."""
+        return -1
+
+    @property
+    def pids(self) -> Mapping[str, int]:
+        """Nothing is known of processes on other hosts."""
+        return MappingProxyType({})
+
+    def ended(self) -> list[Ended]:
+        """The sites that left since the last call."""
+        left = self._endpoint.left
+        return [Ended(gone.site, gone.how, well=True) for gone in (left.popleft() for _ in range(len(left)))]
+
+
+@contextmanager
+def visited(
+    roster: Roster,
+    run: bytes,
+    arrivals: Iterator[Arrived | Left],
+    said: Said,
+    sum_protocol: SumProtocol,
+    policy: DropoutPolicy,
+    journal: Journal,
+    *,
+    on_progress: Callable[[Federation], None] = lambda federation: None,
+) -> Iterator[Federation]:
+    """A federation of sites that are visitors; `federation.assemble()` introduces them to each other.
+
+    What is done within ends by NothingDue where it needs what no site has said yet. When the context ends otherwise,
+    the sites are told to stop.
+
+    Parameters
+    ----------
+    roster : Roster
+        The coordinator, and the sites with the keys by which they agree on secrets.
+    run : bytes
+        The run's 8 random bytes.
+    arrivals : iterator
+        What sites said in the round that is under way and before the first, in the order in which it came.
+    said : callable
+        See `Said`.
+    sum_protocol, policy, journal, on_progress
+        See `Federation`.
+    """
+    places: Counter[tuple[str, int]] = Counter()
+
+    def store(site: str, message: Message) -> None:
+        said(site, message.round, places[site, message.round], message)
+        places[site, message.round] += 1
+
+    endpoint = StoredEndpoint(COORDINATOR, roster, arrivals, store)
+    federation = Federation(
+        endpoint,
+        roster,
+        run,
+        VisitingSites(endpoint),
+        sum_protocol,
+        _NO_TIMEOUT_S,
+        policy=policy,
+        restart=_nobody_is_started,
+        on_progress=on_progress,
+        journal=journal,
+        skipped_rounds=0,
+    )
+    try:
+        yield federation
+    except NothingDue:
+        raise
+    except BaseException:
+        endpoint.is_closing = True
+        federation.dismiss()
+        raise
+    endpoint.is_closing = True
+    federation.dismiss()
+
+
+_NO_TIMEOUT_S = 1e6
+"""In place of a time that sites may take: who is too late is judged by the hub, in days."""
+
+
+def _nobody_is_started(site: str) -> Party:
+    """No site can be had anew. Raises LaunchError."""
+    raise LaunchError(f"{site} runs on a host of its own and cannot be started from here.")

@@ -1,0 +1,137 @@
+"""What a site keeps between its visits: what it was asked for, all that came in, and all that it said, sealed.
+
+Each record is on the disk before anything follows from it: a message before the site acts by it, and what the site says
+before it is sent. So whatever moment a visit ends at, the next one says the very same again, and a hub cannot have a
+site say two things in one place. The file holds, of each record,
+
+    length of what follows (8 bytes, little-endian) | nonce (12) | sealed msgpack [what, value] | tag (16)
+
+and a record that is cut short, as by a power cut, counts as never written.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import struct
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgpack
+
+from federation.errors import FederationError, Malformed
+from federation.transport import wire
+from federation.transport.wire import Message
+from federation.visits.sealing import Vault
+
+_LENGTH = struct.Struct("<Q")
+SECRET_BYTES = 32
+_FACTS, _IN, _OUT = "facts", "in", "out"
+
+
+class Diary:
+    """The file of one site in one run.
+
+    Parameters
+    ----------
+    path : Path
+        Its file; earlier records are read, and new ones are added behind them.
+    key : bytes
+        32 bytes by which it is sealed.
+
+    Attributes
+    ----------
+    facts : mapping
+        What earlier visits noted, by name; empty before the first.
+    received : list of Message
+        All that came in, in order.
+    said : list of Message
+        All that the site said, in order.
+
+    Raises
+    ------
+    FederationError
+        Another visit is under way, the file cannot be opened, or it was sealed with another key.
+    """
+
+    def __init__(self, path: Path, key: bytes) -> None:
+        self._path = path
+        self._vault = Vault(key)
+        self._count = 0
+        self.facts: Mapping[str, Any] = {}
+        self.received: list[Message] = []
+        self.said: list[Message] = []
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            raise FederationError(f"{path} cannot be opened: {error.strerror}.") from error
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._read()
+        except BlockingIOError:
+            os.close(self._file)
+            raise FederationError(f"Another visit is under way that writes {path}; wait until it has ended.") from None
+        except BaseException:
+            os.close(self._file)
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        os.close(self._file)
+
+    def note(self, facts: Mapping[str, Any]) -> None:
+        """Write facts down beside those that are there; plain values."""
+        self._append(_FACTS, dict(facts))
+
+    def receive(self, message: Message) -> None:
+        """Write down what came in."""
+        self._append(_IN, _frames(message))
+
+    def say(self, message: Message) -> None:
+        """Write down what the site is about to say."""
+        self._append(_OUT, _frames(message))
+
+    def _append(self, what: str, value: Any) -> None:
+        sealed = self._vault.seal(msgpack.packb([what, value]), str(self._count))
+        framed = memoryview(_LENGTH.pack(len(sealed)) + sealed)
+        try:
+            while framed:
+                framed = framed[os.write(self._file, framed) :]
+            os.fsync(self._file)
+        except OSError as error:
+            raise FederationError(f"{self._path} cannot be written: {error.strerror}; make room there.") from error
+        self._take(what, value)
+
+    def _take(self, what: str, value: Any) -> None:
+        self._count += 1
+        if what == _FACTS:
+            self.facts = {**self.facts, **value}
+        else:
+            (self.received if what == _IN else self.said).append(wire.decode(value))
+
+    def _read(self) -> None:
+        content, place = memoryview(self._path.read_bytes()), 0
+        while place + _LENGTH.size <= len(content):
+            end = place + _LENGTH.size + int(_LENGTH.unpack_from(content, place)[0])
+            if end > len(content):
+                break
+            try:
+                record = self._vault.open(bytes(content[place + _LENGTH.size : end]), str(self._count))
+            except Malformed as error:
+                raise FederationError(
+                    f"{self._path} was sealed with another key, or is damaged; go on with the folder of the earlier "
+                    "visits, as it was."
+                ) from error
+            self._take(*msgpack.unpackb(record))
+            place = end
+        os.ftruncate(self._file, place)
+
+
+def _frames(message: Message) -> list[bytes]:
+    return [bytes(frame) for frame in message.frames]

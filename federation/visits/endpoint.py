@@ -1,0 +1,155 @@
+"""An endpoint whose messages were stored before, and are stored as they are sent."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from federation.errors import DeadlineExpired, PeerDropped
+from federation.ledger import Ledger, Traffic
+from federation.transport.deadline import Deadline
+from federation.transport.endpoint import Received
+from federation.transport.keys import COORDINATOR, Roster
+from federation.transport.wire import CONTROL_KINDS, Message
+
+
+class NothingDue(BaseException):
+    """All that was stored is taken in, and what is waited for is not there yet.
+
+    It is no `Exception`, since no step, algorithm or round may deal with it: the party ends here, and is run again when
+    there is more.
+    """
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A message that was stored, and who sent it."""
+
+    peer: str
+    message: Message
+
+
+@dataclass(frozen=True)
+class Left:
+    """In place of a message: a site takes part no longer, and how it left, as in "it withdrew"."""
+
+    site: str
+    how: str
+
+
+class StoredEndpoint:
+    """What one party sends and receives, by way of a store. It keeps what `Endpoint` promises, and has no sockets.
+
+    What comes in is taken in one by one, whenever the party waits; so a party that is run again, with the same messages
+    and more, does again what it did, and then goes on.
+
+    Parameters
+    ----------
+    name : str
+        This party's.
+    roster : Roster
+        The parties that it can reach.
+    arrivals : iterator
+        What came in, in order. When it ends nothing is due.
+    send : callable
+        Stores a message, given its receiver.
+
+    Attributes
+    ----------
+    round, ledger, refused, interrupted
+        As an `Endpoint` has them.
+    left : deque of Left
+        Sites that left, for who watches.
+    is_closing : bool
+        From when on nobody waits for more: a wait ends as when its time is up.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        roster: Roster,
+        arrivals: Iterator[Arrived | Left],
+        send: Callable[[str, Message], None],
+    ) -> None:
+        self.name = name
+        self.round = 0
+        self.ledger = Ledger()
+        self.refused: Counter[str] = Counter()
+        self.interrupted: set[str] = set()
+        self._roster = roster
+        self._arrivals = arrivals
+        self._store = send
+        self._pending: deque[Received] = deque()
+        self._on_left: Callable[[], None] = lambda: None
+        self.is_closing = False
+        self.left: deque[Left] = deque()
+
+    @property
+    def roster(self) -> Roster:
+        """The parties that can be reached."""
+        return self._roster
+
+    def admit(self, roster: Roster) -> None:
+        """From now on these parties can be reached."""
+        self._roster = roster
+
+    def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
+        """Call `handler` whenever a site left; it finds which in `left`."""
+        self._on_left = handler
+
+    def connect(self, peer: str) -> None:
+        """There is nothing to open."""
+
+    def stay_reachable(self, peer: str, greeting: Message, deadline: Deadline) -> None:
+        """What is sent to this party is stored."""
+
+    def send(
+        self, peer: str, message: Message, deadline: Deadline, meanwhile: Callable[[], None] = lambda: None
+    ) -> None:
+        """Store a message for `peer`. Raises PeerDropped for a party that there is none of."""
+        self.reply(peer, message)
+
+    def reply(self, peer: str, message: Message) -> None:
+        """Store a message for `peer`. Raises PeerDropped for a party that there is none of."""
+        if peer not in self._roster:
+            raise PeerDropped(f"{self.name} cannot reach {peer}, of which it was told nothing.")
+        self._count(peer, message, sent=True)
+        self._store(peer, message)
+
+    def flush(self, peer: str) -> None:
+        """What was sent is stored."""
+
+    def wait(self, deadline: Deadline) -> None:
+        """Take in what came next. Raises NothingDue where nothing did, DeadlineExpired where nobody waits for it."""
+        if self._pending:
+            return
+        arrived = next(self._arrivals, None)
+        if arrived is None:
+            raise DeadlineExpired if self.is_closing else NothingDue
+        if isinstance(arrived, Left):
+            self.left.append(arrived)
+            self._on_left()
+            return
+        peer, message = arrived.peer, arrived.message
+        self._count(peer, message, sent=False)
+        is_answer = self.name == COORDINATOR and message.kind in CONTROL_KINDS
+        self._pending.append(Received(peer, message, is_answer))
+
+    def received(self) -> Received | None:
+        """A message that was taken in, or None."""
+        return self._pending.popleft() if self._pending else None
+
+    def measure(self, round_number: int, *, whole: bool) -> None:
+        """Messages are counted as they are stored; no kernel counts them."""
+
+    def check_descriptors(self) -> None:
+        """Nothing is open."""
+
+    def _count(self, peer: str, message: Message, *, sent: bool) -> None:
+        """Enter one message. What carries it seals it, so that its frames are all that is known of its size."""
+        sender, receiver = (self.name, peer) if sent else (peer, self.name)
+        traffic = self.ledger.traffic(message.round, message.kind in CONTROL_KINDS, sender, receiver)
+        whole = sum(map(len, message.frames))
+        traffic.add(Traffic(1, message.payload_bytes, whole, None))

@@ -1,0 +1,161 @@
+"""A `Site` as far as stored messages carry it: the same site, run again from its start at each visit."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from federation.channel.agreement import KeyAgreement
+from federation.errors import FederationError
+from federation.processes.forkserver import WORKSPACE_PREFIX
+from federation.site.faults import OwnFaults
+from federation.site.logs import SILENT
+from federation.site.partition import Partition
+from federation.site.policy import SitePolicy
+from federation.site.program import Installation
+from federation.site.rules import SiteRules
+from federation.site.site import Assignment, Site
+from federation.site.terms import Terms
+from federation.transport.keys import COORDINATOR, Party, Roster
+from federation.transport.wire import Message
+from federation.visits.diary import Diary
+from federation.visits.endpoint import Arrived, NothingDue, StoredEndpoint
+from federation.visits.sealing import Draws, derived
+
+
+def agreement_of(secret: bytes, run: bytes) -> KeyAgreement:
+    """The key pair by which a site agrees on secrets with others in one run, from what it keeps in its diary."""
+    return KeyAgreement(run, derived(secret, "agreement"))
+
+
+class Visitor:
+    """One site's part in one run, over many visits.
+
+    Parameters
+    ----------
+    name : str
+        The site's.
+    public_key : bytes
+        By which the hub knows it.
+    installation : Installation
+        What it can be asked to do.
+    diary : Diary
+        What it keeps; its facts have `secret` and `run`.
+    terms : Terms
+        What the run asks for, as the site agreed to it at its first visit.
+    rules : SiteRules
+        What the site's own operator allows.
+    settings : dict
+        Plain values for the program.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        public_key: bytes,
+        installation: Installation,
+        diary: Diary,
+        terms: Terms,
+        rules: SiteRules,
+        settings: dict[str, Any],
+    ) -> None:
+        self._name = name
+        self._public_key = public_key
+        self._installation = installation
+        self._diary = diary
+        self._terms = terms
+        self._rules = rules
+        self._settings = settings
+
+    def carry_on(
+        self,
+        sites: Sequence[str],
+        partition: Partition,
+        more: Callable[[], Iterator[Message]],
+        send: Callable[[int, Message], None],
+    ) -> bool:
+        """Do what is due, and whether the run is over.
+
+        Parameters
+        ----------
+        sites : sequence of str
+            All that take part, in ring order.
+        partition : Partition
+            What the site holds.
+        more : callable
+            What came in since the last visit, in order; it ends where nothing is due.
+        send : callable
+            Sends a message on, given its number among all that the site says. It is in the diary already.
+
+        Raises
+        ------
+        FederationError
+            The site refused what it was asked, or failed; it says why.
+        """
+        diary, said = self._diary, 0
+
+        def arrivals() -> Iterator[Arrived]:
+            yield from (Arrived(COORDINATOR, message) for message in diary.received[:])
+            for message in more():
+                diary.receive(message)
+                yield Arrived(COORDINATOR, message)
+
+        def say(peer: str, message: Message) -> None:
+            nonlocal said
+            if said == len(diary.said):
+                diary.say(message)
+                send(said, message)
+            said += 1
+
+        run, failures = bytes(diary.facts["run"]), list[str]()
+        agreement = agreement_of(bytes(diary.facts["secret"]), run)
+        me = Party(self._name, "", self._public_key, agreement.public)
+        endpoint = StoredEndpoint(self._name, Roster([Party(COORDINATOR, "", None), me]), arrivals(), say)
+        with tempfile.TemporaryDirectory(prefix=WORKSPACE_PREFIX) as workspace:
+            path = str(Path(workspace) / f"{self._name}.partition")
+            partition.write(path)
+            site = Site(
+                self._assignment(sites, run, path),
+                self._installation,
+                endpoint,
+                agreement,
+                OwnFaults((), lambda report: None),
+                failures.append,
+                Draws(bytes(diary.facts["secret"])).of_round,
+            )
+            try:
+                is_over = site.serve()
+            except NothingDue:
+                is_over = False
+        if failures:
+            raise FederationError(f"{self._name} ended the run: {failures[-1]}")
+        return is_over
+
+    def _assignment(self, sites: Sequence[str], run: bytes, path: str) -> Assignment:
+        terms = self._terms
+        return Assignment(
+            name=self._name,
+            run=run,
+            listen="",
+            peers=len(sites),
+            encrypted=False,
+            coordinator_address="",
+            coordinator_key=None,
+            program=terms.program,
+            partition_path=path,
+            policy=SitePolicy(
+                sites=tuple(sites),
+                sum_name=terms.sum_name,
+                sum_options=dict(terms.sum_options),
+                min_sites=terms.min_sites,
+                shown=terms.shown,
+                rules=self._rules,
+                terms=terms,
+            ),
+            settings={**self._settings, "seed": terms.seed},
+            needs_pairwise_keys=True,
+            via_coordinator=True,
+            log_level=SILENT,
+        )

@@ -1,0 +1,151 @@
+"""The scenario of a task, from what its form says; and what that asks of every participant."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from algorithms.contract import VerticalAlgorithm
+from algorithms.registry import ALGORITHMS
+from algorithms.settings import Setting, settings
+from federation.site.terms import Terms
+from scenarios.hosts import asking as across_hosts
+from scenarios.run.resume import is_replayable
+from scenarios.run.terms import terms_of
+from scenarios.schema import spec
+from scenarios.schema.errors import ScenarioError
+from scenarios.schema.spec import Scenario, resolved_toml
+
+MIN_PARTICIPANTS, MAX_PARTICIPANTS = 2, 50
+_NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a creator wants: in words, as a form gives them.
+
+    Parameters
+    ----------
+    algorithm : str
+        Its name.
+    settings : mapping of str to str
+        Those that were written, by name; others are as the algorithm has them.
+    label : str
+        The column of labels.
+    positive, negative : str
+        Its values.
+    sum : str
+        The secure sum.
+    test_fraction : str
+        Of the rows that are not trained on.
+    label_site : str
+        Of columns that are at different participants, who holds the labels.
+    """
+
+    algorithm: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    label: str = "label"
+    positive: str = ""
+    negative: str = ""
+    sum: str = "masked"
+    test_fraction: str = "0.2"
+    label_site: str = ""
+
+
+def askable() -> list[str]:
+    """The algorithms that a task can be of."""
+    return [name for name, found in ALGORITHMS.loadable() if _is_askable(found)]
+
+
+def is_vertical(name: str) -> bool:
+    """Whether participants hold columns of the same rows."""
+    return isinstance(ALGORITHMS[name], VerticalAlgorithm)
+
+
+def fields_of(name: str) -> list[Setting]:
+    """The settings of an algorithm, from which its form is made."""
+    return settings(ALGORITHMS[name].Settings)
+
+
+def scenario_of(name: str, wish: Wish, sites: Sequence[str], min_sites: int) -> Scenario:
+    """The scenario of a task. Raises ScenarioError with all that is wrong."""
+    if wish.algorithm not in ALGORITHMS or not _is_askable(ALGORITHMS[wish.algorithm]):
+        raise ScenarioError([f"algorithm.name: must be one of {', '.join(askable())}, got {wish.algorithm!r}."])
+    if problems := _unsaid(wish):
+        raise ScenarioError(problems)
+    classes = [wish.negative, wish.positive]
+    data: dict[str, Any] = {
+        "label": wish.label,
+        "positive": wish.positive,
+        "classes": classes,
+        "test_fraction": spec.value_of(wish.test_fraction),
+    }
+    if is_vertical(wish.algorithm):
+        where = {"partition": "vertical", "label_site": wish.label_site or sites[0], "align": "position"}
+        data |= {"source": across_hosts.HELD_BY_SITE, **where}
+    else:
+        data |= {"sources": dict.fromkeys(sites, across_hosts.HELD_BY_SITE), "tested_by": "sites"}
+    chosen = spec.validate(
+        {
+            "name": run_name(name),
+            "federation": {"names": list(sites), "min_sites": min_sites},
+            "data": data,
+            "algorithm": {
+                "name": wish.algorithm,
+                **{key: spec.value_of(text) for key, text in wish.settings.items() if text.strip()},
+            },
+            "protocol": {"sum": wish.sum, "routing": "via-coordinator"},
+            "compare": {"centralised": False, "baselines": False},
+        }
+    )
+    if not is_replayable(chosen):
+        raise ScenarioError([_unrepeatable(wish.algorithm)])
+    return chosen
+
+
+def over(scenario: Scenario, sites: Sequence[str]) -> Scenario:
+    """The same scenario over those that came. Raises ScenarioError."""
+    given = tomllib.loads(resolved_toml(scenario))
+    given["federation"] |= {"names": list(sites), "sites": len(sites)}
+    if given["data"].get("sources"):
+        given["data"]["sources"] = dict.fromkeys(sites, across_hosts.HELD_BY_SITE)
+    return spec.validate(given)
+
+
+def terms_for(scenario: Scenario) -> Terms:
+    """What every participant is asked for."""
+    terms, data = terms_of(scenario), scenario.data
+    if data.partition != "vertical":
+        return terms
+    beside = {"partition": "vertical", "label_site": data.label_site, "classes": list(data.classes)}
+    return replace(terms, reading={**terms.reading, **beside})
+
+
+def run_name(title: str) -> str:
+    """A name for the run of a task, of whatever its title is made."""
+    return _NOT_A_NAME.sub("-", title).strip("-._")[:60] or "task"
+
+
+def _unsaid(wish: Wish) -> list[str]:
+    said = {"label": wish.label, "positive": wish.positive, "negative": wish.negative}
+    why = "is missing; nobody sees all labels, so the task must say it."
+    problems = [f"data.{key}: {why}" for key in said if not said[key]]
+    if wish.positive and wish.positive == wish.negative:
+        problems.append("data.negative: must be another value than data.positive.")
+    return problems
+
+
+def _is_askable(algorithm: Any) -> bool:
+    vertical = isinstance(algorithm, VerticalAlgorithm)
+    rows = not vertical and getattr(algorithm, "scaling", "") == "secure-sums"
+    return (vertical or rows) and bool(algorithm.Site.is_replayable)
+
+
+def _unrepeatable(name: str) -> str:
+    return (
+        f"algorithm.name: sites draw at random by themselves with {name}, and could not go on at another visit; choose "
+        f"one of {', '.join(askable())}."
+    )

@@ -1,0 +1,107 @@
+"""`fedsvm hub` and `fedsvm join`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from federation.errors import FederationError
+from federation.site.rules import SiteRules
+from scenarios.hosts.commands import say
+from scenarios.schema.errors import ScenarioError
+
+if TYPE_CHECKING:
+    from scenarios.hub.joining import Joining
+    from scenarios.hub.mails import Carrier
+
+_KEEP_ALIVE_S = 30
+_STATE = Path("fedsvm-visits")
+_EXTRA = 'fedsvm hub needs more packages than fedsvm itself: pip install "fedsvm[hub]".'
+
+
+def serve(
+    folder: Path, listen: str, url: str, smtp: str, sender: str, database: str, every_s: float, *, demo: bool
+) -> None:
+    """Run a hub until it is told to end. Raises ScenarioError for wrong options, FederationError where it cannot."""
+    try:
+        import uvicorn
+
+        from scenarios.hub.service import Hub, Settings, application
+    except ImportError as error:
+        raise FederationError(f"{_EXTRA} ({error.name} is missing.)") from error
+
+    host, port = _address("--listen", listen)
+    with _bound(host, port) as bound:
+        port = bound.getsockname()[1]
+        shown = "localhost" if host in ("127.0.0.1", "0.0.0.0", "localhost") else host  # noqa: S104
+        where = (url or f"http://{shown}:{port}").rstrip("/")
+        settings = Settings(
+            folder=folder,
+            url=where,
+            database=database or f"sqlite:///{(folder / 'hub.sqlite').resolve()}",
+            sender=sender,
+            every_s=every_s,
+        )
+        logging.basicConfig(level=logging.WARNING, stream=sys.stderr, format="%(levelname)s: %(message)s")
+        hub = Hub(settings, _carrier(smtp, folder))
+        say("hub", f"listens at {where}; mails go to {smtp or folder / 'mails'}")
+        if demo:
+            from scenarios.hub.demo import prepare
+
+            path = prepare(hub.tasks, folder / "demo")
+            say("hub", f"a task to begin with is there; sign in by {where}{path}")
+            say("hub", f"the participants' files are in {folder / 'demo'}, their invitations in {folder / 'mails'}")
+        config = uvicorn.Config(
+            application(hub),
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_graceful_shutdown=5,
+        )
+        asyncio.run(uvicorn.Server(config).serve(sockets=[bound]))
+
+
+def joining_of(
+    link: str, data: str, policy: Path | None, folder: Path | None, *, watches: bool, wait_s: float
+) -> Joining:
+    """One participant's part in a task. Raises ScenarioError and FederationError."""
+    from scenarios.hub.joining import Joining, Link
+    from scenarios.schema.policy import read_policy
+
+    read = Link.read(link)
+    return Joining(
+        read,
+        data,
+        SiteRules() if policy is None else read_policy(policy),
+        folder if folder is not None else _STATE / read.folder,
+        lambda sentence: say("join", sentence),
+        watches,
+        wait_s,
+    )
+
+
+def _carrier(smtp: str, folder: Path) -> Carrier:
+    from scenarios.hub.mails import Files, Smtp
+
+    return Smtp(*_address("--smtp", smtp)) if smtp else Files(folder / "mails")
+
+
+def _address(option: str, text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdigit() or int(port) > 65535:
+        raise ScenarioError([f"{option}: must be an address such as 127.0.0.1:8000, got {text}."])
+    return host.strip("[]"), int(port)
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), backlog=512)
+    except OSError as error:
+        raise FederationError(
+            f"The hub cannot listen at {host}:{port} ({error.strerror}); name another address (--listen)."
+        ) from error

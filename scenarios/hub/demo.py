@@ -1,0 +1,40 @@
+"""A task to begin with, over the embedded table of cells, whose columns three participants have."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+from scenarios.data import sources
+from scenarios.hub.asking import Wish
+from scenarios.hub.tasks import Invited, NewTask, Tasks
+
+CREATOR = "you@example.org"
+_SOURCE, _LABEL = "wdbc", "label"
+_SITES = ("clinic", "north", "south")
+
+
+def prepare(tasks: Tasks, folder: Path) -> str:
+    """Make a task, unless there is one; write what each participant has into files. The creator's path to sign in."""
+    if not tasks.of(CREATOR):
+        _write(folder)
+        wish = Wish("dpp-svm", {"kernel": "linear", "C": "1.0"}, _LABEL, "malignant", "benign", label_site=_SITES[0])
+        invited = [Invited(site, f"{site}@example.org") for site in _SITES]
+        said = "Three laboratories measured the same cells. Which are malignant?"
+        tasks.create(CREATOR, NewTask("Malignant or benign", said, wish, invited, len(_SITES), 14, 7))
+    return tasks.sign_in_path(CREATOR)
+
+
+def _write(folder: Path) -> None:
+    """One file a participant, with a third of the columns; the first has the labels too."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    columns = sources.read(_SOURCE, Path()).columns
+    features = [name for name in columns if name != _LABEL]
+    for place, (site, part) in enumerate(zip(_SITES, np.array_split(np.array(features), len(_SITES)), strict=True)):
+        held = [*map(str, part), *([_LABEL] if place == 0 else [])]
+        with (folder / f"{site}.csv").open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(held)
+            writer.writerows(zip(*(columns[name].tolist() for name in held), strict=True))

@@ -1,0 +1,266 @@
+"""What participants' programs say to the hub, each word sealed: see `federation.visits.sealing`.
+
+A word is a msgpack table with a `verb` and what belongs to it; so is the answer, which has `refused` with a sentence
+where it comes to nothing.
+
+| verb | with | answer |
+|---|---|---|
+| join | token, version | title, description, site, run, terms: pins the key, if the invitation has none |
+| ready | columns, agreement_key | nothing: it takes part |
+| decline | reason | nothing |
+| take | after, watches | state, reason, sites, columns, said, letters: what it was told from a number on |
+| say | number, frames | said: how many messages the hub has |
+| leave | | nothing: who comes again is asked by mail |
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from importlib.metadata import version
+from typing import Any, Protocol
+
+import msgpack
+import sqlalchemy as sql
+from sqlalchemy.orm import Session
+
+from federation.errors import Malformed
+from federation.hosts.lobby import Column, differing
+from federation.transport.keys import KEY_BYTES, KeyPair
+from federation.visits.sealing import Answers
+from scenarios.hub import asking
+from scenarios.hub.database import Participant, digest
+from scenarios.hub.tasks import Refused, Tasks, scenario_text
+
+MAX_WORD_BYTES = 1 << 28
+MAX_STRANGERS_WORD_BYTES = 1 << 14
+_MAX_COLUMNS = 100_000
+_MAX_ANSWER_BYTES = 1 << 26
+_PRESENT_S, _WATCHING_S = 30.0, 60.0
+_SETTLE_S = 120.0
+_HANGING_S = 15.0
+"""How long an answer to one who watches waits for something to say."""
+Word = Mapping[str, Any]
+_UNREADABLE = (Malformed, ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException)
+
+
+class Coordinators(Protocol):
+    """What the desk needs of the conductor."""
+
+    def nudge(self, task_id: str) -> None:
+        """There may be more for the coordinator of a task to take in."""
+
+    def settle(self, task_id: str, within_s: float) -> None:
+        """Wait until the coordinator of a task has taken in all."""
+
+
+class Desk:
+    """Answers participants' programs.
+
+    Parameters
+    ----------
+    tasks : Tasks
+    conductor : Conductor
+    keys : KeyPair
+        The hub's.
+    """
+
+    def __init__(self, tasks: Tasks, conductor: Coordinators, keys: KeyPair) -> None:
+        self._tasks = tasks
+        self._conductor = conductor
+        self._answers = Answers(keys)
+        self._of_task: dict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._news = threading.Condition()
+        self._verbs: dict[str, Callable[[bytes, Word], Word]] = {
+            "join": self._join,
+            "ready": self._ready,
+            "decline": self._decline,
+            "take": self._take,
+            "say": self._say,
+            "leave": self._leave,
+        }
+
+    def note_said(self, task_id: str) -> None:
+        """The coordinator of a task said something: those who watch look whether it is for them."""
+        with self._news:
+            self._news.notify_all()
+
+    def knows(self, head: bytes) -> bool:
+        """Whether a request begins with the key of a participant."""
+        with self._tasks.database.session() as session:
+            return _by_key(session, head[:KEY_BYTES]) is not None
+
+    def answer(self, request: bytes) -> bytes:
+        """The sealed answer to a sealed request. Raises Malformed for one that nobody sealed for this hub."""
+        key, content, seal = self._answers.open(request)
+        return seal(msgpack.packb(self._answer(key, content)))
+
+    def _answer(self, key: bytes, content: bytes) -> Word:
+        try:
+            word = msgpack.unpackb(content)
+            if not isinstance(word, dict) or word.get("verb") not in self._verbs:
+                raise Malformed("a word must be a table with a verb of the desk")
+            return self._verbs[word["verb"]](key, word)
+        except Refused as error:
+            return {"refused": str(error)}
+        except _UNREADABLE as error:
+            return {"refused": f"The hub cannot read this ({type(error).__name__}: {error}); install its version."}
+
+    def _join(self, key: bytes, word: Word) -> Word:
+        if _text(word, "version") != version("fedsvm"):
+            raise Refused(f"It has fedsvm {word['version']} and the hub {version('fedsvm')}; install the same version.")
+        with self._tasks.database.session() as session:
+            who = session.scalar(sql.select(Participant).filter_by(token=digest(_text(word, "token"))))
+            if who is None:
+                raise Refused("There is no such invitation; take the link as it stands in the mail.")
+            if who.public_key is None:
+                if who.state != "invited" or who.task.state != "inviting":
+                    raise Refused(_why_closed(who))
+                who.public_key = key
+            elif who.public_key != key:
+                raise Refused(
+                    f"{who.site} has joined by this link already, with another key; go on in the folder of the first "
+                    "visit, or ask whoever made the task for an invitation of your own."
+                )
+            task = who.task
+            terms = asking.terms_for(scenario_text(task))
+            return {
+                "title": task.title,
+                "description": task.description,
+                "creator": task.creator,
+                "site": who.site,
+                "run": task.run,
+                "terms": asdict(terms),
+            }
+
+    def _ready(self, key: bytes, word: Word) -> Word:
+        columns = _columns(word.get("columns"))
+        agreement = word.get("agreement_key")
+        if not isinstance(agreement, bytes) or len(agreement) != KEY_BYTES:
+            raise Malformed(f"an agreement key must be {KEY_BYTES} bytes")
+        with self._tasks.database.session() as session:
+            who = _required(session, key)
+            if who.state == "joined":
+                return {}
+            if who.state != "invited" or who.task.state != "inviting":
+                raise Refused(_why_closed(who))
+            if not asking.is_vertical(scenario_text(who.task).algorithm.name):
+                self._require_alike(who, columns)
+            who.columns = [[each.name, each.categorical] for each in columns]
+            who.agreement_key, who.state = agreement, "joined"
+            number = who.task_id
+        self._tasks.look_after(number)
+        return {}
+
+    def _require_alike(self, who: Participant, columns: tuple[Column, ...]) -> None:
+        others = (each for each in who.task.participants if each.state == "joined")
+        if (first := next(others, None)) is not None:
+            reference = _columns(first.columns)
+            if why := differing(columns, first.site, reference):
+                raise Refused(why)
+
+    def _decline(self, key: bytes, word: Word) -> Word:
+        with self._tasks.database.session() as session:
+            who = _required(session, key)
+        self._tasks.decline(who.id, _text(word, "reason"))
+        return {}
+
+    def _take(self, key: bytes, word: Word) -> Word:
+        after, watches = word.get("after"), word.get("watches") is True
+        if type(after) is not int or after < 0:
+            raise Malformed("the number of the last letter must be a count")
+        with self._tasks.database.session() as session:
+            who = _required(session, key)
+            if who.there_until < time.time():
+                who.visits += 1
+            who.there_until = time.time() + (_WATCHING_S if watches else _PRESENT_S)
+            number = who.task_id
+        self._tasks.look_after(number)
+        self._conductor.settle(number, _SETTLE_S)
+        if watches:
+            with self._news:
+                self._news.wait_for(lambda: self._has_news(key, after), _HANGING_S)
+        with self._tasks.database.session() as session:
+            who = _required(session, key)
+            if after > who.told:
+                raise Refused(f"{who.site} has letters that this hub did not write; its folder is of another hub.")
+            who.taken = max(who.taken, after)
+            if who.taken == who.told:
+                who.due_since = None
+            found = self._tasks.letters.told_after(session, who, after, _MAX_ANSWER_BYTES)
+            began = who.task.begun_at is not None
+            sites = scenario_text(who.task).federation.site_names if began else []
+            columns = [each.columns or [] for each in who.task.participants if each.site in sites]
+            return {
+                "state": who.state if who.state in ("declined", "withdrawn", "missed") else who.task.state,
+                "reason": who.reason or who.task.reason,
+                "sites": sites,
+                "columns": [name for name, _ in columns[0]] if columns else [],
+                "said": who.said,
+                "letters": found,
+            }
+
+    def _has_news(self, key: bytes, after: int) -> bool:
+        with self._tasks.database.session() as session:
+            who = _required(session, key)
+            return who.told > after or who.task.state not in ("inviting", "running")
+
+    def _say(self, key: bytes, word: Word) -> Word:
+        number, frames = word.get("number"), word.get("frames")
+        if type(number) is not int or not isinstance(frames, list) or not all(type(each) is bytes for each in frames):
+            raise Malformed("a message must have a number, and frames of bytes")
+        with self._tasks.database.session() as session:
+            task_id = _required(session, key).task_id
+        with self._of_task[task_id], self._tasks.database.session() as session:
+            who = _required(session, key)
+            if who.state != "joined" or who.task.state != "running":
+                raise Refused(_why_closed(who))
+            self._tasks.letters.say(session, who, number, frames)
+            said = who.said
+        self._conductor.nudge(task_id)
+        return {"said": said}
+
+    def _leave(self, key: bytes, word: Word) -> Word:
+        with self._tasks.database.session() as session:
+            _required(session, key).there_until = 0.0
+        return {}
+
+
+def _by_key(session: Session, key: bytes) -> Participant | None:
+    return session.scalar(sql.select(Participant).filter_by(public_key=key))
+
+
+def _required(session: Session, key: bytes) -> Participant:
+    found = _by_key(session, key)
+    if found is None:
+        raise Refused("The hub does not know this key; join by the link of your invitation first.")
+    return found
+
+
+def _why_closed(who: Participant) -> str:
+    task = who.task
+    if who.state in ("declined", "withdrawn", "missed"):
+        return f"{who.site} takes no part in {task.title!r} any longer: {who.reason or who.state}."
+    if task.state == "inviting":
+        return f"{task.title!r} has not begun; come again when a mail says that it is your turn."
+    return f"{task.title!r} is {task.state}. {task.reason}".strip()
+
+
+def _text(word: Word, name: str) -> str:
+    value = word.get(name)
+    if not isinstance(value, str):
+        raise Malformed(f"{name} must be text")
+    return value
+
+
+def _columns(rows: Any) -> tuple[Column, ...]:
+    """Raises Malformed."""
+    if not isinstance(rows, list) or not 0 < len(rows) <= _MAX_COLUMNS:
+        raise Malformed("there must be columns")
+    for row in rows:
+        if not isinstance(row, list) or [type(value) for value in row] != [str, bool]:
+            raise Malformed("a column must be a name and whether it is categorical")
+    return tuple(Column(name, categorical) for name, categorical in rows)

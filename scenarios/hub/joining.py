@@ -1,0 +1,315 @@
+"""A participant's visit: join a task by its link, do what is due, and go.
+
+A visit needs the participant's data and the folder of its earlier visits, and nothing that a site of a run across hosts
+has not: no part of the hub is loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import secrets
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import msgpack
+from zmq.utils import z85
+
+from algorithms.site_process import INSTALLATION
+from federation.errors import FederationError, Malformed, OrderRefused, StepRefused
+from federation.hosts import certificates
+from federation.hosts.visit import Held, described
+from federation.site.partition import Partition
+from federation.site.rules import SiteRules
+from federation.site.terms import Terms
+from federation.text import visible
+from federation.transport import wire
+from federation.transport.deadline import Deadline
+from federation.transport.keys import KEY_BYTES
+from federation.transport.wire import RUN_ID_BYTES, Message
+from federation.visits.diary import SECRET_BYTES, Diary
+from federation.visits.sealing import Requests, derived
+from federation.visits.visit import Visitor, agreement_of
+from scenarios.hub.holding import hold
+
+WORDS = "/api/words"
+_KEY, _DIARY, _MODEL = "visitor", "diary", "model.npz"
+_ANSWER_S = 300.0
+_AGAIN_S = 0.3
+_MAX_ANSWER_BYTES = 1 << 29
+
+
+@dataclass(frozen=True)
+class Link:
+    """The link of an invitation: the hub's address, the token, and the key by which the hub is known."""
+
+    hub: str
+    token: str
+    hub_key: bytes
+
+    @classmethod
+    def read(cls, text: str) -> Link:
+        """What a link says. Raises FederationError for one that is cut short or none."""
+        parts = urlsplit(text)
+        where, _, token = parts.path.rpartition("/join/")
+        try:
+            key = z85.decode(unquote(parts.fragment))
+        except ValueError:
+            key = b""
+        if parts.scheme not in ("http", "https") or not parts.netloc or not token or len(key) != KEY_BYTES:
+            raise FederationError(
+                f"{text[:80]!r} is no invitation; give the whole link as it stands in the mail, in single quotes."
+            )
+        return cls(f"{parts.scheme}://{parts.netloc}{where}", token, key)
+
+    @property
+    def folder(self) -> str:
+        """A name for what is kept of this invitation."""
+        return hashlib.sha256(self.token.encode()).hexdigest()[:12]
+
+
+class Hub:
+    """What a visitor asks of the hub.
+
+    Parameters
+    ----------
+    link : Link
+    requests : Requests
+        Seals and opens.
+    wait_s : float
+        How long a hub that cannot be reached is tried.
+    """
+
+    def __init__(self, link: Link, requests: Requests, wait_s: float) -> None:
+        self._link = link
+        self._requests = requests
+        self._wait_s = wait_s
+
+    def ask(self, verb: str, **word: Any) -> Mapping[str, Any]:
+        """The hub's answer. Raises FederationError where it cannot be reached, is another, or refuses."""
+        request, opened = self._requests.seal(msgpack.packb({"verb": verb, **word}))
+        try:
+            answer = msgpack.unpackb(opened(self._post(request)))
+        except (Malformed, ValueError, msgpack.exceptions.UnpackException) as error:
+            raise FederationError(
+                f"What {self._link.hub} answers is not sealed by the hub of this invitation; see whether the link is "
+                "whole, and the address the hub's."
+            ) from error
+        if not isinstance(answer, dict):
+            raise FederationError(f"What {self._link.hub} answers is no answer of a hub.")
+        if "refused" in answer:
+            raise FederationError(visible(str(answer["refused"])))
+        return answer
+
+    def _post(self, request: bytes) -> bytes:
+        deadline = Deadline(self._wait_s)
+        while True:
+            try:
+                return self._post_once(request)
+            except urllib.error.HTTPError as error:
+                with error:
+                    said = error.read(1000).decode(errors="replace")
+                if error.code not in (429, 503) or deadline.expired:
+                    raise FederationError(f"{self._link.hub} refuses: {visible(said) or error.reason}") from error
+            except (OSError, http.client.HTTPException) as error:
+                if deadline.expired:
+                    why = getattr(error, "reason", None) or error
+                    raise FederationError(
+                        f"{self._link.hub} cannot be reached ({why}); see whether the address is right and a firewall "
+                        "lets this machine connect to it, and run the line again later: nothing is lost."
+                    ) from error
+            time.sleep(_AGAIN_S)  # it may be starting again
+
+    def _post_once(self, request: bytes) -> bytes:
+        kind = {"Content-Type": "application/octet-stream"}
+        asked = urllib.request.Request(self._link.hub + WORDS, request, kind)  # noqa: S310 - http(s), see Link
+        with urllib.request.urlopen(asked, timeout=_ANSWER_S) as answered:  # noqa: S310
+            content: bytes = answered.read(_MAX_ANSWER_BYTES)
+            return content
+
+
+@dataclass
+class Joining:
+    """One participant's part in one task.
+
+    Parameters
+    ----------
+    link : Link
+    data : str
+        What it brings: a file.
+    rules : SiteRules
+        What its own operator allows.
+    folder : Path
+        What it keeps between visits.
+    tell : callable
+        Told of whatever happens, in a sentence.
+    watches : bool, default False
+        Whether it stays until the task is over.
+    wait_s : float, default 60.0
+        How long a hub that cannot be reached is tried.
+    """
+
+    link: Link
+    data: str
+    rules: SiteRules
+    folder: Path
+    tell: Callable[[str], None]
+    watches: bool = False
+    wait_s: float = 60.0
+    _hub: Hub = field(init=False)
+
+    def visit(self) -> bool:
+        """Do what is due; whether the task is over.
+
+        Raises FederationError where the hub refuses, cannot be reached, or asks for what this site does not do.
+        """
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self.folder / f"{_KEY}{certificates.SECRET}"
+        if not path.exists():
+            certificates.create(self.folder, _KEY)
+        keys = certificates.read_secret(path).keys
+        self._hub = Hub(self.link, Requests(keys, self.link.hub_key), self.wait_s)
+        with Diary(self.folder / _DIARY, derived(keys.secret, "diary")) as diary:
+            task = self._joined(diary)
+            terms = _terms(diary.facts["terms"])
+            held = self._held(str(task["site"]), terms)
+            if "secret" not in diary.facts:
+                diary.note({"secret": secrets.token_bytes(SECRET_BYTES)})
+            agreement = agreement_of(diary.facts["secret"], diary.facts["run"])
+            self._hub.ask(
+                "ready", columns=[[c.name, c.categorical] for c in held.columns], agreement_key=agreement.public
+            )
+            visitor = Visitor(
+                diary.facts["site"],
+                keys.public,
+                INSTALLATION,
+                diary,
+                terms,
+                self.rules,
+                {"model_path": str((self.folder / _MODEL).resolve())},
+            )
+            try:
+                return self._carry_on(diary, visitor, held)
+            finally:
+                self._hub.ask("leave")
+
+    def decline(self, reason: str) -> None:
+        """Take no part, or no longer."""
+        path = self.folder / f"{_KEY}{certificates.SECRET}"
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not path.exists():
+            certificates.create(self.folder, _KEY)
+        keys = certificates.read_secret(path).keys
+        self._hub = Hub(self.link, Requests(keys, self.link.hub_key), self.wait_s)
+        self._ask_to_join()
+        self._hub.ask("decline", reason=reason)
+        self.tell("the hub knows that you take no part")
+
+    def _ask_to_join(self) -> Mapping[str, Any]:
+        from importlib.metadata import version
+
+        return self._hub.ask("join", token=self.link.token, version=version("fedsvm"))
+
+    def _joined(self, diary: Diary) -> Mapping[str, Any]:
+        """What the task is, which at later visits must be what it was. Raises FederationError."""
+        task = self._ask_to_join()
+        said = {name: task[name] for name in ("site", "run", "terms")}
+        if len(said["run"]) != RUN_ID_BYTES:
+            raise FederationError(f"What {self.link.hub} says of the task is no hub's.")
+        if not diary.facts:
+            terms = _terms(said["terms"])
+            self.tell(visible(f"{task['creator']} asks in the task {task['title']!r}: {described(terms)}"))
+            diary.note(said)
+        elif any(diary.facts[name] != value for name, value in said.items()):
+            raise FederationError(
+                "The hub asks for something else than at the first visit, and nothing more is said to it; ask whoever "
+                "made the task."
+            )
+        return task
+
+    def _held(self, name: str, terms: Terms) -> Held:
+        """What this site brings. Raises FederationError where it takes no part; what its policy forbids it declines."""
+        try:
+            self.rules.check_terms(terms)
+            held = hold(name, self.data, terms)
+            self.rules.check_held(held.rows, [column.name for column in held.columns])
+        except OrderRefused as error:
+            self._hub.ask("decline", reason=str(error))
+            raise FederationError(f"{name} does not take part: {error}") from error
+        except StepRefused as error:
+            raise FederationError(f"{name} cannot take part: {error}") from error
+        return held
+
+    def _carry_on(self, diary: Diary, visitor: Visitor, held: Held) -> bool:
+        standing = self._take(diary)
+        while standing["state"] == "inviting" and self.watches:
+            standing = self._take(diary)
+        state, reason = standing["state"], visible(str(standing["reason"]))
+        if state == "inviting":
+            self.tell("you take part; a mail says when it is your turn, and the same line is run then")
+            return False
+        if state in ("declined", "withdrawn", "missed", "cancelled") or not standing["sites"]:
+            raise FederationError(f"The task goes on without you, or not at all ({state}). {reason}".rstrip())
+        if "sites" not in diary.facts:
+            partition = held.partition(standing["columns"])
+            diary.note({"sites": standing["sites"], "columns": standing["columns"], "held": _digest(partition)})
+        partition = held.partition(diary.facts["columns"])
+        if diary.facts["held"] != _digest(partition):
+            raise FederationError(
+                f"{self.data} is not what it was at the first visit, and the task has begun; bring the file as it was."
+            )
+        for number in range(int(standing["said"]), len(diary.said)):
+            self._say(number, diary.said[number])
+        before = len(diary.received)
+        is_over = visitor.carry_on(diary.facts["sites"], partition, lambda: self._more(diary, standing), self._say)
+        if is_over:
+            self.tell(f"the task is over; what is yours of its model is in {self.folder / _MODEL}")
+        else:
+            came = len(diary.received) - before
+            self.tell(f"{came} messages taken in; now it is the others' turn, and a mail says when it is yours again")
+        return is_over
+
+    def _more(self, diary: Diary, standing: Mapping[str, Any]) -> Iterator[Message]:
+        """What comes in from here on."""
+        while True:
+            letters = list(standing["letters"])
+            for frames in letters:
+                yield _message(frames)
+            is_due = letters or (self.watches and standing["state"] in ("inviting", "running"))
+            if not is_due:
+                return
+            standing = self._take(diary)
+
+    def _take(self, diary: Diary) -> Mapping[str, Any]:
+        return self._hub.ask("take", after=len(diary.received), watches=self.watches)
+
+    def _say(self, number: int, message: Message) -> None:
+        self._hub.ask("say", number=number, frames=[bytes(frame) for frame in message.frames])
+
+
+def _terms(fields: Any) -> Terms:
+    try:
+        return Terms.from_fields(fields)
+    except (Malformed, AttributeError) as error:
+        raise FederationError(f"The terms of the task cannot be read: {error}.") from error
+
+
+def _message(frames: Any) -> Message:
+    try:
+        return wire.decode(frames)
+    except (Malformed, TypeError) as error:
+        raise FederationError(f"The hub handed on what is no message: {error}.") from error
+
+
+def _digest(partition: Partition) -> bytes:
+    """What tells what a site holds from anything else."""
+    found = hashlib.sha256(msgpack.packb(dict(partition.values)))
+    for name, array in sorted(partition.arrays.items()):
+        found.update(msgpack.packb([name, array.dtype.str, list(array.shape)]) + array.tobytes())
+    return found.digest()

@@ -1,0 +1,107 @@
+"""What participants and the coordinator say to each other, as it is stored: sealed, each piece bound to its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgpack
+import sqlalchemy as sql
+from sqlalchemy.orm import Session
+
+from federation.errors import Malformed
+from federation.transport import wire
+from federation.transport.wire import Message
+from federation.visits.endpoint import Arrived, Left
+from federation.visits.sealing import Vault
+from scenarios.hub.database import Letter, Participant
+
+TOLD, SAID, LEFT = "told", "said", "left"
+_LEAVES_AT = 1 << 52
+"""In place of a round, of what says that a site left."""
+
+
+class Letters:
+    """Reads and writes letters.
+
+    Parameters
+    ----------
+    vault : Vault
+        By which they are sealed.
+    """
+
+    def __init__(self, vault: Vault) -> None:
+        self._vault = vault
+
+    def tell(self, session: Session, to: Participant, round_number: int, place: int, message: Message) -> bool:
+        """Store what the coordinator says, unless it is there; whether it was new."""
+        known = sql.select(Letter.id).filter_by(participant_id=to.id, way=TOLD, round=round_number, place=place)
+        if session.scalar(known) is not None:
+            return False
+        self._add(session, to, TOLD, to.told, (round_number, place), [bytes(frame) for frame in message.frames])
+        to.told += 1
+        return True
+
+    def say(self, session: Session, who: Participant, number: int, frames: list[bytes]) -> None:
+        """Store what a site says, unless it is there. Raises Malformed for what is no message or skips ahead."""
+        if number < who.said:
+            return
+        if number > who.said:
+            raise Malformed(f"message {number} where {who.said} was due")
+        message = wire.decode(frames)
+        if message.run != who.task.run:
+            raise Malformed("a message of another run")
+        self._add(session, who, SAID, number, (message.round, number), frames)
+        who.said += 1
+
+    def leave(self, session: Session, who: Participant, how: str) -> None:
+        """Store that a site left for good."""
+        self._add(session, who, LEFT, 0, (_LEAVES_AT, 0), [how.encode()])
+
+    def told_after(self, session: Session, who: Participant, number: int, most_bytes: int) -> list[list[bytes]]:
+        """What a site was told from a number on, and no more than so many bytes of it, but one piece at least."""
+        found: list[list[bytes]] = []
+        wanted = sql.select(Letter).filter_by(participant_id=who.id, way=TOLD).where(Letter.number >= number)
+        for letter in session.scalars(wanted.order_by(Letter.number).execution_options(yield_per=8)):
+            most_bytes -= len(letter.body)
+            if found and most_bytes < 0:
+                break
+            found.append(self._opened(letter, who))
+        return found
+
+    def arrivals(
+        self, session: Session, sites: dict[int, Participant], last_round: int, after: int
+    ) -> Iterator[tuple[int, Arrived | Left]]:
+        """What came in of a round above the last, or before the first, with the number of each letter."""
+        task_id = next(iter(sites.values())).task_id
+        of_task = sql.select(Letter).filter_by(task_id=task_id).where(Letter.way != TOLD, Letter.id > after)
+        wanted = of_task.where((Letter.round == 0) | (Letter.round > last_round)).order_by(Letter.id)
+        for letter in session.scalars(wanted):
+            who = sites.get(letter.participant_id)
+            if who is None:
+                continue
+            frames = self._opened(letter, who)
+            if letter.way == LEFT:
+                yield letter.id, Left(who.site, frames[0].decode())
+            else:
+                yield letter.id, Arrived(who.site, wire.decode(frames))
+
+    def _add(
+        self, session: Session, who: Participant, way: str, number: int, where: tuple[int, int], frames: list[bytes]
+    ) -> None:
+        body = self._vault.seal(msgpack.packb(frames), f"{who.id} {way} {number}")
+        session.add(
+            Letter(
+                task_id=who.task_id,
+                participant_id=who.id,
+                way=way,
+                number=number,
+                round=where[0],
+                place=where[1],
+                body=body,
+            )
+        )
+        session.flush()
+
+    def _opened(self, letter: Letter, who: Participant) -> list[bytes]:
+        frames: list[bytes] = msgpack.unpackb(self._vault.open(letter.body, f"{who.id} {letter.way} {letter.number}"))
+        return frames

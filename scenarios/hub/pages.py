@@ -1,0 +1,422 @@
+"""What people see: sign in by a mailed link, make a task, follow it, answer an invitation.
+
+Every page can be read and used without a script; htmx, which is served from here, only fetches how far a task is. What
+changes anything is a POST with the key of the visitor's forms, or with the token of a mailed link, from a page of this
+very hub.
+"""
+
+from __future__ import annotations
+
+import functools
+import hmac
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+from urllib.parse import parse_qsl, urlsplit
+
+from fastapi import APIRouter, Request
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+from starlette.concurrency import run_in_threadpool
+
+from algorithms.registry import ALGORITHMS
+from algorithms.settings import Setting
+from federation.site.program import open_steps
+from federation.text import visible
+from protocols.sums.registry import OWN_SUMS
+from scenarios.hub import asking
+from scenarios.hub.asking import Wish
+from scenarios.hub.database import Task, Visitor, day
+from scenarios.hub.tasks import SIGNED_IN_S, Invited, NewTask, Refused, address, scenario_text
+
+if TYPE_CHECKING:
+    from scenarios.hub.service import Hub
+
+_HERE = Path(__file__).parent
+_COOKIE = "fedsvm"
+_MAX_FORM_BYTES = 1 << 16
+_MAX_FIELDS = 200
+_DEFAULT = "dpp-svm"
+_SETTING = "set-"
+_POLICY = (
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_REPORT_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+)
+_HEADERS = {
+    "Content-Security-Policy": _POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+_STATIC = {"hub.css": "text/css", "htmx.js": "text/javascript"}
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What a task discloses, as its pages say it: steps by name, with what they are."""
+
+    program: str
+    sum: str
+    sums: list[tuple[str, str]]
+    values: list[tuple[str, str]]
+    releases: bool
+    label: str
+    label_site: str
+
+
+@dataclass
+class Caller:
+    """Who asks: by which cookie, and the fields of the form."""
+
+    cookie: str
+    visitor: Visitor | None
+    form: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def form_key(self) -> str:
+        """What forms of this visitor carry, so that no other site's page can send one."""
+        return self.visitor.form_key.hex() if self.visitor is not None else ""
+
+
+def pages_of(hub: Hub) -> APIRouter:
+    """The pages of a hub."""
+    pages = Pages(hub)
+    router = APIRouter()
+    for method, path, page in (
+        ("GET", "/", pages.home),
+        ("POST", "/sign-in", pages.send_sign_in),
+        ("GET", "/sign-in/{token}", pages.show_sign_in),
+        ("POST", "/sign-in/{token}", pages.sign_in),
+        ("POST", "/sign-out", pages.sign_out),
+        ("GET", "/tasks/new", pages.new),
+        ("POST", "/tasks", pages.create),
+        ("GET", "/tasks/{number}", pages.task),
+        ("GET", "/tasks/{number}/progress", pages.progress),
+        ("GET", "/tasks/{number}/report", pages.report),
+        ("POST", "/tasks/{number}/cancel", pages.cancel),
+        ("GET", "/join/{token}", pages.invitation),
+        ("POST", "/join/{token}/decline", pages.decline),
+        ("GET", "/static/{name}", pages.static),
+    ):
+        router.add_api_route(path, _answered(hub, page), methods=[method], include_in_schema=False)
+    return router
+
+
+def _answered(hub: Hub, page: Any) -> Any:
+    """A route: read what was sent, have the page answer in a thread, and say a refusal as a page."""
+
+    async def answer(request: Request) -> Response:
+        cookie = request.cookies.get(_COOKIE, "")
+        caller = Caller(cookie, await run_in_threadpool(hub.tasks.visitor, cookie) if cookie else None)
+        try:
+            if request.method == "POST":
+                caller.form = await _form(request)
+            given = {**request.path_params, **({"query": dict(request.query_params)} if page.__name__ == "new" else {})}
+            answered: Response = await run_in_threadpool(page, caller, **given)
+        except Refused as error:
+            answered = HTMLResponse(
+                rendered("sentence", caller, title="This cannot be", said="", problem=str(error)), 400
+            )
+        for name, value in _HEADERS.items():
+            answered.headers.setdefault(name, value)
+        return answered
+
+    return answer
+
+
+class Pages:
+    """The pages, each a function of who asks and what the address says."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._tasks = hub.tasks
+
+    def home(self, caller: Caller) -> Response:
+        """The visitor's tasks, or how to sign in."""
+        tasks = self._tasks.of(caller.visitor.email) if caller.visitor is not None else []
+        return HTMLResponse(rendered("home", caller, title="fedsvm hub", tasks=tasks))
+
+    def send_sign_in(self, caller: Caller) -> Response:
+        """Mail a link."""
+        self._tasks.send_sign_in(caller.form.get("email", ""))
+        said = "If it is an address of yours, a mail with a link is on its way. You may close this page."
+        return HTMLResponse(rendered("sentence", caller, title="Look at your mails", said=said))
+
+    def show_sign_in(self, caller: Caller, token: str) -> Response:
+        """A button, since programs that look at mails follow links too."""
+        return HTMLResponse(rendered("sign_in", caller, title="Sign in", token=token))
+
+    def sign_in(self, caller: Caller, token: str) -> Response:
+        """Know this browser by a cookie from now on."""
+        cookie = self._tasks.sign_in(token)
+        answer = RedirectResponse("/", 303)
+        is_secure = self._hub.settings.url.startswith("https:")
+        answer.set_cookie(
+            _COOKIE, cookie, max_age=int(SIGNED_IN_S), httponly=True, samesite="lax", secure=is_secure, path="/"
+        )
+        return answer
+
+    def sign_out(self, caller: Caller) -> Response:
+        """Forget this browser."""
+        _require_form(caller)
+        self._tasks.sign_out(caller.cookie)
+        answer = RedirectResponse("/", 303)
+        answer.delete_cookie(_COOKIE, path="/")
+        return answer
+
+    def new(self, caller: Caller, query: Mapping[str, str]) -> Response:
+        """The form of a task, made from the settings of its algorithm."""
+        _require_signed_in(caller)
+        chosen = query.get("algorithm", _DEFAULT)
+        return self._form(caller, {"algorithm": chosen if chosen in asking.askable() else _DEFAULT})
+
+    def create(self, caller: Caller) -> Response:
+        """Make a task; where something is wrong, the form says what, as it was filled in."""
+        visitor = _require_form(caller)
+        try:
+            number = self._tasks.create(visitor.email, _new_task(caller.form))
+        except Refused as error:
+            return self._form(caller, caller.form, str(error))
+        return RedirectResponse(f"/tasks/{number}", 303)
+
+    def task(self, caller: Caller, number: str) -> Response:
+        """A task: who was invited, how far it is, what it discloses."""
+        task = self._tasks.task(number, _require_signed_in(caller).email)
+        return HTMLResponse(
+            rendered("task", caller, title=task.title, task=task, shown=_shown(task), has_report=self._has_report(task))
+        )
+
+    def progress(self, caller: Caller, number: str) -> Response:
+        """How far a task is, for htmx."""
+        task = self._tasks.task(number, _require_signed_in(caller).email)
+        return HTMLResponse(rendered("progress", caller, title="", task=task, has_report=self._has_report(task)))
+
+    def report(self, caller: Caller, number: str) -> Response:
+        """The report of a task's run, as any run has one."""
+        task = self._tasks.task(number, _require_signed_in(caller).email)
+        if not self._has_report(task):
+            raise Refused("The task has no report yet; it comes when the run is over.")
+        path = self._hub.conductor.folder_of(task.id) / "report.html"
+        return HTMLResponse(path.read_text(encoding="utf-8"), headers={"Content-Security-Policy": _REPORT_POLICY})
+
+    def cancel(self, caller: Caller, number: str) -> Response:
+        """Call a task off."""
+        self._tasks.cancel(number, _require_form(caller).email)
+        return RedirectResponse(f"/tasks/{number}", 303)
+
+    def invitation(self, caller: Caller, token: str) -> Response:
+        """A participant's own page, by the link of the invitation."""
+        who = self._tasks.invitation(token)
+        shown, vertical = _shown(who.task), asking.is_vertical(scenario_text(who.task).algorithm.name)
+        link = self._tasks.link(token)
+        page = rendered(
+            "join",
+            caller,
+            title=who.task.title,
+            who=who,
+            task=who.task,
+            shown=shown,
+            vertical=vertical,
+            link=link,
+            token=token,
+        )
+        return HTMLResponse(page)
+
+    def decline(self, caller: Caller, token: str) -> Response:
+        """Take no part, or no longer."""
+        who = self._tasks.invitation(token)
+        self._tasks.decline(who.id, caller.form.get("reason", "").strip())
+        return RedirectResponse(f"/join/{token}", 303)
+
+    def static(self, caller: Caller, name: str) -> Response:
+        """A file of the package."""
+        if name not in _STATIC:
+            raise Refused("There is no such file.")
+        return FileResponse(
+            _HERE / "static" / name, media_type=_STATIC[name], headers={"Cache-Control": "max-age=3600"}
+        )
+
+    def _has_report(self, task: Task) -> bool:
+        return task.ended_at is not None and (self._hub.conductor.folder_of(task.id) / "report.html").is_file()
+
+    def _form(self, caller: Caller, given: Mapping[str, str], problem: str = "") -> Response:
+        wish = _wish(given)
+        if wish.algorithm not in asking.askable():
+            wish = Wish(_DEFAULT)
+        defaults = {
+            "title": "",
+            "description": "",
+            "invited": "",
+            "min_sites": "",
+            "join_days": "14",
+            "patience_days": "7",
+        }
+        page = rendered(
+            "new",
+            caller,
+            title="Make a task",
+            problem=problem,
+            wish=wish,
+            given={**defaults, **given},
+            algorithms=asking.askable(),
+            vertical=asking.is_vertical(wish.algorithm),
+            settings=asking.fields_of(wish.algorithm),
+            sums=list(OWN_SUMS),
+        )
+        return HTMLResponse(page, 400 if problem else 200)
+
+
+# What forms say.
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of a form that a page of this hub sent. Raises Refused."""
+    origin, host = request.headers.get("origin"), request.headers.get("host", "")
+    if origin is not None and urlsplit(origin).netloc != host:
+        raise Refused("This form was sent by a page of another site; open the hub's own page, and send it there.")
+    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        raise Refused("This form was sent by a page of another site; open the hub's own page, and send it there.")
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > _MAX_FORM_BYTES:
+            raise Refused(f"A form has {_MAX_FORM_BYTES} bytes at most; say it in fewer words.")
+    try:
+        text = body.decode("ascii")
+        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict"))
+    except ValueError:
+        raise Refused("The form cannot be read; open the page again, and send it from there.") from None
+
+
+def _require_signed_in(caller: Caller) -> Visitor:
+    if caller.visitor is None:
+        raise Refused("Sign in first: the first page sends a link to your address.")
+    return caller.visitor
+
+
+def _require_form(caller: Caller) -> Visitor:
+    """Who sent a form of their own. Raises Refused."""
+    visitor = _require_signed_in(caller)
+    if not hmac.compare_digest(caller.form.get("form_key", "").encode(), caller.form_key.encode()):
+        raise Refused("The form is not of this visit; open the page again, and send it from there.")
+    return visitor
+
+
+def _wish(form: Mapping[str, str]) -> Wish:
+    said = {name: form[name].strip() for name in _WISHED if name in form}
+    settings = {name.removeprefix(_SETTING): text for name, text in form.items() if name.startswith(_SETTING)}
+    return Wish(settings=settings, **said)
+
+
+_WISHED = ("algorithm", "label", "positive", "negative", "sum", "test_fraction", "label_site")
+
+
+def _new_task(form: Mapping[str, str]) -> NewTask:
+    """Raises Refused."""
+    invited = [_invited(line) for line in form.get("invited", "").splitlines() if line.strip()]
+    return NewTask(
+        title=form.get("title", "").strip(),
+        description=form.get("description", "").strip(),
+        wish=_wish({"algorithm": _DEFAULT, **form}),
+        invited=invited,
+        min_sites=int(_number(form, "min_sites", "fewest participants", str(len(invited)))),
+        join_days=_number(form, "join_days", "days to join", "14"),
+        patience_days=_number(form, "patience_days", "days for each turn", "7"),
+    )
+
+
+def _invited(line: str) -> Invited:
+    words = line.replace(",", " ").split()
+    if len(words) != 2:
+        raise Refused(
+            f"A participant is a name and an address, as in: north anna@north.example; got {line.strip()[:80]!r}."
+        )
+    return Invited(words[0], address(words[1]))
+
+
+def _number(form: Mapping[str, str], name: str, what: str, default: str) -> float:
+    text = form.get(name, "").strip() or default
+    try:
+        found = float(text)
+    except ValueError:
+        found = float("nan")
+    if not abs(found) < 1e6:
+        raise Refused(f"The {what} must be a number, got {text[:40]!r}.")
+    return found
+
+
+# What pages say.
+
+
+def rendered(template: str, caller: Caller, **parts: Any) -> str:
+    """A page, with every value escaped."""
+    return str(
+        _environment()
+        .get_template(f"{template}.html.j2")
+        .render(
+            **{"problem": "", **parts},
+            visitor=caller.visitor,
+            form_key=caller.form_key,
+            version=version("fedsvm"),
+            day=day,
+            choices=_choices,
+            default_of=_default_of,
+        )
+    )
+
+
+@functools.cache
+def _environment() -> Any:
+    import jinja2
+
+    loader = jinja2.FileSystemLoader(_HERE / "templates")
+    return jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined, finalize=_plain)
+
+
+def _plain(value: Any) -> Any:
+    return visible(value, keep="\n") if type(value) is str else value
+
+
+def _choices(setting: Setting) -> list[str]:
+    """What a setting may be, where these are few words."""
+    kinds = get_args(setting.annotation)
+    words = get_args(kinds[0]) if kinds else ()
+    return [str(word) for word in words] if words and all(isinstance(word, str) for word in words) else []
+
+
+def _default_of(setting: Setting) -> str:
+    return "" if setting.default is None else str(setting.default)
+
+
+def _shown(task: Task) -> Shown:
+    """What a task discloses, from what its algorithm's steps say of themselves."""
+    scenario = scenario_text(task)
+    terms = asking.terms_for(scenario)
+    program = ALGORITHMS[terms.program].Site
+    clear = set(terms.gathers)
+    summed = [name for name in _summed(program) if name not in clear or name not in open_steps(program)]
+    return Shown(
+        program=terms.program,
+        sum=terms.sum_name,
+        sums=[(name, _sentence(program, name)) for name in summed if name not in clear],
+        values=[(name, _sentence(program, name)) for name in terms.gathers],
+        releases=terms.releases,
+        label=str(terms.reading.get("label", "")),
+        label_site=str(terms.reading.get("label_site", "")),
+    )
+
+
+def _summed(program: type[Any]) -> list[str]:
+    """The steps of a program that give a value."""
+    steps = ((name, getattr(program, name)) for name in dir(program))
+    found = [(name, each) for name, each in steps if hasattr(each, "_federated_step")]
+    return [name for name, each in found if each.__annotations__.get("return") not in (None, "None")]
+
+
+def _sentence(program: type[Any], name: str) -> str:
+    """What a step gives, from the first line of its docstring."""
+    return (getattr(program, name).__doc__ or "").strip().partition("\n")[0].partition(" Raises ")[0]

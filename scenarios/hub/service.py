@@ -1,0 +1,205 @@
+"""All of the hub as one web application: participants' programs, people's pages, and what happens by itself."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi import FastAPI, Request, Response
+from starlette.concurrency import run_in_threadpool
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from federation.errors import FederationError, Malformed
+from federation.hosts import certificates
+from scenarios.hub.conducting import Conductor
+from scenarios.hub.database import Database
+from scenarios.hub.desk import MAX_STRANGERS_WORD_BYTES, MAX_WORD_BYTES, Desk
+from scenarios.hub.joining import WORDS
+from scenarios.hub.letters import Letters
+from scenarios.hub.mails import Carrier, Outbox
+from scenarios.hub.tasks import Tasks, vault_of
+
+_LOGGER = logging.getLogger(__name__)
+_KEY = "hub"
+_PLAIN = "text/plain; charset=utf-8"
+_MOST_CLIENTS = 10_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a hub is started with.
+
+    Parameters
+    ----------
+    folder : Path
+        Its key, its database if no other is named, the runs of tasks, and mails if they are not sent.
+    url : str
+        By which people reach it, without a slash at its end.
+    database : str
+        As SQLAlchemy names one.
+    sender : str
+        Its address for mails.
+    every_s : float
+        How often it looks whether somebody is late, or has to be asked.
+    a_second : float
+        How many requests of one address it answers a second, in the long run.
+    burst : int
+        How many it answers at once.
+    """
+
+    folder: Path
+    url: str
+    database: str
+    sender: str = "fedsvm@localhost"
+    every_s: float = 2.0
+    a_second: float = 50.0
+    burst: int = 200
+
+
+class Hub:
+    """The parts of a hub, put together.
+
+    Parameters
+    ----------
+    settings : Settings
+    carrier : Carrier
+        Sends mails.
+    """
+
+    def __init__(self, settings: Settings, carrier: Carrier) -> None:
+        folder = settings.folder
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        secret = folder / f"{_KEY}{certificates.SECRET}"
+        if not secret.exists():
+            certificates.create(folder, _KEY)
+        self.keys = certificates.read_secret(secret).keys
+        self.settings = settings
+        self.carrier = carrier
+        self.database = Database(settings.database)
+        letters = Letters(vault_of(self.keys, "letters"))
+        self.outbox = Outbox(self.database, vault_of(self.keys, "mails"), settings.sender)
+        self.tasks = Tasks(self.database, self.keys, letters, self.outbox, settings.url)
+        self.conductor = Conductor(self.database, letters, folder / "tasks", self.tasks.note_over)
+        self.tasks.nudge, self.tasks.never_ran = self.conductor.nudge, self.conductor.never_ran
+        self.desk = Desk(self.tasks, self.conductor, self.keys)
+        self.conductor.on_said = self.desk.note_said
+
+    def close(self) -> None:
+        """End what runs, and let go of the database."""
+        self.conductor.close()
+        self.database.close()
+
+    async def look_after(self, closing: asyncio.Event) -> None:
+        """Do what is due by itself, again and again, until it closes."""
+        while not closing.is_set():
+            try:
+                await run_in_threadpool(self.tasks.look_after_all)
+                await self.send_mails()
+            except Exception:
+                _LOGGER.exception("what is due could not be done; it is tried again")
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(closing.wait(), self.settings.every_s)
+
+    async def send_mails(self) -> None:
+        """Send what was not sent yet."""
+        for number, message in await run_in_threadpool(self.outbox.due):
+            try:
+                await self.carrier.send(number, message)
+            except OSError as error:
+                await run_in_threadpool(self.outbox.note, number, str(error) or type(error).__name__)
+                _LOGGER.warning("mail %d could not be sent: %s", number, type(error).__name__)
+                continue
+            await run_in_threadpool(self.outbox.note, number)
+
+
+def application(hub: Hub) -> FastAPI:
+    """The web application of a hub."""
+    from scenarios.hub.pages import pages_of
+
+    @contextlib.asynccontextmanager
+    async def alive(app: FastAPI) -> AsyncIterator[None]:
+        closing = asyncio.Event()
+        looking = asyncio.create_task(hub.look_after(closing))
+        yield
+        closing.set()
+        await looking
+        await run_in_threadpool(hub.close)
+
+    app = FastAPI(title="fedsvm hub", lifespan=alive, docs_url=None, redoc_url=None, openapi_url=None)
+
+    @app.post(WORDS)
+    async def words(request: Request) -> Response:
+        """What a participant's program says, sealed."""
+        try:
+            body = await _word(request, hub.desk)
+            answer = await run_in_threadpool(hub.desk.answer, body)
+        except (Malformed, FederationError) as error:
+            return Response(f"The hub cannot read this: {error}.", 400, media_type=_PLAIN)
+        return Response(answer, media_type="application/octet-stream")
+
+    app.include_router(pages_of(hub))
+    app.add_middleware(Guard, a_second=hub.settings.a_second, burst=hub.settings.burst)
+    return app
+
+
+async def _word(request: Request, desk: Desk) -> bytes:
+    """A request's body, which may be long only where it begins with a key that the hub knows. Raises Malformed."""
+    body, most = bytearray(), MAX_STRANGERS_WORD_BYTES
+    async for part in request.stream():
+        body += part
+        if len(body) > most and most == MAX_STRANGERS_WORD_BYTES and await run_in_threadpool(desk.knows, bytes(body)):
+            most = MAX_WORD_BYTES
+        if len(body) > most:
+            raise Malformed(f"it has more than {most} bytes")
+    return bytes(body)
+
+
+class Guard:
+    """Turns away who asks too often, and what is said in too many bytes; says to browsers what pages may do.
+
+    Parameters
+    ----------
+    app : ASGI application
+    a_second : float
+        Requests of one address that are answered a second, in the long run.
+    burst : int
+        Those that are answered at once.
+    """
+
+    def __init__(self, app: ASGIApp, a_second: float, burst: int) -> None:
+        self._app = app
+        self._a_second = a_second
+        self._burst = burst
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        client = scope.get("client")
+        if not self._may(client[0] if client else ""):
+            said = "You ask more often than this hub answers; wait a second."
+            response = Response(said, 429, {"Retry-After": "1"}, media_type=_PLAIN)
+            await response(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _may(self, client: str) -> bool:
+        """Whether one more request of a client is answered: each has a bucket of so many, which fills up again."""
+        now = time.monotonic()
+        with self._lock:
+            left, at = self._left.pop(client, (float(self._burst), now))
+            left = min(float(self._burst), left + (now - at) * self._a_second)
+            self._left[client] = (left - 1 if left >= 1 else left, now)
+            if len(self._left) > _MOST_CLIENTS:
+                self._left.popitem(last=False)
+            return left >= 1

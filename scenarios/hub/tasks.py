@@ -1,0 +1,411 @@
+"""What may happen to a task: somebody is invited, joins, declines, withdraws or never comes; it begins, and is over.
+
+inviting -> running -> completed | failed
+         -> failed (too few joined) | cancelled (by its creator)
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import time
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from urllib.parse import quote
+
+import sqlalchemy as sql
+from sqlalchemy.orm import Session
+from zmq.utils import z85
+
+from federation.transport.keys import KeyPair
+from federation.transport.wire import RUN_ID_BYTES
+from federation.visits.sealing import Vault, derived
+from scenarios.hub import asking
+from scenarios.hub.asking import Wish
+from scenarios.hub.database import Database, Participant, SignIn, Task, Visitor, day, digest, token
+from scenarios.hub.letters import Letters
+from scenarios.hub.mails import Outbox
+from scenarios.run.runner import Finished
+from scenarios.schema import spec
+from scenarios.schema.errors import ScenarioError
+from scenarios.schema.federation import require_name
+from scenarios.schema.spec import Scenario, resolved_toml
+
+SIGN_IN_S, SIGNED_IN_S = 15 * 60.0, 14 * 24 * 3600.0
+_SIGN_INS_AN_HOUR = 5
+_ADDRESS = re.compile(r"[^@\s\x00-\x1f<>,;:\"()\[\]\\]{1,64}@[A-Za-z0-9.-]{1,189}")
+_MAX_TITLE, _MAX_DESCRIPTION = 120, 5000
+_A_DAY_S = 24 * 3600.0
+MOST_DAYS = 365
+
+
+class Refused(Exception):
+    """What somebody asks for cannot be; the sentence says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class Invited:
+    """Somebody who is to be invited: a name for the site, and an address."""
+
+    site: str
+    email: str
+
+
+@dataclass(frozen=True)
+class NewTask:
+    """What a creator says of a task.
+
+    Parameters
+    ----------
+    title, description : str
+    wish : Wish
+    invited : sequence of Invited
+    min_sites : int
+        With fewer it is not begun.
+    join_days : float
+        How long participants have to join.
+    patience_days : float
+        How long a participant has, whenever it is its turn.
+    """
+
+    title: str
+    description: str
+    wish: Wish
+    invited: Sequence[Invited]
+    min_sites: int
+    join_days: float
+    patience_days: float
+
+
+class Tasks:
+    """The tasks of a hub.
+
+    Parameters
+    ----------
+    database : Database
+    keys : KeyPair
+        The hub's own.
+    letters : Letters
+    outbox : Outbox
+    url : str
+        By which people reach the hub, without a slash at its end.
+
+    Attributes
+    ----------
+    nudge : callable
+        Told of a task whose coordinator may have more to take in.
+    never_ran : callable
+        Whether the coordinator of a task was not run since the hub was started.
+    """
+
+    def __init__(self, database: Database, keys: KeyPair, letters: Letters, outbox: Outbox, url: str) -> None:
+        self.database = database
+        self.nudge: Callable[[str], None] = lambda number: None
+        self.never_ran: Callable[[str], bool] = lambda number: False
+        self.letters = letters
+        self.outbox = outbox
+        self.url = url
+        self._hub_key = z85.encode(keys.public).decode()
+
+    # Who somebody is.
+
+    def send_sign_in(self, email: str) -> None:
+        """Mail a link to sign in by. Raises Refused."""
+        email, now = address(email), time.time()
+        with self.database.session() as session:
+            recent = sql.select(sql.func.count()).select_from(SignIn).filter_by(email=email)
+            if session.scalar(recent.where(SignIn.made_at > now - 3600)) >= _SIGN_INS_AN_HOUR:  # type: ignore[operator]
+                raise Refused(f"{email} was sent {_SIGN_INS_AN_HOUR} links within the hour; use the last, or wait.")
+            path = _made_sign_in(session, email)
+            text = (
+                f"Sign in to the task service by this link, within 15 minutes:\n\n{self.url}{path}\n\n"
+                "It works once. If you did not ask for it, do nothing.\n"
+            )
+            self.outbox.put(session, f"sign-in {digest(path).hex()}", email, "Sign in to the task service", text)
+
+    def sign_in_path(self, email: str) -> str:
+        """A path to sign in by, for who stands at the hub itself."""
+        with self.database.session() as session:
+            return _made_sign_in(session, email)
+
+    def sign_in(self, said: str) -> str:
+        """The cookie of somebody who followed the link of a mail. Raises Refused."""
+        now = time.time()
+        with self.database.session() as session:
+            found = session.scalar(sql.select(SignIn).filter_by(token=digest(said)))
+            if found is None or found.used_at is not None or now - found.made_at > SIGN_IN_S:
+                raise Refused("This link was used, or is older than 15 minutes; have another one sent.")
+            found.used_at = now
+            cookie = token()
+            form_key = secrets.token_bytes(32)
+            session.add(Visitor(email=found.email, token=digest(cookie), form_key=form_key, until=now + SIGNED_IN_S))
+            return cookie
+
+    def sign_out(self, cookie: str) -> None:
+        """Forget a cookie."""
+        with self.database.session() as session:
+            session.execute(sql.delete(Visitor).filter_by(token=digest(cookie)))
+
+    def visitor(self, cookie: str) -> Visitor | None:
+        """Who is signed in by a cookie."""
+        with self.database.session() as session:
+            found = session.scalar(sql.select(Visitor).filter_by(token=digest(cookie)))
+            return found if found is not None and found.until > time.time() else None
+
+    # Making a task, and looking at it.
+
+    def create(self, creator: str, new: NewTask) -> str:
+        """Make a task, and invite its participants. Its number. Raises Refused with all that is wrong."""
+        if problems := _problems(new):
+            raise Refused(" ".join(problems))
+        sites = [each.site for each in new.invited]
+        try:
+            scenario = asking.scenario_of(new.title, new.wish, sites, new.min_sites)
+        except ScenarioError as error:
+            raise Refused(" ".join(error.problems)) from error
+        now, number = time.time(), secrets.token_hex(8)
+        with self.database.session() as session:
+            task = Task(
+                id=number,
+                title=new.title,
+                description=new.description,
+                creator=creator,
+                scenario=resolved_toml(scenario),
+                run=secrets.token_bytes(RUN_ID_BYTES),
+                state="inviting",
+                made_at=now,
+                join_until=now + new.join_days * _A_DAY_S,
+                patience_s=new.patience_days * _A_DAY_S,
+                min_sites=new.min_sites,
+                progress={},
+            )
+            session.add(task)
+            for place, each in enumerate(new.invited):
+                self._invite(session, task, place, each)
+        return number
+
+    def link(self, said: str) -> str:
+        """The link of an invitation: where, by which token, and the key by which the hub is known."""
+        return f"{self.url}/join/{said}#{quote(self._hub_key, safe='')}"
+
+    def of(self, email: str) -> list[Task]:
+        """The tasks that somebody made or was invited to, the latest first."""
+        with self.database.session() as session:
+            invited = sql.select(Participant.task_id).filter_by(email=email)
+            mine = sql.or_(Task.creator == email, Task.id.in_(invited))
+            found = list(session.scalars(sql.select(Task).where(mine).order_by(Task.made_at.desc())))
+            for task in found:
+                _ = task.participants
+            return found
+
+    def task(self, number: str, email: str) -> Task:
+        """A task, for one who made it or was invited to it. Raises Refused for others, and where there is none."""
+        with self.database.session() as session:
+            found = session.get(Task, number)
+            if found is None or email not in (found.creator, *(each.email for each in found.participants)):
+                raise Refused("There is no such task, or you were not invited to it; sign in with another address.")
+            return found
+
+    def invitation(self, said: str) -> Participant:
+        """Who an invitation is for. Raises Refused."""
+        with self.database.session() as session:
+            found = session.scalar(sql.select(Participant).filter_by(token=digest(said)))
+            if found is None:
+                raise Refused("There is no such invitation; take the link as it stands in the mail.")
+            _ = found.task.participants
+            return found
+
+    # What becomes of it.
+
+    def decline(self, participant_id: int, reason: str) -> None:
+        """Somebody takes no part, or no longer. Raises Refused where the task is over."""
+        with self.database.session() as session:
+            who = session.get_one(Participant, participant_id)
+            task = who.task
+            if who.state not in ("invited", "joined"):
+                return
+            if task.state not in ("inviting", "running"):
+                raise Refused("The task is over; there is nothing to decline.")
+            self._leave(session, who, "withdrawn" if who.state == "joined" else "declined", reason[:500])
+        self.look_after(task.id, changed=True)
+
+    def cancel(self, number: str, creator: str) -> None:
+        """Its creator calls a task off. Raises Refused."""
+        with self.database.session() as session:
+            task = session.get(Task, number)
+            if task is None or task.creator != creator:
+                raise Refused("Only who made a task can call it off.")
+            if task.state not in ("inviting", "running"):
+                raise Refused("The task is over already.")
+            self._end(session, task, "cancelled", f"{creator} called it off.")
+
+    def look_after_all(self) -> None:
+        """Begin tasks whose participants are there, miss those that did not come, ask those whose turn it is."""
+        with self.database.session() as session:
+            open_tasks = sql.select(Task.id).where(Task.state.in_(("inviting", "running")))
+            numbers = list(session.scalars(open_tasks))
+        for number in numbers:
+            self.look_after(number)
+
+    def note_over(self, number: str, finished: Finished) -> None:
+        """A task's run is over."""
+        with self.database.session() as session:
+            task = session.get_one(Task, number)
+            if task.state == "running":
+                state = "completed" if finished.result.status == "completed" else "failed"
+                self._end(session, task, state, finished.result.error or "")
+
+    def look_after(self, number: str, *, changed: bool = False) -> None:
+        """The same of one task. changed: its coordinator has more to take in."""
+        with self.database.session() as session:
+            task, now = session.get_one(Task, number), time.time()
+            if task.state == "inviting":
+                self._begin_if_due(session, task, now)
+            elif task.state == "running":
+                changed = self._miss_late(session, task, now) or changed
+                self._ask(session, task, now)
+            is_running = task.state == "running"
+        if is_running and (changed or self.never_ran(number)):
+            self.nudge(number)
+
+    def _begin_if_due(self, session: Session, task: Task, now: float) -> None:
+        waited_for = [each for each in task.participants if each.state == "invited"]
+        if waited_for and now < task.join_until:
+            return
+        for each in waited_for:
+            each.state, each.reason = "missed", f"did not join until {day(task.join_until)}"
+        joined = [each.site for each in task.participants if each.state == "joined"]
+        if len(joined) < task.min_sites:
+            why = f"{len(joined)} of {len(task.participants)} joined, and {task.min_sites} are needed."
+            self._end(session, task, "failed", f"{why} {_how_others_left(task)}".strip())
+            return
+        try:
+            scenario = asking.over(spec.validate(tomllib.loads(task.scenario)), joined)
+        except ScenarioError as error:
+            self._end(session, task, "failed", " ".join(error.problems))
+            return
+        task.scenario, task.state, task.begun_at = resolved_toml(scenario), "running", now
+
+    def _miss_late(self, session: Session, task: Task, now: float) -> bool:
+        """Go on without those whose turn it was for too long; whether there are any."""
+        is_changed = False
+        for who in task.participants:
+            if who.state == "joined" and who.due_since is not None and now - who.due_since > task.patience_s:
+                self._leave(session, who, "missed", f"did not come for {task.patience_s / _A_DAY_S:g} days")
+                is_changed = True
+        return is_changed
+
+    def _leave(self, session: Session, who: Participant, state: str, reason: str) -> None:
+        """Somebody takes no part any longer; the coordinator goes on without, if it may."""
+        if who.state == "joined" and who.task.state == "running":
+            how = {"withdrawn": "withdrew", "missed": reason}[state]
+            self.letters.leave(session, who, how)
+        who.state, who.reason, who.due_since = state, reason, None
+        text = f"{who.site} ({who.email}) {_HOW[state]} in the task {who.task.title!r}"
+        said = f"{text}: {reason}\n" if reason else f"{text}.\n"
+        occasion = f"{state} {who.id}"
+        self.outbox.put(
+            session, occasion, who.task.creator, f"{who.site} {_HOW[state]}", f"{said}\n{self._page(who.task)}"
+        )
+
+    def _ask(self, session: Session, task: Task, now: float) -> None:
+        """Write to participants whose turn it is, and who are not there; once between two visits."""
+        for who in task.participants:
+            if who.state == "joined" and who.told > who.taken and who.there_until < now:
+                text = (
+                    f"It is your turn in the task {task.title!r}. Where your data is, run the line of your invitation "
+                    f"again (fedsvm join).\n\nYou have until {day((who.due_since or now) + task.patience_s)}.\n"
+                    f"{self._page(task)}"
+                )
+                self.outbox.put(session, f"turn {who.id} {who.visits}", who.email, f"Your turn: {task.title}", text)
+
+    def _end(self, session: Session, task: Task, state: str, reason: str) -> None:
+        task.state, task.reason, task.ended_at = state, reason, time.time()
+        said = {"completed": "is completed", "failed": "has failed", "cancelled": "was called off"}[state]
+        concerned = {task.creator, *(each.email for each in task.participants if each.state in ("invited", "joined"))}
+        for email in sorted(concerned):
+            text = f"The task {task.title!r} {said}. {reason}\n\n{self._page(task)}"
+            self.outbox.put(session, f"over {task.id} {email}", email, f"{task.title} {said}", text)
+
+    def _invite(self, session: Session, task: Task, place: int, invited: Invited) -> None:
+        said = token()
+        session.add(
+            Participant(
+                task=task,
+                place=place,
+                site=invited.site,
+                email=invited.email,
+                token=digest(said),
+                state="invited",
+            )
+        )
+        text = (
+            f"{task.creator} invites you to the task {task.title!r}, as {invited.site}.\n\n{task.description}\n\n"
+            "What it asks for and what it discloses to whom, how to take part, and how to decline:\n\n"
+            f"{self.link(said)}\n\nPlease answer until {day(task.join_until)}. The link is yours alone.\n"
+        )
+        subject = f"You are invited: {task.title}"
+        self.outbox.put(session, f"invitation {task.id} {place}", invited.email, subject, text)
+
+    def _page(self, task: Task) -> str:
+        return f"{self.url}/tasks/{task.id}\n"
+
+
+_HOW = {"declined": "declines", "withdrawn": "withdrew", "missed": "did not come"}
+
+
+def _made_sign_in(session: Session, email: str) -> str:
+    said = token()
+    session.add(SignIn(email=email, token=digest(said), made_at=time.time()))
+    return f"/sign-in/{said}"
+
+
+def address(said: str) -> str:
+    """An address as it is kept. Raises Refused for what is none."""
+    found = said.strip().lower()
+    if not _ADDRESS.fullmatch(found):
+        raise Refused(f"{found[:80]!r} is no e-mail address; write one such as anna@example.org.")
+    return found
+
+
+def scenario_text(task: Task) -> Scenario:
+    """The scenario of a task."""
+    return spec.validate(tomllib.loads(task.scenario))
+
+
+def _how_others_left(task: Task) -> str:
+    gone = [f"{each.site} {_HOW[each.state]}" for each in task.participants if each.state in _HOW]
+    return f"{'; '.join(gone)}." if gone else ""
+
+
+def _problems(new: NewTask) -> list[str]:
+    """What cannot be of a task, in sentences."""
+    problems = []
+    if not 0 < len(new.title.strip()) <= _MAX_TITLE:
+        problems.append(f"The title must have 1 to {_MAX_TITLE} letters.")
+    if len(new.description) > _MAX_DESCRIPTION:
+        problems.append(f"The description must have {_MAX_DESCRIPTION} letters or fewer.")
+    least, most = asking.MIN_PARTICIPANTS, asking.MAX_PARTICIPANTS
+    if not least <= len(new.invited) <= most:
+        problems.append(f"Invite {least} to {most} participants, one a line.")
+    for each in new.invited:
+        try:
+            require_name(each.site)
+        except ValueError as error:
+            problems.append(f"The name of the site {each.site[:40]!r} {error}.")
+    for what in ("site", "email"):
+        said = [getattr(each, what) for each in new.invited]
+        if twice := next((each for each in said if said.count(each) > 1), None):
+            problems.append(f"{twice} is invited twice; name each {'site' if what == 'site' else 'person'} once.")
+    if not least <= new.min_sites <= max(least, len(new.invited)):
+        problems.append(f"The fewest participants must be {least} to {len(new.invited)}.")
+    for name, days in {"to join": new.join_days, "for each turn": new.patience_days}.items():
+        if not 0 < days <= MOST_DAYS:
+            problems.append(f"The days {name} must be above 0 and {MOST_DAYS} or fewer.")
+    return problems
+
+
+def vault_of(keys: KeyPair, purpose: str) -> Vault:
+    """What seals pieces of one kind in the database."""
+    return Vault(derived(keys.secret, f"hub {purpose}"))

@@ -1,0 +1,200 @@
+"""The language of claims: arithmetic and comparisons over what an entry measured, read by a parser and nothing more.
+
+    all(column("output") > column("objective") + 2 * error("objective"))
+    spread(column("PAN-SVM", 0.15, 0.85)) <= 3.0
+    cell("by f1", "ensemble") < 90
+
+It is written as Python's expressions are, of which it has numbers, text, + - * /, comparisons, `and`, `or`, `not`, and
+calls of the functions below; everything else is refused, and nothing is ever given to Python to carry out. Values of
+cells that could not be had are left out of columns, and of several columns that are compared; a claim that has none
+left cannot be told.
+
+column(name[, low, high])   values of a column, by row, or of the rows that stand between two places of the axis
+row(name)                   values of a row, by column
+cell(row, column)           one value
+paper(row, column)          the printed one
+error(column[, low, high])  standard errors of a column's values
+spread, min, max, mean, sum, abs
+rises, falls                whether each value is above (below) the one before
+all, any, count             of comparisons of columns or rows
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scenarios.schema.errors import ScenarioError
+
+Value = Any
+"""A number, a truth, a text, or a masked array of numbers or truths."""
+
+
+class Measured(Protocol):
+    """What claims are about. Values that could not be had are NaN."""
+
+    def column(self, name: str, low: float, high: float) -> NDArray[np.float64]:
+        """Values by row. Raises KeyError for an unknown name."""
+
+    def errors(self, name: str, low: float, high: float) -> NDArray[np.float64]:
+        """Their standard errors by row. Raises KeyError for an unknown name."""
+
+    def row(self, name: str) -> NDArray[np.float64]:
+        """Values by column. Raises KeyError for an unknown name."""
+
+    def cell(self, row: str, column: str) -> float:
+        """One value. Raises KeyError for an unknown name."""
+
+    def paper(self, row: str, column: str) -> float:
+        """The printed value. Raises KeyError for an unknown name."""
+
+
+class CannotTell(Exception):
+    """What a claim is about could not be had."""
+
+
+_OPERATORS: Mapping[type[ast.AST], Callable[[Value, Value], Value]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+}
+
+
+def holds(test: str, measured: Measured) -> bool:
+    """Whether a claim holds of what was measured.
+
+    Raises CannotTell where that was not measured, and ScenarioError for a claim that is not written in the language.
+    """
+    found = _known(_Evaluation(test, measured).of(_parsed(test)))
+    if not isinstance(found, bool | np.bool_):
+        raise _wrong(test, "must be true or false; put a comparison of columns into all(…) or any(…)")
+    return bool(found)
+
+
+def _parsed(test: str) -> ast.expr:
+    try:
+        return ast.parse(test.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        raise _wrong(test, "is no expression") from None
+
+
+def _wrong(test: str, why: str) -> ScenarioError:
+    return ScenarioError([f"The claim {test!r} {why}."])
+
+
+@dataclass(frozen=True)
+class _Evaluation:
+    test: str
+    measured: Measured
+
+    def of(self, node: ast.expr) -> Value:
+        """The value of an expression."""
+        found: Value
+        match node:
+            case ast.Constant(value=int() | float() | str() as value) if not isinstance(value, bool):
+                found = value
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                found = -self.of(operand)
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                found = not self._truth(operand)
+            case ast.BoolOp(op=op, values=parts):
+                truths = [self._truth(part) for part in parts]
+                found = all(truths) if isinstance(op, ast.And) else any(truths)
+            case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
+                found = self._applied(type(op), self.of(left), self.of(right))
+            case ast.Compare(left=left, ops=ops, comparators=rights) if {type(op) for op in ops} <= _OPERATORS.keys():
+                found = self._compared([self.of(each) for each in (left, *rights)], [type(op) for op in ops])
+            case ast.Call(func=ast.Name(id=name), args=given, keywords=[]):
+                found = self._called(name, [self.of(each) for each in given])
+            case _:
+                raise _wrong(self.test, f"has {ast.unparse(node)!r}, which the language of claims does not have")
+        return found
+
+    def _truth(self, node: ast.expr) -> bool:
+        found = _known(self.of(node))
+        if not isinstance(found, bool | np.bool_):
+            raise _wrong(self.test, f"has {ast.unparse(node)!r} where true or false must stand")
+        return bool(found)
+
+    def _applied(self, kind: type[ast.AST], left: Value, right: Value) -> Value:
+        if isinstance(left, str) or isinstance(right, str):
+            raise _wrong(self.test, "reckons with a text; put the name of a column into column(…)")
+        if np.ndim(left) and np.ndim(right) and len(left) != len(right):
+            raise _wrong(self.test, "has columns of different rows")
+        try:
+            return _OPERATORS[kind](left, right)
+        except ZeroDivisionError:
+            raise _wrong(self.test, "divides by 0") from None
+
+    def _compared(self, values: list[Value], kinds: list[type[ast.AST]]) -> Value:
+        found = [self._applied(kind, left, right) for left, kind, right in zip(values, kinds, values[1:], strict=False)]
+        return found[0] if len(found) == 1 else np.ma.array(found).all(axis=0)
+
+    def _called(self, name: str, given: list[Value]) -> Value:
+        try:
+            if name in ("column", "error"):
+                of = self.measured.column if name == "column" else self.measured.errors
+                column, low, high = [*given, -np.inf, np.inf] if len(given) == 1 else given
+                return np.ma.masked_invalid(of(column, low, high))
+            if name == "row":
+                return np.ma.masked_invalid(self.measured.row(*given))
+            if name in ("cell", "paper"):
+                return _known(np.ma.masked_invalid(getattr(self.measured, name)(*given)))
+            if name == "abs":
+                (value,) = given
+                return np.ma.abs(value)
+            if name in _FUNCTIONS:
+                (value,) = given
+                return _FUNCTIONS[name](_some(value))
+        except KeyError as error:
+            raise _wrong(self.test, f"names {error.args[0]!r}, which the entry does not have") from None
+        except (TypeError, ValueError):
+            raise _wrong(self.test, f"gives {name} what it does not take") from None
+        raise _wrong(self.test, f"calls {name}, which is not one of its functions")
+
+
+def _known(value: Value) -> Value:
+    if value is np.ma.masked or (isinstance(value, np.ma.MaskedArray) and not value.count()):
+        raise CannotTell
+    return value.item() if isinstance(value, np.ma.MaskedArray) and not value.ndim else value
+
+
+def _some(value: Value) -> NDArray[Any]:
+    """What of a column is known, in its order."""
+    known = np.ma.atleast_1d(value).compressed()
+    if not len(known):
+        raise CannotTell
+    return np.asarray(known)
+
+
+def _steps(values: NDArray[Any]) -> NDArray[Any]:
+    if len(values) < 2:
+        raise CannotTell
+    return np.diff(values)
+
+
+_FUNCTIONS: Mapping[str, Callable[[NDArray[Any]], Value]] = {
+    "spread": lambda values: float(values.max() - values.min()),
+    "min": lambda values: float(values.min()),
+    "max": lambda values: float(values.max()),
+    "mean": lambda values: float(values.mean()),
+    "sum": lambda values: float(values.sum()),
+    "rises": lambda values: bool((_steps(values) > 0).all()),
+    "falls": lambda values: bool((_steps(values) < 0).all()),
+    "all": lambda values: bool(values.all()),
+    "any": lambda values: bool(values.any()),
+    "count": lambda values: int(values.sum()),
+}

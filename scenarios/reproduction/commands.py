@@ -1,0 +1,88 @@
+"""`fedsvm reproduce`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from scenarios.console import complain, errors, out
+from scenarios.reproduction import judge, plan
+from scenarios.reproduction.entries import Entry, Paper, chosen, entries
+from scenarios.reproduction.judge import JudgedEntry
+from scenarios.reproduction.page import WORDS, Reproduction
+from scenarios.schema.errors import ScenarioError
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Entries to run and judge, in a folder; the page has all others too, as far as their runs are there."""
+
+    ids: Sequence[str]
+    folder: Path
+    full: bool
+
+    @classmethod
+    def of(cls, ids: list[str], folder: Path, *, full: bool) -> Chosen:
+        """By what was asked for. Raises ScenarioError for an id that there is not."""
+        return cls(chosen(ids), folder, full)
+
+    def table(self) -> list[tuple[str, ...]]:
+        """A line for each entry: id, where it is printed, what it shows, and how many runs it takes or why none."""
+        head = ("id", "where", "what it shows", "runs", "")
+        return [head, *(self._line(*entries()[each]) for each in self.ids)]
+
+    def _line(self, paper: Paper, entry: Entry) -> tuple[str, ...]:
+        where = f"{paper.name}, {entry.what}{f', {entry.page}' if entry.page else ''}"
+        if entry.cannot:
+            return entry.id, where, entry.title, "", f"cannot: {entry.cannot}"
+        cells = plan.cells(entry, full=self.full)
+        missing = sorted({cell.missing for cell in cells if cell.missing})
+        lacking = [f"lacks {', '.join(missing)}"] if missing else []
+        lacking += [f"{row.name}: {row.cannot}" for row in entry.rows if row.cannot]
+        return entry.id, where, entry.title, str(len(plan.needed(cells))), "; ".join(lacking)
+
+    def carry_out(self, jobs: int) -> None:
+        """Carry out the runs that are missing; a line for each goes to standard error."""
+        cells = [cell for each in self.ids for cell in plan.cells(entries()[each][1], full=self.full)]
+        runs = plan.needed(cells)
+        waiting = [run for run in runs if not plan.is_done(run, self.folder)]
+        try:
+            (self.folder / plan.RUNS).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ScenarioError([f"--out: no folder {self.folder} can be made: {error.strerror}."]) from error
+        errors.print(f"{len(runs)} runs, of which {len(runs) - len(waiting)} are there", highlight=False)
+        done = 0
+
+        def tell(run: plan.PlannedRun) -> None:
+            nonlocal done
+            done += 1
+            word = "done" if plan.is_done(run, self.folder) else "failed"
+            errors.print(f"{done} of {len(waiting)} {run.name} {word}", highlight=False, soft_wrap=True)
+
+        plan.carry_out(waiting, self.folder, jobs, tell)
+
+    def conclude(self) -> bool:
+        """Write the page and say what came of it; whether anything is worse than the papers' files say."""
+        judged = {
+            name: judge.judge(paper, entry, self.folder, full=self.full) for name, (paper, entry) in entries().items()
+        }
+        own = [judged[each] for each in self.ids]
+        for each in own:
+            counts = ", ".join(f"{number} {WORDS[verdict][1]}" for verdict, number in judge.counted([each]))
+            out.print(f"{each.entry.id}: {counts}", highlight=False, soft_wrap=True)
+        self._name_missing(own)
+        counts = ", ".join(f"{number} {WORDS[verdict][1]}" for verdict, number in judge.counted(own))
+        out.print(f"all: {counts}", highlight=False, soft_wrap=True)
+        out.print(str(Reproduction(list(judged.values()), self.full, self.folder).write()), soft_wrap=True)
+        surprises = [each for each in own if each.surprises]
+        if surprises:
+            names = ", ".join(each.entry.id for each in surprises)
+            complain(f"Worse than the papers' files say: {names}; the page says where and by how much.")
+        return bool(surprises)
+
+    def _name_missing(self, judged: Sequence[JudgedEntry]) -> None:
+        missing = sorted({cell.cell.missing for each in judged for cell in each.cells if cell.cell.missing})
+        if missing:
+            files = ", ".join(missing)
+            errors.print(f"note these files are not in the folder of FEDSVM_DATA: {files}", soft_wrap=True)

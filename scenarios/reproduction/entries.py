@@ -1,0 +1,246 @@
+"""What is printed where, and which runs answer to it: the files in scenarios/papers, one a paper.
+
+A file has a `name` ("Lu 2016"), a `title`, and entries: one for each table, figure and plot, also for those that cannot
+be had, which say why. An entry has rows and columns, as the paper's table has them; a figure has a row for each place
+of its horizontal axis, and a column for each curve. A cell is a run of a scenario, changed by what its entry, row,
+column and the cell itself say, in this order, and a figure of the run's result, its measure.
+"""
+
+from __future__ import annotations
+
+import functools
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, ValidationError, model_validator
+
+from scenarios.schema.base import Part
+from scenarios.schema.errors import ScenarioError, nearest
+
+FOLDER = Path(__file__).parent.parent / "papers"
+
+Printed = float | Literal[""]
+"""A value as a paper prints it; "" where it prints none."""
+
+Kind = Literal["table", "figure", "drawing"]
+Picture = Literal["none", "lines", "points", "roc", "boxes"]
+
+DIFFERS: Literal["differs"] = "differs"
+
+
+class Column(Part):
+    """A column of a table, or a curve of a figure."""
+
+    name: str
+    """As the paper calls it."""
+    scenario: str = ""
+    """Of its cells, where neither row nor entry say."""
+    changes: list[str] = Field(default=[])
+    """key.path=value, as of --set."""
+    measure: str = ""
+    """Where the figure stands in result.json, such as metrics.accuracy, or the name of one that is derived."""
+    within: float | None = None
+    """How far a value may be from the printed one, in the entry's unit."""
+    better: Literal["higher", "lower", ""] = ""
+    """Which way values are better than printed ones."""
+    cannot: str = ""
+    """Why it cannot be had."""
+    full: bool = False
+    """Whether --full alone has it."""
+
+
+class Row(Part):
+    """A row of a table, or a place of a figure's horizontal axis."""
+
+    name: str
+    at: float | None = None
+    """Where it stands on the axis."""
+    scenario: str = ""
+    changes: list[str] = Field(default=[])
+    cells: dict[str, list[str]] = Field(default={})
+    """Changes of single cells, by the names of their columns."""
+    paper: list[Printed] = Field(default=[])
+    """The printed values, one a column."""
+    within: float | list[float] | None = None
+    """In place of what columns say, for all of them or for each."""
+    differs: dict[str, str] = Field(default={})
+    """Columns whose value is known to differ, each with the reason."""
+    cannot: str = ""
+    """Why it cannot be had."""
+    note: str = ""
+    full: bool = False
+    """Whether --full alone has it."""
+
+
+class Axis(Part):
+    """The horizontal axis of a figure, whose places are rows of one key's values."""
+
+    label: str
+    key: str = ""
+    """Of the scenario, such as algorithm.landmarks."""
+    values: list[float] = Field(default=[])
+    full_values: list[float] = Field(default=[])
+    """Those that --full alone has."""
+    log: bool = False
+
+
+class Claim(Part):
+    """What is said of the values, put to the test in the language of `claims`."""
+
+    text: str
+    test: str
+    differs: str = ""
+    """Why it is known not to hold."""
+
+
+class Entry(Part):
+    """A table, a figure or a plot."""
+
+    id: Annotated[str, Field(pattern=r"^[a-z]+-[a-z0-9.-]+$")]
+    what: str
+    """As it is called there: "table 3.2"."""
+    page: str = ""
+    """Of the printed paper."""
+    title: str
+    kind: Kind = "table"
+    unit: str = ""
+    """Of all values; with % shares are multiplied by 100."""
+    decimals: int = 2
+    scenario: str = ""
+    changes: list[str] = Field(default=[])
+    measure: str = "metrics.accuracy"
+    within: float | None = None
+    better: Literal["higher", "lower", ""] = ""
+    judged: bool = True
+    """Whether values are; seconds of other machines are not."""
+    seeds: int = 1
+    """How many seeds --quick has, from 1 on."""
+    full_seeds: int = 5
+    quick_changes: list[str] = Field(default=[])
+    """Of --quick alone: smaller runs."""
+    column: list[Column] = Field(default=[])
+    row: list[Row] = Field(default=[])
+    axis: Axis | None = None
+    claim: list[Claim] = Field(default=[])
+    picture: Picture = "none"
+    correction: str = ""
+    """What of the paper had to be read in another way, in a sentence."""
+    cannot: str = ""
+    """Why nothing of it can be had."""
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if bool(self.cannot) == bool(self.column):
+            raise ValueError(f"{self.id} must have columns, or say in `cannot` why it has none")
+        names = [each.name for each in self.column]
+        for row in self.rows:
+            if row.paper and len(row.paper) != len(names):
+                raise ValueError(f"{self.id}, {row.name}: {len(row.paper)} printed values for {len(names)} columns")
+            if unknown := [name for name in (*row.cells, *row.differs) if name not in names]:
+                raise ValueError(f"{self.id}, {row.name}: there is no column {unknown[0]!r}")
+            if isinstance(row.within, list) and len(row.within) != len(names):
+                raise ValueError(f"{self.id}, {row.name}: {len(row.within)} tolerances for {len(names)} columns")
+            for column, printed in zip(self.column, row.paper, strict=False):
+                if (
+                    printed != ""
+                    and self.judged
+                    and self.tolerance(row, column) is None
+                    and not self.reason(row, column)
+                ):
+                    raise ValueError(f"{self.id}, {row.name}, {column.name}: within must say what counts as the same")
+        if len({row.name for row in self.rows}) < len(self.rows) or len(set(names)) < len(names):
+            raise ValueError(f"{self.id} has two rows or columns of one name")
+        return self
+
+    @property
+    def rows(self) -> list[Row]:
+        """Its rows, those of the axis among them."""
+        return [*self.row, *self._places()]
+
+    def _places(self) -> Iterator[Row]:
+        if self.axis is None or not self.axis.key:
+            return
+        for value in sorted([*self.axis.values, *self.axis.full_values]):
+            number = f"{value:g}"
+            changes, full = [f"{self.axis.key}={number}"], value in self.axis.full_values
+            yield Row(name=number, at=value, changes=changes, full=full)
+
+    def tolerance(self, row: Row, column: Column) -> float | None:
+        """How far a cell's value may be from the printed one."""
+        if not self.judged:
+            return None
+        of_row = row.within[self.column.index(column)] if isinstance(row.within, list) else row.within
+        return next((each for each in (of_row, column.within, self.within) if each is not None), None)
+
+    def reason(self, row: Row, column: Column) -> str:
+        """Why a cell cannot be had, or ""."""
+        return row.cannot or column.cannot
+
+    def scenario_of(self, row: Row, column: Column) -> str:
+        """The scenario of a cell; "" where none is named."""
+        return row.scenario or column.scenario or self.scenario
+
+    def changes_of(self, row: Row, column: Column, *, full: bool) -> tuple[str, ...]:
+        """What is changed of it; where two change the same, the later one holds."""
+        smaller = [] if full else self.quick_changes
+        return (*self.changes, *smaller, *row.changes, *column.changes, *row.cells.get(column.name, ()))
+
+    @property
+    def scale(self) -> float:
+        """What figures of results are multiplied by."""
+        return 100.0 if self.unit == "%" else 1.0
+
+
+class Paper(Part):
+    """A paper, with all that it shows."""
+
+    name: str
+    title: str
+    entry: list[Entry]
+
+
+@functools.cache
+def papers() -> Mapping[str, Paper]:
+    """All papers by the names of their files. Raises ScenarioError for a file that cannot be read."""
+    found = {path.stem: read(path) for path in sorted(FOLDER.glob("*.toml"))}
+    ids = [entry.id for paper in found.values() for entry in paper.entry]
+    if twice := sorted({each for each in ids if ids.count(each) > 1}):
+        raise ScenarioError([f"{FOLDER}: two entries are called {twice[0]}."])
+    return found
+
+
+def read(path: Path) -> Paper:
+    """A paper's file. Raises ScenarioError, saying what of it is wrong."""
+    try:
+        return Paper.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        places = [(".".join(str(part) for part in each["loc"]), each["msg"]) for each in error.errors()]
+        raise ScenarioError([f"{path.name}: {place}: {said}." for place, said in places]) from None
+    except ValueError as error:
+        raise ScenarioError([f"{path.name} is not valid TOML: {error}."]) from None
+
+
+def entries() -> dict[str, tuple[Paper, Entry]]:
+    """Every entry by its id, with its paper."""
+    return {entry.id: (paper, entry) for paper in papers().values() for entry in paper.entry}
+
+
+def chosen(ids: list[str]) -> list[str]:
+    """The ids that are meant: all without any; the beginning of an id up to a dash stands for all that go on from it.
+
+    Raises ScenarioError for one that there is not.
+    """
+    known = entries()
+    if not ids:
+        return list(known)
+    found, problems = [], []
+    for each in ids:
+        meant = [name for name in known if name == each or name.startswith(f"{each}-")]
+        if not meant:
+            problems.append(f"There is no entry {each!r}.{nearest(each, known)} fedsvm reproduce --list has them all.")
+        found += meant
+    if problems:
+        raise ScenarioError(problems)
+    return [name for name in known if name in found]

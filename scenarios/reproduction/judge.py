@@ -1,0 +1,201 @@
+"""Measured against printed: a verdict for every cell and every claim."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scenarios.reproduction import plan
+from scenarios.reproduction.claims import CannotTell, holds
+from scenarios.reproduction.entries import Claim, Entry, Paper
+from scenarios.reproduction.plan import Cell, PlannedRun
+
+Verdict = Literal["same", "better", "differs", "cannot", "failed", "open", ""]
+"""same: within tolerance, or a claim that holds. cannot: for want of data, or of anything that could be measured.
+
+failed: a run did not complete. open: its runs have not been started. "": measured, with nothing printed beside it.
+"""
+
+VERDICTS: tuple[Verdict, ...] = ("same", "better", "differs", "cannot", "failed", "open")
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A cell with what was measured: mean and standard deviation over seeds, standard error, and the verdict.
+
+    deviation: None of one seed. error: over seeds, or of one seed over its folds. reason: why it differs, where that is
+    known, or why it cannot be had.
+    """
+
+    cell: Cell
+    verdict: Verdict
+    reason: str = ""
+    value: float | None = None
+    deviation: float | None = None
+    error: float | None = None
+
+    @property
+    def difference(self) -> float | None:
+        """Measured less printed."""
+        printed = self.cell.printed
+        return None if self.value is None or printed is None else self.value - printed
+
+    @property
+    def is_surprise(self) -> bool:
+        """Whether it differs, or failed, and no file says that it will."""
+        return self.verdict == "failed" or (self.verdict == "differs" and not self.reason)
+
+
+@dataclass(frozen=True)
+class JudgedClaim:
+    """A claim with its verdict. reason: why it is known not to hold, or cannot be told."""
+
+    claim: Claim
+    verdict: Verdict
+    reason: str = ""
+
+    @property
+    def is_surprise(self) -> bool:
+        """Whether it does not hold, and no file says that it does not."""
+        return self.verdict == "differs" and not self.reason
+
+
+@dataclass(frozen=True)
+class JudgedEntry:
+    """An entry with the verdicts of its cells and claims."""
+
+    paper: Paper
+    entry: Entry
+    cells: tuple[Judged, ...]
+    claims: tuple[JudgedClaim, ...]
+
+    @property
+    def counts(self) -> Counter[str]:
+        """How many of its cells and claims have each verdict; an entry that cannot be had is one that cannot."""
+        if self.entry.cannot:
+            return Counter({"cannot": 1})
+        return Counter(each.verdict for each in self._all if each.verdict)
+
+    @property
+    def surprises(self) -> int:
+        """How many verdicts are worse than the files say."""
+        return sum(each.is_surprise for each in self._all)
+
+    @property
+    def _all(self) -> list[Judged | JudgedClaim]:
+        return [*self.cells, *self.claims]
+
+    @property
+    def runs(self) -> list[PlannedRun]:
+        """The runs that it has need of."""
+        return plan.needed([each.cell for each in self.cells])
+
+
+def judge(paper: Paper, entry: Entry, out: Path, *, full: bool) -> JudgedEntry:
+    """An entry by the results that are in the folder. Raises ScenarioError for an entry that is wrong."""
+    cells = tuple(judged(cell, out) for cell in plan.cells(entry, full=full))
+    measured = _Measured(entry, cells)
+    return JudgedEntry(paper, entry, cells, tuple(_judged_claim(claim, measured) for claim in entry.claim))
+
+
+def judged(cell: Cell, out: Path) -> Judged:
+    """A cell by the results of its runs."""
+    if reason := cell.entry.reason(cell.row, cell.column):
+        return Judged(cell, "cannot", reason)
+    if not cell.runs:
+        return Judged(cell, "open", "--full has it.")
+    if cell.missing:
+        return Judged(cell, "cannot", f"There is no {cell.missing}: put {cell.missing}.csv into FEDSVM_DATA's folder.")
+    for run in plan.unfinished(cell, out):
+        said = plan.result_of(run, out).get("error")
+        if run.folder(out).is_dir():
+            return Judged(cell, "failed", said or f"The run left no result; see what {run.command} says.")
+        return Judged(cell, "open", "Its runs have not been started.")
+    return _measured_cell(cell, out)
+
+
+def _measured_cell(cell: Cell, out: Path) -> Judged:
+    readings = plan.values_of(cell, out)
+    if len(readings) < len(cell.runs):
+        return Judged(cell, "failed", f"The result has no {cell.measure}.")
+    values = np.array([each.value for each in readings])
+    several = len(values) > 1
+    deviation = float(values.std(ddof=1)) if several else None
+    error = deviation / math.sqrt(len(values)) if deviation is not None else readings[0].error
+    verdict, reason = _verdict(cell, float(values.mean()))
+    return Judged(cell, verdict, reason, float(values.mean()), deviation, error)
+
+
+def _verdict(cell: Cell, value: float) -> tuple[Verdict, str]:
+    printed, within = cell.printed, cell.entry.tolerance(cell.row, cell.column)
+    if printed is None or within is None:
+        return "", ""
+    if abs(value - printed) <= within + _ROUNDING:
+        return "same", ""
+    way = cell.column.better or cell.entry.better
+    if way and (value > printed) == (way == "higher"):
+        return "better", ""
+    return "differs", cell.row.differs.get(cell.column.name, "")
+
+
+def _judged_claim(claim: Claim, measured: _Measured) -> JudgedClaim:
+    try:
+        if holds(claim.test, measured):
+            return JudgedClaim(claim, "same")
+    except CannotTell:
+        if any(each.verdict in ("open", "failed") for each in measured.cells):
+            return JudgedClaim(claim, "open", "Its runs have not been started, or did not complete.")
+        return JudgedClaim(claim, "cannot", "What it is about could not be measured here.")
+    return JudgedClaim(claim, "differs", claim.differs)
+
+
+class _Measured:
+    """What claims of an entry are about: its values by row and column, NaN where there are none."""
+
+    def __init__(self, entry: Entry, cells: Sequence[Judged]) -> None:
+        self.cells = cells
+        self._rows = {row.name: number for number, row in enumerate(entry.rows)}
+        self._columns = {column.name: number for number, column in enumerate(entry.column)}
+        self._at = np.array([np.nan if row.at is None else row.at for row in entry.rows])
+        shape = (len(self._rows), len(self._columns))
+        self._values = np.array([_number(each.value) for each in cells]).reshape(shape)
+        self._errors = np.array([_number(each.error) for each in cells]).reshape(shape)
+        self._printed = np.array([_number(each.cell.printed) for each in cells]).reshape(shape)
+
+    def column(self, name: str, low: float, high: float) -> NDArray[np.float64]:
+        return np.asarray(self._values[self._between(low, high), self._columns[name]])
+
+    def errors(self, name: str, low: float, high: float) -> NDArray[np.float64]:
+        return np.asarray(self._errors[self._between(low, high), self._columns[name]])
+
+    def row(self, name: str) -> NDArray[np.float64]:
+        return np.asarray(self._values[self._rows[name]])
+
+    def cell(self, row: str, column: str) -> float:
+        return float(self._values[self._rows[row], self._columns[column]])
+
+    def paper(self, row: str, column: str) -> float:
+        return float(self._printed[self._rows[row], self._columns[column]])
+
+    def _between(self, low: float, high: float) -> NDArray[np.bool_]:
+        if low == -np.inf and high == np.inf:
+            return np.ones(len(self._at), dtype=np.bool_)
+        return np.asarray((self._at >= low - _ROUNDING) & (self._at <= high + _ROUNDING))
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
+def counted(judged_entries: Sequence[JudgedEntry]) -> Iterator[tuple[Verdict, int]]:
+    """How many of all cells and claims have each verdict, where any has."""
+    total = sum((each.counts for each in judged_entries), Counter[str]())
+    return ((verdict, total[verdict]) for verdict in VERDICTS if total[verdict])

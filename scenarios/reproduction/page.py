@@ -1,0 +1,230 @@
+"""What comes of it: a page, one JSON file, and a table of values for each entry."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from scenarios.report import template
+from scenarios.report.page import NAME as REPORT
+from scenarios.reproduction.judge import Judged, JudgedClaim, JudgedEntry, Verdict, counted
+from scenarios.reproduction.pictures import drawn
+from scenarios.run.result import environment, write_whole
+
+PAGE, DATA = "index.html", "reproduction.json"
+TABLES = "tables"
+
+WORDS: dict[Verdict, tuple[str, str]] = {
+    "same": ("✓", "same"),
+    "better": ("▲", "better"),
+    "differs": ("✗", "differs"),
+    "cannot": ("○", "cannot"),
+    "failed": ("!", "failed"),
+    "open": ("…", "not run"),
+    "": ("", ""),
+}
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """All entries as judged, of quick runs or of full ones, in a folder."""
+
+    entries: Sequence[JudgedEntry]
+    full: bool
+    folder: Path
+
+    def write(self) -> Path:
+        """Write the page, reproduction.json and the tables, and say where the page is. Raises OSError."""
+        (self.folder / TABLES).mkdir(parents=True, exist_ok=True)
+        for judged in self.entries:
+            if judged.cells:
+                _write(self.folder / TABLES / f"{judged.entry.id}.csv", _table_text(judged))
+        _write(self.folder / DATA, json.dumps(self.plain(), indent=1) + "\n")
+        path = self.folder / PAGE
+        _write(path, self._page())
+        return path
+
+    def plain(self) -> dict[str, Any]:
+        """What reproduction.json holds."""
+        on = environment()
+        return {
+            "mode": "full" if self.full else "quick",
+            "date": on.date,
+            "environment": {"fedsvm": on.fedsvm, "python": on.python, "system": on.system, "cpus": on.cpus},
+            "counts": dict(counted(self.entries)),
+            "surprises": sum(each.surprises for each in self.entries),
+            "entries": [_plain_entry(each, self.folder) for each in self.entries],
+        }
+
+    def _page(self) -> str:
+        on, papers = environment(), list(dict.fromkeys(each.paper.name for each in self.entries))
+        facts = [("runs", "--full" if self.full else "--quick"), ("fedsvm", on.fedsvm), ("Python", on.python)]
+        facts += [("on", f"{on.system}, {on.cpus} processors"), ("date", on.date[:16].replace("T", " "))]
+        return template.render(
+            "reproduction.html.j2",
+            "Papers and measurements",
+            facts=facts,
+            cards=[{"symbol": WORDS[name][0], "name": WORDS[name][1], "value": n} for name, n in counted(self.entries)],
+            surprises=[each.entry for each in self.entries if each.surprises],
+            papers=[
+                {
+                    "name": name,
+                    "title": next(each.paper.title for each in self.entries if each.paper.name == name),
+                    "counts": _said(counted([each for each in self.entries if each.paper.name == name])),
+                    "entries": [_shown(each, self.folder) for each in self.entries if each.paper.name == name],
+                }
+                for name in papers
+            ],
+        )
+
+
+def _write(path: Path, text: str) -> None:
+    write_whole(path, lambda file: file.write(text.encode()))
+
+
+def _said(counts: Iterator[tuple[Verdict, int]]) -> str:
+    return ", ".join(f"{number} {WORDS[verdict][1]}" for verdict, number in counts)
+
+
+# Of the page.
+
+
+def _shown(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
+    """What the template shows of an entry."""
+    entry = judged.entry
+    rows: dict[str, list[Judged]] = {}
+    for each in judged.cells:
+        rows.setdefault(each.cell.row.name, []).append(each)
+    unit = f", {entry.unit}" if entry.unit else ""
+    return {
+        "id": entry.id,
+        "what": f"{judged.paper.name}, {entry.what}{f', {entry.page}' if entry.page else ''}",
+        "title": entry.title,
+        "counts": _said(counted([judged])),
+        "cannot": entry.cannot,
+        "correction": entry.correction,
+        "head": [f"{entry.axis.label if entry.axis else ''}{unit}".strip(", "), *(each.name for each in entry.column)],
+        "rows": [_row(each, folder) for each in rows.values()],
+        "claims": [_claim(each) for each in judged.claims],
+        "notes": list(dict.fromkeys(_notes(judged))),
+        "chart": drawn(judged, folder),
+        "table": f"{TABLES}/{entry.id}.csv",
+    }
+
+
+def _row(cells: Sequence[Judged], folder: Path) -> dict[str, Any]:
+    row = cells[0].cell.row
+    reasons = {each.reason for each in cells}
+    alone = len(reasons) == 1 and cells[0].verdict in ("cannot", "open")
+    return {
+        "name": row.name,
+        "reason": cells[0].reason if alone else "",
+        "verdict": WORDS[cells[0].verdict][1] if alone else "",
+        "printed": ", ".join(_number(each.cell.printed, each) for each in cells if each.cell.printed is not None),
+        "width": len(cells),
+        "cells": [_cell(each, folder) for each in cells],
+    }
+
+
+def _cell(judged: Judged, folder: Path) -> dict[str, Any]:
+    symbol, word = WORDS[judged.verdict]
+    run = next(iter(judged.cell.runs), None)
+    link = run.folder(Path()) / REPORT if run is not None else None
+    difference = judged.difference
+    return {
+        "class": judged.verdict or "measured",
+        "printed": _number(judged.cell.printed, judged),
+        "value": _number(judged.value, judged),
+        "deviation": _number(judged.deviation, judged),
+        "difference": "" if difference is None else f"{difference:+.{judged.cell.entry.decimals}f}",
+        "verdict": f"{symbol} {word}".strip(),
+        "link": str(link) if link is not None and (folder / link).is_file() else "",
+        "command": run.command if run is not None else "",
+        "reason": judged.reason,
+    }
+
+
+def _number(value: float | None, judged: Judged) -> str:
+    if value is None:
+        return ""
+    decimals = judged.cell.entry.decimals
+    small = value != 0 and abs(value) < 10.0**-decimals
+    return f"{value:.1e}" if small else f"{value:.{decimals}f}"
+
+
+def _notes(judged: JudgedEntry) -> Iterator[str]:
+    """What rows say, and why cells differ or failed."""
+    for each in judged.cells:
+        if each.cell.row.note:
+            yield f"{each.cell.row.name}: {each.cell.row.note}"
+    for each in judged.cells:
+        if each.verdict in ("differs", "failed") and each.reason:
+            yield f"{each.cell.row.name}, {each.cell.column.name}: {each.reason}"
+
+
+def _claim(judged: JudgedClaim) -> dict[str, str]:
+    symbol, word = WORDS[judged.verdict]
+    answer = {"same": "yes", "differs": "no"}.get(judged.verdict, word)
+    return {
+        "class": judged.verdict,
+        "answer": f"{symbol} {answer}",
+        "text": judged.claim.text,
+        "test": judged.claim.test,
+        "reason": judged.reason,
+    }
+
+
+# Of the files.
+
+
+def _plain_entry(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
+    entry = judged.entry
+    return {
+        "id": entry.id,
+        "paper": judged.paper.name,
+        "what": entry.what,
+        "page": entry.page,
+        "title": entry.title,
+        "unit": entry.unit,
+        "cannot": entry.cannot,
+        "correction": entry.correction,
+        "counts": dict(counted([judged])),
+        "cells": [_plain_cell(each) for each in judged.cells],
+        "claims": [
+            {"text": each.claim.text, "test": each.claim.test, "verdict": each.verdict, "reason": each.reason}
+            for each in judged.claims
+        ],
+    }
+
+
+def _plain_cell(judged: Judged) -> dict[str, Any]:
+    cell = judged.cell
+    return {
+        "row": cell.row.name,
+        "column": cell.column.name,
+        "paper": cell.printed,
+        "value": judged.value,
+        "deviation": judged.deviation,
+        "standard_error": judged.error,
+        "within": cell.entry.tolerance(cell.row, cell.column),
+        "verdict": judged.verdict,
+        "reason": judged.reason,
+        "measure": cell.measure,
+        "runs": [{"folder": str(run.folder(Path())), "command": run.command} for run in cell.runs],
+    }
+
+
+def _table_text(judged: JudgedEntry) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["row", "column", "paper", "value", "deviation", "verdict", "reason", "command"])
+    for each in judged.cells:
+        command = each.cell.runs[0].command if each.cell.runs else ""
+        names = [each.cell.row.name, each.cell.column.name]
+        writer.writerow([*names, each.cell.printed, each.value, each.deviation, each.verdict, each.reason, command])
+    return text.getvalue()

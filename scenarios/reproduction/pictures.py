@@ -1,0 +1,120 @@
+"""Figures of papers, drawn from what was measured, with printed values as hollow marks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from scenarios.report.chart import Axis, Chart, Series, Style, boxes, lines, style
+from scenarios.reproduction import plan
+from scenarios.reproduction.judge import Judged, JudgedEntry
+
+_GRID = 21
+"""Places along the false positive rate at which curves are averaged."""
+
+
+def drawn(judged: JudgedEntry, out: Path) -> Chart | None:
+    """The picture of an entry; None where it has none, or nothing of it was measured."""
+    known = [each for each in judged.cells if each.value is not None]
+    if judged.entry.picture == "none" or not known:
+        return None
+    if judged.entry.picture == "roc":
+        return _roc(judged, known, out)
+    return _boxes(judged, known, out) if judged.entry.picture == "boxes" else _lines(judged, known)
+
+
+def _title(judged: JudgedEntry) -> str:
+    what = judged.entry.what
+    return f"{what[0].upper()}{what[1:]}: {judged.entry.title}"
+
+
+def _lines(judged: JudgedEntry, known: Sequence[Judged]) -> Chart:
+    entry = judged.entry
+    by_name = entry.picture == "points"
+    names = list(dict.fromkeys(each.cell.row.name for each in known)) if by_name else []
+    series = []
+    for number, column in enumerate(entry.column):
+        own = [each for each in known if each.cell.column == column]
+        if by_name:
+            places = [(float(names.index(each.cell.row.name)), each) for each in own]
+        else:
+            places = [(each.cell.row.at, each) for each in own if each.cell.row.at is not None]
+        shift = 9.0 * (number - (len(entry.column) - 1) / 2) if by_name else 0.0
+        series += _column_series(column.name, places, style(number), shift, line=not by_name)
+    spread = any(low < high for each in series for low, high in each.spread)
+    told = ["Strokes reach two standard errors to both sides."] if spread else []
+    told += ["Hollow marks are printed values."] if any(each.hollow for each in series) else []
+    unit = f", {entry.unit}" if entry.unit else ""
+    label = entry.axis.label if entry.axis else ""
+    is_log = entry.axis is not None and entry.axis.log
+    return lines(
+        _title(judged),
+        " ".join(told),
+        Axis(label, is_log=is_log, number=lambda value: f"{value:g}"),
+        Axis(f"measured{unit}", number=lambda value: f"{value:.6g}"),
+        series,
+        names=names,
+    )
+
+
+def _column_series(
+    name: str, places: Sequence[tuple[float, Judged]], drawn_as: Style, shift: float, *, line: bool
+) -> list[Series]:
+    """What was measured of a column, and what is printed."""
+    ordered = sorted(places, key=lambda each: each[0])
+    points = [(at, each.value) for at, each in ordered if each.value is not None]
+    errors = [each.error or 0.0 for _, each in ordered]
+    spread = [(y - 2 * error, y + 2 * error) for (_, y), error in zip(points, errors, strict=True)]
+    found = [Series(name, points, drawn_as, line=line, spread=spread, shift=shift)] if points else []
+    printed = [(at, each.cell.printed) for at, each in ordered if each.cell.printed is not None]
+    if printed:
+        tips = [f"{name}, printed: {value:g}" for _, value in printed]
+        found.append(Series(name, printed, drawn_as, line=False, tips=tips, shift=shift + 4, hollow=True))
+    return found
+
+
+def _roc(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
+    """Vertical means over folds, with their standard deviation."""
+    rates, series = np.linspace(0, 1, _GRID), []
+    rows = list(dict.fromkeys(each.cell.row.name for each in known))
+    for number, name in enumerate(rows):
+        (run, *_) = next(each.cell.runs for each in known if each.cell.row.name == name)
+        folds = plan.at(plan.result_of(run, out), "metrics.folds") or []
+        curves = [
+            np.interp(rates, fold["roc"]["false_positive_rate"], fold["roc"]["true_positive_rate"])
+            for fold in folds
+            if fold.get("roc")
+        ]
+        if curves:
+            mean, deviation = np.mean(curves, axis=0), np.std(curves, axis=0)
+            spread = list(zip(np.clip(mean - deviation, 0, 1), np.clip(mean + deviation, 0, 1), strict=True))
+            points = list(zip(rates.tolist(), mean.tolist(), strict=True))
+            series.append(Series(name, points, style(number), spread=spread, shift=2.0 * number))
+    return lines(
+        _title(judged),
+        "Vertical means over the folds; strokes reach a standard deviation to both sides. Curves stand a little apart.",
+        Axis("false positive rate", number=lambda value: f"{value:g}"),
+        Axis("true positive rate", number=lambda value: f"{value:.3g}"),
+        series,
+        has_diagonal=True,
+    )
+
+
+def _boxes(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
+    """Of each row and column, the values of all folds of all its runs."""
+    entry, found = judged.entry, {}
+    for each in known:
+        name = each.cell.row.name if len(entry.column) == 1 else f"{each.cell.column.name} {each.cell.row.name}"
+        measure = each.cell.measure.removeprefix("metrics.")
+        folds = [fold for run in each.cell.runs for fold in plan.at(plan.result_of(run, out), "metrics.folds") or []]
+        values = [entry.scale * fold[measure] for fold in folds if fold.get(measure) is not None]
+        found[name] = values or [each.value or 0.0]
+    return boxes(
+        _title(judged),
+        "Boxes are quartiles over folds and runs, with the median across; whiskers end within 1.5 boxes.",
+        entry.axis.label if entry.axis else "",
+        Axis(f"measured{', ' + entry.unit if entry.unit else ''}", number=lambda value: f"{value:.6g}"),
+        found,
+    )

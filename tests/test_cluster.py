@@ -1,0 +1,144 @@
+"""Sites on the nodes of a Ray cluster: three nodes on this machine, by Ray's own means."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+import pytest
+
+from federation.errors import LaunchError
+from federation.federation import Federation
+from federation.processes.cluster import ClusterLauncher
+from scenarios.data import dataset
+from scenarios.run import runner
+from scenarios.run.runner import Finished
+from scenarios.schema import spec
+from tests.conftest import ROOT, wait_until
+from tests.hosts import EXACT
+
+ray = pytest.importorskip("ray", reason='sites on a cluster need Ray: pip install "fedsvm[ray]"')
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+
+QUIET = ("compare.centralised=false", "compare.baselines=false", *EXACT)
+ON_RAY = 'federation.launcher="ray"'
+
+
+class Nodes:
+    """A cluster of three nodes with two, one and one CPUs, and a head without any, where the coordinator is."""
+
+    def __init__(self) -> None:
+        from ray.cluster_utils import Cluster
+
+        self.cluster: Any = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "object_store_memory": 10**8})
+        self.nodes = [self.cluster.add_node(num_cpus=cpus, object_store_memory=10**8) for cpus in (2, 1, 1)]
+
+    def kill_one(self) -> None:
+        """End a node as a power cut does."""
+        self.cluster.remove_node(self.nodes.pop(), allow_graceful=False)
+
+
+@pytest.fixture(scope="module")
+def nodes() -> Iterator[Nodes]:
+    """One cluster for all tests, since it takes seconds to start; the last of them loses a node."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        environment.setenv("PYTHONPATH", str(ROOT))
+        there = Nodes()
+        environment.setenv("RAY_ADDRESS", there.cluster.address)
+        try:
+            yield there
+        finally:
+            ray.shutdown()
+            there.cluster.shutdown()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_outlives_its_run(nodes: Nodes) -> Iterator[None]:
+    before = site_servers()
+    yield
+    wait_until(lambda: site_servers() <= before, 20)
+    assert site_servers() <= before
+
+
+def site_servers() -> set[int]:
+    """The processes of servers that sites are forked from, and of sites."""
+    found = set()
+    for each in psutil.process_iter(["cmdline"]):
+        if "algorithms.site_process" in (each.info["cmdline"] or ()):
+            found.add(each.pid)
+    return found
+
+
+def run(folder: Path, name: str, *changes: str, faults: tuple[str, ...] = (), during: Any = None) -> Finished:
+    folder.mkdir()
+    scenario, base = spec.read(name, overrides=[*QUIET, *changes], faults=list(faults))
+    rows = dataset.prepare(scenario, base)
+    return runner.run(scenario, rows, folder, during or (lambda federation, struck: None))
+
+
+def model(folder: Path) -> dict[str, bytes]:
+    with np.load(folder / "model.npz") as file:
+        return {name: file[name].tobytes() for name in file.files}
+
+
+def test_the_model_is_that_of_sites_on_this_machine_to_the_last_bit(nodes: Nodes, tmp_path: Path) -> None:
+    here = run(tmp_path / "here", "quickstart")
+    there = run(tmp_path / "there", "quickstart", ON_RAY)
+    assert there.result.status == "completed", there.result.error
+    assert model(tmp_path / "there") == model(tmp_path / "here")
+    assert here.result.cost is not None and there.result.cost is not None
+    assert there.result.cost.payload_bytes == here.result.cost.payload_bytes
+    for site in there.result.sites:
+        assert site.cpu_s is not None and site.cpu_s > 0
+        assert site.unique_memory_bytes is not None and site.unique_memory_bytes > 1 << 20
+
+
+def test_sites_are_dealt_to_nodes_by_their_cpus(nodes: Nodes) -> None:
+    with ClusterLauncher("algorithms.site_process", "auto") as launcher:
+        launcher.prepare()
+
+        class Named:
+            def __init__(self, name: str) -> None:
+                self.name = name
+
+        wanted: Any = [Named(f"site-{number}") for number in range(8)]
+        assert sorted(len(share) for _, share in launcher._dealt(wanted)) == [2, 2, 4]
+        assert [each.name for _, share in launcher._dealt(wanted) for each in share] == [each.name for each in wanted]
+
+
+def test_a_site_that_is_killed_is_started_again_on_its_node(nodes: Nodes, tmp_path: Path) -> None:
+    faults = ("kill:site=2,phase=train,round=4,rejoin=true", "stall:site=3,phase=train,round=6,for_s=0.5")
+    finished = run(tmp_path / "run", "quickstart", ON_RAY, faults=faults)
+    assert finished.result.status == "completed", finished.result.error
+    assert finished.result.model is not None and len(finished.result.model.sites) == 5
+    assert [fault.start_s is not None for fault in finished.result.faults] == [True, True]
+
+
+def test_where_there_is_no_cluster_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    with pytest.raises(LaunchError, match=r"There is no Ray cluster at federation\.ray_address = '127\.0\.0\.1:1'"):
+        ClusterLauncher("algorithms.site_process", "127.0.0.1:1")
+
+
+def test_a_node_that_is_lost_takes_its_sites_along_and_the_others_go_on(nodes: Nodes, tmp_path: Path) -> None:
+    killed = []
+
+    def kill(federation: Federation, struck: object) -> None:
+        if not killed and federation.progress.phase == "train" and federation.progress.round > 12:
+            killed.append(time.monotonic())
+            nodes.kill_one()
+
+    finished = run(
+        tmp_path / "run", "quickstart", ON_RAY, "federation.round_timeout_s=20", "federation.sites=8", during=kill
+    )
+    assert finished.result.status == "completed", finished.result.error
+    assert killed
+    gone = {why for change in finished.result.memberships for why in change.left.values()}
+    assert any("was lost with its node" in why or "did not answer" in why for why in gone), gone
+    assert finished.result.model is not None
+    assert len(finished.result.model.sites) == 6

@@ -1,0 +1,581 @@
+"""What the hub says to strangers, forms, replayed words and late participants, each in the same process as the test."""
+
+from __future__ import annotations
+
+import asyncio
+import email
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import msgpack
+import pytest
+import sqlalchemy as sql
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from federation.errors import FederationError
+from federation.transport.keys import KeyPair
+from federation.visits.sealing import Requests
+from scenarios.hub.database import Letter, Mail, Participant, Task, digest
+from scenarios.hub.joining import WORDS, Link
+from scenarios.hub.joining import Hub as AskedHub
+from scenarios.hub.mails import Files
+from scenarios.hub.service import Hub, Settings, application
+from scenarios.hub.tasks import Refused
+from tests.hub import SITES
+
+ANNA = "anna@clinic.example"
+ADDRESS = re.compile(r"(?P<path>/sign-in/[\w-]+|/join/[\w-]+)(?:#(?P<key>\S+))?")
+
+
+@dataclass
+class Told:
+    """A hub in this process, people with browsers, and the mails that it wrote."""
+
+    hub: Hub
+    app: Any
+    folder: Path
+
+    def browser(self, address: str = "192.0.2.1") -> httpx.AsyncClient:
+        """A browser at an address, which keeps its cookies."""
+        carrier = httpx.ASGITransport(self.app, client=(address, 1234))
+        return httpx.AsyncClient(transport=carrier, base_url="http://hub.example", follow_redirects=True)
+
+    async def mails(self, to: str) -> list[str]:
+        """The texts of mails to somebody, with their subjects."""
+        await self.hub.send_mails()
+        found = []
+        for path in sorted((self.folder / "mails").glob("*.eml")):
+            message = email.message_from_bytes(path.read_bytes())
+            if message["To"] == to:
+                text = message.get_payload(decode=True)
+                assert isinstance(text, bytes)
+                found.append(f"{message['Subject']}\n{text.decode()}")
+        return found
+
+    async def link(self, to: str) -> tuple[str, str]:
+        """Path and key of the link in the last mail to somebody."""
+        found = ADDRESS.search((await self.mails(to))[-1])
+        assert found
+        return found["path"], found["key"] or ""
+
+    @asynccontextmanager
+    async def signed_in(self, who: str = ANNA) -> AsyncIterator[httpx.AsyncClient]:
+        """The browser of somebody who followed the link."""
+        async with self.browser() as browser:
+            await browser.post("/sign-in", data={"email": who})
+            path, _ = await self.link(who)
+            assert (await browser.post(path)).status_code == 200
+            yield browser
+
+    def one(self, kind: type[Any], **known: Any) -> Any:
+        """A row of the database."""
+        with self.hub.database.session() as session:
+            return session.scalars(sql.select(kind).filter_by(**known)).one()
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Iterator[Told]:
+    there = Settings(tmp_path, "http://hub.example", f"sqlite:///{tmp_path / 'hub.sqlite'}", a_second=1e6, burst=10**6)
+    hub = Hub(there, Files(tmp_path / "mails"))
+    yield Told(hub, application(hub), tmp_path)
+    hub.close()
+
+
+def run(story: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Have a story happen, which nothing may hold up."""
+    asyncio.run(asyncio.wait_for(story(), 60))
+
+
+async def form_of(browser: httpx.AsyncClient, **given: str) -> dict[str, str]:
+    """A task's form."""
+    key = re.search(r'name="form_key" value="(\w+)"', (await browser.get("/")).text)
+    assert key
+    return {
+        "form_key": key[1],
+        "algorithm": "dpp-svm",
+        "title": "Malignant or not",
+        "invited": "\n".join(f"{site} {site}@example.org" for site in SITES),
+        "label": "diagnosis",
+        "positive": "M",
+        "negative": "B",
+        "set-kernel": "linear",
+        **given,
+    }
+
+
+async def create(browser: httpx.AsyncClient, **given: str) -> str:
+    """Make a task; its number."""
+    answer = await browser.post("/tasks", data=await form_of(browser, **given))
+    assert answer.status_code == 200, answer.text
+    return answer.url.path.rpartition("/")[2]
+
+
+@dataclass
+class Program:
+    """A participant's program, as far as it says words."""
+
+    told: Told
+    hub_key: bytes
+    keys: KeyPair = field(default_factory=KeyPair.generate)
+
+    def ask(self, verb: str, **word: Any) -> dict[str, Any]:
+        """What the hub answers."""
+        request, opened = Requests(self.keys, self.hub_key).seal(msgpack.packb({"verb": verb, **word}))
+        answer: dict[str, Any] = msgpack.unpackb(opened(self.told.hub.desk.answer(request)))
+        return answer
+
+    def join(self, token: str) -> dict[str, Any]:
+        """Ask to be let in."""
+        from importlib.metadata import version
+
+        return self.ask("join", token=token, version=version("fedsvm"))
+
+    def ready(self, *names: str) -> dict[str, Any]:
+        """Say what it holds."""
+        columns = [[name, False] for name in names or ("radius",)]
+        return self.ask("ready", columns=columns, agreement_key=KeyPair.generate().public)
+
+
+async def programs(told: Told) -> tuple[dict[str, Program], dict[str, str]]:
+    """A program of each participant, and their tokens."""
+    tokens = {site: (await told.link(f"{site}@example.org"))[0].rpartition("/")[2] for site in SITES}
+    return {site: Program(told, told.hub.keys.public) for site in SITES}, tokens
+
+
+# Who somebody is.
+
+
+def test_a_link_signs_in_once_and_is_nowhere_in_the_database(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            path, _ = await told.link(ANNA)
+            assert "Your tasks" in (await browser.get("/")).text
+            cookie = browser.cookies["fedsvm"]
+            async with told.browser() as other:
+                refused = await other.post(path)
+                assert (refused.status_code, "was used" in refused.text) == (400, True)
+                assert "Send me a link" in (await other.get("/")).text
+            stored = b"".join(file.read_bytes() for file in told.folder.glob("hub.sqlite*"))
+            assert path.rpartition("/")[2].encode() not in stored
+            assert cookie.encode() not in stored
+
+    run(story)
+
+
+def test_a_link_is_of_no_use_after_its_time(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with told.browser() as browser:
+            await browser.post("/sign-in", data={"email": ANNA})
+            path, _ = await told.link(ANNA)
+            late = time.time() + 901
+            monkeypatch.setattr("scenarios.hub.tasks.time.time", lambda: late)
+            assert "older than 15 minutes" in (await browser.post(path)).text
+
+    run(story)
+
+
+def test_the_cookie_is_for_the_hub_alone(told: Told) -> None:
+    async def story() -> None:
+        async with told.browser() as browser:
+            await browser.post("/sign-in", data={"email": ANNA})
+            path, _ = await told.link(ANNA)
+            answer = await browser.post(path, follow_redirects=False)
+            said = answer.headers["set-cookie"].lower()
+            assert "httponly" in said
+            assert "samesite=lax" in said
+
+    run(story)
+
+
+@pytest.mark.parametrize("said", ["", "anna", "a@b@c", "a b@c.example", "x@example.org\nBcc: y@example.org", "@" * 300])
+def test_what_is_no_address_is_sent_nothing(told: Told, said: str) -> None:
+    async def story() -> None:
+        async with told.browser() as browser:
+            answer = await browser.post("/sign-in", data={"email": said})
+            assert (answer.status_code, "no e-mail address" in answer.text) == (400, True)
+            await told.hub.send_mails()
+            assert not list((told.folder / "mails").glob("*"))
+
+    run(story)
+
+
+def test_nobody_is_sent_links_without_end(told: Told) -> None:
+    async def story() -> None:
+        async with told.browser() as browser:
+            answers = [await browser.post("/sign-in", data={"email": ANNA}) for _ in range(6)]
+            assert [answer.status_code for answer in answers] == [200] * 5 + [400]
+            assert len(await told.mails(ANNA)) == 5
+
+    run(story)
+
+
+# What forms and addresses cannot do.
+
+
+def test_a_form_of_another_site_does_nothing(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            form = await form_of(browser)
+            for changes, headers in (
+                ({"form_key": ""}, {}),
+                ({"form_key": "0" * 64}, {}),
+                ({}, {"Origin": "http://evil.example"}),
+                ({}, {"Sec-Fetch-Site": "cross-site"}),
+            ):
+                answer = await browser.post("/tasks", data={**form, **changes}, headers=headers)
+                assert answer.status_code == 400, changes
+            assert not told.hub.tasks.of(ANNA)
+
+    run(story)
+
+
+def test_what_a_stranger_asks_for_does_not_exist_for_them(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            number = await create(browser)
+        async with told.browser() as stranger:
+            assert "Sign in first" in (await stranger.get(f"/tasks/{number}")).text
+        async with told.signed_in("eve@evil.example") as eve:
+            key = re.search(r'name="form_key" value="(\w+)"', (await eve.get("/")).text)
+            assert key
+            for path in (f"/tasks/{number}", f"/tasks/{number}/progress", f"/tasks/{number}/report", "/tasks/0"):
+                answer = await eve.get(path)
+                assert (answer.status_code, "There is no such task" in answer.text) == (400, True), path
+            answer = await eve.post(f"/tasks/{number}/cancel", data={"form_key": key[1]})
+            assert answer.status_code == 400
+        assert told.one(Task).state == "inviting"
+
+    run(story)
+
+
+@pytest.mark.parametrize("path", ["/static/../hub.key_secret", "/static/..%2f..%2fhub.key_secret", "/static/%2e%2e/x"])
+def test_paths_lead_nowhere(told: Told, path: str) -> None:
+    async def story() -> None:
+        async with told.browser() as browser:
+            answer = await browser.get(path)
+            assert answer.status_code in (400, 404)
+            assert "secret" not in answer.text
+
+    run(story)
+
+
+def test_script_in_what_people_say_is_shown_and_not_run(told: Told) -> None:
+    async def story() -> None:
+        evil = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>"
+        async with told.signed_in() as browser:
+            number = await create(browser, title=evil, description=f"{evil}\u202e")
+            page = (await browser.get(f"/tasks/{number}")).text
+            assert "<script>alert" not in page
+            assert "<img src=x" not in page
+            assert "&lt;script&gt;" in page
+            path, _ = await told.link("north@example.org")
+            page = await browser.get(path)
+            assert "<script>alert" not in page.text
+            assert "script-src 'self'" in page.headers["content-security-policy"]
+
+    run(story)
+
+
+def test_all_that_is_wrong_with_a_task_is_said_and_the_form_stays_filled_in(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            answer = await browser.post(
+                "/tasks", data=await form_of(browser, **{"set-C": "-1", "positive": "", "title": "My task"})
+            )
+            assert answer.status_code == 400
+            assert "data.positive: is missing" in answer.text
+            assert 'value="My task"' in answer.text
+            answer = await browser.post("/tasks", data=await form_of(browser, **{"set-C": "-1"}))
+            assert "algorithm.C" in answer.text
+            answer = await browser.post("/tasks", data=await form_of(browser, invited="north n@a.org\nnorth m@a.org"))
+            assert "north is invited twice" in answer.text
+            answer = await browser.post("/tasks", data=await form_of(browser, join_days="nan"))
+            assert "must be a number" in answer.text
+            assert not told.hub.tasks.of(ANNA)
+
+    run(story)
+
+
+def test_what_is_too_long_is_not_taken_in(told: Told) -> None:
+    async def story() -> None:
+        async with told.browser() as browser:
+            assert "65536 bytes at most" in (await browser.post("/sign-in", content=b"x" * 70_000)).text
+            answer = await browser.post(WORDS, content=b"x" * 20_000)
+            assert (answer.status_code, "more than 16384 bytes" in answer.text) == (400, True)
+
+    run(story)
+
+
+def test_who_asks_a_thousand_times_a_second_waits_and_others_do_not(tmp_path: Path) -> None:
+    there = Settings(tmp_path, "http://hub.example", f"sqlite:///{tmp_path / 'hub.sqlite'}")
+    hub = Hub(there, Files(tmp_path / "mails"))
+    told = Told(hub, application(hub), tmp_path)
+
+    async def story() -> None:
+        async with told.browser() as stranger, told.browser("192.0.2.2") as other:
+            answers = [(await stranger.get("/static/hub.css")).status_code for _ in range(1000)]
+            assert answers[:200] == [200] * 200
+            assert answers.count(429) > 300
+            assert (await other.get("/")).status_code == 200
+
+    run(story)
+    hub.close()
+
+
+# What programs cannot do.
+
+
+def test_a_link_is_one_programs_alone(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            await create(browser)
+        each, tokens = await programs(told)
+        assert each["north"].join(tokens["north"])["site"] == "north"
+        assert "another key" in each["south"].join(tokens["north"])["refused"]
+        assert "no such invitation" in each["south"].join("nonsense")["refused"]
+        assert "does not know this key" in each["south"].ready()["refused"]
+        assert "same version" in each["south"].ask("join", token=tokens["south"], version="0")["refused"]
+
+    run(story)
+
+
+def test_a_word_that_is_changed_or_of_another_hub_is_not_opened(told: Told) -> None:
+    async def story() -> None:
+        keys = KeyPair.generate()
+        request, _ = Requests(keys, told.hub.keys.public).seal(b"\x80")
+        others, _ = Requests(keys, KeyPair.generate().public).seal(b"\x80")
+        async with told.browser() as browser:
+            for body in (request[:-1], request[:50], b"", others, bytes(200), request[:40] + b"\1" + request[41:]):
+                answer = await browser.post(WORDS, content=body)
+                assert (answer.status_code, "cannot read this" in answer.text) == (400, True)
+            assert (await browser.post(WORDS, content=request)).status_code == 200
+
+    run(story)
+
+
+def test_a_message_that_comes_twice_is_stored_once(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            number = await create(browser)
+        each, tokens = await programs(told)
+        for site in SITES:
+            each[site].join(tokens[site])
+            assert each[site].ready(site) == {}
+        assert told.one(Task).state == "running"
+        run_id = told.one(Task).run
+        from federation.transport.wire import DATA_KIND, Message
+
+        frames = [bytes(frame) for frame in Message(DATA_KIND, run_id, 5000).frames]
+        said = {"number": 0, "frames": frames}
+        request, opened = Requests(each["north"].keys, told.hub.keys.public).seal(
+            msgpack.packb({"verb": "say", **said})
+        )
+        for _ in range(3):
+            assert msgpack.unpackb(opened(told.hub.desk.answer(request))) == {"said": 1}
+        with told.hub.database.session() as session:
+            assert session.scalar(sql.select(sql.func.count()).select_from(Letter).filter_by(way="said")) == 1
+        assert "was due" in each["north"].ask("say", number=7, frames=frames)["refused"]
+        assert (
+            "another run"
+            in each["north"].ask(
+                "say", number=1, frames=[bytes(frame) for frame in Message(DATA_KIND, bytes(8), 5000).frames]
+            )["refused"]
+        )
+        assert "cannot read" in each["north"].ask("say", number=1, frames=[b"nonsense"])["refused"]
+        assert number
+
+    run(story)
+
+
+def test_columns_that_differ_are_refused_where_sites_hold_rows(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            await create(browser, algorithm="pan-svm", **{"set-kernel": "rbf"})
+        each, tokens = await programs(told)
+        for site in SITES:
+            each[site].join(tokens[site])
+        assert each["north"].ready("radius", "texture") == {}
+        assert "it lacks 'texture'" in each["south"].ready("radius", "age")["refused"]
+
+    run(story)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    word=st.recursive(
+        st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats() | st.text() | st.binary(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+        max_leaves=8,
+    ),
+    verb=st.sampled_from(["join", "ready", "decline", "take", "say", "leave", "x"]),
+    names=st.lists(
+        st.sampled_from(
+            ["token", "version", "columns", "agreement_key", "reason", "after", "watches", "number", "frames"]
+        ),
+        max_size=4,
+    ),
+)
+def test_no_word_brings_the_desk_out_of_step(told: Told, word: Any, verb: str, names: list[str]) -> None:
+    said = {"verb": verb, **dict.fromkeys(names, word)} if names else word
+    request, opened = Requests(KeyPair.generate(), told.hub.keys.public).seal(msgpack.packb(said))
+    assert "refused" in msgpack.unpackb(opened(told.hub.desk.answer(request)))
+
+
+@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    path=st.sampled_from(
+        ["/sign-in", "/tasks", "/tasks/x/cancel", "/sign-out", "/sign-in/x", "/join/x/decline", WORDS]
+    ),
+    body=st.binary(max_size=300) | st.text(max_size=100).map(str.encode),
+)
+def test_no_body_brings_a_page_down(told: Told, path: str, body: bytes) -> None:
+    async def story() -> None:
+        async with told.browser() as browser:
+            assert (await browser.post(path, content=body)).status_code < 500
+
+    run(story)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    path=st.text(st.characters(codec="utf-8", exclude_characters="?#"), max_size=40),
+    place=st.sampled_from(["/", "/tasks/", "/join/", "/sign-in/", "/static/", "/tasks/new?algorithm="]),
+)
+def test_no_address_brings_a_page_down(told: Told, path: str, place: str) -> None:
+    async def story() -> None:
+        from urllib.parse import quote
+
+        async with told.browser() as browser:
+            assert (await browser.get(place + quote(path, safe=""))).status_code < 500
+
+    run(story)
+
+
+# What becomes of tasks.
+
+
+def test_who_declines_is_asked_no_more_and_the_creator_is_told(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            await create(browser, min_sites="2")
+            path, _ = await told.link("south@example.org")
+            answer = await browser.post(f"{path}/decline", data={"reason": "no time"})
+            assert "you take no part" in answer.text
+            again = await browser.post(f"{path}/decline", data={"reason": "still"})
+            assert again.status_code == 200
+        assert told.one(Participant, site="south").state == "declined"
+        assert len([mail for mail in await told.mails(ANNA) if "south declines" in mail and "no time" in mail]) == 1
+        each, tokens = await programs(told)
+        assert "takes no part" in each["south"].join(tokens["south"])["refused"]
+
+    run(story)
+
+
+def test_a_task_with_too_few_ends_and_says_so_once(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            await create(browser)
+            for site in ("south", "north"):
+                path, _ = await told.link(f"{site}@example.org")
+                await browser.post(f"{path}/decline", data={})
+        each, tokens = await programs(told)
+        each["clinic"].join(tokens["clinic"])
+        each["clinic"].ready()
+        task = told.one(Task)
+        assert (task.state, "1 of 3 joined, and 3 are needed" in task.reason) == ("failed", True)
+        for _ in range(3):
+            told.hub.tasks.look_after_all()
+        assert len([mail for mail in await told.mails(ANNA) if "has failed" in mail]) == 1
+
+    run(story)
+
+
+def test_who_does_not_join_in_time_is_done_without(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            await create(browser, min_sites="2", join_days="1")
+        each, tokens = await programs(told)
+        for site in ("clinic", "north"):
+            each[site].join(tokens[site])
+            each[site].ready(site)
+        assert told.one(Task).state == "inviting"
+        late = time.time() + 86401
+        monkeypatch.setattr("scenarios.hub.tasks.time.time", lambda: late)
+        told.hub.tasks.look_after_all()
+        assert told.one(Participant, site="south").state == "missed"
+        assert told.one(Task).state == "running"
+        assert '"clinic",\n    "north",\n]' in told.one(Task).scenario
+
+    run(story)
+
+
+def test_two_tasks_do_not_know_of_each_other(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            first, second = await create(browser, title="One"), await create(browser, title="Two")
+            answer = await browser.get(f"/tasks/{first}")
+            assert "Two" not in answer.text
+            key = re.search(r'name="form_key" value="(\w+)"', answer.text)
+            assert key
+            await browser.post(f"/tasks/{first}/cancel", data={"form_key": key[1]})
+        assert told.one(Task, id=first).state == "cancelled"
+        assert told.one(Task, id=second).state == "inviting"
+
+    run(story)
+
+
+def test_a_mail_that_cannot_be_sent_is_sent_later_and_once(told: Told) -> None:
+    sent: list[int] = []
+
+    class Broken:
+        """A server that is down at first."""
+
+        is_up = False
+
+        async def send(self, number: int, message: Any) -> None:
+            """Send, or not."""
+            if not self.is_up:
+                raise OSError("nobody answers")
+            sent.append(number)
+
+    async def story() -> None:
+        carrier = Broken()
+        told.hub.carrier = carrier
+        told.hub.tasks.send_sign_in(ANNA)
+        await told.hub.send_mails()
+        assert told.one(Mail).problem == "nobody answers"
+        carrier.is_up = True
+        for _ in range(3):
+            await told.hub.send_mails()
+        assert sent == [told.one(Mail).id]
+
+    run(story)
+
+
+def test_an_invitation_without_its_key_is_none() -> None:
+    for said in ("http://hub.example/join/abc", "hub.example/join/abc#x", "ftp://hub/join/a#b", "nonsense"):
+        with pytest.raises(FederationError, match="is no invitation"):
+            Link.read(said)
+
+
+def test_another_hub_at_the_address_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    keys, hub = KeyPair.generate(), KeyPair.generate()
+    asked = AskedHub(Link("http://hub.example", "t", hub.public), Requests(keys, hub.public), 0.1)
+    monkeypatch.setattr(asked, "_post", lambda request: bytes(100))
+    with pytest.raises(FederationError, match="not sealed by the hub of this invitation"):
+        asked.ask("take")
+
+
+def test_an_address_is_kept_in_small_letters(told: Told) -> None:
+    with pytest.raises(Refused):
+        told.hub.tasks.send_sign_in("x")
+    told.hub.tasks.send_sign_in(" Anna@Clinic.example ")
+    assert told.one(Mail).recipient == ANNA
+    assert len(digest("x")) == 32

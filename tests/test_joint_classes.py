@@ -1,0 +1,361 @@
+"""All classes in one problem: the joint hinge against LIBLINEAR, over real processes, its hole, and its noise."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_iris, load_wine
+from sklearn.linear_model import LogisticRegression
+from sklearn.svm import LinearSVC
+
+from algorithms.attacks.contract import Posed
+from algorithms.attacks.every_problem import problems_of
+from algorithms.data.classes import above_others
+from algorithms.dp_erm import joint_erm_sums
+from algorithms.hybrid_svm import minimised_jointly, noise_of
+from algorithms.optimisation import cutting_plane
+from algorithms.optimisation.joint_hinge import JointSums, as_cuts
+from algorithms.optimisation.line_search import grid_search
+from algorithms.optimisation.solution import Solution, Stopping
+from algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
+from federation.arrays import FloatArray
+from fedsvm import PanSVC, ScenarioError
+from protocols.analysis.views import Coalition, RunView
+from scenarios.data import dataset
+from scenarios.predict import predict
+from scenarios.schema import spec
+from tests.test_privacy import lower_bounds
+from tests.test_run_attacks import audit, recovered
+from tests.test_runs import run
+from tests.test_several_classes import NAMES, NO_NOISE, WINE, by_round, private, single_rows
+
+JOINT = [*WINE, "algorithm.multiclass=joint", "algorithm.solver=cutting-plane"]
+
+
+def wine() -> tuple[FloatArray, FloatArray]:
+    """Scaled rows (n, 13), and classes (3, n) of 0 and 1."""
+    X, y = load_wine(return_X_y=True)
+    return (X - X.mean(axis=0)) / X.std(axis=0), np.equal.outer(np.arange(3), y).astype(float)
+
+
+def solved(sums: JointSums, C: float, tolerance: float = 1e-6) -> Solution:
+    """The one problem of rows that are here."""
+    (found,) = cutting_plane.solve(
+        sums,
+        problems=1,
+        dimensions=len(sums.classes) * sums.features.shape[1],
+        groups=len(sums.members),
+        C=C,
+        stopping=Stopping(tolerance, 500),
+        search=grid_search,
+        on_iteration=lambda iteration, solutions: None,
+        intercept=False,
+    )
+    return found
+
+
+# The mathematics.
+
+
+@pytest.mark.parametrize("C", [0.03, 1.0, 10.0])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_the_optimum_is_liblinears(C: float, intercept: bool) -> None:
+    rows, classes = wine()
+    features = np.column_stack([rows, np.ones(len(rows))]) if intercept else rows
+    sums = JointSums.dealt(features, classes, 16, np.random.default_rng(0))
+    found = solved(sums, C)
+    machine = LinearSVC(C=C, multi_class="crammer_singer", fit_intercept=intercept, tol=1e-9, max_iter=10**6)
+    machine.fit(rows, classes.argmax(axis=0))
+    w = np.column_stack([machine.coef_, machine.intercept_]) if intercept else machine.coef_
+    scores = w @ features.T
+    losses = (scores + 1.0 - classes - (classes * scores).sum(axis=0)).max(axis=0)
+    theirs = 0.5 * (w**2).sum() + C * np.maximum(losses, 0.0).sum()
+    assert found.converged
+    assert found.objective == pytest.approx(theirs, rel=1e-4)
+    assert found.lower_bound <= theirs * (1 + 1e-9)
+    np.testing.assert_allclose(found.w.reshape(w.shape), w, atol=5e-3)
+
+
+def test_cuts_are_below_the_loss_and_the_line_is_its() -> None:
+    random = np.random.default_rng(1)
+    features, classes = random.normal(size=(40, 5)), np.eye(4)[random.integers(4, size=40)].T
+    sums, nothing = JointSums.dealt(features, classes, 6, random), np.zeros(20)
+    for _ in range(20):
+        at, other = random.normal(size=20), random.normal(size=20)
+        cuts = as_cuts(sums.joint_cuts(at))
+        ((loss, _),) = sums.joint_line(other, nothing, np.zeros(1))
+        below = np.maximum(0.0, cuts[:, -1] - cuts[:, :-2] @ other).sum()
+        assert below <= loss + 1e-9
+        ((tight, _),) = sums.joint_line(at, nothing, np.zeros(1))
+        assert np.sum(cuts[:, -1] - cuts[:, :-2] @ at) == pytest.approx(tight)
+        steps = np.array([0.3, 0.3 + 1e-7])
+        (one, slope), (next_one, _) = sums.joint_line(at, other, steps)
+        assert slope == pytest.approx((next_one - one) / 1e-7, rel=1e-4, abs=1e-4)
+
+
+def test_a_row_of_no_class_has_no_loss() -> None:
+    rows, classes = wine()
+    unnamed = classes.copy()
+    unnamed[:, :30] = 0.0
+    group = np.ones((1, len(rows)))
+    one, other = JointSums(rows, unnamed, group), JointSums(rows[30:], classes[:, 30:], group[:, 30:])
+    w = np.random.default_rng(0).normal(size=39)
+    np.testing.assert_allclose(one.joint_cuts(w), other.joint_cuts(w))
+    np.testing.assert_allclose(one.joint_line(w, w, np.array([0.5])), other.joint_line(w, w, np.array([0.5])))
+    f = w / 10
+    np.testing.assert_allclose(
+        joint_erm_sums(rows, unnamed, f), joint_erm_sums(rows[30:], classes[:, 30:], f), atol=1e-9
+    )
+
+
+def test_a_score_is_above_0_where_its_class_is_called() -> None:
+    values = np.random.default_rng(0).normal(size=(50, 4))
+    found = above_others(values)
+    np.testing.assert_array_equal(found.argmax(axis=1), values.argmax(axis=1))
+    assert ((found > 0).sum(axis=1) == 1).all()
+    assert found[0, values[0].argmax()] == pytest.approx(np.diff(np.sort(values[0]))[-1])
+
+
+# Over real processes.
+
+
+def test_all_classes_in_one_problem(tmp_path: Path) -> None:
+    """LIBLINEAR's objective in the same features, what a round carries, and blocks of one row among the disclosures."""
+    finished = run("digits", tmp_path / "run", *JOINT)
+    result, model = finished.result, finished.result["model"]
+    assert model["gap"] <= 1e-6
+    assert len(model["gaps"]) == model["figures"]["problems"] == 1
+    assert model["objective"] == pytest.approx(result["centralised"]["objective"], rel=1e-4)
+    assert result["centralised"]["max_decision_difference"] < 5e-3
+    assert result["metrics"]["accuracy"] >= 0.95
+    rank, groups = model["figures"]["rank"], 4  # of the 38 rows of the smallest class that are trained on, 8 a group
+    (shape,) = {tuple(each["shape"]) for each in result["disclosures"] if (each["step"], each["kind"]) == CUTS}
+    assert shape == (groups, 3 * (rank + 1) + 1)
+    assert groups * (3 * (rank + 1) + 1) * 8 * 6 in by_round(finished.folder)
+    assert single_rows(result) > 0
+    assert "1 joint problem of all classes" in model["description"]
+    decisions = predict(finished.folder, "wine").decisions
+    assert decisions.shape == (178, 3)
+    assert ((decisions > 0).sum(axis=1) == 1).all()
+
+
+CUTS = ("joint_cuts", "sum")
+
+
+@pytest.mark.parametrize("protocol", ["ring", "masked"])
+def test_a_killed_site_leaves_a_certificate(protocol: str, tmp_path: Path) -> None:
+    kill = "faults=[{kind='kill',site=2,phase='train',round=9}]"
+    result = run("digits", tmp_path / "run", *JOINT, kill, f"protocol.sum={protocol}").result
+    assert result["sites"][1]["status"] == "dropped"
+    assert result["model"]["gap"] <= 1e-6
+    assert result["model"]["objective"] == pytest.approx(result["centralised"]["objective"], rel=1e-4)
+
+
+def test_without_an_intercept_and_in_other_features(tmp_path: Path) -> None:
+    path = tmp_path / "linear.toml"
+    path.write_text(
+        """
+[data]
+source = "wine"
+test_fraction = 0.3
+[algorithm]
+name = "pan-svm"
+kernel = "linear"
+features = "identity"
+intercept = false
+multiclass = "joint"
+solver = "cutting-plane"
+tolerance = 1e-6
+"""
+    )
+    result = run(str(path), tmp_path / "run").result
+    assert result["model"]["objective"] == pytest.approx(result["centralised"]["objective"], rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (["algorithm.solver=interior-point"], 'multiclass: "joint" needs solver = "cutting-plane", which shows'),
+        (["data.positive=class_0"], 'multiclass: "joint" is of more than two classes; leave it out'),
+        (["algorithm.class_weight=balanced"], 'class_weight: needs solver = "interior-point"'),
+    ],
+)
+def test_what_a_joint_problem_cannot_be_is_said(changes: list[str], said: str) -> None:
+    with pytest.raises(ScenarioError) as error:
+        dataset.prepare(*spec.read("digits", overrides=[*JOINT, *changes]))
+    assert said in str(error.value)
+
+
+def test_an_estimator_trains_it() -> None:
+    X, y = load_iris(return_X_y=True)
+    model = PanSVC(10.0, gamma=0.1, landmarks=30, multiclass="joint", solver="cutting-plane").fit(X, y)
+    assert model.score(X, y) > 0.96
+    assert model.decision_function(X).shape == (150, 3)
+    assert model.intercept_.shape == (3,)
+
+
+# What a coordinator makes of it.
+
+
+@pytest.mark.long
+def test_blocks_give_rows_away(tmp_path: Path) -> None:
+    """A coordinator has most rows of 32 groups by blocks of one row; a list of records serves it with one group too."""
+    exact = ["compare.centralised=false", "algorithm.min_group_rows=1"]
+    found = audit("digits", tmp_path / "many", *JOINT, *exact)
+    assert sum(each.false_claims for each in found.values()) == 0
+    assert recovered(found["coordinator",])["blocks of joint cuts"] > 60
+    assert found["site-1",].recovered == 0
+    listed = 'collusion={sites=[],coordinator=true,candidates="source"}'
+    (alone,) = run("digits", tmp_path / "one", *JOINT, exact[0], "algorithm.cut_groups=1", listed).result["audit"]
+    by = {each["attack"]: each for each in alone["attacks"]}
+    assert by["finite domain, jointly"]["recovered"] > 100
+    assert alone["false_claims"] == 0
+    assert by["support rows, jointly"]["auc"] > 0.8
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("scheme", "least"), [("ovr", 80), ("ovo", 55)])
+def test_cuts_of_every_problem_are_attacked(scheme: str, least: int, tmp_path: Path) -> None:
+    """The first alone gives 42 and 37 of 142 rows away."""
+    cuts = ["algorithm.solver=cutting-plane", "algorithm.min_group_rows=1", f"algorithm.multiclass={scheme}"]
+    found = audit("digits", tmp_path / "run", *WINE, *cuts, "compare.centralised=false")
+    assert sum(each.false_claims for each in found.values()) == 0
+    assert recovered(found["coordinator",])["differences of cuts"] >= least
+
+
+def test_problems_are_posed_as_sites_were_told() -> None:
+    empty = RunView(Coalition((), coordinator=True), ())
+    against_rest = problems_of(empty, 3)
+    np.testing.assert_array_equal([each.signs for each in against_rest], 2 * np.eye(3) - 1)
+    posed = Posed(1, np.array([1.0, 0.0, -1.0]))
+    assert [posed.class_of(label, otherwise=3) for label in (1.0, -1.0, math.nan)] == [0, 2, 3]
+    assert posed.factors([2.0, 5.0, 3.0]) == (3.0, 2.0)
+
+
+# With noise.
+
+PRICE, KINDS = 0.1, 4
+
+
+def swapped() -> tuple[FloatArray, FloatArray]:
+    """(K 2,) each: minimisers of one row and of another, which are as far from each other as any.
+
+    The row is of one of two classes that a prior of public rows takes it for alike, and of the other.
+    """
+    point, prior = np.array([[1.0, 0.0]]), np.zeros((KINDS, 2))
+    prior[:2, 0] = 1.0
+    one, other = (
+        minimised_jointly(point, np.eye(KINDS)[[label]].T, prior, PRICE, Stopping(1e-12, 100)).w for label in (0, 1)
+    )
+    return one, other
+
+
+def test_one_row_moves_the_joint_minimiser_by_what_noise_is_for() -> None:
+    """2 sqrt(2) C / n whatever K, and no less: it is attained."""
+    one, other = swapped()
+    assert np.linalg.norm(one - other) == pytest.approx(2 * math.sqrt(2) * PRICE, rel=1e-4)
+    random, stopping = np.random.default_rng(0), Stopping(1e-10, 500)
+    for _ in range(20):
+        rows = random.normal(size=(6, 3))
+        rows /= np.linalg.norm(rows, axis=1)[:, None]
+        classes = np.eye(KINDS)[random.integers(KINDS, size=6)].T
+        changed, others = rows.copy(), classes.copy()
+        changed[0], others[:, 0] = -rows[0], np.roll(classes[:, 0], 1)
+        prior = np.zeros((KINDS, 3))
+        pair = [minimised_jointly(*each, prior, 0.5 / 6, stopping).w for each in ((rows, classes), (changed, others))]
+        assert np.linalg.norm(pair[0] - pair[1]) <= 2 * math.sqrt(2) * 0.5 / 6 * (1 + 1e-6)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("mechanism", ["laplace", "spherical"])
+def test_a_joint_model_gives_away_no_more_than_is_promised(mechanism: MechanismName) -> None:
+    """By 40,000 releases from the worst pair; noise for the loss of two classes is found out."""
+    privacy, pair, gap = PrivacyParameters(mechanism, 1.0), swapped(), 1e-12
+    noise = noise_of(privacy, np.zeros((KINDS, 2)), 2 * PRICE, gap, jointly=True)
+    assert lower_bounds(noise, pair, noise.released).sure <= 1.0
+    too_little = noise_for(privacy, 2 * KINDS, 2 * PRICE / 2, gap)
+    assert lower_bounds(too_little, pair, too_little.released).sure > 1.0
+
+
+JOINTLY = ["algorithm.multiclass=joint", "algorithm.solver=cutting-plane", "algorithm.tolerance=1e-8"]
+
+
+@pytest.mark.parametrize("prior", ["none", "public"])
+def test_hybrid_training_is_joint_over_the_sites(prior: str, tmp_path: Path) -> None:
+    finished = run(str(private(tmp_path)), tmp_path / "run", *NO_NOISE, *JOINTLY, f"algorithm.prior={prior}")
+    result, model = finished.result, finished.result["model"]
+    assert model["objective"] == pytest.approx(result["centralised"]["objective"], rel=1e-6)
+    assert result["centralised"]["max_decision_difference"] < 1e-2
+    assert result["metrics"]["accuracy"] > 0.85
+    assert "1 joint problem of 3 classes" in model["description"]
+    assert ((predict(finished.folder, "wine").decisions > 0).sum(axis=1) == 1).all()
+
+
+def test_its_noise_is_for_two_classes_whatever_their_number(tmp_path: Path) -> None:
+    changes = [*JOINTLY, "algorithm.epsilon=3.0", "compare.baselines=true"]
+    result = run(str(private(tmp_path)), tmp_path / "run", *changes).result
+    (release,) = result["privacy"]["releases"]
+    rows = sum(site["rows"] for site in result["sites"])
+    assert release["sensitivity"] == pytest.approx(2 * math.sqrt(2) * 30.0 / rows, rel=1e-2)
+    assert release["protects_against"][1].startswith("not the coordinator and the sites")
+    assert set(result["baselines"]) == {"public", "private", "no_noise"}
+
+
+@pytest.mark.parametrize("features", [0, 20])
+@pytest.mark.parametrize(("perturbation", "epsilon"), [("none", 1.0), ("output", 300.0)])
+def test_private_risk_minimisation_is_multinomial(
+    perturbation: str, epsilon: float, features: int, tmp_path: Path
+) -> None:
+    path = private(tmp_path)
+    path.write_text(
+        path.read_text().replace('"hybrid-svm"\nC = 30.0\nfeatures = 40', f'"dp-erm"\nfeatures = {features}')
+    )
+    changes = [f"algorithm.perturbation={perturbation}", f"algorithm.epsilon={epsilon}", "algorithm.multiclass=joint"]
+    result: dict[str, Any] = run(str(path), tmp_path / "run", *changes).result
+    assert result["model"]["classes"] == NAMES
+    assert result["metrics"]["accuracy"] > 0.75
+    assert result["centralised"]["max_decision_difference"] < (1e-3 if perturbation == "none" else 1.0)
+    if perturbation == "output":
+        (release,), rows = result["privacy"]["releases"], sum(site["rows"] for site in result["sites"])
+        assert release["sensitivity"] == pytest.approx(2 * math.sqrt(2) / (rows * 0.01), rel=1e-3)
+
+
+def test_its_loss_is_scikit_learns() -> None:
+    rows, classes = wine()
+    rows = rows / np.linalg.norm(rows, axis=1).max()
+    reference = LogisticRegression(C=1.0, fit_intercept=False, tol=1e-12, max_iter=10_000)
+    reference.fit(rows, classes.argmax(axis=0))
+    w = reference.coef_.ravel()
+    sums = joint_erm_sums(rows, classes, w)
+    np.testing.assert_allclose(sums[1:40] + w, 0.0, atol=1e-4)
+    hessian, h = sums[40:].reshape(39, 39), 1e-6
+    direction = np.random.default_rng(0).normal(size=39)
+    ahead = joint_erm_sums(rows, classes, w + h * direction)
+    np.testing.assert_allclose((ahead[1:40] - sums[1:40]) / h, hessian @ direction, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("name", "changes", "said"),
+    [
+        ("hybrid-svm", [], 'multiclass: "joint" needs solver = "cutting-plane", which shows'),
+        (
+            "hybrid-svm",
+            ["algorithm.solver=cutting-plane", "algorithm.variant=one-shot"],
+            'multiclass: "joint" needs variant = "joint"; with one-shot use "ovr"',
+        ),
+        ("dp-erm", [], 'multiclass: "joint" needs perturbation = "output"'),
+        ("dp-erm", ["algorithm.loss=huber"], 'multiclass: "joint" needs loss = "logistic"'),
+    ],
+)
+def test_what_private_training_cannot_do_jointly_is_said(
+    name: str, changes: list[str], said: str, tmp_path: Path
+) -> None:
+    path = private(tmp_path)
+    path.write_text(path.read_text().replace('"hybrid-svm"\nC = 30.0\nfeatures = 40', f'"{name}"\nfeatures = 20'))
+    with pytest.raises(ScenarioError) as error:
+        dataset.prepare(*spec.read(str(path), overrides=["algorithm.multiclass=joint", *changes]))
+    assert said in str(error.value)

@@ -1,0 +1,185 @@
+"""A federation of visitors: sites that are never there together, and parties that end at any moment."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from algorithms.data.partition import site_partition
+from algorithms.data.vertical import VerticalTask, align
+from algorithms.dpp_svm import DppModel, DppSettings, DppSvm
+from algorithms.optimisation import libsvm
+from algorithms.site_process import INSTALLATION
+from federation.errors import FederationError
+from federation.journal import Journal
+from federation.membership import DropoutPolicy
+from federation.site.partition import Partition
+from federation.site.rules import ANYTHING
+from federation.site.terms import Terms
+from federation.transport import wire
+from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from federation.transport.wire import Message
+from federation.visits.coordinator import visited
+from federation.visits.diary import Diary
+from federation.visits.endpoint import Arrived, Left, NothingDue
+from federation.visits.visit import Visitor, agreement_of
+from protocols.sums.registry import SUMS
+
+RUN = b"visits!!"
+SITES = ("clinic", "north", "south")
+VISITS = 9
+"""Of each site: two for a sum, one for whatever else all sites do; whoever came last in one begins the next."""
+SUM = SUMS["masked"](threshold=0.66)
+
+
+def frames(message: Message) -> list[bytes]:
+    """As a store keeps a message."""
+    return [bytes(frame) for frame in message.frames]
+
+
+@dataclass
+class Store:
+    """What a hub keeps, in memory: what sites said, in order, and what each is told, by round and place."""
+
+    folder: Path
+    said: list[tuple[str, list[bytes]] | Left] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SITES, 0))
+    told: dict[str, dict[tuple[int, int], list[bytes]]] = field(default_factory=lambda: {site: {} for site in SITES})
+    visits: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SITES, 0))
+    model: DppModel | None = None
+
+    def secret(self, site: str) -> bytes:
+        return site.encode().ljust(32, b"*")
+
+    @property
+    def roster(self) -> Roster:
+        keys = {site: agreement_of(self.secret(site), RUN).public for site in SITES}
+        return Roster([Party(COORDINATOR, "", None), *(Party(s, "", s.encode().ljust(32), keys[s]) for s in SITES)])
+
+    def advance(self) -> None:
+        """Run the coordinator from its start, as far as it comes."""
+        with Journal(self.folder / "coordinator.journal") as journal:
+            if not journal.header:
+                journal.begin({})
+            last = journal.last_round
+
+            def arrivals() -> Iterator[Arrived | Left]:
+                for each in self.said:
+                    if isinstance(each, Left):
+                        yield each
+                    elif (message := wire.decode(each[1])).round in (0, *range(last + 1, last + 1000)):
+                        yield Arrived(each[0], message)
+
+            def store(site: str, number: int, place: int, message: Message) -> None:
+                known = self.told[site].setdefault((number, place), frames(message))
+                assert known == frames(message)
+
+            policy = DropoutPolicy(min_sites=2)
+            try:
+                with visited(self.roster, RUN, arrivals(), store, SUM, policy, journal) as federation:
+                    federation.assemble()
+                    align(federation, "position")
+                    task = VerticalTask("standard", seed=1)
+                    self.model = DppSvm().fit(federation, task, DppSettings(kernel="linear", C=2.0))
+            except NothingDue:
+                pass
+
+    def visit(self, site: str, partition: Partition, most: int | None = None) -> bool:
+        """One visit of a site, which ends after it sent `most` messages, as if it were killed."""
+        self.visits[site] += 1
+        with Diary(self.folder / f"{site}.diary", b"k" * 32) as diary:
+            if not diary.facts:
+                diary.note({"secret": self.secret(site), "run": RUN})
+            for number in range(self.counts[site], len(diary.said)):
+                self.hear(site, number, diary.said[number])
+            terms = Terms("dpp-svm", {}, SUM.name, dict(SUM.options), 2, needs_pairwise_keys=True)
+            visitor = Visitor(site, site.encode().ljust(32), INSTALLATION, diary, terms, ANYTHING, {})
+
+            def more() -> Iterator[Message]:
+                while len(diary.received) < len(self.told[site]):
+                    yield wire.decode(list(self.told[site].values())[len(diary.received)])
+
+            def send(number: int, message: Message) -> None:
+                if most is not None and number >= most:
+                    raise KeyboardInterrupt
+                self.hear(site, number, message)
+
+            return visitor.carry_on(SITES, partition, more, send)
+
+    def hear(self, site: str, number: int, message: Message) -> None:
+        assert number == self.counts[site]
+        self.counts[site] += 1
+        self.said.append((site, frames(message)))
+        self.advance()
+
+
+def made() -> tuple[dict[str, Partition], np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    """Columns of the same rows at three sites, the labels at the first; all rows, scaled, and their labels."""
+    generator = np.random.default_rng(5)
+    rows = generator.normal(size=(40, 6))
+    labels = np.where(rows[:, 0] + rows[:, 3] + 0.3 * generator.normal(size=40) > 0, 1.0, -1.0)
+    parts = {
+        site: site_partition(
+            rows[:, 2 * place : 2 * place + 2],
+            labels if place == 0 else None,
+            names=[f"{site}-a", f"{site}-b"],
+        )
+        for place, site in enumerate(SITES)
+    }
+    return parts, (rows - rows.mean(axis=0)) / rows.std(axis=0), labels
+
+
+def assert_pooled(model: DppModel | None, rows: np.ndarray, labels: np.ndarray) -> None:  # type: ignore[type-arg]
+    """The model is what all columns in one place give."""
+    assert model is not None
+    exact = libsvm.dual(rows @ rows.T, labels, 2.0)
+    found = rows @ (rows[model.support_indices].T @ model.dual_coef) + model.intercept
+    assert np.abs(found - exact.decision_function(rows @ rows.T)).max() < 1e-9
+
+
+def test_sites_that_never_meet_train_the_pooled_model(tmp_path: Path) -> None:
+    parts, rows, labels = made()
+    store = Store(tmp_path)
+    store.advance()
+    over: set[str] = set()
+    for _ in range(VISITS):
+        over |= {site for site in SITES if store.visit(site, parts[site])}
+    assert over == set(SITES)
+    assert_pooled(store.model, rows, labels)
+
+
+def test_visits_that_end_at_any_moment_come_to_the_same(tmp_path: Path) -> None:
+    parts, rows, labels = made()
+    store, chance = Store(tmp_path), random.Random(3)
+    store.advance()
+    over: set[str] = set()
+    for _ in range(400):
+        if len(over) == len(SITES):
+            break
+        site = chance.choice(SITES)
+        try:
+            if store.visit(site, parts[site], most=store.counts[site] + chance.randrange(3)):
+                over.add(site)
+        except KeyboardInterrupt:
+            continue
+    assert_pooled(store.model, rows, labels)
+
+
+def test_a_diary_is_read_by_its_key_alone_and_by_one_visit_at_a_time(tmp_path: Path) -> None:
+    keys = KeyPair.generate()
+    with Diary(tmp_path / "a.diary", keys.secret) as diary:
+        diary.note({"run": RUN})
+        with pytest.raises(FederationError, match="Another visit is under way"):
+            Diary(tmp_path / "a.diary", keys.secret)
+    assert RUN not in (tmp_path / "a.diary").read_bytes()
+    with pytest.raises(FederationError, match="sealed with another key"):
+        Diary(tmp_path / "a.diary", bytes(32))
+    with (tmp_path / "a.diary").open("ab") as file:
+        file.write(b"\x40cut short")
+    with Diary(tmp_path / "a.diary", keys.secret) as diary:
+        assert diary.facts == {"run": RUN}
