@@ -66,8 +66,8 @@ def shares(sites: int, name: str) -> dict[str, float]:
         run.run("profile", path=path, site="site-2")
         measured = pstats.Stats(path)
     spent: Counter[str] = Counter()
-    for (file, _, function), (_, _, own_s, _, _) in measured.stats.items():
-        spent[_part(f"{file}:{function}")] += 1e6 * own_s / ROUNDS  # type: ignore[assignment]
+    for (file, _, function), (_, _, own_s, _, _) in measured.stats.items():  # type: ignore[attr-defined]
+        spent[_part(f"{file}:{function}")] += 1e6 * own_s / ROUNDS
     del spent[WAITING]
     return dict(spent.most_common())
 
