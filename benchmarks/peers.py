@@ -157,13 +157,17 @@ def main() -> None:
         for name in names:
             measured += sums(name, sites, lengths)
         measured += mpyc_sums(sites, lengths)
+        measured.sort(key=lambda each: (each.sites, each.numbers))
+        _write(folder, measured)
         print(f"{sites} sites measured", flush=True)
-    measured.sort(key=lambda each: (each.sites, each.numbers))
-    path.write_text(json.dumps({"machine": machine(), "measured": [*map(asdict, measured)]}, indent=1) + "\n")
-    text = f"{machine()}\n\n{table(measured)}\n"
-    (folder / "peers.md").write_text(text)
+    print((folder / "peers.md").read_text())
+
+
+def _write(folder: Path, measured: list[Measured]) -> None:
+    content = {"machine": machine(), "measured": [*map(asdict, measured)]}
+    (folder / "peers.json").write_text(json.dumps(content, indent=1) + "\n")
+    (folder / "peers.md").write_text(f"{machine()}\n\n{table(measured)}\n")
     (folder / "peers.svg").write_text(plot(measured, min(LENGTHS)).file())
-    print(text)
 
 
 if __name__ == "__main__":
