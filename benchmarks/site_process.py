@@ -41,7 +41,7 @@ class Numbers(SiteProgram):
 
 
 def warm_up() -> None:
-    """What this installation's sites share because it is done before they are forked, as in `algorithms.site_process`."""
+    """What this installation's sites share as it is done before they are forked, as in `algorithms.site_process`."""
     rehearse(SUMS["masked"]())
     rehearse(SUMS["ring"]())
 
