@@ -24,12 +24,14 @@ from hypothesis import strategies as st
 from federation.errors import FederationError
 from federation.transport.keys import KeyPair
 from federation.visits.sealing import Requests
+from scenarios.hub.commands import serve
 from scenarios.hub.database import Letter, Mail, Participant, Task, digest
 from scenarios.hub.joining import WORDS, Link
 from scenarios.hub.joining import Hub as AskedHub
 from scenarios.hub.mails import Files
 from scenarios.hub.service import Hub, Settings, application
 from scenarios.hub.tasks import Refused
+from scenarios.schema.errors import ScenarioError
 from tests.hub import SITES, environment
 
 ANNA = "anna@clinic.example"
@@ -386,6 +388,18 @@ def test_nothing_of_the_hub_is_loaded_by_other_commands() -> None:
     words = "import sys, scenarios.cli, scenarios.hub.joining; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True, env=environment())
     assert not {"fastapi", "uvicorn", "sqlalchemy", "alembic", "aiosmtplib"} & set(done.stdout.split())
+
+
+def test_without_its_packages_the_hub_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(FederationError, match=r'pip install "fedsvm\[hub\]".*uvicorn is missing'):
+        serve(tmp_path, "127.0.0.1:0", "", "", "hub@example.org", "", 1.0, demo=False)
+
+
+@pytest.mark.parametrize(("listen", "said"), [("8000", "--listen: must be"), ("127.0.0.1:99999", "--listen: must be")])
+def test_an_address_that_is_none_is_refused(listen: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=said):
+        serve(tmp_path, listen, "", "", "hub@example.org", "", 1.0, demo=False)
 
 
 def test_a_word_that_is_changed_or_of_another_hub_is_not_opened(told: Told) -> None:
