@@ -576,17 +576,19 @@ def test_whose_turn_it_is_and_never_comes_is_done_without(told: Told, monkeypatc
     async def story() -> None:
         async with told.signed_in() as browser:
             await create(browser, min_sites="2", patience_days="2")
-        each, tokens = await programs(told)
-        for site in SITES:
-            each[site].join(tokens[site])
-            each[site].ready(site)
-        told.hub.conductor.settle(told.one(Task).id, 30)
+            each, tokens = await programs(told)
+            for site in SITES:
+                each[site].join(tokens[site])
+                each[site].ready(site)
+            number = told.one(Task).id
+            told.hub.conductor.settle(number, 30)
+            page = (await browser.get(f"/tasks/{number}")).text
+            assert all(f"it is {site}'s turn" in page for site in SITES)
         assert told.one(Participant, site="north").told == 1
         late = time.time() + 2 * 86400 + 1
         monkeypatch.setattr("scenarios.hub.tasks.time.time", lambda: late)
         told.hub.tasks.look_after_all()
         assert {who.state for who in told.hub.tasks.task(told.one(Task).id, ANNA).participants} == {"missed"}
-        number = told.one(Task).id
         deadline = time.monotonic() + 30
         while told.one(Task).state == "running" and time.monotonic() < deadline:
             told.hub.conductor.settle(number, 1)
