@@ -1,6 +1,8 @@
 """What a secure sum costs beside bare sockets and beside other frameworks, as ratios within one run.
 
-`python -m benchmarks.peers FOLDER` writes peers.json, peers.md and peers.svg; `--quick` leaves out what takes minutes.
+`python -m benchmarks.peers FOLDER` writes peers.json, peers.md and peers.svg; `python -m benchmarks.peers FOLDER 5,20
+ring,masked` measures these numbers of sites and these sums alone, and keeps what the folder has of other numbers. 1,000
+sites take some minutes.
 Beside our five sums stand the floor (`benchmarks.floor`: the same bytes, passed on by processes that do nothing else)
 and, where it is installed (`pip install fedsvm[peers]`), the sum of MPyC, by Shamir's shares between as many processes.
 """
@@ -31,10 +33,12 @@ from scenarios.report.chart import Axis, Chart, Series, lines, style, whole
 LENGTHS = {300: 25, 10_000: 15, 1_000_000: 5}
 """Numbers in a vector, and how many rounds the median is of."""
 SITES = {5: (300, 10_000, 1_000_000), 20: (300, 10_000), 100: (300, 10_000), 500: (300,), 1000: (300,)}
-QUICK = {5: (300, 10_000), 20: (300,), 100: (300,)}
+MANY_SITES, FEW_ROUNDS = 500, 7
+"""From so many sites on the median is of so many rounds at most."""
+
 ROOT = Path(__file__).parents[1]
 FLOOR, MPYC = "bare ring and star", "MPyC"
-PEER_SITES, PEER_NUMBERS = 20, 10_000
+PEER_SITES, PEER_NUMBERS, PEER_ROUNDS = 20, 10_000, 3
 """MPyC connects everybody to everybody and shares every number with each: more of either takes minutes a round."""
 
 
@@ -52,7 +56,7 @@ class Measured:
 
 def floors(sites: int, lengths: tuple[int, ...]) -> Iterator[Measured]:
     """Of the floor."""
-    rounds = min(LENGTHS[length] for length in lengths)
+    rounds = min(_rounds(sites, length) for length in lengths)
     for length, seconds in zip(lengths, median_round_s(sites, lengths, rounds), strict=True):
         yield Measured(FLOOR, sites, length, 1e3 * seconds)
 
@@ -75,18 +79,22 @@ def sums(name: str, sites: int, lengths: tuple[int, ...]) -> Iterator[Measured]:
 
         round_s(1)
         for length in lengths:
-            medians[length] = statistics.median(round_s(length) for _ in range(LENGTHS[length]))
+            medians[length] = statistics.median(round_s(length) for _ in range(_rounds(sites, length)))
     own = max((report.unique_memory_bytes or 0 for report in run.final_reports.values()), default=0) / 2**20
     for length, seconds in medians.items():
         yield Measured(name, sites, length, 1e3 * seconds, assembled_s, own)
+
+
+def _rounds(sites: int, length: int) -> int:
+    return min(LENGTHS[length], FEW_ROUNDS) if sites >= MANY_SITES else LENGTHS[length]
 
 
 def mpyc_sums(sites: int, lengths: tuple[int, ...]) -> Iterator[Measured]:
     """Of MPyC's sum, where it is installed."""
     if importlib.util.find_spec("mpyc") is None or sites > PEER_SITES:
         return
-    for length in (length for length in lengths if length <= PEER_NUMBERS):
-        command = [sys.executable, "-m", "benchmarks.mpyc_sum", str(length), str(LENGTHS[length]), f"-M{sites}"]
+    for length in (length for length in lengths if sites * length <= 5 * PEER_NUMBERS):
+        command = [sys.executable, "-m", "benchmarks.mpyc_sum", str(length), str(PEER_ROUNDS), f"-M{sites}"]
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
         yield Measured(MPYC, sites, length, float(done.stdout.split()[-1]))
 
@@ -102,7 +110,7 @@ def table(measured: list[Measured]) -> str:
     of_floor = {(each.sites, each.numbers): each.milliseconds for each in measured if each.way == FLOOR}
     lines = ["| sites | numbers | way | milliseconds a round | times the floor | assembled, s | own MiB a site |"]
     lines.append("|---|---|---|---|---|---|---|")
-    for each in sorted(measured, key=lambda one: (one.sites, one.numbers)):
+    for each in measured:
         floor = of_floor[each.sites, each.numbers]
         assembled = "" if each.assembled_s is None else f"{each.assembled_s:.2f}"
         own = "" if each.site_mib is None else f"{each.site_mib:.1f}"
@@ -138,18 +146,28 @@ def main() -> None:
     folder = Path(sys.argv[1])
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["PYTHONPATH"] = str(ROOT)  # site processes find this package, which no wheel has
-    measured: list[Measured] = []
-    for sites, lengths in (QUICK if "--quick" in sys.argv else SITES).items():
+    chosen = [int(sites) for sites in sys.argv[2].split(",")] if len(sys.argv) > 2 else list(SITES)
+    path = folder / "peers.json"
+    known = json.loads(path.read_text())["measured"] if path.exists() else []
+    measured = [Measured(**each) for each in known if each["sites"] not in chosen]
+    names = sys.argv[3].split(",") if len(sys.argv) > 3 else list(SUMS)
+    for sites in chosen:
+        lengths = SITES.get(sites, (300,))
         measured += floors(sites, lengths)
-        for name in SUMS:
+        for name in names:
             measured += sums(name, sites, lengths)
         measured += mpyc_sums(sites, lengths)
+        measured.sort(key=lambda each: (each.sites, each.numbers))
+        _write(folder, measured)
         print(f"{sites} sites measured", flush=True)
-    (folder / "peers.json").write_text(json.dumps({"machine": machine(), "measured": [*map(asdict, measured)]}))
-    text = f"{machine()}\n\n{table(measured)}\n"
-    (folder / "peers.md").write_text(text)
+    print((folder / "peers.md").read_text())
+
+
+def _write(folder: Path, measured: list[Measured]) -> None:
+    content = {"machine": machine(), "measured": [*map(asdict, measured)]}
+    (folder / "peers.json").write_text(json.dumps(content, indent=1) + "\n")
+    (folder / "peers.md").write_text(f"{machine()}\n\n{table(measured)}\n")
     (folder / "peers.svg").write_text(plot(measured, min(LENGTHS)).file())
-    print(text)
 
 
 if __name__ == "__main__":

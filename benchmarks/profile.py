@@ -67,7 +67,7 @@ def shares(sites: int, name: str) -> dict[str, float]:
         measured = pstats.Stats(path)
     spent: Counter[str] = Counter()
     for (file, _, function), (_, _, own_s, _, _) in measured.stats.items():  # type: ignore[attr-defined]
-        spent[_part(f"{file}:{function}")] += 1e6 * own_s / ROUNDS  # type: ignore[assignment]
+        spent[_part(f"{file}:{function}")] += 1e6 * own_s / ROUNDS
     del spent[WAITING]
     return dict(spent.most_common())
 

@@ -7,7 +7,7 @@ Each process keeps a `Ledger` of what it sent and received itself. The coordinat
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, NamedTuple
 
@@ -126,39 +126,52 @@ class Entry:
 class Accounts:
     """The ledgers of all parties, and the rounds they belong to.
 
+    What comes in is put together when somebody asks for it, and not in the round that it came in.
+
     Attributes
     ----------
     rounds : dict of int to RoundRecord
-    entries : dict of Link to Entry
-        In the order in which the links were first reported.
-    payload_bytes : int
-        What protocols carried so far.
     on_entered : callable
         Told of all that parties report, as they do.
     """
 
     def __init__(self) -> None:
         self.rounds: dict[int, RoundRecord] = {}
-        self.payload_bytes = 0
         self.on_entered: Callable[[str, list[list[Any]]], None] | None = None
-        self.entries: dict[Link, Entry] = {}
+        self._reported: list[tuple[str, list[list[Any]]]] = []
+        self._entries: dict[Link, Entry] = {}
+        self._payload_bytes = 0
+
+    @property
+    def entries(self) -> Mapping[Link, Entry]:
+        """Every link in every round, in the order in which they were first reported."""
+        self._put_together()
+        return self._entries
+
+    @property
+    def payload_bytes(self) -> int:
+        """What protocols carried so far."""
+        self._put_together()
+        return self._payload_bytes
 
     def enter(self, witness: str, rows: list[list[Any]]) -> None:
         """Add what `witness` reports. Rows about links it has no part in are not its to report."""
         if self.on_entered is not None:
             self.on_entered(witness, rows)
-        for number, control, sender, receiver, messages, payload_bytes, predicted, wire_bytes in rows:
-            link, traffic = (
-                Link(number, control, sender, receiver),
-                Traffic(messages, payload_bytes, predicted, wire_bytes),
-            )
-            if (entry := self.entries.get(link)) is None:
-                entry = self.entries[link] = Entry()
-            if witness == receiver:
-                entry.received = _sum(entry.received, traffic)
-                self.payload_bytes += 0 if control else payload_bytes
-            elif witness == sender:
-                entry.sent = _sum(entry.sent, traffic)
+        self._reported.append((witness, rows))
+
+    def _put_together(self) -> None:
+        reported, self._reported = self._reported, []
+        for witness, rows in reported:
+            for row in rows:
+                link, traffic = Link(*row[:4]), Traffic(*row[4:])
+                if (entry := self._entries.get(link)) is None:
+                    entry = self._entries[link] = Entry()
+                if witness == link.receiver:
+                    entry.received = _sum(entry.received, traffic)
+                    self._payload_bytes += 0 if link.control else traffic.payload_bytes
+                elif witness == link.sender:
+                    entry.sent = _sum(entry.sent, traffic)
 
     def select(self, *, control: bool) -> Iterator[tuple[Link, Traffic]]:
         """Every link of protocols, or of control, with its agreed traffic."""

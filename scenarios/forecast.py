@@ -4,7 +4,8 @@ Of the rounds of secure sums, messages, hops and bytes follow from the protocol'
 in the largest small run. Of everything else, parameters in orders and the list of sites that all are sent among it,
 they are continued as a polynomial of the second degree in the number of sites, which no protocol here exceeds. Seconds
 are those of one round as the small runs had them: so many for a round, a site, a hop, a message and a byte, none below
-0, fitted to all rounds with equal relative errors; and for the launch so many for a run, a site and a pair of sites.
+0, fitted to all rounds with equal relative errors; and for the launch so many for a run and a site. What is said to
+pairs of sites grows with their square, but so little of it is there that small runs cannot tell what it takes.
 They are seconds of this machine, on which all sites share its cores.
 """
 
@@ -151,7 +152,7 @@ def predict(runs: Sequence[Measured], secure_sum: SecureSum, sites: int) -> Tota
     rounds = [_carried_on(each, runs, last, secure_sum, sites) for each in last.rounds]
     timed = [replace(each, seconds=float(_terms(sites, each) @ seconds)) for each in rounds]
     launch_bytes = _continued(runs, lambda run: run.launch_bytes, sites)
-    launch_s = float(_pairs(sites) @ _fitted([(_pairs(run.sites), run.launch_s) for run in runs]))
+    launch_s = float(_starts(sites) @ _fitted([(_starts(run.sites), run.launch_s) for run in runs]))
     return _total(sites, timed, launch_bytes, launch_s, last.own_s, last.site_bytes)
 
 
@@ -218,8 +219,8 @@ def _fitted(told: Sequence[tuple[FloatArray, float]]) -> FloatArray:
     return np.asarray(nnls(terms / seconds[:, None], np.ones(len(seconds)))[0])
 
 
-def _pairs(sites: int) -> FloatArray:
-    return np.array([1.0, sites, sites**2])
+def _starts(sites: int) -> FloatArray:
+    return np.array([1.0, sites])
 
 
 def _terms(sites: int, known: RoundCost) -> FloatArray:

@@ -63,6 +63,37 @@ def test_an_order_survives_the_wire(terms: SumTerms | GatherTerms | None, reques
     assert {**vars(received), "arrays": None} == {**vars(sent), "arrays": None}
 
 
+def test_an_order_to_everyone_names_nobody() -> None:
+    """A thousand names to each of a thousand sites would be most of what a round says."""
+    sent = Order(**{**vars(ORDER), "everyone": True})
+    message = over_the_wire(sent.to_message(RUN, 7))
+    assert message.fields["sites"] is None
+    received = read_order(message, ORDER.sites)
+    assert isinstance(received, Order)
+    assert (received.sites, received.everyone) == (ORDER.sites, True)
+    with pytest.raises(Malformed, match="sites of order must be list or missing"):
+        read_order(with_fields(message, {**message.fields, "sites": "everyone"}))
+
+
+@given(st.lists(st.binary(min_size=32, max_size=32).filter(any), min_size=1, max_size=6))
+def test_a_roster_finds_a_party_by_its_whole_key_alone(keys: list[bytes]) -> None:
+    roster = Roster(Party(f"site-{number}", "", key) for number, key in enumerate(keys))
+    for key in keys:
+        assert roster.name_of(key) == f"site-{keys.index(key)}"
+    joined = b"".join(keys)
+    for start in range(1, len(joined) - 32):
+        between = joined[start : start + 32]
+        assert (roster.name_of(between) is not None) == (between in keys)
+    assert roster.name_of(bytes(32)) is None
+    assert roster.shares_keys == (len(set(keys)) < len(keys))
+
+
+@pytest.mark.parametrize("key", [b"k" * 31, b"k" * 33, bytes(32)])
+def test_a_key_of_another_form_is_refused(key: bytes) -> None:
+    with pytest.raises(ValueError, match="a key must be 32 bytes, and not all of them zero"):
+        Roster([Party("site-1", "", key)])
+
+
 def test_a_roster_survives_the_wire() -> None:
     parties = [Party("site-1", "tcp://127.0.0.1:5", b"k" * 32, b"a" * 32), Party("coordinator", "ipc:///a", None)]
     received = read_order(over_the_wire(RosterUpdate(Roster(parties[1:])).to_message(RUN, 0)))

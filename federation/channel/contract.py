@@ -86,7 +86,7 @@ class Channel(Protocol):
         """
 
     def random(self, shape: Sequence[int]) -> Residues:
-        """Residues uniform over the whole modulus, from the operating system's generator."""
+        """Residues uniform over the whole modulus, as `uniform_residues` draws them."""
 
     def shared_secret(self, peer: str, purpose: str) -> bytes:
         """256 bits that this site and `peer` alone can derive, fresh for this round and purpose."""

@@ -23,6 +23,9 @@ from federation.transport.deadline import Deadline
 from federation.transport.keys import Party
 
 _START_S = 60.0
+_SITE_START_S = 0.05
+"""How much longer thousands of sites may take to be up: five times what one takes by itself."""
+
 _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "VECLIB_MAXIMUM")}
 _GIVE_MEMORY_BACK = {
     "MALLOC_ARENA_MAX": "1",
@@ -94,11 +97,13 @@ class LocalLauncher:
         starts = [assignment.to_fields(policies.index(assignment.policy)) for assignment in wanted]
         pipe.write(self._stream, {"policies": [asdict(policy) for policy in policies], "start": starts})
         parties: dict[str, Party] = {}
-        deadline = Deadline(_START_S)
-        while awaited := {assignment.name for assignment in wanted} - parties.keys():
+        deadline = Deadline(_START_S + _SITE_START_S * len(wanted))
+        awaited = {assignment.name for assignment in wanted}
+        while awaited:
             message = self._read(deadline)
             if party := self._reported(message, awaited):
                 parties[party.name] = party
+                awaited.discard(party.name)
         return [parties[assignment.name] for assignment in wanted]
 
     def fileno(self) -> int:

@@ -121,7 +121,7 @@ class Roster:
 
     def name_of(self, raw_key: bytes) -> str | None:
         """The name that a 32-byte public key stands for, or None."""
-        if raw_key == _NO_KEY:
+        if len(raw_key) != KEY_BYTES or raw_key == _NO_KEY:
             return None
         start = self._public_keys.find(raw_key)
         while start % KEY_BYTES:  # the end of one key and the begin of the next; -1 is none of these
