@@ -11,6 +11,7 @@ svm_admm, voting_ensemble, least_squares, binned_least_squares, logistic_regress
               the same of methods to compare with
 filter_selection, rfe, sparse_svm, voted_wrappers, filter_wrapper
               the same of methods that choose columns, and train PAN-SVM on these
+dpp_selection the same where sites hold columns, and DPP-SVM is trained
 baselines     methods on pooled rows that a scenario may name
 
 data          partitions made comparable: columns, categories, scale, public rows

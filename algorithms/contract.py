@@ -103,8 +103,11 @@ class Model(ABC):
         """The columns in their order, of a model that chose among them."""
         return None
 
-    def decisions_by_size(self, rows: FloatArray) -> Mapping[int, FloatArray]:
-        """(n,) decision values of scaled rows (n, p) by the best columns, for each size of the curve in `ranked`."""
+    def decisions_by_size(self, rows: FloatArray) -> Mapping[int, Sequence[FloatArray]]:
+        """(n,), or (n, K), decision values of scaled rows (n, p) by models of the best columns, for each size of the
+
+        curve in `ranked`: as many as there are models of that size.
+        """
         return {}
 
     @property
@@ -136,8 +139,12 @@ class VerticalModel(Model):
     """(n,) decision values of the training records."""
 
     @abstractmethod
-    def joined(self, rows: FloatArray) -> Self:
-        """The whole model, for one who has all columns. rows: scaled training rows (n, p)."""
+    def joined(self, rows: FloatArray, held: IntArray | None = None) -> Self:
+        """The whole model, for one who has all columns. rows: scaled training rows (n, p).
+
+        held (p,): which of these columns each of the sites' is, one site's behind the other's; None where the rows have
+        them so.
+        """
 
 
 @dataclass(frozen=True)
@@ -354,7 +361,7 @@ class VerticalAlgorithm(Algorithm[S, V, VerticalTask]):
 
     partition = "vertical"
     scaling = "sites"
-    phases = ("setup", "train", "evaluate")
+    phases: ClassVar[tuple[str, ...]] = ("setup", "train", "evaluate")
 
     @abstractmethod
     def score(self, federation: Federation, model: V, rows: int) -> FloatArray:

@@ -51,7 +51,7 @@ from algorithms.data.horizontal import count_rows
 from algorithms.data.public_rows import PubliclyScaledSite, PublicTask
 from algorithms.data.scaling import Scale
 from algorithms.features.fourier import FourierSettings, choose_frequencies, paired_features
-from algorithms.privacy.accountant import Release
+from algorithms.privacy.accountant import Once, Release
 from algorithms.privacy.budget import BudgetSettings, pairs_problem
 from algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for, spherical
 from algorithms.settings import Natural, Positive, doc
@@ -181,8 +181,6 @@ def scores_of(values: FloatArray, *, jointly: bool) -> FloatArray:
 
 class ErmSite(PubliclyScaledSite):
     """The site half."""
-
-    is_replayable = False
 
     @step
     def take_rows(self, rho: FloatArray, longest: float, clip: bool) -> None:
@@ -404,7 +402,7 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
     Raises FederationError where the budget has no room, before private rows are touched.
     """
     if settings.is_private:
-        task.accountant.check_budget(settings.epsilon, 0.0)
+        federation.drawn("room in the budget", lambda: task.accountant.check_budget(settings.epsilon, 0.0))
     feature_map = FeatureMap.from_public(task.public.rows, settings, task.seed)
     before, jointly = federation.progress.round, settings.is_joint(task.problems)
 
@@ -414,10 +412,13 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
         clip = settings.clip_norm
         federation.run("take_rows", rho=feature_map.rho, longest=feature_map.longest, clip=clip)
         if jointly:
-            plans = [perturbed(settings, task.problems * feature_map.size, count)]
+            plans = [perturbed(settings, task.problems * feature_map.size, count, draw=federation.drawn)]
             total = functools.partial(_summed_jointly, federation, count, task.problems)
         else:
-            plans = [perturbed(settings, feature_map.size, count, task.problems) for _ in range(task.problems)]
+            plans = [
+                perturbed(settings, feature_map.size, count, task.problems, draw=federation.drawn)
+                for _ in range(task.problems)
+            ]
             total = functools.partial(_summed, federation, settings.loss_function, count, task.problems)
         before = federation.progress.round
         found = np.stack(minimised_together(total, plans, count))
@@ -426,8 +427,8 @@ def train(federation: Federation, settings: ErmSettings, task: PublicTask) -> Er
     count, plans, f = federation.until_stable(stage)
     noise = _output_noise(settings, feature_map.size, count, task.problems)
     if settings.is_private:  # before there is anything to release
-        task.accountant.spend(_release(settings, plans[0], noise))
-    weights = f if noise is None else noise.released(f.ravel()).reshape(f.shape)
+        task.accountant.spend(_release(settings, plans[0], noise), federation.drawn)
+    weights = f if noise is None else _released(federation, noise, f)
     weights = weights[0] if task.classes == 2 else weights
     rounds = None if settings.is_private else federation.progress.round - before
     size = weights.size
@@ -447,10 +448,21 @@ class Plan:
     scale: float | None
 
 
-def perturbed(settings: ErmSettings, size: int, rows: int, problems: int = 1) -> Plan:
-    """What objective perturbation minimises, with its b drawn; without it, J itself. problems: that share epsilon."""
+def _released(federation: Federation, noise: Noise, f: FloatArray) -> FloatArray:
+    """Weights (K, d) with noise, which is drawn once: a run that is resumed releases the same."""
+    released: FloatArray = federation.drawn("the released weights", lambda: noise.released(f.ravel()))
+    return released.reshape(f.shape)
+
+
+def perturbed(
+    settings: ErmSettings, size: int, rows: int, problems: int = 1, draw: Once = lambda purpose, draw: draw()
+) -> Plan:
+    """What objective perturbation minimises, with its b drawn; without it, J itself. problems: that share epsilon.
+
+    draw: draws b, which stays the same in a run that is resumed.
+    """
     lam, scale = _objective_terms(settings, rows, problems)
-    return Plan(lam, np.zeros(size) if scale is None else spherical(size, scale), scale)
+    return Plan(lam, np.zeros(size) if scale is None else draw("b", lambda: spherical(size, scale)), scale)
 
 
 def _objective_terms(settings: ErmSettings, rows: int, problems: int) -> tuple[float, float | None]:

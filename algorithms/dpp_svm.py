@@ -120,8 +120,8 @@ class DppModel(VerticalModel):
             raise ValueError("the model must be joined with the sites' parts, got the coordinator's alone")
         return np.asarray(self.kernel(rows, self.reference) @ self.dual_coef.T + self.intercept)
 
-    def joined(self, rows: FloatArray) -> DppModel:
-        """The whole model, for one who has all columns. rows: scaled training records (n, p)."""
+    def joined(self, rows: FloatArray, held: IntArray | None = None) -> DppModel:
+        """The whole model, for one who has all columns; see `VerticalModel.joined`."""
         return replace(self, reference=rows[self.support_indices])
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
@@ -320,7 +320,7 @@ def train(federation: Federation, settings: DppSettings, labels: FloatArray, see
     Raises FederationError where the kernel matrix does not fit the memory at hand, before anything is exchanged.
     """
     if settings.landmarks is None:
-        _check_memory(len(labels))
+        check_memory(len(labels))
     derived = settings.gamma == "auto" and settings.kernel != "linear"
     kernel = settings.kernel_of(count_columns(federation) if derived else 1)
     exchange = KernelExchange(federation, kernel, settings.kernel_exchange, max_squared_norm(federation))
@@ -365,7 +365,7 @@ def exchange_kernel(exchange: KernelExchange, rows: int) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class _Dual:
+class Dual:
     """One dual, solved: the support and its coefficients (s,), and what is certified of it."""
 
     support: IntArray
@@ -375,6 +375,11 @@ class _Dual:
     bound: float
     iterations: int
     converged: bool
+
+    @property
+    def gap(self) -> float:
+        """(objective - bound) / objective."""
+        return relative_gap(self.objective, self.bound)
 
     @classmethod
     def of(cls, matrix: FloatArray, labels: FloatArray, C: float) -> Self:
@@ -395,7 +400,7 @@ def _train_exactly(exchange: KernelExchange, settings: DppSettings, labels: Floa
     """The dual of each problem, by LIBSVM."""
     federation, kernel = exchange.federation, exchange.kernel
     matrix = exchange_kernel(exchange, len(labels))
-    duals = [_Dual.of(matrix, signs, settings.C) for signs in one_against_rest(labels, classes)]
+    duals = [Dual.of(matrix, signs, settings.C) for signs in one_against_rest(labels, classes)]
     support = duals[0].support if classes == 2 else np.unique(np.concatenate([dual.support for dual in duals]))
     coefficients = np.zeros((len(duals), len(labels)))
     for place, dual in enumerate(duals):
@@ -405,7 +410,7 @@ def _train_exactly(exchange: KernelExchange, settings: DppSettings, labels: Floa
     federation.run("set_reference", records=support)
     federation.disclose("sites", "set_dual_coef", COEFFICIENTS_DISCLOSE, dual_coef.shape)
     federation.run("set_dual_coef", dual_coef=dual_coef, kernel=kernel.to_fields())
-    gaps = [relative_gap(dual.objective, dual.bound) for dual in duals]
+    gaps = [dual.gap for dual in duals]
     certified, several = kernel.positive_semidefinite, {"problems": classes} if classes > 2 else {}
     training = TrainingReport(
         sites=federation.sites,
@@ -483,7 +488,7 @@ def _blocks(rows: int, columns: int) -> list[tuple[int, int]]:
     return [(first, min(rows, first + height)) for first in range(0, rows, height)]
 
 
-def _check_memory(rows: int) -> None:
+def check_memory(rows: int) -> None:
     """Raise FederationError where the (n, n) matrix and LIBSVM's cache do not fit the memory at hand."""
     needed, at_hand = kernel_bytes(rows), available_bytes()
     if needed > at_hand:

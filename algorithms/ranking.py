@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Literal
 
 DecidedBy = Literal["score", "vote", "accuracy", "loss", "rank"]
@@ -30,7 +31,8 @@ class RankingStep:
 class CurvePoint:
     """Accuracy of the best columns, so many: over inner folds of the training rows, with its standard error.
 
-    test_accuracy: of the model of all training rows on rows that chose nothing; None where there are none.
+    test_accuracy: on rows that chose nothing, the mean of the inner folds' models (of an elastic net the model of all
+    training rows); None where there are no such rows.
     """
 
     size: int
@@ -77,3 +79,17 @@ class Ranking:
     curve: tuple[CurvePoint, ...] = ()
     rows_determined: int | None = None
     stability: tuple[float, ...] = ()
+
+    def renamed(self, names: Mapping[str, str]) -> Ranking:
+        """The same with other names of the columns."""
+
+        def told(columns: tuple[str, ...]) -> tuple[str, ...]:
+            return tuple(names[column] for column in columns)
+
+        steps = tuple(replace(step, removed=told(step.removed)) for step in self.steps)
+        return replace(self, columns=told(self.columns), selected=told(self.selected), steps=steps)
+
+
+def column_of(site: str, number: int) -> str:
+    """What a site's column is called by others, where the site alone knows its name. number: from 0."""
+    return f"{site}:{number}"

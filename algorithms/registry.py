@@ -33,6 +33,7 @@ OWN_ALGORITHMS = {
     "decision-tree": "algorithms.decision_tree:DecisionTree",
     "pp-svm": "algorithms.pp_svm:PpSvm",
     "naive-bayes": "algorithms.naive_bayes:NaiveBayes",
+    "dpp-selection": "algorithms.dpp_selection:DppSelection",
     "filter": "algorithms.filter_selection:Filter",
     "rfe": "algorithms.rfe:Rfe",
     "sparse-svm": "algorithms.sparse_svm:SparseSvm",

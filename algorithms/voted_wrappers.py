@@ -54,7 +54,6 @@ from algorithms.selection.support_sums import SupportSite, SupportSums
 from algorithms.selection.training import ShrinkingSvm, SubsetTraining
 from algorithms.settings import Tolerance, doc
 from federation.arrays import FloatArray, IntArray
-from federation.errors import FederationError
 
 Criterion = Literal["rfe", "rsvm", "svm-t"]
 CRITERIA: tuple[Criterion, ...] = ("rfe", "rsvm", "svm-t")
@@ -79,7 +78,7 @@ class VotedSettings(SelectionSettings):
 
 @dataclass(frozen=True)
 class Lists:
-    """Scores of the columns that are left (m,), by criterion, as far as they are known."""
+    """Scores of the columns that are left (m,), by criterion."""
 
     scores: Mapping[str, FloatArray]
 
@@ -170,13 +169,8 @@ def _lists(
         elif criterion == "rsvm":
             means = training.moments.only(columns).means
             found[criterion] = solution.w * (means[1] - means[0])
-        elif (supporting := support.moments(columns, solution)) is not None:
-            found[criterion] = welch(supporting).statistic
-    if not found:
-        raise FederationError(
-            "A class never had enough support rows for their sums to be released: lower algorithm.min_change, or "
-            'have algorithm.criteria = "vote".'
-        )
+        else:
+            found[criterion] = welch(support.moments(columns, solution, training.moments)).statistic
     return Lists(found)
 
 

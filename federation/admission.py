@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from federation.control import Abort, Done, Order, RosterUpdate
 from federation.disclosures import Disclosures
-from federation.errors import DeadlineExpired, SitesDropped
+from federation.errors import DeadlineExpired
 from federation.exchange import Dispatcher, Exchange
 from federation.transport.deadline import Deadline
 from federation.transport.keys import Party, Roster
@@ -60,10 +60,10 @@ class Admission:
         self._public_state.pop(order.step, None)
         self._public_state[order.step] = order
 
-    def assemble(self, work_s: float = 0.0) -> None:
+    def assemble(self, work_s: float = 0.0) -> dict[str, str]:
         """Tell everybody the roster; every site takes in its partition and answers, `work_s` later than else.
 
-        Raises SitesDropped, naming the sites, when some do not, and EndpointError if that is for lack of descriptors.
+        The sites that do not, and why. Raises EndpointError if that is for lack of descriptors.
         """
         endpoint, deadline = self._dispatcher.mailbox.endpoint, Deadline(self._round_timeout_s + work_s)
         endpoint.admit(self._views(endpoint.name, self._roster))
@@ -72,7 +72,7 @@ class Admission:
         exchange = self._introduce(self._membership.sites, deadline)
         if dropped := exchange.dropped(deadline):
             endpoint.check_descriptors()
-            raise SitesDropped(dropped, self._dispatcher.label, "Every site must be there when a run begins.")
+        return dropped
 
     def replace_dropped(self, dropped: Mapping[str, str], round_: Exchange) -> tuple[str, ...]:
         """Of the sites that dropped in a round, those that take part in the next one all the same.

@@ -431,12 +431,17 @@ class Federation:
 
     # The life of a federation.
 
-    def assemble(self) -> None:
+    def assemble(self, *, need_all: bool = True) -> None:
         """Introduce the sites to each other. Raises SitesDropped, naming the sites, when some do not answer.
 
-        Those of a resumed run have as long, beside, as its rounds took: they carry out their steps again.
+        Those of a resumed run have as long, beside, as its rounds took: they carry out their steps again. need_all:
+        whether the run ends without one of them, or goes on with those that its policy demands.
         """
-        self._admission.assemble(self._journal.seconds if self._journal is not None else 0.0)
+        dropped = self._admission.assemble(self._journal.seconds if self._journal is not None else 0.0)
+        if dropped and need_all:
+            raise SitesDropped(dropped, self._dispatcher.label, "Every site must be there when a run begins.")
+        if dropped:
+            self._change_membership(dropped, ())
         self._dispatcher.close_books()
 
     def dismiss(self) -> None:

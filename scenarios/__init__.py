@@ -5,6 +5,7 @@ data      where rows come from, and how they are cut into what each site holds
 run       a run from beginning to end: pipelines, faults, the audit, metrics, the result
 report    the live view, the summary, the page
 sweep     grids of runs, their table and plots
+reproduction  papers and claims measured again, with verdicts; papers has their files
 predict   predictions of a run's model for new rows
 forecast  what a scenario would cost with more sites
 draft     a first scenario for a table

@@ -86,10 +86,10 @@ def predict(folder: Path, source: str, identifier: str | None = None) -> Predict
         raise ScenarioError([earlier]) from None
     form, filling = _form(result), arrays.get("filling")
     table = sources.read(source, Path(), form=form)
-    numeric, left_out = arrays.get("filled"), arrays.get("left_out")
+    numeric = arrays.get("filled")
     of = columns if numeric is None else numeric.tolist()
     filled = {} if filling is None else dict(zip(of, filling.tolist(), strict=False))
-    others = [] if left_out is None else left_out.tolist()
+    others = [name for each in [arrays, *parts] if "left_out" in each for name in each["left_out"].tolist()]
     read = {column: _without_text(values) if column in columns else values for column, values in table.columns.items()}
     rows = _Rows(source, read, _spare(result) | {identifier or ""}, filled, others).take(columns)
     decisions, classes = model.decision_function(scale(rows)), arrays["classes"]

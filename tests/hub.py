@@ -62,7 +62,7 @@ class RunningHub:
     """A hub's process."""
 
     folder: Path
-    port: int
+    port: int = 0
     options: Sequence[str] = ()
     process: subprocess.Popen[str] | None = None
 
@@ -70,13 +70,17 @@ class RunningHub:
     def url(self) -> str:
         return f"http://localhost:{self.port}"
 
+    @property
+    def log(self) -> Path:
+        """What it says."""
+        return self.folder.parent / "hub.log"
+
     def start(self) -> None:
-        """Start it, at the port that it had."""
+        """Start it, at the port that it had; at first any."""
         command = [sys.executable, "-m", "fedsvm", "hub", "--folder", str(self.folder), "--every", "0.2", *self.options]
-        log = (self.folder.parent / "hub.log").open("a")
-        with log:
+        with self.log.open("a") as log:
             self.process = subprocess.Popen(
-                [*command, "--listen", f"127.0.0.1:{self.port}"], stderr=log, text=True, env=_environment()
+                [*command, "--listen", f"127.0.0.1:{self.port}"], stderr=log, text=True, env=environment()
             )
         wait_until(self._answers, _START_S)
 
@@ -124,9 +128,11 @@ class RunningHub:
         return person
 
     def _answers(self) -> bool:
-        assert self.process is not None and self.process.poll() is None, (self.folder.parent / "hub.log").read_text()
+        assert self.process is not None and self.process.poll() is None, self.log.read_text()
+        if not self.port and (listens := re.search(r"listens at http://localhost:(\d+);", self.log.read_text())):
+            self.port = int(listens[1])
         try:
-            return Person(self.url).get("/")[0] == 200
+            return self.port > 0 and Person(self.url).get("/")[0] == 200
         except OSError:
             return False
 
@@ -134,11 +140,7 @@ class RunningHub:
 @contextmanager
 def hub(folder: Path, *options: str) -> Iterator[RunningHub]:
     """A hub that listens at a free port."""
-    import socket
-
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    running = RunningHub(folder / "hub", port, options)
+    running = RunningHub(folder / "hub", options=options)
     try:
         running.start()
         yield running
@@ -184,8 +186,15 @@ def join(folder: Path, link: str, data: Path | str, *options: str) -> subprocess
     """One visit, in a process of its own."""
     command = [sys.executable, "-m", "fedsvm", "join", link, "--data", str(data), *options]
     return subprocess.run(
-        command, cwd=folder, capture_output=True, text=True, timeout=_RUN_S, env=_environment(), check=False
+        command, cwd=folder, capture_output=True, text=True, timeout=_RUN_S, env=environment(), check=False
     )
+
+
+def watching(folder: Path, link: str, data: Path) -> subprocess.Popen[str]:
+    """A visit that lasts until the task is over."""
+    kept = f"visits-{data.stem}"
+    command = [sys.executable, "-m", "fedsvm", "join", link, "--data", str(data), "--folder", kept, "--watch"]
+    return subprocess.Popen(command, cwd=folder, stderr=subprocess.DEVNULL, text=True, env=environment())
 
 
 def cells(folder: Path, rows: int = 60) -> tuple[dict[str, Path], NDArray[np.float64], NDArray[np.str_]]:
@@ -205,5 +214,6 @@ def cells(folder: Path, rows: int = 60) -> tuple[dict[str, Path], NDArray[np.flo
     return files, table, labels
 
 
-def _environment() -> dict[str, str]:
+def environment() -> dict[str, str]:
+    """Of processes: this code, and one thread for linear algebra."""
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

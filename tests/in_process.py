@@ -99,6 +99,11 @@ class InProcessFederation:
         """What an algorithm says of itself."""
         self.metrics.append(figures)
 
+    shows_inputs = False
+
+    def need_every_site(self, why: str) -> None:
+        """No site leaves here unless a test has it leave."""
+
     def until_stable(self, stage: Callable[[], T]) -> T:
         """A stage, again where sites left or joined in it."""
         while True:

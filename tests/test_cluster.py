@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import shlex
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +23,7 @@ from scenarios.run import runner
 from scenarios.run.runner import Finished
 from scenarios.schema import spec
 from tests.conftest import ROOT, wait_until
+from tests.guides import blocks
 from tests.hosts import EXACT
 
 ray = pytest.importorskip("ray", reason='sites on a cluster need Ray: pip install "fedsvm[ray]"')
@@ -125,8 +130,20 @@ def test_where_there_is_no_cluster_a_sentence_says_so(monkeypatch: pytest.Monkey
         ClusterLauncher("algorithms.site_process", "127.0.0.1:1")
 
 
+def test_the_guide_runs_as_far_as_one_machine_can(nodes: Nodes, tmp_path: Path) -> None:
+    found = {block.title: block.text for block in blocks(ROOT / "docs" / "cluster.md")}
+    (tmp_path / "thousand.toml").write_text(found["thousand.toml"])
+    words = shlex.split(found["head, a few sites"].removeprefix("fedsvm "))
+    line = [sys.executable, "-m", "fedsvm", *words]
+    done = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stderr
+    result = json.loads((tmp_path / "few" / "result.json").read_text())
+    assert (result["status"], len(result["sites"])) == ("completed", 12)
+    assert spec.read(tmp_path / "thousand.toml")[0].federation.sites == 1000
+
+
 def test_a_node_that_is_lost_takes_its_sites_along_and_the_others_go_on(nodes: Nodes, tmp_path: Path) -> None:
-    killed = []
+    killed: list[float] = []
 
     def kill(federation: Federation, struck: object) -> None:
         if not killed and federation.progress.phase == "train" and federation.progress.round > 12:

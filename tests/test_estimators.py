@@ -48,7 +48,7 @@ FEW_ROUNDS: dict[str, dict[str, Any]] = {"svm-admm": {"max_iterations": 10}}
 """Of one that takes a hundred in each of a hundred fits."""
 
 CHOOSING: dict[str, dict[str, Any]] = {
-    "filter": {"size": 2},
+    "filter": {"size": 2, "statistic": "f"},
     "rfe": {"size": 2},
     "sparse-svm": {"l1": 0.1},
     "voted-wrappers": {"size": 2, "criteria": "rfe"},

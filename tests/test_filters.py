@@ -227,6 +227,18 @@ def test_a_curve_has_three_readings_and_the_best_of_it_is_called_biased(tmp_path
     assert sum(selection["selected_in"].values()) >= 2
 
 
+def test_rows_set_apart_are_judged_by_the_models_of_all_inner_folds(tmp_path: Path) -> None:
+    """So that accuracies are multiples of one row of one of five models, as those of the dissertation are."""
+    changes = ["algorithm.statistic=f", "algorithm.size=best", "data.evaluation=separate", "algorithm.landmarks=5"]
+    result = choose(tmp_path / "run", "wine", "filter", *changes, test_fraction=0.2).result
+    selection, rows = result["selection"], result["data"]["test_rows"]
+    accuracies = np.array([point["test_accuracy"] for point in selection["curve"]])
+    right = accuracies * 5 * rows
+    np.testing.assert_allclose(right, np.rint(right), atol=1e-6)
+    assert (np.rint(right) % 5 != 0).any()
+    assert selection["readings"]["separate"]["accuracy"] == pytest.approx(accuracies.max())
+
+
 def test_an_evaluation_on_the_rows_that_chose_is_named(tmp_path: Path) -> None:
     small = ["data.source=wine", "data.positive=class_0", "algorithm.size=best", "algorithm.landmarks=20"]
     scenario = (tmp_path / "own.toml", "whole")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -9,16 +12,18 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from algorithms.optimisation import libsvm
+from protocols.sums.registry import SUMS
 from scenarios.data import splits
 from tests import hub as hubs
 from tests.conftest import wait_until
-from tests.hub import CREATOR, SITES, Person, RunningHub, cells, create, join, link_of
+from tests.hub import CREATOR, SITES, Person, RunningHub, cells, create, environment, join, link_of, watching
 
 pytestmark = [pytest.mark.timeout(600)]
-VISITS = 11
-"""Of each participant: two for a sum, one for whatever else all do, see docs/task-service.md."""
+VISITS = 13
+"""Of each participant, at most: see docs/task-service.md."""
 
 
 @dataclass
@@ -41,7 +46,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
         anna = running.signed_in(CREATOR)
         done = Finished(running, create(running, anna), anna, folder)
         links = {site: link_of(running, site) for site in SITES}
-        for _ in range(2 * VISITS):
+        for _ in range(VISITS + 1):
             for site in SITES:
                 began = time.time()
                 ended = join(folder, links[site], files[site], "--folder", f"visits-{site}")
@@ -71,17 +76,135 @@ def test_three_who_never_meet_train_the_pooled_model(finished: Finished) -> None
 
 @pytest.mark.long
 def test_the_number_of_visits_is_as_documented(finished: Finished) -> None:
-    assert len(finished.spans) <= 3 * (VISITS + 2), finished.said
+    assert len(finished.spans) <= len(SITES) * VISITS, finished.said
+
+
+@pytest.mark.long
+def test_who_is_not_there_is_asked_once_between_two_visits(finished: Finished) -> None:
+    for site in SITES:
+        asked = [mail for mail in finished.running.mails(f"{site}@example.org") if mail.startswith("Your turn")]
+        visits = [span for span in finished.spans if span[0] == site]
+        assert 0 < len(asked) <= len(visits)
 
 
 @pytest.mark.long
 def test_nothing_is_readable_in_the_database(finished: Finished) -> None:
     content = b"".join(path.read_bytes() for path in (finished.running.folder).glob("hub.sqlite*"))
-    _, table, _ = cells(finished.folder)
+    _, table, labels = cells(finished.folder)
     assert b"Malignant or not" in content
     for value in table.ravel():
         assert value.tobytes() not in content
         assert repr(float(value)).encode() not in content
+    encoded = SUMS["masked"](threshold=0.66).encoded(np.where(labels == "M", 1.0, -1.0), 1.0, len(SITES))
+    assert encoded.tobytes()[:256] not in content
     for site in SITES:
         token = link_of(finished.running, site).rpartition("/")[2].partition("#")[0]
         assert token.encode() not in content
+        assert token not in finished.running.log.read_text()
+
+
+def hospitals(folder: Path) -> dict[str, Path]:
+    """Files of three hospitals with the same columns of different rows."""
+    random = np.random.default_rng(3)
+    files = {}
+    for site in SITES:
+        rows = random.normal(size=(30, 4)).round(4)
+        labels = np.where(rows[:, 0] - rows[:, 1] + 0.3 * random.normal(size=30) > 0, "M", "B")
+        lines = [",".join([*map(str, row.tolist()), label]) for row, label in zip(rows, labels, strict=True)]
+        files[site] = folder / f"{site}.csv"
+        files[site].write_text("\n".join(["a,b,c,d,diagnosis", *lines, ""]))
+    return files
+
+
+def simulated(folder: Path, files: dict[str, Path]) -> NDArray[np.float64]:
+    """The weights of the same scenario over the same files, in a simulation."""
+    sources = "\n".join(f'{site} = "{path}"' for site, path in files.items())
+    (folder / "same.toml").write_text(
+        f"""
+        [data]
+        label = "diagnosis"
+        classes = ["B", "M"]
+        positive = "M"
+        test_fraction = 0.2
+        tested_by = "sites"
+        [data.sources]
+        {sources}
+        [algorithm]
+        name = "pan-svm"
+        masking = "none"
+        step_noise = 0.0
+        [protocol]
+        sum = "masked"
+        [compare]
+        centralised = false
+        baselines = false
+        """
+    )
+    words = ["run", str(folder / "same.toml"), "--quiet", "--out", str(folder / "same")]
+    subprocess.run([sys.executable, "-m", "fedsvm", *words], check=True, env=environment(), timeout=100)
+    with np.load(folder / "same" / "model.npz") as model:
+        return np.asarray(model["w"])
+
+
+@pytest.mark.long
+def test_who_watches_trains_as_in_a_deployment_and_may_leave_and_come_back(tmp_path: Path) -> None:
+    files = hospitals(tmp_path)
+    with hubs.hub(tmp_path) as running:
+        anna = running.signed_in(CREATOR)
+        exact = {"set-masking": "none", "set-step_noise": "0"}
+        number = create(running, anna, algorithm="pan-svm", **{"set-kernel": "rbf", **exact})
+        visits = {site: watching(tmp_path, link_of(running, site), files[site]) for site in SITES}
+
+        def has_begun() -> bool:
+            found = re.search(r"Round (\d+)", anna.get(f"/tasks/{number}/progress")[1])
+            return found is not None and int(found[1]) >= 3
+
+        wait_until(has_begun, 60)
+        visits["south"].kill()
+        visits["south"].wait()
+        assert "completed" not in anna.get(f"/tasks/{number}/progress")[1]
+        visits["south"] = watching(tmp_path, link_of(running, "south"), files["south"])
+        assert [visit.wait(100) for visit in visits.values()] == [0, 0, 0]
+        wait_until(lambda: "completed" in anna.get(f"/tasks/{number}/progress")[1], 30)
+        with np.load(running.folder / "tasks" / number / "model.npz") as model:
+            weights = np.asarray(model["w"])
+    assert np.abs(weights - simulated(tmp_path, files)).max() < 1e-9
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("when", ["before it begins", "before its first round"])
+def test_a_run_goes_on_without_one_who_withdraws(when: str, tmp_path: Path) -> None:
+    files = hospitals(tmp_path)
+    with hubs.hub(tmp_path) as running:
+        anna = running.signed_in(CREATOR)
+        number = create(running, anna, algorithm="pan-svm", min_sites="2", **{"set-kernel": "rbf"})
+        links = {site: link_of(running, site) for site in SITES}
+        for site in ("south", "north", "clinic") if when == "before its first round" else ("south",):
+            assert join(tmp_path, links[site], files[site], "--folder", f"visits-{site}").returncode == 0
+        withdraws = join(tmp_path, links["south"], "", "--folder", "visits-south", "--decline", "no time")
+        assert withdraws.returncode == 0, withdraws.stderr
+        visits = {site: watching(tmp_path, links[site], files[site]) for site in ("clinic", "north")}
+        assert [visit.wait(100) for visit in visits.values()] == [0, 0]
+        wait_until(lambda: "completed" in anna.get(f"/tasks/{number}/progress")[1], 30)
+        assert "no time" in anna.get(f"/tasks/{number}")[1]
+        late = join(tmp_path, links["south"], files["south"], "--folder", "visits-south")
+        assert (late.returncode, "takes no part" in late.stderr) == (3, True)
+
+
+@pytest.mark.long
+def test_another_file_than_at_the_first_visit_is_refused_and_so_is_one_without_labels(tmp_path: Path) -> None:
+    files, _, _ = cells(tmp_path)
+    with hubs.hub(tmp_path) as running:
+        anna = running.signed_in(CREATOR)
+        create(running, anna)
+        links = {site: link_of(running, site) for site in SITES}
+        wrong = join(tmp_path, links["clinic"], files["north"], "--folder", "visits-clinic")
+        assert (wrong.returncode, "diagnosis" in wrong.stderr) == (3, True), wrong.stderr
+        for site in SITES:
+            assert join(tmp_path, links[site], files[site], "--folder", f"visits-{site}").returncode == 0
+        text = files["south"].read_text()
+        files["south"].write_text(text.replace("0.", "1.", 1))
+        changed = join(tmp_path, links["south"], files["south"], "--folder", "visits-south")
+        assert (changed.returncode, "is not what it was" in changed.stderr) == (3, True), changed.stderr
+        stolen = join(tmp_path, links["south"], files["south"], "--folder", "visits-eve")
+        assert (stolen.returncode, "with another key" in stolen.stderr) == (3, True), stolen.stderr

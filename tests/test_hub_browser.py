@@ -52,7 +52,7 @@ class Inbox(MessageHandler):
 
         def is_there() -> bool:
             texts = [mail.get_payload(decode=True) for mail in self.mails if mail["To"] == to]
-            found[:] = [match[0] for text in texts for match in re.finditer(pattern, bytes(text).decode())]  # type: ignore[arg-type]
+            found[:] = [match[0] for text in texts for match in re.finditer(pattern, bytes(text).decode())]
             return bool(found)
 
         wait_until(is_there, 30)

@@ -73,7 +73,7 @@ class Killer(threading.Thread):
             process.join()
 
 
-def trained(folder: Path, kills: int, seed: int = 0) -> tuple[np.ndarray, int, list[str]]:  # type: ignore[type-arg]
+def trained(folder: Path, kills: int, seed: int = 0) -> tuple[np.ndarray, int, list[str]]:
     """The weights that three participants come to, how often the hub was killed, and the mails."""
     folder.mkdir()
     files, _, _ = cells(folder, rows=30)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import email
 import re
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
@@ -28,7 +30,7 @@ from scenarios.hub.joining import Hub as AskedHub
 from scenarios.hub.mails import Files
 from scenarios.hub.service import Hub, Settings, application
 from scenarios.hub.tasks import Refused
-from tests.hub import SITES
+from tests.hub import SITES, environment
 
 ANNA = "anna@clinic.example"
 ADDRESS = re.compile(r"(?P<path>/sign-in/[\w-]+|/join/[\w-]+)(?:#(?P<key>\S+))?")
@@ -276,9 +278,9 @@ def test_script_in_what_people_say_is_shown_and_not_run(told: Told) -> None:
             assert "<img src=x" not in page
             assert "&lt;script&gt;" in page
             path, _ = await told.link("north@example.org")
-            page = await browser.get(path)
-            assert "<script>alert" not in page.text
-            assert "script-src 'self'" in page.headers["content-security-policy"]
+            answer = await browser.get(path)
+            assert "<script>alert" not in answer.text
+            assert "script-src 'self'" in answer.headers["content-security-policy"]
 
     run(story)
 
@@ -344,6 +346,46 @@ def test_a_link_is_one_programs_alone(told: Told) -> None:
         assert "same version" in each["south"].ask("join", token=tokens["south"], version="0")["refused"]
 
     run(story)
+
+
+def test_a_key_is_of_one_invitation(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            await create(browser)
+        each, tokens = await programs(told)
+        each["north"].join(tokens["north"])
+        assert "another invitation" in each["north"].join(tokens["south"])["refused"]
+
+    run(story)
+
+
+def test_who_took_letters_and_ended_before_it_acted_is_asked_again(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            await create(browser)
+        each, tokens = await programs(told)
+        for site in SITES:
+            each[site].join(tokens[site])
+            each[site].ready(site)
+        assert len(each["north"].ask("take", after=0)["letters"]) == 1
+        each["north"].ask("take", after=1)
+        each["north"].ask("leave")
+        told.hub.tasks.look_after_all()
+        assert [mail for mail in await told.mails("north@example.org") if mail.startswith("Your turn")]
+        each["south"].ask("take", after=0)
+        each["south"].ask("take", after=1, acted=True)
+        each["south"].ask("leave")
+        before = len(await told.mails("south@example.org"))
+        told.hub.tasks.look_after_all()
+        assert len(await told.mails("south@example.org")) == before
+
+    run(story)
+
+
+def test_nothing_of_the_hub_is_loaded_by_other_commands() -> None:
+    words = "import sys, scenarios.cli, scenarios.hub.joining; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True, env=environment())
+    assert not {"fastapi", "uvicorn", "sqlalchemy", "alembic", "aiosmtplib"} & set(done.stdout.split())
 
 
 def test_a_word_that_is_changed_or_of_another_hub_is_not_opened(told: Told) -> None:
@@ -512,6 +554,30 @@ def test_who_does_not_join_in_time_is_done_without(told: Told, monkeypatch: pyte
         assert told.one(Participant, site="south").state == "missed"
         assert told.one(Task).state == "running"
         assert '"clinic",\n    "north",\n]' in told.one(Task).scenario
+
+    run(story)
+
+
+def test_whose_turn_it_is_and_never_comes_is_done_without(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            await create(browser, min_sites="2", patience_days="2")
+        each, tokens = await programs(told)
+        for site in SITES:
+            each[site].join(tokens[site])
+            each[site].ready(site)
+        told.hub.conductor.settle(told.one(Task).id, 30)
+        assert told.one(Participant, site="north").told == 1
+        late = time.time() + 2 * 86400 + 1
+        monkeypatch.setattr("scenarios.hub.tasks.time.time", lambda: late)
+        told.hub.tasks.look_after_all()
+        assert {who.state for who in told.hub.tasks.task(told.one(Task).id, ANNA).participants} == {"missed"}
+        number = told.one(Task).id
+        deadline = time.monotonic() + 30
+        while told.one(Task).state == "running" and time.monotonic() < deadline:
+            told.hub.conductor.settle(number, 1)
+        task = told.one(Task)
+        assert (task.state, "did not come for 2 days" in task.reason) == ("failed", True)
 
     run(story)
 

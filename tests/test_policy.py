@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,68 @@ def test_a_simulation_has_the_same_policies(policy: dict[str, Any], sentence: st
     refused = "site-2 failed in round 0 (launch, step join): it refuses the order: by this site's policy"
     assert f"{refused} {sentence}" in str(result.error)
     assert result.cost is not None and result.cost.rounds == 0
+
+
+PRIVATE = """\
+[data]
+label = "diagnosis"
+positive = "M"
+classes = ["B", "M"]
+public_source = "public.csv"
+categories = { ward = ["a", "b", "east", "north", "south"] }
+
+[algorithm]
+name = "dp-erm"
+perturbation = "objective"
+epsilon = 0.8
+"""
+
+
+def write_private(folder: Path) -> None:
+    """A scenario of private training, and the coordinator's file of public rows."""
+    shutil.copy(folder / "east.csv", folder / "public.csv")
+    (folder / "hospitals.toml").write_text(PRIVATE)
+
+
+@pytest.mark.timeout(300)
+def test_a_deployment_that_asks_for_more_epsilon_than_a_site_has_left_is_refused_at_both_ends(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        write_private(tmp_path)
+        (tmp_path / "north.toml").write_text('budget = 1.0\nledger = "north.ledger"')
+        (tmp_path / "south.toml").write_text("max_epsilon = 0.9")
+        first = there.coordinator()
+        begun = [
+            there.site("east", first),
+            there.site("north", first, "--policy", "north.toml"),
+            there.site("south", first, "--policy", "south.toml"),
+        ]
+        assert [each.ends() for each in (first, *begun)] == [0] * 4, [each.said for each in (first, *begun)]
+        result = json.loads((tmp_path / "deployed" / "result.json").read_text())
+        assert result["privacy"]["epsilon"] == 0.8
+        assert [site["rows"] for site in result["sites"]] == [40, 40, 40]
+        assert result["privacy"]["not_covered"][0].startswith("journal: ")
+        spent = (tmp_path / "north.ledger").read_text()
+        assert json.loads(spent)["epsilon"] == 0.8
+        predicted = there.command("east", "predict", "deployed", "north.csv")
+        assert predicted.ends() == 0, predicted.said
+
+        second = there.coordinator("--out", "second")
+        begun = [
+            there.site("east", second),
+            there.site("north", second, "--policy", "north.toml"),
+            there.site("south", second),
+        ]
+        sentence = "all runs together may spend epsilon 1; 0.8 is spent, and this one asks for 0.8"
+        assert second.ends() == 3
+        assert sentence in second.said
+        assert begun[1].ends() == 3 and sentence in begun[1].said
+        assert (tmp_path / "north.ledger").read_text() == spent
+        result = json.loads((tmp_path / "second" / "result.json").read_text())
+        assert result["cost"] is None or result["cost"]["rounds"] == 0
+        third = there.coordinator("--out", "third", "--set", "algorithm.epsilon=0.95")
+        south = there.site("south", third, "--policy", "south.toml")
+        assert south.ends() == 3 and "epsilon must be 0.9 or less, got 0.95" in south.said
+        third.says("south declines")
 
 
 @pytest.mark.parametrize(

@@ -250,7 +250,29 @@ def test_a_run_without_a_journal_cannot_be_resumed(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("name", ["hybrid-better", "dp-logistic", "pp-svm", "dpp-svm-unaligned"])
+@pytest.mark.parametrize("perturbation", ["objective", "output"])
+def test_noise_is_drawn_once_and_a_release_charged_once(perturbation: str, tmp_path: Path) -> None:
+    ledger = tmp_path / "wdbc.ledger"
+    changes = [f"algorithm.perturbation={perturbation}", f'algorithm.ledger="{ledger}"']
+    begin(tmp_path / "run", "dp-logistic", *changes)
+    charged = ledger.read_text()
+    places = ends(tmp_path / "run" / "journal" / NAME)
+    with Journal(tmp_path / "run" / "journal" / NAME) as journal:
+        drawn = [number for number, each in enumerate(journal.earlier, start=1) if each["what"] == "drawn"]
+    charge = drawn[-1] if perturbation == "objective" else drawn[1]
+    for number in {drawn[1], drawn[-1], len(places) - 2}:  # behind b or the charge, behind the last draw, and later
+        if number < charge:
+            ledger.unlink()
+        folder = cut(tmp_path / "run", tmp_path / f"after-{number}", places[number])
+        finished = go_on(folder)
+        if perturbation == "objective" or number >= drawn[-1]:
+            assert model(folder) == model(tmp_path / "run")
+        assert finished.result.privacy is not None and finished.result.privacy.epsilon == 1.0
+        assert any(each.startswith("journal: ") for each in finished.result.privacy.not_covered)
+        assert len(ledger.read_text().splitlines()) == len(charged.splitlines())
+
+
+@pytest.mark.parametrize("name", ["hybrid-better", "pp-svm", "dpp-svm-unaligned"])
 def test_what_draws_at_random_by_itself_is_not_written_down(name: str) -> None:
     scenario, _ = spec.read(name)
     with pytest.raises(ScenarioError, match="--journal: sites draw at random by themselves"):

@@ -122,6 +122,7 @@ def test_an_answer_that_is_malformed_ends_the_run_and_names_the_site() -> None:
         federation.sum("total", shape=(3,), bound=1e3)
         lie = wire.Message("done", b"", 1, fields={"ledger": [], "hop": "far", "waiting": "", "sent_to_coordinator": 0})
         mailbox = federation._dispatcher.mailbox
+        assert isinstance(mailbox.endpoint, Endpoint)
         mailbox.endpoint._pending.append(Received("site-2", replace(lie, run=mailbox.run), True))
         with pytest.raises(SiteFailed, match=r"site-2 failed in round 2 .* malformed: hop of done must be int, got 'f"):
             federation.sum("total", shape=(3,), bound=1e3)

@@ -518,9 +518,11 @@ def test_letters_take_the_rounds_of_the_hardest_and_cuts_of_single_rows_are_few(
     """
     with gzip.open(data_folder / "letter.csv.gz", "rt") as file:
         head, *rows = csv.reader(file)
+    values = np.array([row[:-1] for row in rows[:15_000]], dtype=float)
+    scaled = 2 * (values - values.min(axis=0)) / (values.max(axis=0) - values.min(axis=0)) - 1
     order = np.random.default_rng(3).permutation(15_000)[:2_600]
     for name, part in (("train", order[:1_600]), ("test", order[1_600:])):
-        lines = [",".join([*(f"{2 * float(value) / 15 - 1:.9f}" for value in rows[k][:-1]), rows[k][-1]]) for k in part]
+        lines = [",".join([*(f"{value:.9f}" for value in scaled[k]), rows[k][-1]]) for k in part]
         (tmp_path / f"{name}.csv").write_text("\n".join([",".join(head), *lines, ""]))
     (tmp_path / "letters.toml").write_text(LETTERS_26)
     path = str(tmp_path / "letters.toml")
@@ -530,7 +532,7 @@ def test_letters_take_the_rounds_of_the_hardest_and_cuts_of_single_rows_are_few(
     assert against_rest.result["model"]["iterations"] <= 1.5 * alone["model"]["iterations"]
     accuracy, binary = (against_rest.result["metrics"][name] for name in ("accuracy", "binary_accuracy"))
     assert 0.775 < accuracy < binary - 0.15
-    assert accuracy + 0.01 < of_two.result["metrics"]["accuracy"] < accuracy + 0.04
+    assert accuracy < of_two.result["metrics"]["accuracy"] < accuracy + 0.04
     for each in (against_rest, of_two):
         assert each.result["centralised"]["exact_kernel"]["accuracy"] == pytest.approx(0.849, abs=0.005)
         cuts = sum(

@@ -25,7 +25,7 @@ from federation.transport import wire
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import Message
 from federation.visits.coordinator import visited
-from federation.visits.diary import Diary
+from federation.visits.diary import OVER, Diary
 from federation.visits.endpoint import Arrived, Left, NothingDue
 from federation.visits.visit import Visitor, agreement_of
 from protocols.sums.registry import SUMS
@@ -118,7 +118,7 @@ class Store:
         self.advance()
 
 
-def made() -> tuple[dict[str, Partition], np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def made() -> tuple[dict[str, Partition], np.ndarray, np.ndarray]:
     """Columns of the same rows at three sites, the labels at the first; all rows, scaled, and their labels."""
     generator = np.random.default_rng(5)
     rows = generator.normal(size=(40, 6))
@@ -134,7 +134,7 @@ def made() -> tuple[dict[str, Partition], np.ndarray, np.ndarray]:  # type: igno
     return parts, (rows - rows.mean(axis=0)) / rows.std(axis=0), labels
 
 
-def assert_pooled(model: DppModel | None, rows: np.ndarray, labels: np.ndarray) -> None:  # type: ignore[type-arg]
+def assert_pooled(model: DppModel | None, rows: np.ndarray, labels: np.ndarray) -> None:
     """The model is what all columns in one place give."""
     assert model is not None
     exact = libsvm.dual(rows @ rows.T, labels, 2.0)
@@ -183,3 +183,6 @@ def test_a_diary_is_read_by_its_key_alone_and_by_one_visit_at_a_time(tmp_path: P
         file.write(b"\x40cut short")
     with Diary(tmp_path / "a.diary", keys.secret) as diary:
         assert diary.facts == {"run": RUN}
+        diary.close_for_good()
+    with Diary(tmp_path / "a.diary", keys.secret) as diary:
+        assert diary.facts == {OVER: True}

@@ -204,6 +204,23 @@ def test_equal_losses_are_equal_wherever_they_fall() -> None:
         assert (places.tolist(), decided) == ([7], "rank")
 
 
+def test_a_class_of_which_all_rows_but_one_support_is_not_released() -> None:
+    """Its sums less those of the class, which the coordinator has, would be that row; the class stands for it."""
+    train, names = standardised("wine")
+    columns, moments = np.arange(len(names)), ClassMoments.of(train.rows, members(train.labels[None, :]))
+    margins = train.labels * train.rows[:, 0]
+    beyond = np.sort(margins[train.labels > 0])[-2:].mean()  # of one row of +1 alone
+    model = Solution(1.0, 0.0, 1, converged=True, w=np.where(columns == 0, (1 + 2e-3) / beyond, 0.0), b=0.0)
+    for least, releases in ((3, 1), (0, 2)):
+        federation: Any = support_federation(train, names)
+        support = SupportSums(federation, least)
+        found = support.moments(columns, model, moments)
+        assert support.releases[1] == releases
+        assert found.counts[1] == moments.counts[1] - (least == 0)
+        determined = support.rows_determined()
+        assert determined == 0 if least else determined >= 1
+
+
 def test_many_columns_go_by_halves_where_two_lists_agree(tmp_path: Path) -> None:
     changes = [*CUTS, "algorithm.remove=0.4", "algorithm.size=3"]
     result = choose(tmp_path / "run", "wine", "voted-wrappers", *changes).result
@@ -225,16 +242,17 @@ def test_no_support_set_survives_a_site_that_drops() -> None:
     """Sums of what is left are released anew, and rows are only followed from these."""
     train, names = standardised("wine")
     columns, random = np.arange(len(names)), np.random.default_rng(0)
+    moments = ClassMoments.of(train.rows, members(train.labels[None, :]))
     federation: Any = support_federation(train, names, {("support_changes", 4): Loss(("site-1",))})
     support = SupportSums(federation, 3)
     for _ in range(5):
         model = Solution(1.0, 0.0, 1, converged=True, w=random.normal(size=len(names)), b=0.0)
-        federation.until_stable(functools.partial(support.moments, columns, model))
+        federation.until_stable(functools.partial(support.moments, columns, model, moments))
     assert federation.sites == ("site-0", "site-2")
     for site in (federation.programs[name] for name in federation.sites):
         assert site.support_epoch == support.epoch == 2
         assert [len(sets) for sets in site.support_sets] == support.releases
-        assert all(number >= 5 for sets in site.support_sets for number in sets)  # the fourth was asked for again
+        assert all(number == 0 or number >= 5 for sets in site.support_sets for number in sets)  # 4 was asked for again
     assert federation.until_stable(support.rows_determined) == 0
 
 
@@ -292,9 +310,8 @@ def test_support_rows_are_libsvms(source: str, data_folder: Path) -> None:
     settings = VotedSettings(select_solver="cutting-plane", select_groups=32)
     columns = np.arange(len(names))
     (found,) = SubsetTraining(federation, moments, settings).train([Subset(columns)], 1e-6)
-    supporting = SupportSums(federation, 3).moments(columns, found)
+    supporting = SupportSums(federation, 3).moments(columns, found, moments)
     expected = svm(train.rows, train.labels)
-    assert supporting is not None
     assert supporting.counts.tolist() == expected.n_support_.tolist()
     rows, signs = train.rows[expected.support_], train.labels[expected.support_]
     pooled = filters.welch(ClassMoments.of(rows, members(signs[None, :]))).statistic

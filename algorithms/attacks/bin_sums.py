@@ -1,13 +1,16 @@
 """Which of the records that one can think of are there, by sums over rows in the bins of random grids.
 
-The sum of y z over rows, and that of z (z.p) for a direction p that is known, are linear in how often each candidate
-occurs. They have ten thousands of numbers, of which as many are taken as it needs. Counts are whole numbers though
-nothing asked for that, and the sums computed again from them are those that were seen.
+The sum of y z over rows, and those of z (z.p) for directions p that are known, are linear in how often each candidate
+occurs. Where bins are wide, rows share them, and it takes several rounds; where they are narrow, one has ten thousands
+of numbers, of which random combinations are taken, as many as it needs. Counts are whole numbers though nothing asked
+for that, and the combinations computed again from them are those that were seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +23,7 @@ from federation.arrays import FloatArray, IntArray
 from protocols.analysis.views import RunView
 
 _EQUATIONS = 3.0
-"""Bins per candidate, of each of two sums."""
+"""Per candidate."""
 
 
 class BinSums(Attack):
@@ -39,9 +42,9 @@ class BinSums(Attack):
                 continue
             grids = RandomBins.of_parts(epoch.of("receive_grids")[-1].parameters)
             places = grids(epoch.scale(candidates.rows))
-            for first, direction, second in _sums(epoch, prior.posed.number):
+            for seen in _sums(epoch, prior.posed.number):
                 counts = counts or RowCounts(epoch.columns)
-                if (solved := solve(places, candidates.labels, first, direction, second)) is not None:
+                if (solved := solve(places, candidates.labels, seen)) is not None:
                     rows = np.repeat(np.arange(len(candidates.rows)), solved.counts)
                     resolution = SAME_WITHIN * epoch.scale.scale
                     counts.take(candidates.rows[rows], candidates.labels[rows], resolution)
@@ -50,26 +53,56 @@ class BinSums(Attack):
             yield Claim(*counts.repeated, residual)
 
 
-def _sums(epoch: Epoch, problem: int) -> Iterator[tuple[FloatArray, FloatArray, FloatArray]]:
-    """Of a problem: the sum of y z, the first direction, and the sum of z (z.p), (P B,) each, over the same sites."""
-    for labelled, product in zip(epoch.of("label_sums"), epoch.of("products")[:1], strict=False):
-        for sites in labelled.sums.keys() & product.sums.keys():
-            for place in np.flatnonzero(product.parameters["problems"] == problem):
-                yield labelled.sums[sites][problem], product.parameters["directions"][place], product.sums[sites][place]
+@dataclass(frozen=True)
+class SeenSums:
+    """Of a problem, over the same rows: the sum of y z (P B,), directions p (r, P B), and sums of z (z.p) (r, P B)."""
+
+    labelled: FloatArray
+    directions: FloatArray
+    products: FloatArray
 
 
-def solve(
-    places: IntArray, labels: FloatArray, first: FloatArray, direction: FloatArray, second: FloatArray
-) -> Counts | None:
+def _sums(epoch: Epoch, problem: int) -> Iterator[SeenSums]:
+    """Those of all rounds."""
+    for labelled in epoch.of("label_sums"):
+        for sites, sums in labelled.sums.items():
+            found = [
+                (each.parameters["directions"][place], each.sums[sites][place])
+                for each in epoch.of("products")
+                if sites in each.sums
+                for place in np.flatnonzero(each.parameters["problems"] == problem)
+            ]
+            if found:
+                yield SeenSums(sums[problem], *(np.array(each) for each in zip(*found, strict=True)))
+
+
+def solve(places: IntArray, labels: FloatArray, seen: SeenSums) -> Counts | None:
     """How often candidates in places (n, P) with labels (n,) occur; None where they cannot make up the sums."""
     different = distinct(np.column_stack([places, labels]))
-    taken = places[different]
-    used = np.unique(taken)
+    used = np.unique(places[different])
+    z = to_matrix(places[different], len(seen.labelled))[:, used].T
     enough = int(_EQUATIONS * len(different)) + 1
-    some = np.sort(np.random.default_rng(0).permutation(used)[:enough])
-    z = to_matrix(taken, len(first))[:, some].T.toarray()
-    (along,) = values(taken, direction[None])
-    design = np.vstack([z * labels[different], z * along])
-    seen = np.concatenate([first[some], second[some]])
-    found, determined = least_squares(design, seen)
-    return checked(design, seen, found, determined, different, len(labels))
+    rounds = min(len(seen.products), -(-enough // len(used)))
+    along = [labels[different], *values(places[different], seen.directions[:rounds])]
+    totals = [seen.labelled, *seen.products[:rounds]]
+    parts = [
+        _combined(np.random.default_rng(number), z.multiply(each[None, :]), total[used], enough)
+        for number, (each, total) in enumerate(zip(along, totals, strict=True))
+    ]
+    design, right = np.vstack([part for part, _ in parts]), np.concatenate([total for _, total in parts])
+    found, determined = least_squares(design, right)
+    return checked(design, right, found, determined, different, len(labels))
+
+
+def _combined(random: np.random.Generator, terms: Any, seen: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
+    """Equations with sparse terms (e, n) as they are, or added up, with random signs, to so many."""
+    from scipy.sparse import csr_array
+
+    equations = len(seen)
+    if equations <= count:
+        return terms.toarray(), seen
+    signs = random.choice([-1.0, 1.0], size=equations)
+    adding = csr_array(
+        (signs, (random.integers(count, size=equations), np.arange(equations))), shape=(count, equations)
+    )
+    return (adding @ terms).toarray(), adding @ seen

@@ -80,6 +80,8 @@ def _together(claims: Sequence[tuple[Posed, Claim]], unit: FloatArray) -> Claim:
             if place == len(rows):
                 rows.append(row)
                 shown.append(_Shown(np.zeros(classes)))
+            elif np.isnan(row).sum() < np.isnan(rows[place]).sum():
+                rows[place] = row
             of_class = counts.setdefault(place, np.zeros(classes + 1))
             of_class[posed.class_of(label, otherwise=classes)] += 1
         for place, of_class in counts.items():
@@ -96,11 +98,11 @@ def _together(claims: Sequence[tuple[Posed, Claim]], unit: FloatArray) -> Claim:
 
 
 def _place(row: FloatArray, rows: Sequence[FloatArray], unit: FloatArray) -> int:
-    """Of the row that is the same, or behind them all; columns that nothing is said of are the same."""
+    """Of the row that is the same in the columns that something is said of in both, or behind them all."""
     if not rows:
         return 0
-    known = np.array(rows)
-    same = ((np.abs(known - row) <= unit) | (np.isnan(known) & np.isnan(row))).all(axis=1)
+    away = np.abs(np.array(rows) - row)
+    same = (np.isnan(away) | (away <= unit)).all(axis=1) & ~np.isnan(away).all(axis=1)
     return int(same.argmax()) if same.any() else len(rows)
 
 

@@ -46,9 +46,12 @@ class JointCuts:
         shape = (len(points), classes, -1)
         return cls(points.reshape(shape), sums[:, :-1].reshape(shape).copy(), sums[:, -1].copy())
 
-    def parts(self, features: FloatArray, own: int) -> FloatArray:
-        """(T, K) of -1, 0 and 1: with which sign a row with features f~ (m',) of a class is in the blocks."""
-        scores = self.points @ features
+    def parts(self, features: FloatArray, own: int, at: Sequence[int] | None = None) -> FloatArray:
+        """(T, K) of -1, 0 and 1: with which sign a row with features f~ (m',) of a class is in the blocks.
+
+        at: of some points only.
+        """
+        scores = (self.points if at is None else self.points[at]) @ features
         brackets = scores + 1.0 - scores[:, own : own + 1]
         brackets[:, own] = 0.0
         found = np.zeros(scores.shape)
@@ -88,10 +91,11 @@ class _Vectors:
     first: IntArray
     second: IntArray | None = None
 
-    def sign_of(self, parts: FloatArray, place: int) -> float:
-        """With which sign a row with such parts (T, K) is in one of the vectors."""
-        taken = 0.0 if self.second is None else parts[self.second[place], self.block]
-        return float(parts[self.first[place], self.block] - taken)
+    def sign_of(self, cuts: JointCuts, features: FloatArray, own: int, place: int) -> float:
+        """With which sign a row with features (m',) of a class is in one of the vectors."""
+        at = [self.first[place]] if self.second is None else [self.first[place], self.second[place]]
+        there, *taken = cuts.parts(features, own, at)[:, self.block]
+        return float(there - sum(taken))
 
 
 def lone_blocks(cuts: JointCuts) -> Iterator[_Vectors]:
@@ -123,9 +127,7 @@ def single_rows(
         inverted = inverse.invert(features[places, : inverse.dimensions])
         for of, row, residual in zip(places[inverted.of].tolist(), inverted.rows, inverted.residuals, strict=True):
             classes = [
-                each
-                for each in range(cuts.blocks.shape[1])
-                if vectors.sign_of(cuts.parts(features[of], each), of) == sign
+                each for each in range(cuts.blocks.shape[1]) if vectors.sign_of(cuts, features[of], each, of) == sign
             ]
             if classes:
                 label = classes[0] if len(classes) == 1 else None

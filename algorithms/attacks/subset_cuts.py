@@ -1,7 +1,6 @@
 """Rows by subtracting cuts of linear SVMs on columns: without a map between, a difference of one row is the row.
 
-Of each problem, among the cuts that were taken while it had the same columns; of more than two classes of those that
-tell the first from the rest. A difference that counts one row is it if
+Of each problem, among the cuts that were taken while it had the same columns. A difference that counts one row is it if
 the row is on the wrong side of the margin at one of both points and not at the other. Unlike differences of features,
 which are a row's or are not, any numbers can be a row's columns: some claims are of several rows, and false.
 """
@@ -26,13 +25,14 @@ class SubsetCuts(Attack):
     """Cuts of one row, and differences of two cuts of a group that count one."""
 
     name = "cuts of columns"
+    is_of_problems = True
 
     def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
         """Each row once, of all folds together."""
         found, unit = [], np.ones(0)
         for rounds in between_scalings(view):
             offset, unit = rounds[0].parameters["offset"], rounds[0].parameters["scale"]
-            for columns, problems in _posed(rounds):
+            for columns, problems in _posed(rounds, prior.posed.number):
                 for problem, cuts in problems.items():
                     w, b, sums = (np.array(each) for each in zip(*cuts, strict=True))
                     rows, labels = rows_of_cuts(Points(w, b), sums)
@@ -43,8 +43,8 @@ class SubsetCuts(Attack):
             yield Claim(every.rows, every.labels, 0.0)
 
 
-def _posed(rounds: tuple[RoundView, ...]) -> Iterator[tuple[list[IntArray], Series]]:
-    """Problems as they were posed, with the columns of each, and the cuts of each: w (m,), b and sums (g, m + 2)."""
+def _posed(rounds: tuple[RoundView, ...], kind: int) -> Iterator[tuple[list[IntArray], Series]]:
+    """Problems of a kind as they were posed: the columns of each, and its cuts: w (m,), b and sums (g, m + 2)."""
     columns: list[IntArray] = []
     groups, series, kinds = 1, Series(), [0]
     for each in rounds:
@@ -63,7 +63,7 @@ def _posed(rounds: tuple[RoundView, ...]) -> Iterator[tuple[list[IntArray], Seri
             for sums in each.sums.values():
                 parts = np.split(sums, np.cumsum([groups * (length + 2) for length in lengths])[:-1])
                 for problem, w, b, part in zip(problems, points, told["b"].tolist(), parts, strict=True):
-                    if kinds[problem] == 0:
+                    if kinds[problem] == kind:
                         series.setdefault(problem, []).append((w, b, part.reshape(groups, -1)))
     if series:
         yield columns, series

@@ -1,4 +1,4 @@
-"""Rows by subtracting class sums over support rows, which differ by few from one model to the next.
+"""Rows by subtracting class sums over support rows, which differ by few from one model to the next, or from the class.
 
 Two releases of a class whose numbers of rows differ by one may differ by one row: then the difference of their sums is
 it, in the columns that both have, and the difference of their sums of squares is its square, column by column. That is
@@ -39,9 +39,11 @@ class SupportDifferences(Attack):
 
 
 def _releases(rounds: tuple[RoundView, ...], kind: int) -> list[tuple[IntArray, FloatArray]]:
-    """The columns (m,) and the sums (2m + 1,) of every release of a class."""
+    """The columns (m,) and the sums (2m + 1,) of every release of a class, all of its rows among them."""
     found = []
     for each in rounds:
+        if each.step == "class_moments":
+            found += [(np.arange((sums.shape[1] - 1) // 2), sums[kind]) for sums in each.sums.values()]
         if each.step == "support_moments" and each.parameters["released"][kind]:
             found += [(np.asarray(each.parameters["columns"]), sums[kind]) for sums in each.sums.values()]
     return found

@@ -103,8 +103,8 @@ class FederatedSelector(SelectorMixin, RowsEstimator):  # type: ignore[misc]
     @property
     def _algorithm(self) -> SelectionAlgorithm[Any]:
         """The method. Raises ValueError for one that chooses no columns."""
-        if self.method not in ALGORITHMS or not ALGORITHMS[self.method].chooses_columns:
-            known = [name for name, algorithm in ALGORITHMS.loadable() if algorithm.chooses_columns]
+        if self.method not in ALGORITHMS or not isinstance(ALGORITHMS[self.method], SelectionAlgorithm):
+            known = [name for name, algorithm in ALGORITHMS.loadable() if isinstance(algorithm, SelectionAlgorithm)]
             raise ValueError(f"method must be one of {', '.join(known)}, got {self.method!r}")
         return cast("SelectionAlgorithm[Any]", ALGORITHMS[self.method])
 

@@ -49,18 +49,19 @@ class VerticalClassifier(FederatedClassifier):
         rows, labels = self._checked(X, y)
         seed, chosen, method = self._seed(), self._settings(), self._parameter("scale")
         names = [str(name) for name in self._names(rows.shape[1])]
+        parts = self._held(rows.shape[1])
         partitions = {
             f"site-{number}": rows_of(
                 rows[:, held], labels if number == 1 else None, [names[place] for place in held], len(self.classes_)
             )
-            for number, held in enumerate(self._held(rows.shape[1]), start=1)
+            for number, held in enumerate(parts, start=1)
         }
         task, scale = VerticalTask(method, seed, classes=len(self.classes_)), Scale.of(rows, method)
         with self._federation(partitions, seed, chosen) as federation:
             with federation.phase("setup"):
                 align(federation, "position")
             model = self._algorithm.fit(federation, task, chosen)
-        self._keep(model.joined(scale(rows)), scale, federation, partitions)
+        self._keep(model.joined(scale(rows), np.concatenate(parts)), scale, federation, partitions)
         return self
 
     def _names(self, width: int) -> list[Any]:

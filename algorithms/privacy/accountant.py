@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
 from algorithms.privacy.ledger import DataIdentity, Ledger, Spent, require_room
+
+Once = Callable[[str, Callable[[], Any]], Any]
+"""Given what for, does something now, or gives what came of it in an earlier process of the run: `Federation.drawn`."""
 
 
 @dataclass(frozen=True)
@@ -111,11 +115,18 @@ class PrivacyAccountant:
             spent, where = self.ledger.spent(), f" of {self.ledger.path}"
         require_room(spent, epsilon, delta, (self.epsilon, self.delta), where)
 
-    def spend(self, release: Release) -> None:
-        """Write a release down. Raises FederationError where the budget has no room for it."""
-        limits = self.epsilon, self.delta
-        if self.ledger is not None:
-            self.charged = self.ledger.charge(release.epsilon, release.delta, release.what, limits)
+    def spend(self, release: Release, once: Once = lambda purpose, draw: draw()) -> None:
+        """Write a release down. Raises FederationError where the budget has no room for it.
+
+        once: so that a run that is resumed does not charge the ledger again.
+        """
+        limits, ledger = (self.epsilon, self.delta), self.ledger
+        if ledger is not None:
+            charged = once(
+                f"what {release.what} was charged",
+                lambda: astuple(ledger.charge(release.epsilon, release.delta, release.what, limits)),
+            )
+            self.charged = Spent(*charged)
         else:
             require_room(Spent(*self.spent), release.epsilon, release.delta, limits)
         self.releases.append(release)

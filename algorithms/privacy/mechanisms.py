@@ -40,6 +40,9 @@ MechanismName = Literal["laplace", "gaussian", "spherical"]
 FINENESS_BITS = 20
 """The lattice is finer than the noise by this many powers of two."""
 
+_LARGEST_EXPONENT = 700.0
+"""Of e in float64; an epsilon beyond it promises nothing anyway."""
+
 
 @dataclass(frozen=True)
 class PrivacyParameters:
@@ -79,7 +82,7 @@ class Noise:
         bound = total_variation_bound(self.steps, self.shares, self.size)
         if self.privacy.mechanism == "spherical":
             bound = spherical_distance(self.steps, self.size)
-        return (1 + math.exp(self.privacy.epsilon)) * bound
+        return min(1.0, (1 + math.exp(min(self.privacy.epsilon, _LARGEST_EXPONENT))) * bound)
 
     @property
     def share_epsilon(self) -> float:

@@ -46,7 +46,7 @@ from algorithms.remarks import Remark
 from algorithms.selection.elimination import MANY_COLUMNS
 from algorithms.selection.filters import membership_auc
 from algorithms.selection.subset_path import SelectionSite
-from algorithms.selection.subsets import ALL_ROWS, Subset
+from algorithms.selection.subsets import Subset
 from algorithms.selection.training import SubsetTraining, TrainingSettings
 from algorithms.settings import ShareOrCount, doc
 from federation.arrays import FloatArray, IntArray
@@ -166,7 +166,8 @@ class Selected:
 class SelectedModel(Model):
     """A PAN-SVM of chosen columns: their numbers among those of the rows it is asked about, in rising order.
 
-    by_size: linear models of the best columns by their number, on the way to the size that was chosen.
+    by_size: linear models of the best columns by their number, on the way to the size that was chosen: of each number
+    those of the inner folds.
     """
 
     inner: PanModel
@@ -199,9 +200,12 @@ class SelectedModel(Model):
         """As it was found; None of a model that was read from a file."""
         return self.ranking
 
-    def decisions_by_size(self, rows: FloatArray) -> dict[int, FloatArray]:
-        """(n,), or (n, K), decision values of scaled rows (n, p) by the best columns, for each size of the curve."""
-        return {len(each.columns): each.decision_function(rows) for each in self.by_size}
+    def decisions_by_size(self, rows: FloatArray) -> dict[int, list[FloatArray]]:
+        """(n,), or (n, K), decision values of scaled rows (n, p) by each model of the best columns, for each size."""
+        found: dict[int, list[FloatArray]] = {}
+        for model in self.by_size:
+            found.setdefault(len(model.columns), []).append(model.decision_function(rows))
+        return found
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
         """Those of the PAN-SVM, and `selected` (k,), the numbers of its columns among all."""
@@ -371,16 +375,17 @@ def _sized(choice: Choice, settings: SelectionSettings, names: Sequence[str]) ->
 def accuracy_curve(choice: Choice, inner_folds: int) -> tuple[tuple[CurvePoint, ...], tuple[SizeModel, ...]]:
     """Inner cross-validation of the best columns, for every size of the curve, all in the same rounds.
 
-    The models of all training rows ride along: one for each size.
+    Beside it the models, of each size one for each fold.
     """
-    sizes, folds = curve_sizes(choice.most or len(choice.order)), [*range(inner_folds), ALL_ROWS]
+    sizes, folds = curve_sizes(choice.most or len(choice.order)), range(inner_folds)
     subsets = [Subset(choice.order[:size], fold) for size in sizes for fold in folds]
     judged = choice.training.judged(subsets, CURVE_TOLERANCE)
     right, rows = (each.reshape(len(sizes), len(folds)).sum(axis=1) for each in (judged.right, judged.rows))
     points, models = [], []
     for place, size in enumerate(sizes):
         points.append(point_of(size, right[place], rows[place]))
-        models.append(SizeModel.of(choice.order[:size], judged.models[(place + 1) * len(folds) - 1]))
+        of_size = judged.models[place * len(folds) : (place + 1) * len(folds)]
+        models += [SizeModel.of(choice.order[:size], model) for model in of_size]
     return tuple(points), tuple(models)
 
 

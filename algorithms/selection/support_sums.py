@@ -4,7 +4,8 @@ Support rows of successive models differ by few. The difference of two sums over
 prove it: released without a guard, they hand out patients. So sites keep the support sets whose sums were released, and
 a class is released again only if its set differs from every one of them by `min_change` rows or more, and has as many:
 otherwise the old sums stand, less the columns that were dropped, and nothing is sent. What is asked for to decide that
-are numbers of rows, in a sum.
+are numbers of rows, in a sum. The first of the released sets is the class itself, whose sums the class moments are: of
+a model that all but one of a class's rows support, the difference would be that one.
 
 A row is determined by the sums, whoever knows which rows are in which, where its unit vector is a combination of the
 sets' 0/1 vectors m. With G = sum m m^T over all rows (from the same numbers) that is where m_i^T G^+ m_i = 1, for the
@@ -50,11 +51,12 @@ class SupportSite(SelectionSite):
     ) -> FloatArray:
         """(2, r + 1): of each class the support rows, and how many are in or out but were not in each earlier release.
 
-        epoch: another one forgets all releases. number: of this model. releases: r, the most there are of a class.
+        epoch: another one forgets all releases but that of the class. number: of this model. releases: r, the most
+        there are of a class.
         """
         if epoch != self.support_epoch:
             self.support_epoch = epoch
-            self.support_sets: list[dict[int, BoolArray]] = [{}, {}]
+            self.support_sets: list[dict[int, BoolArray]] = [{0: member > 0} for member in members(self.labels)]
         margins = self.labels[0] * (self.scaled[:, columns] @ w + b)
         found = np.zeros((2, releases + 1))
         self.supporting = []
@@ -109,18 +111,20 @@ class SupportSums:
     min_change: int
     epoch: int = 0
     number: int = 0
-    releases: list[int] = field(default_factory=lambda: [0, 0])
-    _known: list[tuple[IntArray, FloatArray] | None] = field(default_factory=lambda: [None, None])
+    releases: list[int] = field(default_factory=lambda: [1, 1])
+    _known: list[tuple[IntArray, FloatArray]] = field(default_factory=list)
     _changes: int = -1
 
-    def moments(self, columns: IntArray, solution: Solution) -> ClassMoments | None:
+    def moments(self, columns: IntArray, solution: Solution, of_all: ClassMoments) -> ClassMoments:
         """Over the support rows of a model of some columns, or those of one before, class by class.
 
-        None where a class has so few that it never was released. Raises MembershipChanged.
+        of_all: the moments of all rows, which stand for a class until it is released. Raises MembershipChanged.
         """
         changes = len(self.federation.membership.changes)
         if changes != self._changes:
-            self._changes, self.epoch, self.releases, self._known = changes, self.epoch + 1, [0, 0], [None, None]
+            self._changes, self.epoch, self.releases = changes, self.epoch + 1, [1, 1]
+            every = np.arange(of_all.sums.shape[1])
+            self._known = [(every, packed) for packed in of_all.packed()]
         self.number += 1
         most = max(self.releases)
         counts = np.rint(
@@ -143,11 +147,7 @@ class SupportSums:
         ]
         if any(released):
             self._release(columns, released)
-        known = [each for each in self._known if each is not None]
-        if len(known) < 2:
-            return None
-        cut = [moments.reshape(-1) for moments in (_only(*each, columns) for each in known)]
-        return ClassMoments.unpacked(np.array(cut))
+        return ClassMoments.unpacked(np.array([_only(*each, columns) for each in self._known]))
 
     def _release(self, columns: IntArray, released: list[bool]) -> None:
         sums = self.federation.sum(
@@ -167,7 +167,7 @@ class SupportSums:
     def rows_determined(self) -> int:
         """How many rows follow from what was released since the sites are these. Raises MembershipChanged."""
         most = max(self.releases)
-        if not most:
+        if most == 1:  # the class itself
             return 0
         bound = float(MAX_COUNT)
         overlaps = np.rint(self.federation.sum("support_overlaps", shape=(2, most, most), bound=bound, releases=most))

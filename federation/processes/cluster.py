@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import logging
+import os
 import select
 import shutil
 import signal
@@ -36,6 +37,8 @@ from federation.transport.keys import Party
 
 _START_S = 120.0
 _CLOSE_S = 20.0
+_REACH_S = 5.0
+_ADDRESS = "RAY_ADDRESS"
 _WATCH_S = 0.2
 """How long a node is asked in one go whether something happened there: so long its next order waits."""
 
@@ -331,18 +334,31 @@ def _connected(address: str) -> tuple[Any, bool]:
         ) from error
     if ray.is_initialized():
         return ray, False
+    none_there = LaunchError(
+        f"There is no Ray cluster at federation.ray_address = {address!r}; start one with ray start --head, and its "
+        "other nodes with ray start --address=HEAD:6379, or name another."
+    )
+    _require_listener(os.environ.get(_ADDRESS, address) if address == "auto" else address, none_there)
     before = signal.getsignal(signal.SIGTERM)
     try:
         ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False, namespace="fedsvm")
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise LaunchError(
-            f"There is no Ray cluster at federation.ray_address = {address!r}; start one with ray start --head, and "
-            "its other nodes with ray start --address=HEAD:6379, or name another."
-        ) from error
+        raise none_there from error
     finally:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGTERM, before)  # ray takes it for itself, and a run ends well by it
     return ray, True
+
+
+def _require_listener(address: str, otherwise: LaunchError) -> None:
+    """Raise where nobody listens at HOST:PORT: ray would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if not colon:  # auto: ray looks for processes of this machine
+        return
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_S).close()
+    except (OSError, ValueError) as error:
+        raise otherwise from error
 
 
 def _taken(path: str) -> bytes:

@@ -28,6 +28,8 @@ from federation.visits.sealing import Vault
 
 _LENGTH = struct.Struct("<Q")
 SECRET_BYTES = 32
+OVER = "over"
+"""The one fact that is left of a run that is over."""
 _FACTS, _IN, _OUT = "facts", "in", "out"
 
 
@@ -96,6 +98,12 @@ class Diary:
     def say(self, message: Message) -> None:
         """Write down what the site is about to say."""
         self._append(_OUT, _frames(message))
+
+    def close_for_good(self) -> None:
+        """The run is over: forget what masks and draws follow from, and all that came in and was said."""
+        os.ftruncate(self._file, 0)
+        self._count, self.facts, self.received, self.said = 0, {}, [], []
+        self.note({OVER: True})
 
     def _append(self, what: str, value: Any) -> None:
         sealed = self._vault.seal(msgpack.packb([what, value]), str(self._count))

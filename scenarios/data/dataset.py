@@ -176,6 +176,8 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
     if settings.permute_labels:
         shuffled = np.random.default_rng([scenario.seed, 10]).permutation(data.labels)
         data = replace(data, labels=shuffled)
+    if scenario.data.public_source is not None:
+        raise ScenarioError(["data.public_source: is of runs across hosts; set rows apart by data.public."])
     public, private = _set_apart(scenario, data)
     choosing = data.take(public) if _is_blind(scenario) else data
     classes = classes_of(choosing, settings, are_all=not _is_blind(scenario))

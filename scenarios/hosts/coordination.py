@@ -6,12 +6,12 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
 from algorithms.data.columns import Columns, Schema
-from algorithms.data.horizontal import HorizontalTask
+from algorithms.data.horizontal import HorizontalTask, count_rows
 from algorithms.site_scores import SiteScores, score_at_sites
 from federation.errors import FederationError
 from federation.federation import SKIPPED_ROUNDS, Federation
@@ -19,14 +19,16 @@ from federation.hosts.certificates import Certificate
 from federation.hosts.gathering import RemoteSites, gather_again, gathered, nobody_is_started
 from federation.hosts.hub import HubEndpoint
 from federation.hosts.lobby import Column, Guest, Lobby
+from federation.hosts.visit import Held
 from federation.journal import Journal
 from federation.membership import DropoutPolicy
 from federation.transport.deadline import Deadline
 from federation.transport.keys import COORDINATOR, Party, Roster
 from federation.transport.wire import RUN_ID_BYTES
 from scenarios.data.dataset import Holding, Sizes, declared_classes
+from scenarios.hosts import public_rows
 from scenarios.run import resume
-from scenarios.run.horizontal import held_out_folds
+from scenarios.run.horizontal import UNCOVERED_JOURNAL, UNCOVERED_ROUNDS, held_out_folds
 from scenarios.run.metrics import counted
 from scenarios.run.outcome import Fold, Outcome, log_fold, trained
 from scenarios.run.runner import Finished, Run, recorded
@@ -74,16 +76,22 @@ class RemoteDataset:
     tested: int = 0
     warnings: tuple[str, ...] = ()
     foreseen: tuple[str, ...] = ()
+    public: Held | None = None
 
     @classmethod
     def of(cls, scenario: Scenario) -> Self:
-        """Before anything is known but the scenario, which names sites and classes."""
-        return cls(tuple(scenario.federation.site_names), declared_classes(scenario.data))
+        """Before anything is known but the scenario, which names sites, classes and public rows.
+
+        Raises ScenarioError for public rows that cannot be read.
+        """
+        names, classes = tuple(scenario.federation.site_names), declared_classes(scenario.data)
+        return cls(names, classes, public=public_rows.read(scenario))
 
     @property
     def sizes(self) -> Sizes:
         """How much there is of everything."""
-        return Sizes(sum(self.site_rows.values()) + self.tested, self._width, self.tested, public=0)
+        public = 0 if self.public is None else self.public.rows
+        return Sizes(sum(self.site_rows.values()) + self.tested, self._width, self.tested, public)
 
     def held(self, site: str) -> Holding:
         """How many rows a site trains on, and their columns."""
@@ -245,6 +253,9 @@ def _conduct(
 def train(scenario: Scenario, dataset: RemoteDataset, federation: Federation, outcome: Outcome) -> None:
     """Train one model after the other, and have the sites test each on rows of their own."""
     algorithm, settings = scenario.algorithm.implementation, scenario.algorithm.settings
+    if dataset.public is not None:
+        train_privately(scenario, dataset, dataset.public, federation, outcome)
+        return
     first = task_of(scenario, dataset)
     for fold in held_out_folds(scenario.data):
         task, named = first.of_fold(fold), fold if scenario.data.folds is not None else None
@@ -257,12 +268,34 @@ def train(scenario: Scenario, dataset: RemoteDataset, federation: Federation, ou
         outcome.keep(_fold(named, model, task.columns, scores), algorithm)
 
 
+def train_privately(
+    scenario: Scenario, dataset: RemoteDataset, public: Held, federation: Federation, outcome: Outcome
+) -> None:
+    """Train one model, of which private rows choose nothing but by sums; nobody tests it."""
+    schema = schema_of(scenario, dataset)
+    accountant = public_rows.accountant_of(scenario, [*schema.numeric, *schema.categorical])
+    task = public_rows.task_of(scenario, public, schema, accountant)
+    try:
+        with outcome.timed("train_s"):
+            model = scenario.algorithm.implementation.fit(federation, task, scenario.algorithm.settings)
+    finally:  # what was spent is spent, whatever came of it
+        if (report := accountant.report()) is not None:
+            outcome.privacy = replace(report, not_covered=(UNCOVERED_JOURNAL, UNCOVERED_ROUNDS))
+    log_fold(federation, None, trained(model))
+    dataset.site_rows = count_rows(federation)
+    outcome.keep(_fold(None, model, task.columns, None), scenario.algorithm.implementation)
+
+
+def schema_of(scenario: Scenario, dataset: RemoteDataset) -> Schema:
+    """The columns that all sites have."""
+    return Schema(dataset.numeric_columns, dataset.categorical_columns, scenario.data.categories)
+
+
 def task_of(scenario: Scenario, dataset: RemoteDataset) -> HorizontalTask:
     """What is to be trained on."""
     data = scenario.data
-    schema = Schema(dataset.numeric_columns, dataset.categorical_columns, data.categories)
     return HorizontalTask(
-        schema,
+        schema_of(scenario, dataset),
         data.scale,
         scenario.seed,
         filled=data.missing == "mean",

@@ -60,6 +60,11 @@ def askable() -> list[str]:
     return [name for name, found in ALGORITHMS.loadable() if _is_askable(found)]
 
 
+def default() -> str:
+    """The algorithm that a form begins with: the first for columns of the same rows, as in the paper of the service."""
+    return next(filter(is_vertical, askable()))
+
+
 def is_vertical(name: str) -> bool:
     """Whether participants hold columns of the same rows."""
     return isinstance(ALGORITHMS[name], VerticalAlgorithm)

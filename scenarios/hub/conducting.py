@@ -155,7 +155,8 @@ class Conductor:
                         known.changed.notify_all()
                         return
             begun = self._conducted[task_id] = _Conducted()
-            begun.thread = threading.Thread(target=self._conduct, args=(task_id, begun), name=f"task {task_id}")
+            words = (task_id, begun, known.thread if known is not None else None)
+            begun.thread = threading.Thread(target=self._conduct, args=words, name=f"task {task_id}")
             begun.thread.start()
 
     def settle(self, task_id: str, within_s: float) -> None:
@@ -177,7 +178,9 @@ class Conductor:
             if each.thread is not None:
                 each.thread.join()
 
-    def _conduct(self, task_id: str, conducted: _Conducted) -> None:
+    def _conduct(self, task_id: str, conducted: _Conducted, before: threading.Thread | None) -> None:
+        if before is not None:
+            before.join()  # it is about to let go of the journal
         try:
             self._run(task_id, conducted)
         finally:
@@ -265,7 +268,7 @@ class Conductor:
                 journal,
             ) as federation:
                 this.federation = federation
-                federation.assemble()
+                federation.assemble(need_all=False)
                 if isinstance(this.dataset, ColumnsAtSites):
                     train_on_columns(scenario, this.dataset, federation, this.outcome)
                 elif isinstance(this.dataset, RemoteDataset):

@@ -71,7 +71,6 @@ class Task(Base):
     min_sites: Mapped[int]
     begun_at: Mapped[float | None]
     ended_at: Mapped[float | None]
-    taken_in: Mapped[int] = mapped_column(default=0)
     progress: Mapped[dict[str, Any]] = mapped_column(sql.JSON, default=dict)
     participants: Mapped[list[Participant]] = relationship(order_by="Participant.place", back_populates="task")
 

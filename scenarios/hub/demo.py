@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from scenarios.data import sources
+from scenarios.hub import asking
 from scenarios.hub.asking import Wish
 from scenarios.hub.tasks import Invited, NewTask, Tasks
 
@@ -20,7 +21,9 @@ def prepare(tasks: Tasks, folder: Path) -> str:
     """Make a task, unless there is one; write what each participant has into files. The creator's path to sign in."""
     if not tasks.of(CREATOR):
         _write(folder)
-        wish = Wish("dpp-svm", {"kernel": "linear", "C": "1.0"}, _LABEL, "malignant", "benign", label_site=_SITES[0])
+        wish = Wish(
+            asking.default(), {"kernel": "linear", "C": "1.0"}, _LABEL, "malignant", "benign", label_site=_SITES[0]
+        )
         invited = [Invited(site, f"{site}@example.org") for site in _SITES]
         said = "Three laboratories measured the same cells. Which are malignant?"
         tasks.create(CREATOR, NewTask("Malignant or benign", said, wish, invited, len(_SITES), 14, 7))

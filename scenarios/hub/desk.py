@@ -8,9 +8,11 @@ where it comes to nothing.
 | join | token, version | title, description, site, run, terms: pins the key, if the invitation has none |
 | ready | columns, agreement_key | nothing: it takes part |
 | decline | reason | nothing |
-| take | after, watches | state, reason, sites, columns, said, letters: what it was told from a number on |
+| take | after, acted, watches | state, reason, sites, columns, said, letters: what it was told from a number on |
 | say | number, frames | said: how many messages the hub has |
 | leave | | nothing: who comes again is asked by mail |
+
+`acted` says that the site did what all that it has before that number asks for; who did not is asked again.
 """
 
 from __future__ import annotations
@@ -117,6 +119,8 @@ class Desk:
             if who is None:
                 raise Refused("There is no such invitation; take the link as it stands in the mail.")
             if who.public_key is None:
+                if _by_key(session, key) is not None:
+                    raise Refused("This folder is of another invitation; keep what belongs to this one in another.")
                 if who.state != "invited" or who.task.state != "inviting":
                     raise Refused(_why_closed(who))
                 who.public_key = key
@@ -187,7 +191,8 @@ class Desk:
             who = _required(session, key)
             if after > who.told:
                 raise Refused(f"{who.site} has letters that this hub did not write; its folder is of another hub.")
-            who.taken = max(who.taken, after)
+            if word.get("acted") is True:
+                who.taken = max(who.taken, after)
             if who.taken == who.told:
                 who.due_since = None
             found = self._tasks.letters.told_after(session, who, after, _MAX_ANSWER_BYTES)

@@ -33,7 +33,7 @@ from federation.transport import wire
 from federation.transport.deadline import Deadline
 from federation.transport.keys import KEY_BYTES
 from federation.transport.wire import RUN_ID_BYTES, Message
-from federation.visits.diary import SECRET_BYTES, Diary
+from federation.visits.diary import OVER, SECRET_BYTES, Diary
 from federation.visits.sealing import Requests, derived
 from federation.visits.visit import Visitor, agreement_of
 from scenarios.hub.holding import hold
@@ -176,6 +176,9 @@ class Joining:
         keys = certificates.read_secret(path).keys
         self._hub = Hub(self.link, Requests(keys, self.link.hub_key), self.wait_s)
         with Diary(self.folder / _DIARY, derived(keys.secret, "diary")) as diary:
+            if OVER in diary.facts:
+                self._tell_over()
+                return True
             task = self._joined(diary)
             terms = _terms(diary.facts["terms"])
             held = self._held(str(task["site"]), terms)
@@ -269,11 +272,16 @@ class Joining:
         before = len(diary.received)
         is_over = visitor.carry_on(diary.facts["sites"], partition, lambda: self._more(diary, standing), self._say)
         if is_over:
-            self.tell(f"the task is over; what is yours of its model is in {self.folder / _MODEL}")
+            diary.close_for_good()
+            self._tell_over()
         else:
             came = len(diary.received) - before
             self.tell(f"{came} messages taken in; now it is the others' turn, and a mail says when it is yours again")
         return is_over
+
+    def _tell_over(self) -> None:
+        model = self.folder / _MODEL
+        self.tell(f"the task is over{f'; what is yours of its model is in {model}' if model.exists() else ''}")
 
     def _more(self, diary: Diary, standing: Mapping[str, Any]) -> Iterator[Message]:
         """What comes in from here on."""
@@ -284,10 +292,11 @@ class Joining:
             is_due = letters or (self.watches and standing["state"] in ("inviting", "running"))
             if not is_due:
                 return
-            standing = self._take(diary)
+            standing = self._take(diary, acted=True)
 
-    def _take(self, diary: Diary) -> Mapping[str, Any]:
-        return self._hub.ask("take", after=len(diary.received), watches=self.watches)
+    def _take(self, diary: Diary, *, acted: bool = False) -> Mapping[str, Any]:
+        """Where the task stands, and what came in. acted: on all that came in before."""
+        return self._hub.ask("take", after=len(diary.received), acted=acted, watches=self.watches)
 
     def _say(self, number: int, message: Message) -> None:
         self._hub.ask("say", number=number, frames=[bytes(frame) for frame in message.frames])

@@ -112,7 +112,8 @@ class Outbox:
         message["Message-ID"] = f"<{digest(mail.occasion).hex()[:32]}@{self._sender.rpartition('@')[2]}>"
         message["Auto-Submitted"] = "auto-generated"
         try:
-            message.set_content(self._vault.open(mail.sealed, mail.occasion).decode())
+            text = self._vault.open(mail.sealed, mail.occasion).decode()
         except Malformed:
-            message.set_content("The text of this mail was sealed with another key of the hub, and is lost.\n")
+            text = "The text of this mail was sealed with another key of the hub, and is lost.\n"
+        message.set_content(text, cte="7bit" if text.isascii() else "quoted-printable")  # links stay in one piece
         return message

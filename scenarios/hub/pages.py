@@ -37,7 +37,6 @@ _HERE = Path(__file__).parent
 _COOKIE = "fedsvm"
 _MAX_FORM_BYTES = 1 << 16
 _MAX_FIELDS = 200
-_DEFAULT = "dpp-svm"
 _SETTING = "set-"
 _POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -171,8 +170,8 @@ class Pages:
     def new(self, caller: Caller, query: Mapping[str, str]) -> Response:
         """The form of a task, made from the settings of its algorithm."""
         _require_signed_in(caller)
-        chosen = query.get("algorithm", _DEFAULT)
-        return self._form(caller, {"algorithm": chosen if chosen in asking.askable() else _DEFAULT})
+        chosen = query.get("algorithm", "")
+        return self._form(caller, {"algorithm": chosen if chosen in asking.askable() else asking.default()})
 
     def create(self, caller: Caller) -> Response:
         """Make a task; where something is wrong, the form says what, as it was filled in."""
@@ -246,7 +245,7 @@ class Pages:
     def _form(self, caller: Caller, given: Mapping[str, str], problem: str = "") -> Response:
         wish = _wish(given)
         if wish.algorithm not in asking.askable():
-            wish = Wish(_DEFAULT)
+            wish = Wish(asking.default())
         defaults = {
             "title": "",
             "description": "",
@@ -321,7 +320,7 @@ def _new_task(form: Mapping[str, str]) -> NewTask:
     return NewTask(
         title=form.get("title", "").strip(),
         description=form.get("description", "").strip(),
-        wish=_wish({"algorithm": _DEFAULT, **form}),
+        wish=_wish({"algorithm": asking.default(), **form}),
         invited=invited,
         min_sites=int(_number(form, "min_sites", "fewest participants", str(len(invited)))),
         join_days=_number(form, "join_days", "days to join", "14"),

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import anyio.to_thread
 from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -30,6 +31,8 @@ _LOGGER = logging.getLogger(__name__)
 _KEY = "hub"
 _PLAIN = "text/plain; charset=utf-8"
 _MOST_CLIENTS = 10_000
+_THREADS = 200
+"""Requests that are answered at once: those of participants who watch hang until there is something to say."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +128,7 @@ def application(hub: Hub) -> FastAPI:
 
     @contextlib.asynccontextmanager
     async def alive(app: FastAPI) -> AsyncIterator[None]:
+        anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
         closing = asyncio.Event()
         looking = asyncio.create_task(hub.look_after(closing))
         yield
@@ -162,7 +166,7 @@ async def _word(request: Request, desk: Desk) -> bytes:
 
 
 class Guard:
-    """Turns away who asks too often, and what is said in too many bytes; says to browsers what pages may do.
+    """Turns away who asks too often.
 
     Parameters
     ----------

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from scenarios.console import complain, errors, out
 from scenarios.reproduction import judge, plan
-from scenarios.reproduction.entries import Entry, Paper, chosen, entries
+from scenarios.reproduction.entries import FOLDER, Entry, Paper, chosen, entries
 from scenarios.reproduction.judge import JudgedEntry
 from scenarios.reproduction.page import WORDS, Reproduction
 from scenarios.schema.errors import ScenarioError
@@ -19,18 +19,20 @@ class Chosen:
     """Entries to run and judge, in a folder; the page has all others too, as far as their runs are there."""
 
     ids: Sequence[str]
+    known: Mapping[str, tuple[Paper, Entry]]
     folder: Path
     full: bool
 
     @classmethod
-    def of(cls, ids: list[str], folder: Path, *, full: bool) -> Chosen:
+    def of(cls, ids: list[str], folder: Path, *, full: bool, papers: Path = FOLDER) -> Chosen:
         """By what was asked for. Raises ScenarioError for an id that there is not."""
-        return cls(chosen(ids), folder, full)
+        known = entries(papers)
+        return cls(chosen(ids, list(known)), known, folder, full)
 
     def table(self) -> list[tuple[str, ...]]:
         """A line for each entry: id, where it is printed, what it shows, and how many runs it takes or why none."""
         head = ("id", "where", "what it shows", "runs", "")
-        return [head, *(self._line(*entries()[each]) for each in self.ids)]
+        return [head, *(self._line(*self.known[each]) for each in self.ids)]
 
     def _line(self, paper: Paper, entry: Entry) -> tuple[str, ...]:
         where = f"{paper.name}, {entry.what}{f', {entry.page}' if entry.page else ''}"
@@ -44,7 +46,7 @@ class Chosen:
 
     def carry_out(self, jobs: int) -> None:
         """Carry out the runs that are missing; a line for each goes to standard error."""
-        cells = [cell for each in self.ids for cell in plan.cells(entries()[each][1], full=self.full)]
+        cells = [cell for each in self.ids for cell in plan.cells(self.known[each][1], full=self.full)]
         runs = plan.needed(cells)
         waiting = [run for run in runs if not plan.is_done(run, self.folder)]
         try:
@@ -65,7 +67,7 @@ class Chosen:
     def conclude(self) -> bool:
         """Write the page and say what came of it; whether anything is worse than the papers' files say."""
         judged = {
-            name: judge.judge(paper, entry, self.folder, full=self.full) for name, (paper, entry) in entries().items()
+            name: judge.judge(paper, entry, self.folder, full=self.full) for name, (paper, entry) in self.known.items()
         }
         own = [judged[each] for each in self.ids]
         for each in own:

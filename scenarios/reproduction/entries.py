@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
@@ -25,9 +25,7 @@ Printed = float | Literal[""]
 """A value as a paper prints it; "" where it prints none."""
 
 Kind = Literal["table", "figure", "drawing"]
-Picture = Literal["none", "lines", "points", "roc", "boxes"]
-
-DIFFERS: Literal["differs"] = "differs"
+Picture = Literal["lines", "points", "roc", "boxes"]
 
 
 class Column(Part):
@@ -47,6 +45,8 @@ class Column(Part):
     """Which way values are better than printed ones."""
     cannot: str = ""
     """Why it cannot be had."""
+    drawn: bool = True
+    """Whether it is in pictures."""
     full: bool = False
     """Whether --full alone has it."""
 
@@ -65,6 +65,8 @@ class Row(Part):
     """The printed values, one a column."""
     within: float | list[float] | None = None
     """In place of what columns say, for all of them or for each."""
+    said: dict[str, str] = Field(default={})
+    """Of this project's own values: where they are claimed, by column, as "README.md: the words"."""
     differs: dict[str, str] = Field(default={})
     """Columns whose value is known to differ, each with the reason."""
     cannot: str = ""
@@ -93,6 +95,8 @@ class Claim(Part):
     test: str
     differs: str = ""
     """Why it is known not to hold."""
+    full: bool = False
+    """Whether --full alone has runs enough to tell."""
 
 
 class Entry(Part):
@@ -115,6 +119,8 @@ class Entry(Part):
     better: Literal["higher", "lower", ""] = ""
     judged: bool = True
     """Whether values are; seconds of other machines are not."""
+    audit: bool = False
+    """Whether runs are attacked afterwards, as fedsvm audit does."""
     seeds: int = 1
     """How many seeds --quick has, from 1 on."""
     full_seeds: int = 5
@@ -124,7 +130,8 @@ class Entry(Part):
     row: list[Row] = Field(default=[])
     axis: Axis | None = None
     claim: list[Claim] = Field(default=[])
-    picture: Picture = "none"
+    pictures: list[Picture] = Field(default=[])
+    """What is drawn: curves over the axis, points over the rows' names, mean ROC curves, boxes of seeds or folds."""
     correction: str = ""
     """What of the paper had to be read in another way, in a sentence."""
     cannot: str = ""
@@ -138,7 +145,7 @@ class Entry(Part):
         for row in self.rows:
             if row.paper and len(row.paper) != len(names):
                 raise ValueError(f"{self.id}, {row.name}: {len(row.paper)} printed values for {len(names)} columns")
-            if unknown := [name for name in (*row.cells, *row.differs) if name not in names]:
+            if unknown := [name for name in (*row.cells, *row.differs, *row.said) if name not in names]:
                 raise ValueError(f"{self.id}, {row.name}: there is no column {unknown[0]!r}")
             if isinstance(row.within, list) and len(row.within) != len(names):
                 raise ValueError(f"{self.id}, {row.name}: {len(row.within)} tolerances for {len(names)} columns")
@@ -202,12 +209,12 @@ class Paper(Part):
 
 
 @functools.cache
-def papers() -> Mapping[str, Paper]:
+def papers(folder: Path = FOLDER) -> Mapping[str, Paper]:
     """All papers by the names of their files. Raises ScenarioError for a file that cannot be read."""
-    found = {path.stem: read(path) for path in sorted(FOLDER.glob("*.toml"))}
+    found = {path.stem: read(path) for path in sorted(folder.glob("*.toml"))}
     ids = [entry.id for paper in found.values() for entry in paper.entry]
     if twice := sorted({each for each in ids if ids.count(each) > 1}):
-        raise ScenarioError([f"{FOLDER}: two entries are called {twice[0]}."])
+        raise ScenarioError([f"{folder}: two entries are called {twice[0]}."])
     return found
 
 
@@ -222,17 +229,16 @@ def read(path: Path) -> Paper:
         raise ScenarioError([f"{path.name} is not valid TOML: {error}."]) from None
 
 
-def entries() -> dict[str, tuple[Paper, Entry]]:
+def entries(folder: Path = FOLDER) -> dict[str, tuple[Paper, Entry]]:
     """Every entry by its id, with its paper."""
-    return {entry.id: (paper, entry) for paper in papers().values() for entry in paper.entry}
+    return {entry.id: (paper, entry) for paper in papers(folder).values() for entry in paper.entry}
 
 
-def chosen(ids: list[str]) -> list[str]:
-    """The ids that are meant: all without any; the beginning of an id up to a dash stands for all that go on from it.
+def chosen(ids: list[str], known: Sequence[str]) -> list[str]:
+    """The ids that are meant of those known: all without any, and for the beginning of an id all that go on from it.
 
     Raises ScenarioError for one that there is not.
     """
-    known = entries()
     if not ids:
         return list(known)
     found, problems = [], []

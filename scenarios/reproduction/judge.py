@@ -31,8 +31,8 @@ _ROUNDING = 1e-9
 class Judged:
     """A cell with what was measured: mean and standard deviation over seeds, standard error, and the verdict.
 
-    deviation: None of one seed. error: over seeds, or of one seed over its folds. reason: why it differs, where that is
-    known, or why it cannot be had.
+    values: of each seed. deviation: None of one seed. error: over seeds, or of one seed over its folds. reason: why it
+    differs, where that is known, or why it cannot be had.
     """
 
     cell: Cell
@@ -41,6 +41,7 @@ class Judged:
     value: float | None = None
     deviation: float | None = None
     error: float | None = None
+    values: tuple[float, ...] = ()
 
     @property
     def difference(self) -> float | None:
@@ -103,7 +104,8 @@ def judge(paper: Paper, entry: Entry, out: Path, *, full: bool) -> JudgedEntry:
     """An entry by the results that are in the folder. Raises ScenarioError for an entry that is wrong."""
     cells = tuple(judged(cell, out) for cell in plan.cells(entry, full=full))
     measured = _Measured(entry, cells)
-    return JudgedEntry(paper, entry, cells, tuple(_judged_claim(claim, measured) for claim in entry.claim))
+    claims = (_judged_claim(claim, measured, full=full) for claim in entry.claim)
+    return JudgedEntry(paper, entry, cells, tuple(claims))
 
 
 def judged(cell: Cell, out: Path) -> Judged:
@@ -131,7 +133,7 @@ def _measured_cell(cell: Cell, out: Path) -> Judged:
     deviation = float(values.std(ddof=1)) if several else None
     error = deviation / math.sqrt(len(values)) if deviation is not None else readings[0].error
     verdict, reason = _verdict(cell, float(values.mean()))
-    return Judged(cell, verdict, reason, float(values.mean()), deviation, error)
+    return Judged(cell, verdict, reason, float(values.mean()), deviation, error, tuple(values.tolist()))
 
 
 def _verdict(cell: Cell, value: float) -> tuple[Verdict, str]:
@@ -146,7 +148,9 @@ def _verdict(cell: Cell, value: float) -> tuple[Verdict, str]:
     return "differs", cell.row.differs.get(cell.column.name, "")
 
 
-def _judged_claim(claim: Claim, measured: _Measured) -> JudgedClaim:
+def _judged_claim(claim: Claim, measured: _Measured, *, full: bool) -> JudgedClaim:
+    if claim.full and not full:
+        return JudgedClaim(claim, "open", "--full has the runs to tell.")
     try:
         if holds(claim.test, measured):
             return JudgedClaim(claim, "same")

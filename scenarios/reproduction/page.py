@@ -112,7 +112,7 @@ def _shown(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
         "rows": [_row(each, folder) for each in rows.values()],
         "claims": [_claim(each) for each in judged.claims],
         "notes": list(dict.fromkeys(_notes(judged))),
-        "chart": drawn(judged, folder),
+        "charts": drawn(judged, folder),
         "table": f"{TABLES}/{entry.id}.csv",
     }
 

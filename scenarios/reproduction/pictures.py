@@ -8,21 +8,26 @@ from pathlib import Path
 import numpy as np
 
 from scenarios.report.chart import Axis, Chart, Series, Style, boxes, lines, style
-from scenarios.reproduction import plan
+from scenarios.reproduction import measures, plan
+from scenarios.reproduction.entries import Picture
 from scenarios.reproduction.judge import Judged, JudgedEntry
 
 _GRID = 21
 """Places along the false positive rate at which curves are averaged."""
 
 
-def drawn(judged: JudgedEntry, out: Path) -> Chart | None:
-    """The picture of an entry; None where it has none, or nothing of it was measured."""
-    known = [each for each in judged.cells if each.value is not None]
-    if judged.entry.picture == "none" or not known:
-        return None
-    if judged.entry.picture == "roc":
+def drawn(judged: JudgedEntry, out: Path) -> list[Chart]:
+    """The pictures of an entry; none where nothing of it was measured."""
+    known = [each for each in judged.cells if each.value is not None and each.cell.column.drawn]
+    return [_drawn(picture, judged, known, out) for picture in judged.entry.pictures] if known else []
+
+
+def _drawn(picture: Picture, judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
+    if picture == "roc":
         return _roc(judged, known, out)
-    return _boxes(judged, known, out) if judged.entry.picture == "boxes" else _lines(judged, known)
+    if picture == "boxes":
+        return _boxes(judged, known, out)
+    return _lines(judged, known, by_name=picture == "points")
 
 
 def _title(judged: JudgedEntry) -> str:
@@ -30,18 +35,18 @@ def _title(judged: JudgedEntry) -> str:
     return f"{what[0].upper()}{what[1:]}: {judged.entry.title}"
 
 
-def _lines(judged: JudgedEntry, known: Sequence[Judged]) -> Chart:
+def _lines(judged: JudgedEntry, known: Sequence[Judged], *, by_name: bool) -> Chart:
     entry = judged.entry
-    by_name = entry.picture == "points"
     names = list(dict.fromkeys(each.cell.row.name for each in known)) if by_name else []
     series = []
-    for number, column in enumerate(entry.column):
+    columns = [column for column in entry.column if column.drawn]
+    for number, column in enumerate(columns):
         own = [each for each in known if each.cell.column == column]
         if by_name:
             places = [(float(names.index(each.cell.row.name)), each) for each in own]
         else:
             places = [(each.cell.row.at, each) for each in own if each.cell.row.at is not None]
-        shift = 9.0 * (number - (len(entry.column) - 1) / 2) if by_name else 0.0
+        shift = 9.0 * (number - (len(columns) - 1) / 2) if by_name else 0.0
         series += _column_series(column.name, places, style(number), shift, line=not by_name)
     spread = any(low < high for each in series for low, high in each.spread)
     told = ["Strokes reach two standard errors to both sides."] if spread else []
@@ -81,7 +86,7 @@ def _roc(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
     rows = list(dict.fromkeys(each.cell.row.name for each in known))
     for number, name in enumerate(rows):
         (run, *_) = next(each.cell.runs for each in known if each.cell.row.name == name)
-        folds = plan.at(plan.result_of(run, out), "metrics.folds") or []
+        folds = measures.at(plan.result_of(run, out), "metrics.folds") or []
         curves = [
             np.interp(rates, fold["roc"]["false_positive_rate"], fold["roc"]["true_positive_rate"])
             for fold in folds
@@ -103,18 +108,24 @@ def _roc(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
 
 
 def _boxes(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
-    """Of each row and column, the values of all folds of all its runs."""
+    """Of each column in each row, the values of its seeds; of one seed, of its folds."""
     entry, found = judged.entry, {}
     for each in known:
         name = each.cell.row.name if len(entry.column) == 1 else f"{each.cell.column.name} {each.cell.row.name}"
-        measure = each.cell.measure.removeprefix("metrics.")
-        folds = [fold for run in each.cell.runs for fold in plan.at(plan.result_of(run, out), "metrics.folds") or []]
-        values = [entry.scale * fold[measure] for fold in folds if fold.get(measure) is not None]
-        found[name] = values or [each.value or 0.0]
+        found[name] = list(each.values) if len(each.values) > 1 else _of_folds(each, out)
     return boxes(
         _title(judged),
-        "Boxes are quartiles over folds and runs, with the median across; whiskers end within 1.5 boxes.",
+        "Boxes are quartiles over seeds, or over the folds of one, with the median across; "
+        "whiskers end within 1.5 boxes.",
         entry.axis.label if entry.axis else "",
         Axis(f"measured{', ' + entry.unit if entry.unit else ''}", number=lambda value: f"{value:.6g}"),
         found,
     )
+
+
+def _of_folds(judged: Judged, out: Path) -> list[float]:
+    """The cell's measure in each fold of its run; the mean where folds do not have it."""
+    measure = judged.cell.measure.removeprefix("metrics.")
+    folds = [fold for run in judged.cell.runs for fold in measures.at(plan.result_of(run, out), "metrics.folds") or []]
+    values = [judged.cell.entry.scale * fold[measure] for fold in folds if fold.get(measure) is not None]
+    return values or list(judged.values)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,14 +14,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from scenarios.data import sources
 from scenarios.reproduction.entries import Column, Entry, Row
+from scenarios.reproduction.measures import Reading, reading
 from scenarios.run.result import RESULT
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
-from scenarios.schema.spec import Scenario
 from scenarios.sweep.worker import Workers
 
 RUNS = "runs"
@@ -31,12 +28,16 @@ RUNS = "runs"
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """A run: its scenario and changes, the folder that its content calls for, and the data file that it lacks."""
+    """A run: its scenario and changes, the folder that its content calls for, and the data file that it lacks.
+
+    audit: whether it is attacked afterwards.
+    """
 
     scenario: str
     changes: tuple[str, ...]
     name: str
     missing: str
+    audit: bool = False
 
     def folder(self, out: Path) -> Path:
         """Where it is, or will be."""
@@ -46,7 +47,12 @@ class PlannedRun:
     def command(self) -> str:
         """What repeats it."""
         return shlex.join(
-            ["fedsvm", "run", self.scenario, *(word for each in self.changes for word in ("--set", each))]
+            [
+                "fedsvm",
+                "audit" if self.audit else "run",
+                self.scenario,
+                *(word for each in self.changes for word in ("--set", each)),
+            ]
         )
 
 
@@ -92,28 +98,42 @@ def _cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell:
     changes = entry.changes_of(row, column, full=full)
     seeds = range(1, (entry.full_seeds if full else entry.seeds) + 1)
     try:
-        runs = tuple(planned(name, (*changes, f"seed={seed}")) for seed in seeds)
+        runs = tuple(planned(name, changes, seed, audit=entry.audit) for seed in seeds)
     except ScenarioError as error:
         said = (f"{entry.id}, {row.name}, {column.name}: {problem}" for problem in error.problems)
         raise ScenarioError(said) from None
     return Cell(entry, row, column, runs)
 
 
-@functools.lru_cache(maxsize=100_000)
-def planned(scenario: str, changes: tuple[str, ...]) -> PlannedRun:
+def planned(scenario: str, changes: tuple[str, ...], seed: int, *, audit: bool = False) -> PlannedRun:
     """A run by what it does: the same for all that do the same. Raises ScenarioError for a scenario that is wrong."""
+    content = _content(scenario, changes)
+    told = f"{version('fedsvm')}\n{seed}{' audited' if audit else ''}\n{content.text}"
+    name = f"{content.name}-{sha256(told.encode()).hexdigest()[:16]}"
+    missing = next((each for each in content.sources if not sources.is_there(each, content.base)), "")
+    return PlannedRun(scenario, (*changes, f"seed={seed}"), name, missing, audit)
+
+
+@dataclass(frozen=True)
+class _Content:
+    """A scenario's name, what it does but for its seed, its sources, and the folder that these are looked for in."""
+
+    name: str
+    text: str
+    sources: tuple[str, ...]
+    base: Path
+
+
+@functools.lru_cache(maxsize=10_000)
+def _content(scenario: str, changes: tuple[str, ...]) -> _Content:
+    """What a scenario says. Raises ScenarioError for one that is wrong."""
     read, base = spec.read(scenario, overrides=list(changes))
-    content = spec.resolved_toml(read.model_copy(update={"name": "run"}))
-    digest = sha256(f"{version('fedsvm')}\n{content}".encode()).hexdigest()[:16]
-    return PlannedRun(scenario, changes, f"{read.name}-{digest}", _missing(read, base))
-
-
-def _missing(scenario: Scenario, base: Path) -> str:
-    """The first source of a scenario that is not there, or ""."""
-    data = scenario.data
+    data = read.data
     named = [*([data.source] if data.source else []), *data.sources.values()]
     named += [data.test_source] if data.test_source else []
-    return next((source for source in named if not sources.is_there(source, base)), "")
+    return _Content(
+        read.name, spec.resolved_toml(read.model_copy(update={"name": "run", "seed": 0})), tuple(named), base
+    )
 
 
 def needed(planned_cells: Sequence[Cell]) -> list[PlannedRun]:
@@ -140,7 +160,7 @@ def carry_out(runs: Sequence[PlannedRun], out: Path, jobs: int, on_done: Callabl
 
 def _carry_out(run: PlannedRun, out: Path, workers: Workers) -> None:
     shutil.rmtree(run.folder(out), ignore_errors=True)
-    workers.carry_out(run.scenario, run.changes, run.folder(out))
+    workers.carry_out(run.scenario, run.changes, run.folder(out), audit=run.audit)
 
 
 def is_done(run: PlannedRun, out: Path) -> bool:
@@ -150,127 +170,18 @@ def is_done(run: PlannedRun, out: Path) -> bool:
 
 def result_of(run: PlannedRun, out: Path) -> Mapping[str, Any]:
     """What its result.json holds; nothing where there is none that can be read."""
+    path = run.folder(out) / RESULT
     try:
-        found = json.loads((run.folder(out) / RESULT).read_text(encoding="utf-8"))
+        return _parsed(path, path.stat().st_mtime_ns)
     except (OSError, ValueError):
         return {}
+
+
+@functools.lru_cache(maxsize=64)
+def _parsed(path: Path, written_ns: int) -> Mapping[str, Any]:
+    """A result, read once for all cells that look at it one after the other."""
+    found = json.loads(path.read_text(encoding="utf-8"))
     return found if isinstance(found, dict) else {}
-
-
-# What a result says.
-
-
-@dataclass(frozen=True)
-class Reading:
-    """A figure of a run, and its standard error over the run's folds, None of a single one."""
-
-    value: float
-    error: float | None = None
-
-
-def reading(result: Mapping[str, Any], measure: str, scale: float) -> Reading | None:
-    """A measure of a completed run's result; None where it has no such figure."""
-    found = DERIVED[measure](result) if measure in DERIVED else at(result, measure)
-    if not isinstance(found, int | float) or not math.isfinite(found):
-        return None
-    return Reading(scale * float(found), _fold_error(result, measure, scale))
-
-
-def at(result: Any, path: str) -> Any:
-    """What stands at a path of keys and places; None where nothing does."""
-    for part in path.split("."):
-        if isinstance(result, Mapping):
-            result = result.get(part)
-        elif isinstance(result, list) and part.isdigit() and int(part) < len(result):
-            result = result[int(part)]
-        else:
-            return None
-    return result
-
-
-def _fold_error(result: Mapping[str, Any], measure: str, scale: float) -> float | None:
-    """Of a mean over folds: their deviation, by the root of their number."""
-    name = "accuracy" if measure == "error" else measure.removeprefix("metrics.")
-    deviation, folds = at(result, f"metrics.deviations.{name}"), at(result, "metrics.folds") or []
-    if deviation is None or len(folds) < 2 or not (measure == "error" or measure.startswith("metrics.")):
-        return None
-    return scale * float(deviation) / math.sqrt(len(folds))
-
-
-def _of_curve(name: str, *, less: bool) -> Callable[[Mapping[str, Any]], float | None]:
-    """What all columns come to along the curve of sizes; or, if `less`, by how much the best of all sizes is above."""
-
-    def value(result: Mapping[str, Any]) -> float | None:
-        curve = at(result, "selection.curve") or []
-        known = [(point["size"], point[name]) for point in curve if point[name] is not None]
-        if not known:
-            return None
-        every = float(max(known)[1])
-        return max(accuracy for _, accuracy in known) - every if less else every
-
-    return value
-
-
-def _error(result: Mapping[str, Any]) -> float | None:
-    accuracy = at(result, "metrics.accuracy")
-    return None if accuracy is None else 1 - accuracy
-
-
-def _private_rows(result: Mapping[str, Any]) -> float | None:
-    held = [site["rows"] for site in result.get("sites", [])]
-    return float(sum(held)) if held else None
-
-
-def _classes(result: Mapping[str, Any]) -> float | None:
-    classes = at(result, "model.classes")
-    return None if classes is None else float(len(classes))
-
-
-def _on_unit_interval(result: Mapping[str, Any]) -> float | None:
-    """Gamma of columns in [0, 1] that does what the run's does of the same columns in [-1, 1]."""
-    gamma = at(result, "scenario.algorithm.gamma")
-    return 4 * gamma if isinstance(gamma, float) else None
-
-
-def _largest_site_cpu(result: Mapping[str, Any]) -> float | None:
-    return max((site["cpu_s"] for site in result.get("sites", []) if site["cpu_s"] is not None), default=None)
-
-
-def _fold_spread(result: Mapping[str, Any]) -> float | None:
-    areas = [fold["auc"] for fold in at(result, "metrics.folds") or [] if fold["auc"] is not None]
-    return max(areas) - min(areas) if areas else None
-
-
-def _difference_to(name: str) -> Callable[[Mapping[str, Any]], float | None]:
-    def difference(result: Mapping[str, Any]) -> float | None:
-        own, other = at(result, "metrics.accuracy"), at(result, f"baselines.{name}.accuracy")
-        return None if own is None or other is None else float(own - other)
-
-    return difference
-
-
-def _disclosed(kind: str) -> Callable[[Mapping[str, Any]], float | None]:
-    def times(result: Mapping[str, Any]) -> float | None:
-        return float(np.sum([each["times"] for each in result.get("disclosures", []) if each["kind"] == kind]))
-
-    return times
-
-
-DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float | None]] = {
-    "error": _error,
-    "classes": _classes,
-    "gamma-on-unit-interval": _on_unit_interval,
-    "private-rows": _private_rows,
-    "largest-site-cpu": _largest_site_cpu,
-    "spread-of-fold-auc": _fold_spread,
-    "beyond-libsvm-rbf": _difference_to("libsvm-rbf"),
-    "single-rows-in-cuts": _disclosed("single-row"),
-    "whole-of-all-columns": _of_curve("accuracy", less=False),
-    "whole-improvement": _of_curve("accuracy", less=True),
-    "separate-of-all-columns": _of_curve("test_accuracy", less=False),
-    "separate-improvement": _of_curve("test_accuracy", less=True),
-}
-"""Figures that no result has as they are: 1 - accuracy, CPU seconds of the busiest site, and the like."""
 
 
 def values_of(cell: Cell, out: Path) -> list[Reading]:

@@ -24,8 +24,15 @@ from scenarios.run.audit import GroundTruth
 from scenarios.run.baselines import baselines_of
 from scenarios.run.outcome import SITE_MODELS, Fold, Outcome, log_fold, trained
 from scenarios.run.selection import FoldSelection, fold_selection
+from scenarios.run.starter import JOURNAL
 from scenarios.schema.data import DataSpec
 from scenarios.schema.spec import Scenario
+
+UNCOVERED_ROUNDS = (
+    "cost, progress, timing, disclosures, log.jsonl, ledger.parquet: how many rounds training took, and how long"
+)
+UNCOVERED_JOURNAL = f"{JOURNAL}: every sum that the coordinator saw, on its disk; remove it when the run is over"
+"""What no noise covers of what a run leaves behind."""
 
 
 def held_out_folds(data: DataSpec) -> list[int | None]:
@@ -33,6 +40,17 @@ def held_out_folds(data: DataSpec) -> list[int | None]:
     if data.folds is not None:
         return list(range(data.models))
     return [0 if data.tested_at_sites else None]
+
+
+def noise_shares(scenario: Scenario) -> int:
+    """As many sites as must remain, less those that know their own share of the noise.
+
+    One, so that every site draws all of it, where colluding sites may isolate another's part with its share.
+    """
+    colluding = len(scenario.collusion.sites) if scenario.collusion is not None else 0
+    least, most = scenario.min_sites, scenario.federation.sites
+    isolating = min(scenario.protocol.secure_sum.isolating(sites) for sites in range(least, most + 1))
+    return 1 if 0 < isolating <= colluding else max(1, least - max(1, colluding))
 
 
 @dataclass
@@ -91,8 +109,9 @@ class HorizontalPipeline:
         ]
         if tested:
             yield f"{', '.join(tested)}: exact figures of private rows, which only a simulation has together"
-        rounds = "cost, progress, timing, disclosures, log.jsonl, ledger.parquet"
-        yield f"{rounds}: how many rounds training took, and how long"
+        yield UNCOVERED_ROUNDS
+        if (self.folder / JOURNAL).is_dir():
+            yield UNCOVERED_JOURNAL
         if self.scenario.collusion is not None:
             yield "collusion, transcripts: what colluding parties saw of sums"
 
@@ -114,7 +133,7 @@ class HorizontalPipeline:
         columns = public_columns(dataset.schema, public.numeric, public.categorical, data.scale, data.ranges)
         rows = self._scaled(dataset.public, columns)
         classes = len(dataset.classes)
-        return lambda fold: PublicTask(columns, rows, accountant, self._noise_shares, seed, fold, classes)
+        return lambda fold: PublicTask(columns, rows, accountant, noise_shares(self.scenario), seed, fold, classes)
 
     @property
     def _conditions(self) -> Conditions:
@@ -124,17 +143,6 @@ class HorizontalPipeline:
             return chosen
         slow = replace(chosen, latency_s=network.latency_ms / 1000)
         return slow if network.bandwidth_mbit is None else replace(slow, bytes_per_s=network.bandwidth_mbit * 125_000)
-
-    @property
-    def _noise_shares(self) -> int:
-        """As many sites as must remain, less those that know their own share of the noise.
-
-        One, so that every site draws all of it, where colluding sites may isolate another's part with its share.
-        """
-        colluding = len(self.scenario.collusion.sites) if self.scenario.collusion is not None else 0
-        least, most = self.scenario.min_sites, self.scenario.federation.sites
-        isolating = min(self.scenario.protocol.secure_sum.isolating(sites) for sites in range(least, most + 1))
-        return 1 if 0 < isolating <= colluding else max(1, least - max(1, colluding))
 
     def _rows(self, fold: int | None, sites: tuple[str, ...], columns: Columns) -> EvaluationRows:
         """All that is needed to judge a model; without test rows it is judged on those it was trained on."""

@@ -1,7 +1,8 @@
 """How columns were chosen, and three readings of how accurate the chosen ones are, of which one is honest.
 
 nested    the mean over folds of models whose columns, and how many, were chosen without the rows tested on
-separate  the best of all sizes on rows set apart: the size is chosen on the rows that it is judged by
+separate  the best of all sizes on rows set apart, each the mean of the inner folds' models: the size is chosen on the
+          rows that it is judged by
 whole     the best of all sizes by cross-validation on the rows that also chose the columns
 
 The latter two are what the PAN-SVM dissertation reports (its CV2 and CV1). On labels without any meaning `whole` comes
@@ -95,16 +96,18 @@ class SelectionResult:
 
 
 def fold_selection(
-    ranking: Ranking, pooled: Sequence[str] | None, tested: Mapping[int, FloatArray], labels: FloatArray
+    ranking: Ranking, pooled: Sequence[str] | None, tested: Mapping[int, Sequence[FloatArray]], labels: FloatArray
 ) -> FoldSelection:
     """A ranking beside that of pooled rows, its curve with what test rows say.
 
-    tested: decision values (n,) or (n, K) of the test rows by size. labels (n,): of +1 and -1, or numbers of classes.
+    tested: decision values (n,) or (n, K) of the test rows, of each size by one model or more. labels (n,): of +1 and
+    -1, or numbers of classes.
     """
-    right = {
-        size: float(np.mean(called(decisions) == (labels > 0 if decisions.ndim == 1 else labels)))
-        for size, decisions in tested.items()
-    }
+
+    def right_share(decisions: FloatArray) -> float:
+        return float(np.mean(called(decisions) == (labels > 0 if decisions.ndim == 1 else labels)))
+
+    right = {size: float(np.mean([right_share(each) for each in models])) for size, models in tested.items()}
     curve = tuple(replace(point, test_accuracy=right.get(point.size)) for point in ranking.curve)
     equal = None
     if pooled is not None:

@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from algorithms.contract import EvaluationRows, VerticalAlgorithm
+from algorithms.contract import EvaluationRows, VerticalAlgorithm, VerticalModel
 from algorithms.data.columns import Labelled
 from algorithms.data.encoding import one_hot
 from algorithms.data.scaling import Scale
 from algorithms.data.vertical import VerticalTask, align, labels_of
+from algorithms.ranking import Ranking, column_of
 from federation.arrays import FloatArray, IntArray
 from federation.federation import Federation
 from scenarios.data.dataset import FederatedDataset
@@ -21,6 +23,7 @@ from scenarios.run import metrics
 from scenarios.run.audit import GroundTruth
 from scenarios.run.baselines import baselines_of
 from scenarios.run.outcome import SITE_MODELS, Alignment, Fold, Outcome, log_fold, trained
+from scenarios.run.selection import FoldSelection, fold_selection
 from scenarios.schema.spec import Scenario
 
 
@@ -85,6 +88,7 @@ class VerticalPipeline:
             rows = self._columns(sites, sites)
             outcome.warnings += algorithm.warnings(model, settings, rows, fold)
             pooled = algorithm.pooled(model, settings, rows) if self.scenario.compare.centralised else None
+            selection = None if model.ranked is None else self._selection(model, model.ranked)
             return Fold(
                 fold=fold if self.scenario.data.folds is not None else None,
                 training=trained(model),
@@ -92,32 +96,61 @@ class VerticalPipeline:
                 test=test,
                 pooled=metrics.compare(pooled, scores, rows.test.labels) if pooled is not None else None,
                 baselines=baselines_of(self.scenario, model, rows, rows.test.labels),
+                selection=selection,
             )
+
+    def _selection(self, model: VerticalModel, ranking: Ranking) -> FoldSelection:
+        """How columns were chosen, by the names that only their sites know, beside what all columns together say."""
+        sites = self._trained
+        held = {site: self._part(site)["held"].tolist() for site in sites}
+        names = {column_of(site, place): name for site in sites for place, name in enumerate(held[site])}
+        order = None
+        if self.scenario.compare.centralised:
+            columns, rows = self._encoded_of(sites, sites, every=True)
+            found = self._algorithm.pooled_order(model, self.scenario.algorithm.settings, rows)
+            order = None if found is None else [columns[column] for column in found]
+        return fold_selection(ranking.renamed(names), order, {}, np.zeros(0))
 
     def truth(self) -> GroundTruth:
         """Every site's columns, scaled, of the records that were trained on last."""
         return GroundTruth({}, {site: self._columns((site,), self._trained).train.rows for site in self._trained})
 
     def _columns(self, of: Sequence[str], sites: Sequence[str]) -> EvaluationRows:
-        """Scaled columns `of` some of the sites that take part, in the order of the sites' records.
+        """Scaled columns `of` some of the sites that take part, those that the model is of."""
+        return self._encoded_of(of, sites)[1]
 
-        That order is what the first of them has in its file; all else comes from the source of the data.
+    def _part(self, site: str) -> dict[str, NDArray[Any]]:
+        """What a site keeps of the model."""
+        with np.load(self.folder / SITE_MODELS / f"{site}.npz") as part:
+            return {name: part[name] for name in part.files}
+
+    def _encoded_of(
+        self, of: Sequence[str], sites: Sequence[str], *, every: bool = False
+    ) -> tuple[list[str], EvaluationRows]:
+        """Names and rows of the columns `of` some of the sites that take part, in the order of the sites' records.
+
+        That order is what the first of them has in its file; all else comes from the source of the data. every: those
+        too that the model is not of.
         """
-        with np.load(self.folder / SITE_MODELS / f"{sites[0]}.npz") as part:
-            indices, training = self.dataset.shard(sites[0]).rows[part["order"]], part["training"]
-        rows = self._encoded(indices, {column for site in of for column in self.dataset.shard(site).columns})
+        parts = {site: self._part(site) for site in {sites[0], *of}}
+        indices, training = self.dataset.shard(sites[0]).rows[parts[sites[0]]["order"]], parts[sites[0]]["training"]
+        names, rows = self._encoded(indices, {column for site in of for column in self.dataset.shard(site).columns})
+        if not every:
+            wanted = {name for site in of for name in parts[site]["columns"].tolist()}
+            names, rows = [name for name in names if name in wanted], rows[:, [name in wanted for name in names]]
         scaled, labels = Scale.of(rows[training], self.scenario.data.scale)(rows), self.dataset.rows.labels[indices]
         train = Labelled(scaled[training], labels[training])
         test = Labelled(scaled[~training], labels[~training]) if not training.all() else train
-        return EvaluationRows(train, test, classes=self.dataset.classes)
+        return names, EvaluationRows(train, test, classes=self.dataset.classes)
 
-    def _encoded(self, indices: IntArray, columns: set[str]) -> FloatArray:
-        """(n, p) these columns of some rows, numeric ones first, as the sites encode theirs."""
+    def _encoded(self, indices: IntArray, columns: set[str]) -> tuple[list[str], FloatArray]:
+        """Names (p,) and these columns (n, p) of some rows, numeric ones first, as the sites encode theirs."""
         dataset, rows = self.dataset, self.dataset.rows.take(indices)
         numeric = [place for place, name in enumerate(dataset.numeric_columns) if name in columns]
-        blocks = []
+        blocks, names = [], [dataset.numeric_columns[place] for place in numeric]
         for place, name in enumerate(dataset.categorical_columns):
             if name in columns:
                 values, codes = np.unique(rows.categorical[:, place], return_inverse=True)
                 blocks.append(one_hot(codes, values.tolist(), values.tolist()))
-        return np.hstack([rows.numeric[:, numeric], *blocks])
+                names += [f"{name}={value}" for value in values.tolist()]
+        return names, np.hstack([rows.numeric[:, numeric], *blocks])

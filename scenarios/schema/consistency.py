@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from algorithms.baselines import POOLED_BASELINES
 from algorithms.contract import Algorithm, HorizontalAlgorithm, Outline
 from algorithms.registry import ALGORITHMS
+from algorithms.settings import MAX_COUNT
 from protocols.sums.registry import OWN_SUMS
 from scenarios.schema.algorithm import AlgorithmTable
 from scenarios.schema.base import resolve
@@ -109,11 +110,12 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
             f'data.partition: {table.name} needs "{algorithm.partition}"; set it to that, or set algorithm.name = '
             f'"{others}".'
         )
-    elif algorithm.scaling == "public-rows" and data.public < 2:
+    elif algorithm.scaling == "public-rows" and data.public < 2 and data.public_source is None:
         yield f"data.public: {table.name} takes columns, scale and features from public rows; set some apart."
     else:
         needs_curve = data.evaluation != "nested"
-        outline = Outline(data.public, data.models, calibrated=data.calibration > 0, needs_curve=needs_curve)
+        public_rows = data.public if data.public_source is None else MAX_COUNT  # not known before it is read
+        outline = Outline(public_rows, data.models, calibrated=data.calibration > 0, needs_curve=needs_curve)
         yield from (f"algorithm.{problem}." for problem in algorithm.problems(table.settings, outline))
     if data.split.startswith((LABEL_SKEW, BY_FEATURE, BY_VALUE, DIRICHLET)) and algorithm.is_private(table.settings):
         yield (
@@ -126,7 +128,7 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
         yield f'data.tested_by: a site alone cannot score rows by {table.name}; set it to "runner".'
     if data.evaluation != "nested" and not algorithm.chooses_columns:
         yield f"data.evaluation: {table.name} chooses no columns; leave it out."
-    if algorithm.scaling != "public-rows" and data.public:
+    if algorithm.scaling != "public-rows" and (data.public or data.public_source is not None):
         yield f"data.public: {table.name} has no use for public rows; leave it out."
     if data.calibration and not algorithm.can_calibrate(table.settings):
         yield f"data.calibration: {table.name} as it is set cannot be calibrated by sums over sites; leave it out."

@@ -106,6 +106,8 @@ class DataSpec(Part):
     """The values of categorical columns; others are agreed on by a secure sum."""
     public: Annotated[int, Field(ge=0, le=MAX_COUNT)] = 0
     """Rows set apart that are nobody's secret."""
+    public_source: Annotated[str, Field(min_length=1)] | None = None
+    """Across hosts, of private training: the coordinator's file of rows that are nobody's secret."""
     ranges: dict[str, Annotated[list[Number], Field(min_length=2, max_length=2)]] = Field(default={})
     """Of private training: lowest and highest value of columns, which are scaled by them."""
     label_site: SiteRef = 1
@@ -223,6 +225,7 @@ class DataSpec(Part):
         "missing_indicators",
         "categories",
         "public",
+        "public_source",
         "ranges",
         "label_site",
         "identifier",
@@ -262,6 +265,8 @@ class DataSpec(Part):
             raise ValueError('tested_by = "sites" excludes test_source and calibration; leave them out')
         if self.rows is not None and (self.calibration or self.tested_by == "sites"):
             raise ValueError('rows are drawn by the runner; leave out calibration and tested_by = "sites", or rows')
+        if self.public and self.public_source is not None:
+            raise ValueError("public sets rows apart and public_source is a file of them; leave one of them out")
         if self.repeats > 1 and self.folds is None:
             raise ValueError("repeats are of cross-validation; set folds too")
         if self.models > MAX_FOLDS:

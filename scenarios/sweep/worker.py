@@ -31,14 +31,17 @@ class Workers:
         self._all: set[_Worker] = set()
         self._is_stopped = False
 
-    def carry_out(self, scenario: str, changes: Sequence[str], folder: Path) -> None:
-        """Have a scenario run, with its changes as of `--set`. What came of it, if anything, is in the folder."""
+    def carry_out(self, scenario: str, changes: Sequence[str], folder: Path, *, audit: bool = False) -> None:
+        """Have a scenario run, with its changes as of `--set`. What came of it, if anything, is in the folder.
+
+        audit: whether it is attacked afterwards, as `fedsvm audit` does.
+        """
         with self._lock:
             if self._is_stopped:
                 return
             worker = self._idle.pop() if self._idle else _Worker()
             self._all.add(worker)
-        if worker.carry_out(scenario, changes, folder):
+        if worker.carry_out(scenario, changes, folder, audit=audit):
             with self._lock:
                 self._idle.append(worker)
         else:  # it was killed, with its run; the next has another
@@ -72,9 +75,10 @@ class _Worker:
         )
         self._orders, self._answers = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
 
-    def carry_out(self, scenario: str, changes: Sequence[str], folder: Path) -> bool:
+    def carry_out(self, scenario: str, changes: Sequence[str], folder: Path, *, audit: bool) -> bool:
         """Have a scenario run; whether the worker is there afterwards. Every wait within a run has its deadline."""
-        order = json.dumps({"scenario": scenario, "changes": list(changes), "folder": str(folder)})
+        told = {"scenario": scenario, "changes": list(changes), "folder": str(folder), "audit": audit}
+        order = json.dumps(told)
         with suppress(OSError):  # it is gone
             self._orders.write(order.encode() + b"\n")
             self._orders.flush()
@@ -111,7 +115,7 @@ def _carry_out(order: bytes) -> None:
     told = json.loads(order)
     with suppress(ScenarioError, OSError):  # nothing was started, and there is no result, which says so
         chosen, base = spec.read(told["scenario"], overrides=told["changes"])
-        carry_out(chosen, base, Path(told["folder"]))
+        carry_out(chosen, base, Path(told["folder"]), audit=told["audit"])
 
 
 def _serve() -> None:

@@ -45,7 +45,6 @@ def upgrade() -> None:
         sql.Column("min_sites", sql.Integer, nullable=False),
         sql.Column("begun_at", sql.Float),
         sql.Column("ended_at", sql.Float),
-        sql.Column("taken_in", sql.Integer, nullable=False),
         sql.Column("progress", sql.JSON, nullable=False),
     )
     op.create_table(

@@ -1,0 +1,453 @@
+"""Columns chosen over sites that hold columns of the same records, and a DPP-SVM on those: a filter, or elimination.
+
+What a column says by itself is its site's own business, but for the labels: told these, a site computes the share of
+the column's variance that is between the classes, eta^2, from which F follows,
+
+    filter   F = (n - K) eta^2 / ((K - 1) (1 - eta^2)), of any number K of classes
+
+so that n labels go to the sites and one number of each column comes back. Elimination asks a model of all columns:
+
+    rfe      the coordinator solves the dual of the linear kernel of the columns that are left, each site computes its
+             weights w_j = sum_i alpha_i y_i x_ij from the coefficients, and the smallest of all go (Guyon and others
+             2002). Of more than two classes a weight is the length of the weights in the models of each class.
+
+Which are the smallest is found by secure sums of counts: how many columns have a weight of at most t, for some t at a
+time, until as many are below one of them as are to go. No site shows a weight, and the coordinator learns counts, and
+which columns went.
+
+What is disclosed. By `filter` the labels of all training records, to every site, and eta^2 of every column, to the
+coordinator. By `rfe` the kernel matrix of the columns that are left, before and after a step, to the coordinator, and
+which records support each model, to the sites. The difference of two such matrices is that of the columns between them:
+of one column alone it is x x^T, which is the column, up to its sign. So three or more go together, unless the user has
+one go at a time, and then the same is known of them as DPP-SVM's matrix tells of all columns: they follow for one who
+knows as many of the records as columns went. Constant columns are in no matrix, and are not told from others there.
+
+References
+----------
+J. Que, X. Jiang and L. Ohno-Machado, "A collaborative framework for distributed privacy-preserving support vector
+machine learning", AMIA Annual Symposium Proceedings, 2012.
+I. Guyon, J. Weston, S. Barnhill and V. Vapnik, "Gene selection for cancer classification using support vector
+machines", Machine Learning 46, 2002.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, fields, replace
+from typing import Annotated, Any, Literal
+
+import numpy as np
+
+from algorithms.attacks.contract import Attack
+from algorithms.contract import EvaluationRows, Outline, Pooled, TrainingReport, VerticalAlgorithm
+from algorithms.data.classes import members, one_against_rest
+from algorithms.data.scaling import Scale, ScaleName
+from algorithms.data.vertical import Records, VerticalTask, max_squared_norm
+from algorithms.dpp_svm import (
+    COEFFICIENTS_DISCLOSE,
+    EXCHANGED,
+    DppModel,
+    DppSettings,
+    DppSite,
+    DppSvm,
+    Dual,
+    KernelExchange,
+    check_memory,
+    decision_values,
+    exchange_kernel,
+    train,
+)
+from algorithms.features.kernels import Kernel
+from algorithms.optimisation import libsvm
+from algorithms.ranking import Ranking, RankingStep, column_of
+from algorithms.selection.elimination import Remove, lowest, removed_count
+from algorithms.selection.filters import ClassMoments, best_first, ranks_of
+from algorithms.selection.model import SHOWN_COLUMNS, chosen_count
+from algorithms.settings import Positive, ShareOrCount, doc
+from federation.arrays import FloatArray, IntArray
+from federation.federation import Federation
+from federation.site.program import step
+from federation.transport.keys import COORDINATOR
+from protocols.analysis.views import Coalition
+
+MIN_TOGETHER = 3
+"""Columns that go in a step, where the user does not say one: of fewer the matrices before and after show them."""
+
+THRESHOLDS = 15
+"""At which columns are counted in a round: four bits of the one that is looked for."""
+
+_FINEST = 2.0**-48
+"""Weights that differ by less than this share of the longest possible are equal."""
+
+LABELS_SHOWN = "the labels of all records that are trained on"
+SHARES_SHOWN = "of every column the share of its variance that is between the classes"
+COUNTS_SHOWN = "how many columns have weights below each of some thresholds"
+DIFFERENCE_SHOWN = (
+    "inner products of the columns that went in a step, by the difference of the matrices before and after: these "
+    "columns follow for one who knows as many of the records"
+)
+ALONE_SHOWN = "a column that went by itself, up to its sign, by the difference of the matrices before and after"
+
+
+@dataclass
+class DppSelectionSettings(DppSettings):
+    """What a user decides, beside what DPP-SVM on the chosen columns is told."""
+
+    _: KW_ONLY
+    method: Annotated[
+        Literal["filter", "rfe"], doc("By F of each column, or by elimination with a linear SVM of all that are left.")
+    ] = "filter"
+    size: Annotated[ShareOrCount, doc("How many columns of all sites together are kept, as a share or a count.")] = 0.5
+    remove: Annotated[
+        Remove, doc("Of rfe: columns that go in a step, one, half, a share, or auto; one shows the coordinator each.")
+    ] = "half"
+    select_penalty: Annotated[Positive, doc("Of rfe: C of the linear SVMs.")] = 1.0
+
+
+@dataclass(frozen=True)
+class ChosenDppModel(DppModel):
+    """A DPP-SVM of chosen columns: their numbers (k,) among all, one site's behind the other's; None of these alone.
+
+    ranked: names are those of the sites, and the column's number there, until somebody knows better.
+    """
+
+    selected: IntArray | None = None
+    ranking: Ranking | None = None
+
+    def decision_function(self, rows: FloatArray) -> FloatArray:
+        """(n,) decision values of scaled rows (n, p) of all columns, positive for the class +1; (n, K) of more."""
+        return super().decision_function(rows if self.selected is None else rows[:, self.selected])
+
+    def joined(self, rows: FloatArray, held: IntArray | None = None) -> ChosenDppModel:
+        """The whole model, for one who has all columns; see `VerticalModel.joined`."""
+        selected = self.selected if held is None or self.selected is None else np.sort(held[self.selected])
+        reference = rows[self.support_indices] if selected is None else rows[np.ix_(self.support_indices, selected)]
+        return replace(self, reference=reference, selected=selected)
+
+    @property
+    def ranked(self) -> Ranking | None:
+        """As it was found; None of a model that was read from a file."""
+        return self.ranking
+
+    def attributes(self, scaling: Scale) -> dict[str, Any]:
+        """Those of the DPP-SVM, of the chosen columns, whose numbers are `selected_`."""
+        if self.selected is None:
+            return super().attributes(scaling)
+        scale = Scale(scaling.offset[self.selected], scaling.scale[self.selected])
+        return {"selected_": self.selected, **super().attributes(scale)}
+
+
+class DppSelectionSite(DppSite):
+    """A site whose columns may become fewer."""
+
+    first = 0
+    strengths: FloatArray
+
+    @step
+    def prepare_fold(self, fold: int | None, scale: ScaleName) -> None:
+        """Hold the records of a fold out, and have all columns to choose from."""
+        super().prepare_fold(fold, scale)
+        self.scaled, self.whole_scale = self.rows, self.scale
+        self.kept = np.arange(self.scaled.shape[1])
+
+    @step(opens="value")
+    def column_count(self) -> FloatArray:
+        """Number of columns that are left."""
+        return np.array(float(len(self.kept)))
+
+    @step
+    def keep_columns(self, columns: IntArray, first: Mapping[str, int]) -> None:
+        """From now on rows are these of all sites' columns. first: the number of each site's first one."""
+        own = columns - first[self.site]
+        self.first, self.kept = first[self.site], own[(own >= 0) & (own < self.scaled.shape[1])]
+        self.rows = self.scaled[:, self.kept]
+        self.scale = Scale(self.whole_scale.offset[self.kept], self.whole_scale.scale[self.kept])
+
+    @step
+    def shares_between(self, labels: FloatArray, classes: int, first: Mapping[str, int], columns: int) -> FloatArray:
+        """(p,): of own columns the share of the variance that is between the classes of records with labels (n,)."""
+        rows = self.scaled[self.training]
+        moments = ClassMoments.of(rows, members(one_against_rest(labels, classes)))
+        whole = moments.total.scatter[0]
+        within = moments.scatter.sum(axis=0)
+        found = np.zeros(columns)
+        share = np.where(whole > 0, 1.0 - within / np.where(whole > 0, whole, 1.0), 0.0)
+        found[first[self.site] : first[self.site] + rows.shape[1]] = np.clip(share, 0.0, 1.0)
+        return found
+
+    @step
+    def weigh_columns(self, dual_coef: FloatArray) -> None:
+        """Take down the lengths of own columns' weights by coefficients (P, n) of the training records."""
+        self.strengths = np.linalg.norm(dual_coef @ self.rows[self.training], axis=0)
+
+    @step
+    def columns_below(self, thresholds: FloatArray) -> FloatArray:
+        """(q,) how many of own columns have weights of at most each threshold."""
+        return np.asarray((self.strengths[:, None] <= thresholds).sum(axis=0), dtype=np.float64)
+
+    @step
+    def which_below(self, thresholds: FloatArray, columns: int) -> FloatArray:
+        """(q, p) of 0 and 1: which of own columns have weights of at most each threshold."""
+        found = np.zeros((len(thresholds), columns))
+        found[:, self.first + self.kept] = self.strengths <= thresholds[:, None]
+        return found
+
+    def _part(self) -> dict[str, Any]:
+        part = super()._part()
+        names = part["columns"]
+        others = np.setdiff1d(np.arange(len(names)), self.kept)
+        return {**part, "columns": names[self.kept], "left_out": names[others], "held": names}
+
+
+class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
+    """DPP-SVM on columns chosen over sites that hold columns: by a filter, or by elimination with secure minima."""
+
+    name = "dpp-selection"
+    estimator = "DppSelectionSVC"
+    phases = ("setup", "select", "train", "evaluate")
+    Settings, Site, Model = DppSelectionSettings, DppSelectionSite, ChosenDppModel
+    chooses_columns = True
+    multiclass = True
+    figures = {
+        "columns_selected": "columns that the model is of",
+        "select_rounds": "rounds until they were chosen",
+        **DppSvm.figures,
+    }
+
+    def fit(self, federation: Federation, task: VerticalTask, settings: DppSelectionSettings) -> ChosenDppModel:
+        """Choose columns, have the sites keep these, and train on them."""
+        records, began = task.prepare(federation), federation.progress.round
+        federation.need_every_site("Its columns are among those that are chosen from, and no other site has them.")
+        with federation.phase("select"):
+            columns = _columns_of(federation)
+            size = chosen_count(settings.size, columns.count)
+            choose = _by_filter if settings.method == "filter" else _by_elimination
+            ranking, selected = choose(federation, columns, records, task.classes, settings, size)
+            columns.keep(federation, selected)
+        federation.disclose("sites", "keep_columns", SHOWN_COLUMNS, selected.shape)
+        rounds = federation.progress.round - began
+        with federation.phase("train"):
+            model = train(federation, settings, records.labels, task.seed, task.classes)
+        known = {field.name: getattr(model, field.name) for field in fields(DppModel)}
+        known["training"] = _reported(model.training, len(selected), columns.count, rounds)
+        return ChosenDppModel(**known, selected=selected, ranking=ranking)
+
+    def score(self, federation: Federation, model: ChosenDppModel, rows: int) -> FloatArray:
+        """As of DPP-SVM, in the chosen columns."""
+        return decision_values(federation, model, rows)
+
+    def shown(self, settings: DppSelectionSettings) -> tuple[str, ...]:
+        """As of DPP-SVM."""
+        return DppSvm().shown(settings)
+
+    def problems(self, settings: DppSelectionSettings, outline: Outline) -> Iterator[str]:
+        """Those of DPP-SVM, and what there is no curve for."""
+        yield from DppSvm().problems(settings, outline)
+        if outline.needs_curve:
+            yield 'method: has no curve of accuracy against size here; have data.evaluation = "nested"'
+
+    def warnings(
+        self, model: ChosenDppModel, settings: DppSelectionSettings, rows: EvaluationRows, fold: int
+    ) -> list[str]:
+        """As of DPP-SVM."""
+        return DppSvm().warnings(model, settings, rows, fold)
+
+    def pooled(self, model: ChosenDppModel, settings: DppSelectionSettings, rows: EvaluationRows) -> Pooled:
+        """As of DPP-SVM on the same columns, which alone are in the rows."""
+        return DppSvm().pooled(model, settings, rows)
+
+    def pooled_order(
+        self, model: ChosenDppModel, settings: DppSelectionSettings, rows: EvaluationRows
+    ) -> IntArray | None:
+        """The same of all columns together; of elimination by LIBSVM's weights."""
+        train_rows, problems = rows.train.rows, one_against_rest(rows.train.labels, len(rows.classes))
+        moments = ClassMoments.of(train_rows, members(problems))
+        if settings.method == "filter":
+            within, whole = moments.scatter.sum(axis=0), moments.total.scatter[0]
+            return best_first(1.0 - within / np.where(whole > 0, whole, 1.0), moments.constant)
+        left, removed = np.arange(train_rows.shape[1]), np.zeros(0, dtype=np.int64)
+        size = chosen_count(settings.size, len(left))
+        while len(left) > size:
+            w = [libsvm.linear(train_rows[:, left], labels, settings.select_penalty).coef_[0] for labels in problems]
+            places = lowest(np.linalg.norm(w, axis=0), going(settings.remove, len(left), size))
+            removed = np.concatenate([np.sort(left[places]), removed])
+            left = np.delete(left, places)
+        return np.concatenate([left, removed])
+
+    def remarks(self, settings: DppSelectionSettings, coalition: Coalition) -> list[str]:
+        """As of DPP-SVM."""
+        return DppSvm().remarks(settings, coalition)
+
+    def attacks(self, settings: DppSelectionSettings) -> list[Attack]:
+        """As of DPP-SVM, on the matrix of the chosen columns."""
+        return DppSvm().attacks(settings)
+
+
+def _reported(training: TrainingReport | None, count: int, of: int, rounds: int) -> TrainingReport:
+    """What is known of the training, and how many columns it was of."""
+    if training is None:
+        raise AssertionError("a model that was trained says nothing of it")
+    figures = {"columns_selected": count, "select_rounds": rounds, **training.figures}
+    return replace(training, description=f"{count} of {of} columns, {training.description}", figures=figures)
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """All columns, one site's behind the other's. first: the number of each site's first one."""
+
+    first: Mapping[str, int]
+    names: tuple[str, ...]
+
+    @property
+    def count(self) -> int:
+        return len(self.names)
+
+    def keep(self, federation: Federation, columns: IntArray) -> None:
+        """Have the sites go on with these."""
+        federation.run("keep_columns", columns=columns, first=dict(self.first))
+
+    def named(self, columns: IntArray) -> tuple[str, ...]:
+        return tuple(self.names[column] for column in columns.tolist())
+
+
+def _columns_of(federation: Federation) -> _Columns:
+    """How many each site has, which they do not hide."""
+    first, names = dict[str, int](), list[str]()
+    for site, count in federation.gather("column_count", shape=()).items():
+        first[site] = len(names)
+        names += [column_of(site, number) for number in range(int(count))]
+    return _Columns(first, tuple(names))
+
+
+# By a statistic of each.
+
+
+def _by_filter(
+    federation: Federation,
+    columns: _Columns,
+    records: Records,
+    classes: int,
+    settings: DppSelectionSettings,
+    size: int,
+) -> tuple[Ranking, IntArray]:
+    """The ranking by F, and the best."""
+    summed = federation.sum(
+        "shares_between",
+        shape=(columns.count,),
+        bound=1.0,
+        labels=records.labels,
+        classes=classes,
+        first=dict(columns.first),
+        columns=columns.count,
+    )
+    shares = np.clip(summed, 0.0, 1.0)
+    federation.disclose("sites", "shares_between", LABELS_SHOWN, records.labels.shape)
+    federation.disclose(COORDINATOR, "shares_between", SHARES_SHOWN, shares.shape)
+    order = best_first(shares, shares == 0.0)
+    with np.errstate(divide="ignore"):
+        f = (len(records.labels) - classes) * shares / ((classes - 1) * (1.0 - shares))
+    selected = np.sort(order[:size])
+    ranking = Ranking(
+        columns=columns.named(order),
+        ranks=tuple(ranks_of(shares, order).tolist()),
+        scores=tuple(float(each) if math.isfinite(each) else None for each in f[order]),
+        score="F",
+        selected=columns.named(selected),
+        size_rule=f"{settings.size:g}, as told",
+    )
+    return ranking, selected
+
+
+# By the weights of a model of all that are left.
+
+
+def going(remove: Remove, left: int, size: int) -> int:
+    """How many of the columns that are left go in a step, until there are `size`; one where the user says one.
+
+    Else three or more, or all that are to go.
+    """
+    if remove == "one":
+        return 1
+    count = min(max(removed_count(remove, left), MIN_TOGETHER), left - size)
+    return left - size if left - size - count < MIN_TOGETHER else count
+
+
+def _by_elimination(
+    federation: Federation,
+    columns: _Columns,
+    records: Records,
+    classes: int,
+    settings: DppSelectionSettings,
+    size: int,
+) -> tuple[Ranking, IntArray]:
+    """The ranking in the reverse order of removal, equal within a step, and those that are left."""
+    check_memory(len(records.labels))
+    left, gone, steps = np.arange(columns.count), list[IntArray](), list[RankingStep]()
+    problems = one_against_rest(records.labels, classes)
+    while len(left) > size:
+        before, count = federation.progress.round, going(settings.remove, len(left), size)
+        columns.keep(federation, left)
+        exchange = KernelExchange(federation, Kernel("linear"), settings.kernel_exchange, max_squared_norm(federation))
+        matrix = exchange_kernel(exchange, len(records.labels))
+        duals = [Dual.of(matrix, labels, settings.select_penalty) for labels in problems]
+        coefficients = np.zeros(problems.shape)
+        for place, dual in enumerate(duals):
+            coefficients[place, dual.support] = dual.coefficients
+        federation.run("weigh_columns", dual_coef=coefficients)
+        federation.disclose("sites", "weigh_columns", COEFFICIENTS_DISCLOSE, coefficients.shape)
+        longest = math.sqrt(max(0.0, float(np.einsum("ki,ij,kj->", coefficients, matrix, coefficients))))
+        removed = _lowest_of_all(federation, columns.count, count, longest * (1 + 1e-9))
+        shown = ALONE_SHOWN if count == 1 else DIFFERENCE_SHOWN
+        federation.disclose(COORDINATOR, EXCHANGED, shown, (count,))
+        gap = max(dual.gap for dual in duals)
+        rounds = federation.progress.round - before
+        steps.append(RankingStep(columns.named(removed), "score", None, gap, rounds, len(federation.sites)))
+        federation.log_metrics(columns=len(left), step_gap=gap)
+        gone.append(removed)
+        left = np.setdiff1d(left, removed)
+    order, ranks = [left], [1] * len(left)
+    for removed in reversed(gone):
+        ranks += [len(ranks) + 1] * len(removed)
+        order.append(removed)
+    return (
+        Ranking(
+            columns=columns.named(np.concatenate(order)),
+            ranks=tuple(ranks),
+            scores=(None,) * columns.count,
+            score="no site shows a weight",
+            selected=columns.named(left),
+            size_rule=f"{settings.size:g}, as told",
+            steps=tuple(steps),
+        ),
+        left,
+    )
+
+
+def _lowest_of_all(federation: Federation, columns: int, count: int, longest: float) -> IntArray:
+    """(count,) the columns with the smallest weights over all sites, in rising order; of equal ones the last go.
+
+    longest: no weight is larger. At most `count` are at or below `low`, and more than that at or below `high`.
+    """
+    unit = longest or 1.0
+    low, high = -_FINEST * unit, longest
+    while high - low > _FINEST * unit:
+        thresholds = low + (high - low) * np.arange(1, THRESHOLDS + 1) / (THRESHOLDS + 1)
+        counts = np.rint(
+            federation.sum("columns_below", shape=(THRESHOLDS,), bound=float(columns), thresholds=thresholds)
+        )
+        exactly = np.flatnonzero(counts == count)
+        if len(exactly):
+            low = high = float(thresholds[exactly[0]])
+            break
+        below = thresholds[counts < count]
+        above = thresholds[counts > count]
+        low, high = float(below.max(initial=low)), float(above.min(initial=high))
+    federation.disclose(COORDINATOR, "columns_below", COUNTS_SHOWN, (THRESHOLDS,))
+    bounds = np.array([low, high])
+    marks = np.rint(
+        federation.sum("which_below", shape=(2, columns), bound=1.0, thresholds=bounds, columns=columns)
+    ).astype(bool)
+    surely, equal = np.flatnonzero(marks[0]), np.flatnonzero(marks[1] & ~marks[0])
+    missing = count - len(surely)
+    return np.sort(np.concatenate([surely, equal[len(equal) - missing :]]))

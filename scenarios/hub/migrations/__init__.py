@@ -1,0 +1,1 @@
+"""How the tables of the hub came to be; run by Alembic."""

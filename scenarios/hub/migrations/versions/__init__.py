@@ -1,0 +1,1 @@
+"""Each change of the tables, by its number."""

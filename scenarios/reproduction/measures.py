@@ -1,0 +1,132 @@
+"""What a result says: figures by where they stand in result.json, and some that follow from several."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A figure of a run, and its standard error over the run's folds, None of a single one."""
+
+    value: float
+    error: float | None = None
+
+
+def reading(result: Mapping[str, Any], measure: str, scale: float) -> Reading | None:
+    """A measure of a completed run's result; None where it has no such figure."""
+    found = DERIVED[measure](result) if measure in DERIVED else at(result, measure)
+    if not isinstance(found, int | float) or not math.isfinite(found):
+        return None
+    return Reading(scale * float(found), _fold_error(result, measure, scale))
+
+
+def at(result: Any, path: str) -> Any:
+    """What stands at a path of keys and places; None where nothing does."""
+    for part in path.split("."):
+        if isinstance(result, Mapping):
+            result = result.get(part)
+        elif isinstance(result, list) and part.isdigit() and int(part) < len(result):
+            result = result[int(part)]
+        else:
+            return None
+    return result
+
+
+def _fold_error(result: Mapping[str, Any], measure: str, scale: float) -> float | None:
+    """Of a mean over folds: their deviation, by the root of their number."""
+    name = "accuracy" if measure == "error" else measure.removeprefix("metrics.")
+    deviation, folds = at(result, f"metrics.deviations.{name}"), at(result, "metrics.folds") or []
+    if deviation is None or len(folds) < 2 or not (measure == "error" or measure.startswith("metrics.")):
+        return None
+    return scale * float(deviation) / math.sqrt(len(folds))
+
+
+def _of_curve(name: str, *, less: bool) -> Callable[[Mapping[str, Any]], float | None]:
+    """What all columns come to along the curve of sizes; or, if `less`, by how much the best of all sizes is above."""
+
+    def value(result: Mapping[str, Any]) -> float | None:
+        curve = at(result, "selection.curve") or []
+        known = [(point["size"], point[name]) for point in curve if point[name] is not None]
+        if not known:
+            return None
+        every = float(max(known)[1])
+        return max(accuracy for _, accuracy in known) - every if less else every
+
+    return value
+
+
+def _error(result: Mapping[str, Any]) -> float | None:
+    accuracy = at(result, "metrics.accuracy")
+    return None if accuracy is None else 1 - accuracy
+
+
+def _percent_of(path: str) -> Callable[[Mapping[str, Any]], float | None]:
+    def percent(result: Mapping[str, Any]) -> float | None:
+        share = at(result, path)
+        return None if share is None else 100.0 * float(share)
+
+    return percent
+
+
+def _private_rows(result: Mapping[str, Any]) -> float | None:
+    held = [site["rows"] for site in result.get("sites", [])]
+    return float(sum(held)) if held else None
+
+
+def _classes(result: Mapping[str, Any]) -> float | None:
+    classes = at(result, "model.classes")
+    return None if classes is None else float(len(classes))
+
+
+def _on_unit_interval(result: Mapping[str, Any]) -> float | None:
+    """Gamma of columns in [0, 1] that does what the run's does of the same columns in [-1, 1]."""
+    gamma = at(result, "scenario.algorithm.gamma")
+    return 4 * gamma if isinstance(gamma, float) else None
+
+
+def _largest_site_cpu(result: Mapping[str, Any]) -> float | None:
+    return max((site["cpu_s"] for site in result.get("sites", []) if site["cpu_s"] is not None), default=None)
+
+
+def _fold_spread(result: Mapping[str, Any]) -> float | None:
+    areas = [fold["auc"] for fold in at(result, "metrics.folds") or [] if fold["auc"] is not None]
+    return max(areas) - min(areas) if areas else None
+
+
+def _recovered(result: Mapping[str, Any]) -> float | None:
+    alone = [each for each in result.get("audit", []) if each["coordinator"] and not each["coalition"]]
+    return float(alone[0]["recovered"]) if alone else None
+
+
+def _false_claims(result: Mapping[str, Any]) -> float | None:
+    parties = result.get("audit", [])
+    return float(sum(each["false_claims"] for each in parties)) if parties else None
+
+
+def _beyond_formula(result: Mapping[str, Any]) -> float | None:
+    measured, predicted = at(result, "cost.wire_bytes"), at(result, "cost.predicted_wire_bytes")
+    return None if measured is None or predicted is None else float(measured - predicted)
+
+
+DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float | None]] = {
+    "error": _error,
+    "classes": _classes,
+    "gamma-on-unit-interval": _on_unit_interval,
+    "rows-recovered-by-coordinator": _recovered,
+    "false-claims": _false_claims,
+    "wire-bytes-beyond-formula": _beyond_formula,
+    "accuracy-in-percent": _percent_of("metrics.accuracy"),
+    "exact-kernel-in-percent": _percent_of("centralised.exact_kernel.accuracy"),
+    "private-rows": _private_rows,
+    "largest-site-cpu": _largest_site_cpu,
+    "spread-of-fold-auc": _fold_spread,
+    "whole-of-all-columns": _of_curve("accuracy", less=False),
+    "whole-improvement": _of_curve("accuracy", less=True),
+    "separate-of-all-columns": _of_curve("test_accuracy", less=False),
+    "separate-improvement": _of_curve("test_accuracy", less=True),
+}
+"""Figures that no result has as they are: 1 - accuracy, CPU seconds of the busiest site, and the like."""

@@ -1,0 +1,395 @@
+"""Papers measured again: values as printed, runs that cells share and nothing repeats, verdicts, the page."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scenarios.data.sources import FOLDER_VARIABLE
+from scenarios.report.chart import Axis, boxes
+from scenarios.reproduction import judge, measures, plan
+from scenarios.reproduction.commands import Chosen
+from scenarios.reproduction.entries import FOLDER, Entry, Paper, entries, papers, read
+from scenarios.reproduction.pictures import drawn
+from scenarios.schema.errors import ScenarioError
+from tests.conftest import ROOT, site_processes, wait_until
+from tests.test_report import loaded, needs_browser
+from tests.test_runs import FEDSVM, fedsvm
+
+SMALL = """
+name = "A paper"
+title = "of wine"
+
+[[entry]]
+id = "a-1"
+what = "table 1"
+page = "page 2"
+title = "accuracy"
+unit = "%"
+within = 2.0
+better = "higher"
+scenario = "quickstart"
+changes = ["data.source=wine", "data.positive=class_0", "data.scale=standard", "algorithm.landmarks=10"]
+pictures = ["points", "boxes"]
+column = [{ name = "ours" }, { name = "rounds", measure = "cost.rounds", within = 1e9 }]
+row = [
+  { name = "one", paper = [97.0, 20] },
+  { name = "again", paper = [10.0, ""] },
+  { name = "off", paper = [150.0, ""], differs = { ours = "No share is above one." } },
+  { name = "wrong", paper = [150.0, 20] },
+  { name = "lacking", changes = ["data.source=no-such-file"], paper = [50.0, ""] },
+  { name = "later", paper = [50.0, ""], full = true },
+]
+claim = [
+  { text = "It is good.", test = 'cell("one", "ours") > 90' },
+  { text = "It is bad.", test = 'cell("one", "ours") < 90', differs = "It is not." },
+  { text = "What is lacking is good.", test = 'cell("lacking", "ours") > 90' },
+]
+
+[[entry]]
+id = "a-2"
+what = "figure 1"
+title = "a drawing"
+kind = "drawing"
+cannot = "It has no values."
+"""
+
+
+@pytest.fixture(scope="module")
+def wine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A folder of papers, and one where they were measured."""
+    folder = tmp_path_factory.mktemp("papers")
+    (folder / "a.toml").write_text(SMALL)
+    chosen = Chosen.of([], folder / "out", full=False, papers=folder)
+    chosen.carry_out(1)
+    assert chosen.conclude()
+    return folder, folder / "out"
+
+
+def entry_of(wine: tuple[Path, Path], name: str) -> judge.JudgedEntry:
+    paper, entry = entries(wine[0])[name]
+    return judge.judge(paper, entry, wine[1], full=False)
+
+
+def test_cells_of_one_content_share_a_run_and_a_second_time_nothing_runs(wine: tuple[Path, Path]) -> None:
+    judged = entry_of(wine, "a-1")
+    (run,) = judged.runs
+    assert [path.name for path in (wine[1] / plan.RUNS).iterdir()] == [run.name]
+    assert run.command.startswith("fedsvm run quickstart --set data.source=wine ")
+    before = (run.folder(wine[1]) / "result.json").stat().st_mtime_ns
+    Chosen.of([], wine[1], full=False, papers=wine[0]).carry_out(1)
+    assert (run.folder(wine[1]) / "result.json").stat().st_mtime_ns == before
+
+
+def test_another_order_of_the_same_changes_is_the_same_run_and_another_seed_is_not() -> None:
+    one, other = ("algorithm.C=2.0", "federation.sites=4"), ("federation.sites=4", "name=another", "algorithm.C=2.0")
+    assert plan.planned("quickstart", one, 1).name.partition("-")[2] == plan.planned("quickstart", other, 1).name[8:]
+    assert plan.planned("quickstart", one, 1).name != plan.planned("quickstart", one, 2).name
+
+
+def test_every_verdict_is_given_where_it_is_due(wine: tuple[Path, Path]) -> None:
+    judged = entry_of(wine, "a-1")
+    found = {(each.cell.row.name, each.cell.column.name): each for each in judged.cells}
+    verdicts = {place: each.verdict for place, each in found.items()}
+    assert verdicts == {
+        ("one", "ours"): "same",
+        ("one", "rounds"): "same",
+        ("again", "ours"): "better",
+        ("again", "rounds"): "",
+        ("off", "ours"): "differs",
+        ("off", "rounds"): "",
+        ("wrong", "ours"): "differs",
+        ("wrong", "rounds"): "same",
+        ("lacking", "ours"): "cannot",
+        ("lacking", "rounds"): "cannot",
+        ("later", "ours"): "open",
+        ("later", "rounds"): "open",
+    }
+    assert [each.verdict for each in judged.claims] == ["same", "differs", "open"]
+    assert judged.surprises == 1  # the row that nobody said would be wrong
+    assert found["off", "ours"].reason == "No share is above one."
+    assert "put no-such-file.csv into FEDSVM_DATA's folder" in found["lacking", "ours"].reason
+    error = found["one", "ours"].error
+    assert error is None, "a single model has no standard error"
+    assert entry_of(wine, "a-2").counts == {"cannot": 1}
+
+
+def test_page_json_and_tables_say_the_same(wine: tuple[Path, Path]) -> None:
+    out = wine[1]
+    plain = json.loads((out / "reproduction.json").read_text())
+    assert plain["surprises"] == 1
+    assert plain["counts"]["better"] == 1
+    table = list(csv.DictReader((out / "tables" / "a-1.csv").open()))
+    assert [row["verdict"] for row in table] == [cell["verdict"] for cell in plain["entries"][0]["cells"]]
+    text = (out / "index.html").read_text()
+    (link, *_) = re.findall(r'href="(runs/[^"]*)"', text)
+    assert (out / link).is_file()
+    value = plain["entries"][0]["cells"][0]["value"]
+    assert f">{value:.2f}</a>" in text
+    for said in ("97.00", "No share is above one.", "✗ no", "✓ yes", "It has no values.", "put no-such-file.csv"):
+        assert said in text.replace("&#39;", "'")
+    assert "http" not in re.sub(r"http://www.w3.org/\S*", "", text)
+
+
+def test_pictures_have_a_mark_for_what_is_measured_and_a_hollow_one_for_what_is_printed(
+    wine: tuple[Path, Path],
+) -> None:
+    points, drawn_boxes = drawn(entry_of(wine, "a-1"), wine[1])
+    assert [key.name for key in points.keys] == ["ours", "rounds"]
+    assert "ours, printed: 97" in points.body
+    assert "Hollow marks are printed values." in points.caption
+    assert "ours one: median" in drawn_boxes.body
+    assert drawn(entry_of(wine, "a-2"), wine[1]) == []
+
+
+def test_a_box_is_of_quartiles_and_what_lies_far_out_is_a_mark() -> None:
+    chart = boxes("title", "caption", "x", Axis("y"), {"a": [1.0, 2.0, 3.0, 4.0, 90.0], "b": [5.0]})
+    assert "a: median 3, quartiles 2, and 4" in chart.body
+    assert chart.body.count("data-mark") == 1
+    assert "a: 90" in chart.body
+    assert "b: median 5" in chart.body
+
+
+@pytest.mark.long
+@needs_browser
+def test_a_browser_shows_the_page_without_complaint(wine: tuple[Path, Path], tmp_path: Path) -> None:
+    page = loaded(wine[1] / "index.html", tmp_path)
+    assert "A paper: of wine" in page.cells["h2"]
+
+
+def test_a_command_that_is_killed_repeats_no_finished_run(tmp_path: Path, temporary_folder: Path) -> None:
+    command = [str(FEDSVM), "reproduce", "ours-sums", "--out", str(tmp_path / "out")]
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=tmp_path)
+    assert process.stderr is not None
+    assert process.stderr.readline() == "5 runs, of which 0 are there\n"
+    assert process.stderr.readline().startswith("1 of 5 ")
+    os.kill(process.pid, signal.SIGTERM)
+    assert process.wait(30) == 130
+    process.stderr.close()
+    wait_until(lambda: not site_processes(temporary_folder))
+    chosen = Chosen.of(["ours-sums"], tmp_path / "out", full=False)
+    runs = plan.needed(plan.cells(chosen.known["ours-sums"][1], full=False))
+    assert 1 <= sum(plan.is_done(run, tmp_path / "out") for run in runs) < 5
+
+
+def test_a_result_of_a_run_that_failed_is_a_failure_and_is_run_again(wine: tuple[Path, Path], tmp_path: Path) -> None:
+    judged = entry_of(wine, "a-1")
+    (run,) = judged.runs
+    shutil.copytree(wine[1], tmp_path / "out")
+    path = run.folder(tmp_path / "out") / "result.json"
+    path.write_text(
+        path.read_text().replace('"completed"', '"failed"', 1).replace('"error": null', '"error": "Lost."', 1)
+    )
+    again = judge.judge(judged.paper, judged.entry, tmp_path / "out", full=False)
+    assert (again.cells[0].verdict, again.cells[0].reason) == ("failed", "Lost.")
+    assert again.cells[0].is_surprise
+    assert not plan.is_done(run, tmp_path / "out")
+
+
+# What a file may say.
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("paper = [97.0, 20]", "paper = [97.0]", "1 printed values for 2 columns"),
+        ("within = 2.0\n", "", "within must say what counts as the same"),
+        ('cannot = "It has no values."', "", "must have columns, or say in `cannot`"),
+        ('name = "again"', 'name = "one"', "two rows or columns of one name"),
+        ('differs = { ours = "No', 'differs = { theirs = "No', "there is no column 'theirs'"),
+        ('unit = "%"', 'units = "%"', "units"),
+        ('id = "a-1"', 'id = "A"', "id"),
+        ('id = "a-2"', 'id = "a-1"', "two entries are called a-1"),
+        ('name = "A paper"', "name = ", "is not valid TOML"),
+    ],
+)
+def test_a_file_that_is_wrong_is_said_where(old: str, new: str, said: str, tmp_path: Path) -> None:
+    assert old in SMALL
+    (tmp_path / "a.toml").write_text(SMALL.replace(old, new, 1))
+    with pytest.raises(ScenarioError) as caught:
+        papers(tmp_path)
+    assert said in caught.value.problems[0]
+
+
+def test_a_scenario_that_is_wrong_is_said_with_its_cell(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(SMALL.replace("algorithm.landmarks=10", "federation.sights=3"))
+    with pytest.raises(ScenarioError, match=r"a-1, one, ours: federation\.sights: unknown key"):
+        Chosen.of([], tmp_path / "out", full=False, papers=tmp_path).table()
+
+
+def test_ids_are_taken_whole_or_by_their_beginning(tmp_path: Path) -> None:
+    assert Chosen.of(["lu-3.3"], tmp_path, full=False).ids == ["lu-3.3", "lu-3.3-printed"]
+    assert "que-fig-10" not in Chosen.of(["que-fig-1"], tmp_path, full=False).ids
+    assert len(Chosen.of([], tmp_path, full=False).ids) == len(entries())
+    done = fedsvm("reproduce", "lu-3.33", "--out", tmp_path / "out", folder=tmp_path)
+    assert done.returncode == 2
+    assert "There is no entry 'lu-3.33'. Did you mean 'lu-3.3" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+# The papers.
+
+
+def lu() -> Iterator[str]:
+    yield from (f"lu-3.{n}" for n in range(1, 7))
+    yield from ("lu-4.1", *(f"lu-5.{n}" for n in range(1, 10)), *(f"lu-6.{n}" for n in range(1, 7)))
+
+
+def figures() -> Iterator[str]:
+    yield from (f"lu-fig-3.{n}" for n in range(1, 13))
+    yield from (f"lu-fig-4.{n}" for n in range(1, 10))
+    yield from (f"lu-fig-5.{n}" for n in range(1, 9))
+    yield from (f"lu-fig-6.{n}" for n in range(1, 5))
+    yield from (f"li-fig-{n}" for n in range(1, 10))
+    yield from (f"que-fig-{n}" for n in range(1, 11))
+    yield from (f"slides-{letter}" for letter in "abcd")
+
+
+def test_every_table_figure_and_plot_has_an_entry() -> None:
+    tables = [*lu(), "li-1", "que-1"]
+    pictured = list(figures())
+    assert (len(tables), len(pictured)) == (24, 56)
+    assert set(tables) | set(pictured) <= entries().keys()
+
+
+def test_the_list_names_them_with_what_they_lack(tmp_path: Path) -> None:
+    done = fedsvm("reproduce", "--list", folder=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {*lu(), *figures(), "li-1", "que-1"} <= {line.split()[0] for line in done.stdout.splitlines()}
+    assert "hospital discharge set is not public" in done.stdout
+
+
+@pytest.mark.parametrize("full", [False, True])
+def test_every_entry_can_be_run_or_says_why_not(full: bool, tmp_path: Path) -> None:
+    """Scenarios are right, claims are written in their language, and nothing is without a verdict to come."""
+    for paper, entry in entries().values():
+        judged = judge.judge(paper, entry, tmp_path, full=full)
+        assert entry.cannot or judged.cells
+        assert entry.cannot or entry.claim or any(each.cell.printed is not None for each in judged.cells), entry.id
+        assert judged.surprises == 0
+
+
+def test_without_data_files_nothing_is_wrong_and_what_needs_none_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(FOLDER_VARIABLE, raising=False)
+    judged = {name: judge.judge(paper, entry, tmp_path, full=False) for name, (paper, entry) in entries().items()}
+    assert not any(each.surprises for each in judged.values())
+    assert set(judged["lu-3.3"].counts) == {"cannot"}
+    assert all(judged[name].runs for name in ("que-fig-7", "slides-a", "li-fig-4", "ours-sums"))
+
+
+def test_names_of_columns_and_rows_in_claims_are_there() -> None:
+    for _, entry in entries().values():
+        names = {each.name for each in entry.column} | {each.name for each in entry.rows}
+        for claim in entry.claim:
+            assert set(re.findall(r'"([^"]*)"', claim.test)) <= names, f"{entry.id}: {claim.test}"
+
+
+def test_every_derived_figure_is_shown_somewhere() -> None:
+    shown = {each.measure for _, entry in entries().values() for each in (entry, *entry.column)}
+    assert measures.DERIVED.keys() <= shown
+
+
+# As printed, typed from the papers.
+
+TABLE_3_2 = """
+79.85 85.65 85.51 86.38 85.01 85.46   96.19 95.46 96.98 97.21 96.88 97.01   75.91 71.22 77.10 77.60 76.84 77.32
+72.40 72.20 76.58 76.30 75.40 75.50   84.80 77.78 83.83 84.07 82.85 83.48   82.05 89.74 88.27 94.80 89.31 92.19
+56.23 68.70 68.68 73.04 71.65 71.97   84.20 92.90 79.97 87.70 82.36 83.02
+"""
+TABLE_3_4 = """
+0.094 0.089 0.087 2.72 0.73 2.59   0.005 0.008 0.007 0.02 0.05 0.75
+0.093 0.089 0.084 3.39 1.96 7.37   0.007 0.008 0.008 0.60 0.43 2.68
+"""
+TABLE_3_5 = """
+0.092 0.088 0.067 8.04 18.91 7.38   0.006 0.006 0.007 2.13 1.18 0.50
+0.091 0.090 0.066 9.73 18.09 7.62   0.008 0.008 0.008 3.97 2.69 2.21
+"""
+PRINTED = {
+    "lu-3.1": """14 690 512 0.0078125  10 683 0.125 0.125  8 768 512 0.0078125  24 1000 8 0.03125
+                 13 270 2048 0.0001220703125  34 351 8 0.5  6 345 8 0.5  60 3175 8 0.5  2 862 8 0.03125
+                 123 32561 100 0.5  8 59535 32 0.5  11119 183 32 0.0000305""",
+    "lu-3.2": TABLE_3_2,
+    "lu-3.3": "99.16 99.90 99.46 84.48 99.94 99.69",
+    "lu-3.4": TABLE_3_4,
+    "lu-3.5": TABLE_3_5,
+    "lu-3.6": "13.9 2245.7 550.2 9 90",
+    "lu-4.1": """72 7129 3 512 0.0001220703125  72 7129 4 512 0.0001220703125  2000 180 3 8 0.03125
+                 528 10 11 2 2  32 56 3 2048 0.00048828125  15000 16 26 8 2""",
+    "lu-5.2": """79.35 76.48 2.86 80.13 76.76 3.37  96.86 93.94 2.91 96.29 93.03 3.27
+                 100 81.92 18.08 100 82.00 18.00  92.86 87.14 5.72 94.29 89.65 4.64
+                 96.64 96.64 0 96.46 96.69 -0.23  100 87.76 12.24 100 89.05 10.95
+                 565.70 523.88 41.82 567.17 527.17 39.99""",
+    "lu-5.3": """75.95 75.63 0.32 77.91 76.54 1.37  97.50 93.04 4.47 97.50 93.78 3.72
+                 100 82.79 17.21 100 82.30 17.70  92.86 90.00 2.86 94.29 93.10 1.19
+                 98.41 93.54 4.87 98.23 96.10 2.13  95.56 88.95 6.61 91.11 90.46 0.65
+                 560.27 523.94 36.32 559.04 532.28 26.76""",
+    "lu-5.5": """2.86 2.99 2.60 2.86  1.77 2.63 3.77 2.91  18.08 18.08 18.08 18.08  8.57 5.72 5.72 5.72
+                 0 0 -0.35 0  12.24 12.24 12.24 12.24  43.53 41.66 42.06 41.82""",
+    "lu-5.6": """2.71 2.71 2.71 3.37  2.69 1.27 1.55 3.27  18 18 18 18  6.06 3.21 6.06 4.64
+                 -0.41 -0.23 -0.76 -0.23  10.95 10.95 10.95 10.95  40.01 35.91 38.52 39.99""",
+    "lu-5.7": """0.05 0.18 0.32 0.32  4.11 4.47 4.47 4.47  17.21 17.21 17.21 17.21  2.86 1.43 0 2.86
+                 3.99 4.16 4.87 4.87  2.16 2.16 4.38 6.61  30.37 29.61 31.24 36.32""",
+    "lu-5.8": """-0.85 0.07 -0.85 1.37  3.72 4.08 3.72 3.72  17.70 17.70 17.70 17.70  1.19 -0.24 -1.67 1.19
+                 1.07 1.25 2.49 2.13  0.65 0.65 2.87 0.65  23.47 23.50 24.26 26.76""",
+    "lu-5.9": """5 79.35 12 95.71 63 100 4565 95.71 18 96.64 114 100
+                 7 79.48 12 96.57 61 100 6380 92.86 17 96.64 147 100
+                 8 79.09 10 97.71 617 100 5420 92.86 21 96.28 166 100
+                 5 79.35 17 96.86 53 100 4826 92.86 11 96.64 121 100""",
+    "lu-6.2": """3.39 2.10 4.86 4.56  0.35 3.42 5.18 1.78  3.08 8.00 1.21 7.70  2.47 1.12 3.82 2.26
+                 5.57 10.95 11.05 9.54  8.57 3.45 1.43 -3.45  23.43 29.04 27.55 22.39""",
+    "lu-6.3": """3.39 2.10 4 4  0.35 3.42 2 8  3.08 8.00 34 157  2.47 1.12 10 4
+                 5.57 10.95 394 444  8.57 3.45 537 631  23.43 29.04 981 1248""",
+    "lu-6.4": "76.42 76.58 76.56 76.74 79.87 78.86  94.7 95.23 95.25 97.55 99.11 97.81  87.46 92.03 92.52 96.57 85 90",
+    "lu-6.5": """3.39 2.86 2.10 3.37  0.35 2.91 3.42 3.27  3.08 18.08 8.00 18.00  2.47 0 1.12 -0.23
+                 5.57 12.24 10.95 10.95  8.57 5.72 3.45 4.64  23.43 41.82 29.04 39.99""",
+    "lu-6.6": "4 5 4 5  2 17 8 10  34 53 157 55  10 11 4 18  394 121 444 105  537 4826 631 6039",
+    "li-1": "20 27000 3000 14 1.0",
+}
+# 1.00 stands there for 100 %
+PRINTED["lu-5.4"] = """76.42 76.58 76.56 76.74 79.35 80.13 75.95 77.91  94.7 95.23 95.25 97.55 96.64 96.46 98.41 98.23
+                       87.46 92.03 92.52 96.57 100 100 100 100"""
+for sets in ("lu-5.1", "lu-6.1"):
+    PRINTED[sets] = """768 8 512 0.0078125  351 34 8 0.5  62 2000 32 0.0078125  72 7129 128 0.0001220703125"""
+PRINTED["lu-5.1"] += " 569 30 128 8  47 4026 2 0.0078125"
+PRINTED["lu-6.1"] += " 47 4026 2 0.0078125  569 30 128 8"
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_values_are_as_printed(name: str) -> None:
+    found = [value for row in entries()[name][1].rows for value in row.paper]
+    assert found == [float(word) for word in PRINTED[name].split()]
+
+
+def test_every_table_with_values_is_typed_here() -> None:
+    assert {*lu(), "li-1"} == PRINTED.keys()
+    assert len(TABLE_3_2.split()) == 48
+    assert len(TABLE_3_4.split()) + len(TABLE_3_5.split()) == 48
+
+
+def test_values_that_we_claim_are_those_of_our_guides() -> None:
+    """Every one is quoted from where it stands, so that neither changes without the other."""
+    for entry in papers()["ours"].entry:
+        for row in entry.rows:
+            claimed = [(each.name, value) for each, value in zip(entry.column, row.paper, strict=False) if value != ""]
+            for name, value in claimed:
+                place, _, words = row.said[name].partition(": ")
+                assert words in (ROOT / place).read_text(), f"{place} does not say {words!r}"
+                numbers = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", words)}
+                assert value in numbers or (value == 0 and "as predicted" in words), f"{words!r} has no {value}"
+
+
+def test_a_file_can_be_read_by_itself() -> None:
+    found = [read(path) for path in sorted(FOLDER.glob("*.toml"))]
+    assert all(isinstance(each, Paper) and each.entry for each in found)
+    assert all(isinstance(entry, Entry) for each in found for entry in each.entry)
