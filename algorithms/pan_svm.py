@@ -26,6 +26,7 @@ from algorithms.attacks.joint_blocks import JointBlocks, JointCounts, JointCuts,
 from algorithms.attacks.landmark_copies import LandmarkCopies
 from algorithms.attacks.newton_steps import NewtonSteps
 from algorithms.attacks.newton_systems import NewtonSystems
+from algorithms.attacks.plain_cuts import JointPlainCuts, PlainCuts
 from algorithms.attacks.support_rows import SupportRows
 from algorithms.calibration import CalibratedMappedSite, Calibration, ThresholdSettings, calibrate
 from algorithms.contract import (
@@ -266,6 +267,8 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
             ClusterRounds(),
             CutDifferences(),
             JointBlocks(),
+            PlainCuts(),
+            JointPlainCuts(),
             FiniteDomain(),
             JointCounts(),
             NewtonSystems(),

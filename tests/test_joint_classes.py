@@ -14,6 +14,8 @@ from sklearn.svm import LinearSVC
 
 from algorithms.attacks.contract import Posed
 from algorithms.attacks.every_problem import problems_of
+from algorithms.attacks.joint_blocks import JointCuts
+from algorithms.attacks.plain_cuts import lone_joint_rows
 from algorithms.data.classes import above_others
 from algorithms.dp_erm import joint_erm_sums
 from algorithms.hybrid_svm import minimised_jointly, noise_of
@@ -237,6 +239,54 @@ def test_cuts_of_every_problem_are_attacked(scheme: str, least: int, tmp_path: P
     found = audit("digits", tmp_path / "run", *WINE, *cuts, "compare.centralised=false")
     assert sum(each.false_claims for each in found.values()) == 0
     assert recovered(found["coordinator",])["differences of cuts"] >= least
+
+
+@pytest.mark.parametrize(
+    ("scheme", "intercept", "attack", "least"),
+    [
+        ("ovr", True, "cuts of plain columns", 80),
+        ("joint", True, "joint cuts of plain columns", 35),
+        ("joint", False, "joint cuts of plain columns", 40),
+    ],
+)
+def test_cuts_of_plain_columns_are_rows(scheme: str, intercept: bool, attack: str, least: int, tmp_path: Path) -> None:
+    """Where the columns are the features, nothing need be inverted: 90, 42 and 50 rows of 124, none of them false."""
+    path = tmp_path / "plain.toml"
+    path.write_text(
+        f"""
+[data]
+source = "wine"
+test_fraction = 0.3
+[algorithm]
+name = "pan-svm"
+kernel = "linear"
+features = "identity"
+intercept = {str(intercept).lower()}
+multiclass = "{scheme}"
+solver = "cutting-plane"
+min_group_rows = 1
+[compare]
+centralised = false
+[collusion]
+sites = []
+coordinator = true
+"""
+    )
+    (alone,) = run(str(path), tmp_path / "run").result["audit"]
+    assert {each["attack"]: each["recovered"] >= least for each in alone["attacks"]} == {attack: True}
+    assert alone["false_claims"] == 0
+
+
+def test_a_row_is_told_from_its_negative_by_a_third_class() -> None:
+    """A row of class 0 taken for 1 has the blocks of its negative of class 1 taken for 0."""
+    point, row = np.array([[0.0, 1.0, -0.5]]), np.array([1.0])
+    cut = np.array([[-1.0, 1.0, 0.0, 1.0]])
+    (found,) = lone_joint_rows(JointCuts.of(point, cut, 3), intercept=False)
+    assert found.label == 0
+    np.testing.assert_array_equal(found.features, row)
+    of_two_ways = np.array([[0.0, 0.0, 0.0]])
+    assert not lone_joint_rows(JointCuts.of(of_two_ways, cut, 3), intercept=False)
+    assert lone_joint_rows(JointCuts.of(of_two_ways, cut, 3), intercept=True)[0].label == 0
 
 
 def test_problems_are_posed_as_sites_were_told() -> None:

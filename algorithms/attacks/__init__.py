@@ -8,6 +8,8 @@ In the order to read it:
 - `landmark_copies`: landmarks that are a single row's copy
 - `cluster_rounds`: rounds of k-means over all sites, subtracted from each other
 - `cut_differences`: cuts of the cutting plane, subtracted from each other, and the rows in them peeled off
+- `joint_blocks`: cuts of the joint problem of all classes, subtracted and peeled likewise
+- `plain_cuts`: cuts of one row where features are the columns themselves
 - `subset_cuts`: cuts of linear SVMs on columns, subtracted from each other
 - `support_differences`: class sums over support rows, subtracted from each other
 - `chosen_columns`: other attacks where rows are in some of their columns

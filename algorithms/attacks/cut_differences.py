@@ -31,7 +31,7 @@ from protocols.analysis.views import RoundView, RunView
 COUNT_ROUNDING = 2.0**-15
 """Counts come out of secure sums as whole numbers, up to this."""
 
-_AT_THE_MARGIN = 1e-7
+AT_THE_MARGIN = 1e-7
 """Whether a row with a margin this close to 1 is active, its features do not tell."""
 
 _LONGEST = 1.0 + 1e-3
@@ -259,24 +259,27 @@ def peel(cuts: GroupedCuts, features: NystromInverse, known: KnownRows | None = 
     return found
 
 
-def _peeled(points: Points, rest: FloatArray, features: NystromInverse, known: KnownRows | None) -> Singles:
+def _peeled(points: Points, rest: FloatArray, inverse: NystromInverse, known: KnownRows | None) -> Singles:
     """Rows that differences of what is left of a group's cuts (T, m + 2) show, taken off it in place."""
     ways: list[Callable[[FloatArray], Combinations]] = [lone_rows, pair_differences, triple_differences]
     if known is not None:
         ways.append(lambda rest: differences_less_known(points, rest, known))
     for way in ways:
-        singles = single_rows(points, way(rest), features)
-        taken = [place for place in range(len(singles.labels)) if _take_off(points, rest, singles, place)]
+        singles = single_rows(points, way(rest), inverse)
+        each = zip(singles.features, singles.labels.tolist(), strict=True)
+        taken = [place for place, (features, label) in enumerate(each) if take_off(points, rest, features, label)]
         if taken:
             break
     return singles[np.array(taken, dtype=np.int64)]
 
 
-def _take_off(points: Points, rest: FloatArray, singles: Singles, place: int) -> bool:
-    """Subtract a row from every cut that it must be active in; False where a cut has not so many rows."""
-    f, y = singles.features[place], singles.labels[place]
+def take_off(points: Points, rest: FloatArray, f: FloatArray, y: float) -> bool:
+    """Subtract a row with features f (m,) and label y from every cut of a group (T, m + 2) that it must be active in,
+
+    in place; False where a cut has not so many rows.
+    """
     excess = y * (points.w @ f + points.b) - 1.0
-    unsure = np.abs(excess) < _AT_THE_MARGIN
+    unsure = np.abs(excess) < AT_THE_MARGIN
     active = (excess < 0) & ~unsure
     if (rest[active, -1] < 0.5).any():
         return False

@@ -1,0 +1,124 @@
+"""Rows from cuts of plain columns: where the features are the columns themselves, a cut of one row is the row.
+
+How many rows a cut of a group has is in the cut. A row that is alone in one is taken off every other cut of its group
+that it must be in, by the points, which leaves cuts of fewer rows, and so on. Nothing is inverted, and so nothing could
+tell one row from a sum of several: differences of cuts, which may be either, are not tried.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from algorithms.attacks.cut_differences import AT_THE_MARGIN, COUNT_ROUNDING, GroupedCuts, series, take_off
+from algorithms.attacks.epochs import Epoch, epochs
+from algorithms.attacks.joint_blocks import JointCuts, JointRow
+from algorithms.attacks.joint_blocks import series as joint_series
+from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from algorithms.data.columns import Labelled
+from algorithms.features.identity import IdentityMap
+from federation.arrays import BoolArray, FloatArray, IntArray
+from protocols.analysis.views import RunView
+
+
+class PlainCuts(Attack):
+    """Cuts of one row of a binary problem, and those that are left when it is taken off."""
+
+    name = "cuts of plain columns"
+    is_of_problems = True
+
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+        """Every series of cuts by itself; folds add up."""
+        counts: RowCounts | None = None
+        for epoch in _plain(view):
+            for cuts in series(epoch.rounds, prior.posed):
+                counts = counts or RowCounts(epoch.columns)
+                rows, labels = lone_rows(cuts)
+                counts.take(epoch.unscaled(rows), labels, SAME_WITHIN * epoch.scale.scale)
+        if counts is not None:
+            yield Claim(*counts.repeated, 0.0)
+
+
+class JointPlainCuts(Attack):
+    """The same of the joint problem of all classes."""
+
+    name = "joint cuts of plain columns"
+
+    def __call__(self, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:
+        """Every series of cuts by itself; folds add up."""
+        counts: RowCounts | None = None
+        for epoch in _plain(view):
+            for groups in joint_series(epoch.of("joint_cuts"), prior.classes):
+                counts = counts or RowCounts(epoch.columns)
+                intercept = groups[0].blocks.shape[2] > epoch.columns
+                found = [row for cuts in groups for row in lone_joint_rows(cuts, intercept=intercept)]
+                rows = np.array([each.features[: epoch.columns] for each in found]).reshape(-1, epoch.columns)
+                labels = np.array([each.label for each in found], dtype=np.float64)
+                counts.take(epoch.unscaled(rows), labels, SAME_WITHIN * epoch.scale.scale)
+        if counts is not None:
+            yield Claim(*counts.repeated, 0.0)
+
+
+def _plain(view: RunView) -> Iterator[Epoch]:
+    """Those whose features are the columns."""
+    return (epoch for epoch in epochs(view) if isinstance(epoch.features, IdentityMap))
+
+
+def lone_rows(cuts: GroupedCuts) -> Labelled:
+    """Rows (k, m) with labels (k,) that come out of a series of cuts; a row that is there twice comes out twice."""
+    rows, labels = [cuts.points.w[:0]], list[float]()
+    for group in range(cuts.sums.shape[1]):
+        rest = cuts.sums[:, group].copy()
+        while len(alone := _of_one(rest[:, -1])):
+            *signed, label, _ = rest[alone[0]]
+            y = float(np.rint(label))
+            row = y * np.array(signed)
+            if take_off(cuts.points, rest, row, y):
+                rows.append(row[None])
+                labels.append(y)
+            rest[alone[0]] = np.nan
+    return Labelled(np.vstack(rows), np.array(labels))
+
+
+def lone_joint_rows(cuts: JointCuts, *, intercept: bool) -> list[JointRow]:
+    """The same of the joint cuts of a group, which are left without these rows."""
+    found = list[JointRow]()
+    while len(alone := _of_one(cuts.counts)):
+        for own, features in _only_row(cuts, int(alone[0]), intercept=intercept):
+            row = JointRow(features, own, features, 0.0)
+            cuts.counts[_unsure(cuts, features, own)] = np.nan
+            if cuts.take_off(row):
+                found.append(row)
+        cuts.counts[alone[0]] = np.nan
+    return found
+
+
+def _of_one(counts: FloatArray) -> IntArray:
+    """Of counts (T,), nan where nothing is made of a cut any more."""
+    return np.flatnonzero(np.abs(counts - 1.0) < COUNT_ROUNDING)
+
+
+def _only_row(cuts: JointCuts, place: int, *, intercept: bool) -> list[tuple[int, FloatArray]]:
+    """The class and features f~ (m',) of the row of a cut of one.
+
+    The blocks of a row of one class taken for another are those of its negative of the other class taken for the one,
+    but for the constant of an intercept. Nothing where neither that nor a third class tells which it is.
+    """
+    blocks, possible = cuts.blocks[place], list[tuple[int, FloatArray]]()
+    for own in np.flatnonzero(np.abs(blocks).max(axis=1) > COUNT_ROUNDING).tolist():
+        features = -blocks[own]
+        made = cuts.parts(features, own, [place])[0][:, None] * features
+        if np.abs(made - blocks).max() < COUNT_ROUNDING and not (intercept and features[-1] < 0):
+            possible.append((own, features))
+    return possible if len(possible) == 1 else []
+
+
+def _unsure(cuts: JointCuts, features: FloatArray, own: int) -> BoolArray:
+    """(T,) of which cuts rounding decides whether a row of a class is in them, or in which blocks."""
+    scores = cuts.points @ features
+    brackets = scores + 1.0 - scores[:, own : own + 1]
+    brackets[:, own] = 0.0
+    second, first = np.sort(brackets, axis=1)[:, -2:].T
+    return np.asarray(first - second < AT_THE_MARGIN)
