@@ -277,6 +277,39 @@ coordinator = true
     assert alone["false_claims"] == 0
 
 
+def test_without_a_list_all_combinations_of_few_categories_are_candidates_of_every_class(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    sizes, suits, kinds = (random.integers(3, size=90) for _ in range(3))
+    table = [
+        f"s{size},t{suit},u{kind},c{(size + suit) % 3}" for size, suit, kind in zip(sizes, suits, kinds, strict=True)
+    ]
+    (tmp_path / "cards.csv").write_text("\n".join(["size,suit,kind,label", *table, ""]))
+    path = tmp_path / "cards.toml"
+    path.write_text(
+        """
+[data]
+source = "cards.csv"
+label = "label"
+test_fraction = 0.3
+[algorithm]
+name = "pan-svm"
+landmarks = 20
+multiclass = "joint"
+solver = "cutting-plane"
+cut_groups = 1
+[compare]
+centralised = false
+[collusion]
+sites = []
+coordinator = true
+"""
+    )
+    (alone,) = run(str(path), tmp_path / "run").result["audit"]
+    by = {each["attack"]: each["recovered"] for each in alone["attacks"]}
+    assert by["finite domain, jointly"] == alone["rows"]
+    assert alone["false_claims"] == 0
+
+
 def test_a_row_is_told_from_its_negative_by_a_third_class() -> None:
     """A row of class 0 taken for 1 has the blocks of its negative of class 1 taken for 0."""
     point, row = np.array([[0.0, 1.0, -0.5]]), np.array([1.0])

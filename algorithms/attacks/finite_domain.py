@@ -13,7 +13,7 @@ computed again from them are those that were seen.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -76,14 +76,15 @@ class Counts:
     residual: float
 
 
-def combinations(epoch: Epoch) -> Labelled | None:
-    """All combinations of categories, with either label, where there are no other columns and not too many."""
+def combinations(epoch: Epoch, labels: Sequence[float] = (1.0, -1.0)) -> Labelled | None:
+    """All combinations of categories, with every label, where there are no other columns and not too many."""
     sizes = [len(values) for values in epoch.categories]
-    if epoch.category_columns < epoch.columns or not sizes or 2 * int(np.prod(sizes, dtype=float)) > MAX_CANDIDATES:
+    many = len(labels) * float(np.prod(sizes, dtype=float))
+    if epoch.category_columns < epoch.columns or not sizes or many > MAX_CANDIDATES:
         return None
     chosen = np.array(list(itertools.product(*map(range, sizes))))
     rows = np.hstack([np.eye(size)[column] for size, column in zip(sizes, chosen.T, strict=True)])
-    return Labelled(np.vstack([rows, rows]), np.repeat([1.0, -1.0], len(rows)))
+    return Labelled(np.vstack([rows] * len(labels)), np.repeat(labels, len(rows)))
 
 
 def solve(cuts: GroupedCuts, features: FloatArray, labels: FloatArray) -> Counts | None:

@@ -19,7 +19,7 @@ import numpy as np
 from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
 from algorithms.attacks.cut_differences import COUNT_ROUNDING, distinct
 from algorithms.attacks.epochs import epochs
-from algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, checked, least_squares
+from algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, checked, combinations, least_squares
 from algorithms.attacks.finite_domain import distinct as distinct_terms
 from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
 from algorithms.attacks.support_rows import MAX_SUPPORT, NEAR_THE_MARGIN, SupportRows, among
@@ -208,7 +208,7 @@ def series(rounds: Sequence[RoundView], classes: int) -> list[list[JointCuts]]:
 class JointCounts(Attack):
     """How often each record that one can think of occurs, by least squares over joint cuts, whatever their groups.
 
-    As `finite_domain`: cuts are linear in it, counts are whole numbers, and the cuts come out again.
+    As `finite_domain`, all combinations of few categories without a list: cuts are linear in it, counts are whole numbers, and the cuts come out again.
     """
 
     name = "finite domain, jointly"
@@ -218,7 +218,7 @@ class JointCounts(Attack):
         counts: RowCounts | None = None
         residual = 0.0
         for epoch in epochs(view):
-            candidates = prior.candidates
+            candidates = prior.candidates or combinations(epoch, range(prior.classes))
             if (features := epoch.features) is None or candidates is None or len(candidates.rows) > MAX_CANDIDATES:
                 continue
             for groups in series(epoch.of("joint_cuts"), prior.classes):
