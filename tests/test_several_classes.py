@@ -857,6 +857,18 @@ def test_a_solver_is_chosen_for_the_network_of_the_scenario(landmarks: int, chos
     assert ("cuts" in {each["step"] for each in result["disclosures"]}) == (chosen == "cutting-plane")
 
 
+def test_what_is_predicted_is_of_the_groups_that_there_would_be(tmp_path: Path) -> None:
+    """Of 38 rows of the smallest class four groups of eight, of which every two classes have two thirds."""
+    changes = ["algorithm.solver=auto", "algorithm.multiclass=ovo", "network={bandwidth_mbit=2.0}"]
+    result = run("digits", tmp_path / "run", *WINE, *changes, "algorithm.tolerance=0.05").result
+    (remark,) = [each["sentence"] for each in result["model"]["remarks"] if each["name"] == "solver"]
+    rows, sites = sum(site["rows"] for site in result["sites"]), len(result["sites"])
+    work = Work(rows, result["model"]["figures"]["rank"], problems=3, groups=3, sites=sites)
+    assert f"{work.by_cutting_planes(Conditions(bytes_per_s=250_000)):.2g} s by cutting-plane" in remark
+    shapes = [each["shape"] for each in result["disclosures"] if (each["step"], each["kind"]) == ("cuts", "sum")]
+    assert {groups for _, groups, _ in shapes} == {3}
+
+
 def test_what_only_one_solver_can_do_it_does(tmp_path: Path) -> None:
     changes = [*WINE, "algorithm.solver=auto", "algorithm.class_weight=balanced", "algorithm.tolerance=1e-3"]
     result = run("digits", tmp_path / "run", *changes).result

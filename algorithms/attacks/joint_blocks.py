@@ -208,7 +208,8 @@ def series(rounds: Sequence[RoundView], classes: int) -> list[list[JointCuts]]:
 class JointCounts(Attack):
     """How often each record that one can think of occurs, by least squares over joint cuts, whatever their groups.
 
-    As `finite_domain`, all combinations of few categories without a list: cuts are linear in it, counts are whole numbers, and the cuts come out again.
+    As `finite_domain`, which takes all combinations of few categories where there is no list: cuts are linear in it,
+    counts are whole numbers, and the cuts come out again.
     """
 
     name = "finite domain, jointly"

@@ -12,6 +12,7 @@ from algorithms.data.classes import members, numbers, one_against_rest
 from algorithms.data.horizontal import HorizontalSite
 from algorithms.settings import MAX_COUNT, Positive, doc
 from federation.arrays import FloatArray, IntArray
+from federation.errors import StepRefused
 from federation.federation import Federation
 from federation.site.program import step
 
@@ -128,8 +129,16 @@ def row_prices(price: float, numbers: IntArray, factors: Sequence[float], weight
 
 
 def placed(weights: FloatArray | None) -> FloatArray:
-    """(129,) 1 at the power of two that the largest of a site's weights does not exceed; nothing of one without."""
+    """(129,) 1 at the power of two that the largest of a site's weights does not exceed; the first of one without.
+
+    Raises StepRefused for a weight that exceeds all of these, which no bound on sums would hold for.
+    """
     largest = 0.0 if weights is None or not len(weights) else float(weights.max())
+    if largest > 2.0 ** EXPONENTS[-1]:
+        raise StepRefused(
+            f"one of its rows has a weight of more than 2^{EXPONENTS[-1]}; divide all weights, of every site, by the "
+            "same number, and multiply algorithm.C or divide algorithm.regularisation by it"
+        )
     exponent = np.clip(np.ceil(np.log2(largest)), EXPONENTS[0], EXPONENTS[-1]) if largest > 0 else EXPONENTS[0]
     return np.asarray(exponent == EXPONENTS, dtype=np.float64)
 
