@@ -330,20 +330,23 @@ def _pooled_classes(
     (train, test), classes, total = features, len(rows.classes), 0.0
     problems = one_against_rest(rows.train.labels, classes)
     problems = one_against_one(problems) if settings.multiclass == "ovo" else problems
-    same, exact = np.empty((len(test), len(problems))), np.empty((len(test), len(problems)))
+    same = np.empty((len(test), len(problems)))
+    exact = None if model.feature_map.exact else np.empty_like(same)
     for place, labels in enumerate(problems):
         of = labels != 0
         paid = prices[of] if isinstance(prices, np.ndarray) else prices
         if len(np.unique(labels[of])) < 2:
-            same[:, place] = exact[:, place] = labels[of][0] if of.any() else -1.0
+            same[:, place] = labels[of][0] if of.any() else -1.0
+            if exact is not None:
+                exact[:, place] = same[:, place]
             continue
         w, b, objective = pooled_solution(settings, train[of], labels[of], paid)
         same[:, place], total = test @ w + b, total + objective
-        if not model.feature_map.exact:
+        if exact is not None:
             svm = libsvm.kernel(model.feature_map.kernel, rows.train.rows[of], labels[of], paid)
             exact[:, place] = svm.decision_function(rows.test.rows)
-    same, exact = (ranked(each, settings.multiclass, classes) for each in (same, exact))
-    return Pooled(same, total, None if model.feature_map.exact else exact)
+    of_kernel = None if exact is None else ranked(exact, settings.multiclass, classes)
+    return Pooled(ranked(same, settings.multiclass, classes), total, of_kernel)
 
 
 def _pooled_jointly(

@@ -169,10 +169,11 @@ def test_a_killed_site_leaves_a_certificate(protocol: str, tmp_path: Path) -> No
     assert result["model"]["objective"] == pytest.approx(result["centralised"]["objective"], rel=1e-4)
 
 
-def test_without_an_intercept_and_in_other_features(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["joint", "ovo"])
+def test_without_an_intercept_and_in_other_features(scheme: str, tmp_path: Path) -> None:
     path = tmp_path / "linear.toml"
     path.write_text(
-        """
+        f"""
 [data]
 source = "wine"
 test_fraction = 0.3
@@ -181,13 +182,14 @@ name = "pan-svm"
 kernel = "linear"
 features = "identity"
 intercept = false
-multiclass = "joint"
+multiclass = "{scheme}"
 solver = "cutting-plane"
 tolerance = 1e-6
 """
     )
     result = run(str(path), tmp_path / "run").result
     assert result["model"]["objective"] == pytest.approx(result["centralised"]["objective"], rel=1e-4)
+    assert result["centralised"]["exact_kernel"] is None  # which is what was trained
 
 
 @pytest.mark.parametrize(
