@@ -16,7 +16,7 @@ from algorithms.attacks.contract import Posed
 from algorithms.attacks.every_problem import problems_of
 from algorithms.attacks.joint_blocks import JointCuts
 from algorithms.attacks.plain_cuts import lone_joint_rows
-from algorithms.data.classes import above_others
+from algorithms.data.classes import above_others, log_odds
 from algorithms.dp_erm import joint_erm_sums
 from algorithms.hybrid_svm import minimised_jointly, noise_of
 from algorithms.optimisation import cutting_plane
@@ -25,7 +25,7 @@ from algorithms.optimisation.line_search import grid_search
 from algorithms.optimisation.solution import Solution, Stopping
 from algorithms.privacy.mechanisms import PrivacyParameters, noise_for
 from federation.arrays import FloatArray
-from fedsvm import PanSVC, ScenarioError
+from fedsvm import HybridSVC, PanSVC, PrivateErmClassifier, ScenarioError
 from protocols.analysis.views import Coalition, RunView
 from scenarios.data import dataset
 from scenarios.predict import predict
@@ -212,6 +212,24 @@ def test_an_estimator_trains_it() -> None:
     assert model.score(X, y) > 0.96
     assert model.decision_function(X).shape == (150, 3)
     assert model.intercept_.shape == (3,)
+
+
+def test_estimators_with_noise_say_how_decisions_come_of_their_weights() -> None:
+    X, y = load_iris(return_X_y=True)
+    names = np.array(["setosa", "versicolor", "virginica"])[y]
+    common: dict[str, Any] = {"multiclass": "joint", "public": 40}
+    svm = HybridSVC(30.0, features=20, mechanism="none", solver="cutting-plane", tolerance=1e-6, **common).fit(X, names)
+    angles = svm.scaling_(X) @ svm.frequencies_.T
+    values = np.hstack([np.cos(angles), np.sin(angles)]) / math.sqrt(20) @ svm.coef_.T
+    np.testing.assert_allclose(svm.decision_function(X), above_others(values), atol=1e-9)
+    logistic = PrivateErmClassifier(perturbation="none", **common).fit(X, names)
+    values = logistic.feature_map_(logistic.scaling_(X)) @ logistic.coef_.T
+    np.testing.assert_allclose(logistic.decision_function(X), log_odds(values), atol=1e-9)
+    assert set(svm.predict(X)) == set(logistic.predict(X)) == set(names)
+    with pytest.raises(ValueError, match='"joint" is of more than two classes; leave it out'):
+        PrivateErmClassifier(perturbation="output", **common).fit(X[y < 2], names[y < 2])
+    with pytest.raises(ValueError, match='solver: must be "interior-point" for 3 classes'):
+        HybridSVC(mechanism="none", solver="cutting-plane", public=40).fit(X, names)
 
 
 # What a coordinator makes of it.

@@ -85,6 +85,13 @@ class RowsEstimator(FederatedEstimator):
 class RowsClassifier(RowsEstimator, FederatedClassifier):
     """A classifier whose sites hold rows."""
 
+    def _classes_fit_for(self, chosen: Any) -> tuple[str, ...]:
+        """Names of the classes. Raises ValueError where the settings do not fit them."""
+        classes = tuple(str(name) for name in self.classes_.tolist())
+        for problem in self._algorithm.class_problems(chosen, classes):
+            raise ValueError(f"{problem}.")
+        return classes
+
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class HorizontalClassifier(RowsClassifier):
@@ -104,9 +111,7 @@ class HorizontalClassifier(RowsClassifier):
     ) -> None:
         """Train on checked rows. weights (n,): of their losses. apart (n,): those that calibrate the model."""
         chosen, names = self._settings(), self._column_names(rows.shape[1])
-        classes = tuple(str(name) for name in self.classes_.tolist())
-        for problem in self._algorithm.class_problems(chosen, classes):
-            raise ValueError(f"{problem}.")
+        classes = self._classes_fit_for(chosen)
         task = HorizontalTask(
             Schema(names),
             self._parameter("scale"),

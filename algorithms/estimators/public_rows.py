@@ -44,6 +44,7 @@ class PublicClassifier(RowsClassifier):
         public, private = self._set_apart(labels, seed)
         scale = Scale.of(rows[public], method)
         chosen = self._settings(public_rows=len(public))
+        self._classes_fit_for(chosen)
         held = self._dealt(private, groups, len(rows), seed)
         partitions = {site: rows_of(rows[mine], labels[mine], names, len(self.classes_)) for site, mine in held.items()}
         task = PublicTask(
@@ -92,7 +93,8 @@ class HybridSVC(PublicClassifier, HybridSettings):
     frequencies_ : ndarray of shape (D, p)
     coef_ : ndarray of shape (P, 2 D)
         Of P problems, one of two classes and of more each against the others: the decision value of a scaled row x is
-        [cos, sin] of frequencies_ x, over √D, times coef_.
+        [cos, sin] of frequencies_ x, over √D, times coef_. With multiclass="joint" that is the value of each class, and
+        its decision value how far that is above the largest of the others.
     result_ : dict
         As of PanSVC, and under `privacy` what was released and whom it protects from whom. The rest of it, such as how
         many rounds training took, is for who ran it: what may be released is coef_, frequencies_ and scaling_.
@@ -116,7 +118,8 @@ class PrivateErmClassifier(PublicClassifier, ErmSettings):
         `offset` and `scale`, both (p,).
     coef_ : ndarray of shape (P, d)
         Of P problems, one of two classes and of more each against the others: the decision value of a point is
-        point · coef_, and `feature_map_(rows)` makes points of scaled rows.
+        point · coef_, and `feature_map_(rows)` makes points of scaled rows. With multiclass="joint" exp(point · coef_)
+        are what classes are proportionally likely, and decision values the log odds of each against all others.
     feature_map_ : FeatureMap
     result_ : dict
         As of HybridSVC.
