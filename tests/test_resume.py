@@ -114,7 +114,7 @@ def check(folder: Path, undisturbed: Path, *, whole_ledger: bool = True) -> None
         assert len(complete) <= 1
     for path in sorted((folder / "journal").glob("site-*.journal")):
         messages, _ = framefile.read_whole(str(path))
-        assert len({tuple(message.fields["sites"]) for message in messages if message.kind == "order"}) == 1
+        assert len({tuple(message.fields["sites"] or ()) for message in messages if message.kind == "order"}) == 1
 
 
 @pytest.fixture(scope="module")
