@@ -24,8 +24,9 @@ _WAIT_MS = 30_000
 class _Party:
     """Sockets with one key: inboxes that all others may send to, and one for each of those that this party sends to."""
 
-    def __init__(self) -> None:
+    def __init__(self, sockets: int = 16) -> None:
         self.context = zmq.Context()
+        self.context.set(zmq.MAX_SOCKETS, sockets)
         self.public, self._secret = zmq.curve_keypair()
 
     def inbox(self) -> tuple[zmq.Socket[bytes], str]:
@@ -77,7 +78,7 @@ def bare_ring(sites: int) -> Iterator[_Ring]:
     ]
     for process in processes:
         process.start()
-    coordinator = _Party()
+    coordinator = _Party(sites + 16)
     try:
         answers, address = coordinator.inbox()
         parties = [ours.recv() for ours, _ in pipes]

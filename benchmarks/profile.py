@@ -56,8 +56,9 @@ def ours_us(sites: int, name: str) -> dict[str, float]:
         return _spent_us(run.pids.values(), lambda: _sum(run))
 
 
-def shares(sites: int, name: str) -> dict[str, float]:
-    """By part of the program, microseconds of a round in the main thread of the second site, waiting left out."""
+def shares(sites: int, name: str) -> tuple[dict[str, float], float]:
+    """Of the main thread of the second site, by part of the program, microseconds of a round, waiting left out, and how
+    many functions it calls in one."""
     with tempfile.TemporaryDirectory() as folder, _federation(sites, name) as run:
         path = str(Path(folder) / "site.prof")
         run.run("profile", path="", site="site-2")
@@ -65,11 +66,12 @@ def shares(sites: int, name: str) -> dict[str, float]:
             _sum(run)
         run.run("profile", path=path, site="site-2")
         measured = pstats.Stats(path)
-    spent: Counter[str] = Counter()
-    for (file, _, function), (_, _, own_s, _, _) in measured.stats.items():  # type: ignore[attr-defined]
+    spent, calls = Counter[str](), 0
+    for (file, _, function), (_, count, own_s, _, _) in measured.stats.items():  # type: ignore[attr-defined]
         spent[_part(f"{file}:{function}")] += 1e6 * own_s / ROUNDS
+        calls += count
     del spent[WAITING]
-    return dict(spent.most_common())
+    return dict(spent.most_common()), calls / ROUNDS
 
 
 def _federation(sites: int, name: str) -> contextlib.AbstractContextManager[Federation]:
@@ -117,7 +119,8 @@ def main() -> None:
     print(f"| processor time a round, us | floor | {name}, {sites} sites |\n|---|---|---|")
     for kind, spent in ours.items():
         print(f"| {kind} | {floor[kind]:.0f} | {spent:.0f} |")
-    parts = shares(sites, name)
+    parts, calls = shares(sites, name)
+    print(f"\nA site calls {calls:.0f} functions a round.")
     print("\n| of a site's main thread | share |\n|---|---|")
     for part, spent in parts.items():
         print(f"| {part} | {100 * spent / sum(parts.values()):.0f} % |")

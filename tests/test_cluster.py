@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -12,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 
 from federation.errors import LaunchError
@@ -22,7 +22,7 @@ from scenarios.data import dataset
 from scenarios.run import runner
 from scenarios.run.runner import Finished
 from scenarios.schema import spec
-from tests.conftest import ROOT, wait_until
+from tests.conftest import ROOT, site_processes, wait_until
 from tests.guides import blocks
 from tests.hosts import EXACT
 
@@ -48,9 +48,10 @@ class Nodes:
 
 
 @pytest.fixture(scope="module")
-def nodes() -> Iterator[Nodes]:
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
     """One cluster for all tests, since it takes seconds to start; the last of them loses a node."""
     with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TMPDIR", str(tmp_path_factory.mktemp("nodes")))  # by which its processes are told
         environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
         environment.setenv("PYTHONPATH", str(ROOT))
         there = Nodes()
@@ -64,19 +65,8 @@ def nodes() -> Iterator[Nodes]:
 
 @pytest.fixture(autouse=True)
 def _nothing_outlives_its_run(nodes: Nodes) -> Iterator[None]:
-    before = site_servers()
     yield
-    wait_until(lambda: site_servers() <= before, 20)
-    assert site_servers() <= before
-
-
-def site_servers() -> set[int]:
-    """The processes of servers that sites are forked from, and of sites."""
-    found = set()
-    for each in psutil.process_iter(["cmdline"]):
-        if "algorithms.site_process" in (each.info["cmdline"] or ()):
-            found.add(each.pid)
-    return found
+    wait_until(lambda: not site_processes(Path(os.environ["TMPDIR"])), 20)
 
 
 def run(folder: Path, name: str, *changes: str, faults: tuple[str, ...] = (), during: Any = None) -> Finished:

@@ -24,12 +24,14 @@ from hypothesis import strategies as st
 from federation.errors import FederationError
 from federation.transport.keys import KeyPair
 from federation.visits.sealing import Requests
+from scenarios.hub.commands import serve
 from scenarios.hub.database import Letter, Mail, Participant, Task, digest
 from scenarios.hub.joining import WORDS, Link
 from scenarios.hub.joining import Hub as AskedHub
 from scenarios.hub.mails import Files
 from scenarios.hub.service import Hub, Settings, application
 from scenarios.hub.tasks import Refused
+from scenarios.schema.errors import ScenarioError
 from tests.hub import SITES, environment
 
 ANNA = "anna@clinic.example"
@@ -388,6 +390,18 @@ def test_nothing_of_the_hub_is_loaded_by_other_commands() -> None:
     assert not {"fastapi", "uvicorn", "sqlalchemy", "alembic", "aiosmtplib"} & set(done.stdout.split())
 
 
+def test_without_its_packages_the_hub_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(FederationError, match=r'pip install "fedsvm\[hub\]".*uvicorn is missing'):
+        serve(tmp_path, "127.0.0.1:0", "", "", "hub@example.org", "", 1.0, demo=False)
+
+
+@pytest.mark.parametrize(("listen", "said"), [("8000", "--listen: must be"), ("127.0.0.1:99999", "--listen: must be")])
+def test_an_address_that_is_none_is_refused(listen: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match=said):
+        serve(tmp_path, listen, "", "", "hub@example.org", "", 1.0, demo=False)
+
+
 def test_a_word_that_is_changed_or_of_another_hub_is_not_opened(told: Told) -> None:
     async def story() -> None:
         keys = KeyPair.generate()
@@ -562,17 +576,19 @@ def test_whose_turn_it_is_and_never_comes_is_done_without(told: Told, monkeypatc
     async def story() -> None:
         async with told.signed_in() as browser:
             await create(browser, min_sites="2", patience_days="2")
-        each, tokens = await programs(told)
-        for site in SITES:
-            each[site].join(tokens[site])
-            each[site].ready(site)
-        told.hub.conductor.settle(told.one(Task).id, 30)
+            each, tokens = await programs(told)
+            for site in SITES:
+                each[site].join(tokens[site])
+                each[site].ready(site)
+            number = told.one(Task).id
+            told.hub.conductor.settle(number, 30)
+            page = (await browser.get(f"/tasks/{number}")).text
+            assert all(f"it is {site}'s turn" in page for site in SITES)
         assert told.one(Participant, site="north").told == 1
         late = time.time() + 2 * 86400 + 1
         monkeypatch.setattr("scenarios.hub.tasks.time.time", lambda: late)
         told.hub.tasks.look_after_all()
         assert {who.state for who in told.hub.tasks.task(told.one(Task).id, ANNA).participants} == {"missed"}
-        number = told.one(Task).id
         deadline = time.monotonic() + 30
         while told.one(Task).state == "running" and time.monotonic() < deadline:
             told.hub.conductor.settle(number, 1)

@@ -3,7 +3,8 @@
 The sum of y z over rows, and those of z (z.p) for directions p that are known, are linear in how often each candidate
 occurs. Where bins are wide, rows share them, and it takes several rounds; where they are narrow, one has ten thousands
 of numbers, of which random combinations are taken, as many as it needs. Counts are whole numbers though nothing asked
-for that, and the combinations computed again from them are those that were seen.
+for that, and the combinations computed again from them are those that were seen. Candidates that share all bins are not
+told from each other, and not claimed.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
 from algorithms.attacks.epochs import Epoch, epochs
 from algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, checked, combinations, distinct, least_squares
 from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from algorithms.data.columns import Labelled
 from algorithms.features.random_bins import RandomBins, to_matrix, values
-from federation.arrays import FloatArray, IntArray
+from federation.arrays import BoolArray, FloatArray, IntArray
 from protocols.analysis.views import RunView
 
 _EQUATIONS = 3.0
@@ -45,12 +47,21 @@ class BinSums(Attack):
             for seen in _sums(epoch, prior.posed.number):
                 counts = counts or RowCounts(epoch.columns)
                 if (solved := solve(places, candidates.labels, seen)) is not None:
-                    rows = np.repeat(np.arange(len(candidates.rows)), solved.counts)
+                    told = np.where(_alike(places, candidates), 0, solved.counts)
+                    rows = np.repeat(np.arange(len(candidates.rows)), told)
                     resolution = SAME_WITHIN * epoch.scale.scale
                     counts.take(candidates.rows[rows], candidates.labels[rows], resolution)
                     residual = max(residual, solved.residual)
         if counts is not None:
             yield Claim(*counts.repeated, residual)
+
+
+def _alike(places: IntArray, candidates: Labelled) -> BoolArray:
+    """(n,) candidates that are in the same places as others with their label: which of them is there no sum says."""
+    _, groups = np.unique(np.column_stack([places, candidates.labels]), axis=0, return_inverse=True)
+    _, rows = np.unique(candidates.rows, axis=0, return_inverse=True)
+    different = np.unique(np.column_stack([groups.ravel(), rows.ravel()]), axis=0)
+    return np.asarray(np.bincount(different[:, 0])[groups.ravel()] > 1)
 
 
 @dataclass(frozen=True)

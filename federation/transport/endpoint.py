@@ -46,7 +46,10 @@ LINGER_MS = 1000
 _FLUSH_S = 0.1
 _FLUSH_LOOK_S = 1e-4
 _UNRECOGNISED = "not a ZeroMQ peer of ours"
-_DESCRIPTORS_PER_PEER = 8
+_DESCRIPTORS_PER_PEER = 5
+"""Of a connection that this party opens: the stream, a handle of our own on it, and what libzmq wakes this process by,
+for the socket and for both ends of its monitor. One that a peer opens takes two more, where there is one."""
+
 _DESCRIPTORS_TO_SPARE = 128
 _MAX_DESCRIPTORS = 1 << 16
 """As many a process asks for at most, where it needs no more: strangers take some while they are not known for such."""
@@ -525,14 +528,10 @@ def raise_descriptor_limit(needed: int) -> None:
     """
     soft, hard = (sys.maxsize if each == resource.RLIM_INFINITY else each for each in _descriptor_limits())
     if hard < needed:
-        try:  # who may raise the hard limit need not be told to
-            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, needed))
-        except (ValueError, OSError):
-            raise EndpointError(
-                f"This many sites need {needed} open files in one process and the system allows {hard}: "
-                "raise the hard limit (ulimit -Hn) or run fewer sites."
-            ) from None
-        return
+        raise EndpointError(
+            f"This many sites need {needed} open files in one process and the system allows {hard}: "
+            "raise the hard limit (ulimit -Hn) or run fewer sites."
+        )
     if soft < (wanted := min(hard, max(needed, _MAX_DESCRIPTORS))):
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, _descriptor_limits()[1]))
 
