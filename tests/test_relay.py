@@ -315,8 +315,8 @@ def test_the_same_seed_gives_the_same_jitter() -> None:
 
 def test_a_silent_cut_holds_one_direction_until_it_heals(link: Link) -> None:
     near, far = link.connect()
-    number = link.relays.cut([THERE], reset=False, for_s=1.0)
     began = time.monotonic()
+    number = link.relays.cut([THERE], reset=False, for_s=1.0)
     near.sendall(b"held")
     far.sendall(b"not held")
     assert received(near, 8) == b"not held"
