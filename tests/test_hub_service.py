@@ -35,6 +35,8 @@ from scenarios.schema.errors import ScenarioError
 from tests.hub import SITES, environment
 
 ANNA = "anna@clinic.example"
+ENCODED = ("=?utf-8?q?x=0abcc=3ay=40example.org?=@example.org", "=?utf-8?q?a=2cb?=@example.org")
+"""What is encoded as headers are, a line end and a second address in it."""
 ADDRESS = re.compile(r"(?P<path>/sign-in/[\w-]+|/join/[\w-]+)(?:#(?P<key>\S+))?")
 
 
@@ -198,7 +200,7 @@ def test_the_cookie_is_for_the_hub_alone(told: Told) -> None:
     run(story)
 
 
-@pytest.mark.parametrize("said", ["", "anna", "a@b@c", "a b@c.example", "x@example.org\nBcc: y@example.org", "@" * 300])
+@pytest.mark.parametrize("said", ["", "anna", "a@b@c", "a b@c.example", "x@example.org\nBcc: y@example.org", "@" * 300, *ENCODED])
 def test_what_is_no_address_is_sent_nothing(told: Told, said: str) -> None:
     async def story() -> None:
         async with told.browser() as browser:
@@ -613,7 +615,57 @@ def test_two_tasks_do_not_know_of_each_other(told: Told) -> None:
     run(story)
 
 
-def test_a_mail_that_cannot_be_sent_is_sent_later_and_once(told: Told) -> None:
+def test_what_is_encoded_in_a_title_makes_no_header(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            await create(browser, title="=?utf-8?q?x=0abcc=3aeve=40evil.example?= \x1b[31m")
+        await told.hub.send_mails()
+        messages = [email.message_from_bytes(path.read_bytes()) for path in (told.folder / "mails").glob("*.eml")]
+        assert len(messages) == 1 + len(SITES)
+        assert all(message["Bcc"] is None and "\x1b" not in message["Subject"] for message in messages)
+
+    run(story)
+
+
+def test_mails_that_nobody_takes_hold_up_no_others(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: list[str] = []
+    sent: list[str] = []
+
+    class Choosy:
+        """A server, and a library, that take some addresses only."""
+
+        async def send(self, number: int, message: Any) -> None:
+            """Send, or not."""
+            if message["To"].startswith("x"):
+                refused.append(message["To"])
+                raise ValueError("no such recipient")
+            sent.append(message["To"])
+
+    async def story() -> None:
+        told.hub.carrier = Choosy()
+        for number in range(60):
+            told.hub.tasks.send_sign_in(f"x{number}@example.org")
+        told.hub.tasks.send_sign_in(ANNA)
+        for _ in range(5):
+            await told.hub.send_mails()
+        assert sent == [ANNA]
+        assert len(refused) == 60
+        now = time.time()
+        for later, tries in ((10, 120), (11, 120), (30, 180), (4 * 86400, 180)):
+            monkeypatch.setattr("scenarios.hub.mails.time.time", lambda later=later: now + later)
+            for _ in range(3):
+                await told.hub.send_mails()
+            assert len(refused) == tries, later
+
+    run(story)
+
+
+def test_two_hubs_are_not_at_work_in_one_folder(told: Told) -> None:
+    with pytest.raises(FederationError, match=r"Another hub is at work in .*--folder"):
+        Hub(told.hub.settings, told.hub.carrier)
+
+
+def test_a_mail_that_cannot_be_sent_is_sent_later_and_once(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
 
     class Broken:
@@ -634,6 +686,8 @@ def test_a_mail_that_cannot_be_sent_is_sent_later_and_once(told: Told) -> None:
         await told.hub.send_mails()
         assert told.one(Mail).problem == "nobody answers"
         carrier.is_up = True
+        later = time.time() + 10
+        monkeypatch.setattr("scenarios.hub.mails.time.time", lambda: later)
         for _ in range(3):
             await told.hub.send_mails()
         assert sent == [told.one(Mail).id]

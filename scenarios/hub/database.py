@@ -120,13 +120,13 @@ class Letter(Base):
     participant_id: Mapped[int] = mapped_column(sql.ForeignKey("participants.id"))
     way: Mapped[str] = mapped_column(sql.String(8))
     number: Mapped[int]
-    round: Mapped[int]
+    round: Mapped[int] = mapped_column(sql.BigInteger)
     place: Mapped[int]
     body: Mapped[bytes] = mapped_column(sql.LargeBinary)
 
 
 class Mail(Base):
-    """A mail to be sent, once: occasion tells it from every other."""
+    """A mail to be sent, once: occasion tells it from every other. try_at: before then it is left alone."""
 
     __tablename__ = "mails"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -135,6 +135,7 @@ class Mail(Base):
     subject: Mapped[str] = mapped_column(sql.String(300))
     sealed: Mapped[bytes] = mapped_column(sql.LargeBinary)
     made_at: Mapped[float]
+    try_at: Mapped[float]
     sent_at: Mapped[float | None]
     problem: Mapped[str] = mapped_column(sql.Text, default="")
 
