@@ -48,6 +48,11 @@ class Told:
     app: Any
     folder: Path
 
+    @property
+    def url(self) -> str:
+        """By which people reach the hub."""
+        return self.hub.settings.url
+
     def browser(self, address: str = "192.0.2.1") -> httpx.AsyncClient:
         """A browser at an address, which keeps its cookies."""
         carrier = httpx.ASGITransport(self.app, client=(address, 1234))
@@ -233,11 +238,34 @@ def test_a_form_of_another_site_does_nothing(told: Told) -> None:
                 ({"form_key": ""}, {}),
                 ({"form_key": "0" * 64}, {}),
                 ({}, {"Origin": "http://evil.example"}),
+                ({}, {"Origin": "http://[evil"}),
+                ({}, {"Origin": "null"}),
+                ({"title": "a\0b"}, {}),
                 ({}, {"Sec-Fetch-Site": "cross-site"}),
             ):
                 answer = await browser.post("/tasks", data={**form, **changes}, headers=headers)
                 assert answer.status_code == 400, changes
             assert not told.hub.tasks.of(ANNA)
+            behind = await browser.post("/tasks", data=form, headers={"Host": "inner:8000", "Origin": told.url})
+            assert behind.status_code == 200, "a server in front may name the hub as it reaches it"
+
+    run(story)
+
+
+def test_a_report_is_no_page_that_can_do_anything_for_who_reads_it(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            number = await create(browser)
+            with told.hub.database.session() as session:
+                session.get_one(Task, number).ended_at = time.time()
+            folder = told.hub.conductor.folder_of(number)
+            folder.mkdir(parents=True)
+            (folder / "report.html").write_text("<p>a report</p>")
+            answer = await browser.get(f"/tasks/{number}/report")
+            rules = answer.headers.get_list("content-security-policy")
+            assert len(rules) == 1
+            assert {"sandbox allow-scripts allow-downloads", "form-action 'none'"} <= set(rules[0].split("; "))
+            assert "a report" in answer.text
 
     run(story)
 

@@ -256,7 +256,7 @@ def _why_closed(who: Participant) -> str:
 
 def _text(word: Word, name: str) -> str:
     value = word.get(name)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or "\0" in value:
         raise Malformed(f"{name} must be text")
     return value
 
