@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import email
 import re
+import shutil
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,21 +21,24 @@ import httpx
 import msgpack
 import pytest
 import sqlalchemy as sql
+import uvicorn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from federation.errors import FederationError
+from federation.site.rules import ANYTHING
 from federation.transport.keys import KeyPair
 from federation.visits.sealing import Requests
 from scenarios.hub.commands import serve
 from scenarios.hub.database import Letter, Mail, Participant, Task, digest
-from scenarios.hub.joining import WORDS, Link
+from scenarios.hub.joining import WORDS, Joining, Link
 from scenarios.hub.joining import Hub as AskedHub
 from scenarios.hub.mails import Files
 from scenarios.hub.service import Hub, Settings, application
 from scenarios.hub.tasks import Refused
 from scenarios.schema.errors import ScenarioError
-from tests.hub import SITES, environment
+from tests.conftest import wait_until
+from tests.hub import SITES, cells, environment
 
 ANNA = "anna@clinic.example"
 ENCODED = ("=?utf-8?q?x=0abcc=3ay=40example.org?=@example.org", "=?utf-8?q?a=2cb?=@example.org")
@@ -205,7 +211,9 @@ def test_the_cookie_is_for_the_hub_alone(told: Told) -> None:
     run(story)
 
 
-@pytest.mark.parametrize("said", ["", "anna", "a@b@c", "a b@c.example", "x@example.org\nBcc: y@example.org", "@" * 300, *ENCODED])
+@pytest.mark.parametrize(
+    "said", ["", "anna", "a@b@c", "a b@c.example", "x@example.org\nBcc: y@example.org", "@" * 300, *ENCODED]
+)
 def test_what_is_no_address_is_sent_nothing(told: Told, said: str) -> None:
     async def story() -> None:
         async with told.browser() as browser:
@@ -544,6 +552,20 @@ def test_no_address_brings_a_page_down(told: Told, path: str, place: str) -> Non
     run(story)
 
 
+def test_who_reads_waits_for_nobody_who_writes(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            number = await create(browser)
+            with told.hub.database.session() as writing:
+                writing.get_one(Task, number).title = "Another"
+                writing.flush()
+                answer = await asyncio.wait_for(browser.get(f"/tasks/{number}"), 5)
+                assert "Malignant or not" in answer.text
+            assert "Another" in (await browser.get(f"/tasks/{number}")).text
+
+    run(story)
+
+
 # What becomes of tasks.
 
 
@@ -724,9 +746,101 @@ def test_a_mail_that_cannot_be_sent_is_sent_later_and_once(told: Told, monkeypat
 
 
 def test_an_invitation_without_its_key_is_none() -> None:
-    for said in ("http://hub.example/join/abc", "hub.example/join/abc#x", "ftp://hub/join/a#b", "nonsense"):
+    wrong = "http://hub.example/join/abc#" + 40 * "~"
+    for said in (
+        wrong,
+        "http://[",
+        "http://hub.example/join/abc",
+        "hub.example/join/abc#x",
+        "ftp://hub/join/a#b",
+        "nonsense",
+    ):
         with pytest.raises(FederationError, match="is no invitation"):
             Link.read(said)
+
+
+@contextmanager
+def served(told: Told) -> Iterator[str]:
+    """Where the hub of a test can be reached by programs."""
+    config = uvicorn.Config(told.app, log_level="error", access_log=False, lifespan="off")
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+        thread.start()
+        try:
+            wait_until(lambda: server.started, 30)
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@dataclass
+class Begun:
+    """A task that has begun, whose participants each came twice; and their next visits."""
+
+    told: Told
+    visits: dict[str, Joining]
+    said: list[str]
+
+
+@pytest.fixture
+def begun(told: Told, tmp_path: Path) -> Iterator[Begun]:
+    async def story() -> dict[str, str]:
+        async with told.signed_in() as browser:
+            await create(browser)
+        return (await programs(told))[1]
+
+    tokens = asyncio.run(story())
+    files, _, _ = cells(tmp_path)
+    said: list[str] = []
+    with served(told) as url:
+        visits = {
+            site: Joining(
+                Link(url, tokens[site], told.hub.keys.public), str(files[site]), ANYTHING, tmp_path / site, said.append
+            )
+            for site in SITES
+        }
+        for site in (*SITES, *SITES):
+            assert not visits[site].visit()
+        yield Begun(told, visits, said)
+
+
+def test_an_older_copy_of_what_a_site_keeps_says_nothing_again(begun: Begun) -> None:
+    north = begun.visits["north"]
+    earlier = north.folder.with_name("earlier")
+    shutil.copytree(north.folder, earlier)
+    for site in ("south", "clinic"):
+        begun.visits[site].visit()
+    north.visit()
+    heard = begun.told.one(Participant, site="north").said
+    with pytest.raises(FederationError, match=r"earlier is an older copy .*--decline"):
+        replace(north, folder=earlier).visit()
+    (north.folder / "diary").unlink()
+    with pytest.raises(FederationError, match="this one has lost what it kept"):
+        north.visit()
+    assert begun.told.one(Participant, site="north").said == heard
+
+
+def test_a_task_that_is_called_off_is_forgotten_where_it_was_taken_part_in(begun: Begun) -> None:
+    diary = begun.visits["north"].folder / "diary"
+    size = diary.stat().st_size
+    begun.told.hub.tasks.cancel(begun.told.one(Task).id, ANNA)
+    with pytest.raises(FederationError, match=r"not at all \(cancelled\)"):
+        begun.visits["north"].visit()
+    assert diary.stat().st_size < 100 < size
+
+
+def test_who_withdraws_forgets_what_its_masks_followed_from(begun: Begun) -> None:
+    clinic, north = begun.visits["clinic"], begun.visits["north"]
+    clinic.decline("no time")
+    assert (clinic.folder / "diary").stat().st_size < 100
+    begun.told.hub.tasks.decline(begun.told.one(Participant, site="north").id, "by the button")
+    with pytest.raises(FederationError, match=r"not at all \(withdrawn\)"):
+        north.visit()
+    assert (north.folder / "diary").stat().st_size < 100
+    with pytest.raises(FederationError, match="takes no part"):
+        clinic.visit()
 
 
 def test_another_hub_at_the_address_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

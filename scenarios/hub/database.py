@@ -21,6 +21,7 @@ from federation.errors import FederationError
 
 TOKEN_BYTES = 16
 _BUSY_S = 30
+_READS = "fedsvm_reads"
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -171,6 +172,12 @@ class Database:
         with Session(self._engine, expire_on_commit=False) as session, session.begin():
             yield session
 
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A transaction that changes nothing, and waits for nobody."""
+        with Session(self._engine.execution_options(**{_READS: True}), expire_on_commit=False) as session:
+            yield session
+
     def close(self) -> None:
         """Let go of all connections."""
         self._engine.dispose()
@@ -206,7 +213,7 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
 
 def _begin_at_once(connection: sql.Connection) -> None:
     """A transaction that will write must not find out later that another has written."""
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get(_READS) else "BEGIN IMMEDIATE")
 
 
 def _migrate(connection: sql.Connection) -> None:

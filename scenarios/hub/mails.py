@@ -102,7 +102,7 @@ class Outbox:
         """Mails that are to be tried now, those that wait the longest first."""
         now = time.time()
         unsent = sql.select(Mail).filter_by(sent_at=None).where(Mail.try_at <= now, Mail.made_at > now - _GIVEN_UP_S)
-        with self._database.session() as session:
+        with self._database.reading() as session:
             mails = session.scalars(unsent.order_by(Mail.try_at, Mail.id).limit(_MAX_AT_ONCE))
             return [(mail.id, self._message(mail)) for mail in mails]
 

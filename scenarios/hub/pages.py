@@ -46,7 +46,7 @@ _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; form-action 'none'; "
     "frame-ancestors 'none'; sandbox allow-scripts allow-downloads"
 )
-"""A report has scripts of its own, which are no page of the hub's: they can ask and send nothing in a visitor's name."""
+"""A report has scripts of its own, which are no page of the hub's: they can do nothing in a visitor's name."""
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
