@@ -160,6 +160,22 @@ class Program:
         return self.ask("ready", columns=columns, agreement_key=KeyPair.generate().public)
 
 
+@pytest.fixture
+def own(told: Told) -> tuple[Told, Program]:
+    """The program of a participant of a task that has begun."""
+
+    async def story() -> Program:
+        async with told.signed_in() as browser:
+            await create(browser)
+        each, tokens = await programs(told)
+        for site in SITES:
+            each[site].join(tokens[site])
+            each[site].ready(site)
+        return each["north"]
+
+    return told, asyncio.run(story())
+
+
 async def programs(told: Told) -> tuple[dict[str, Program], dict[str, str]]:
     """A program of each participant, and their tokens."""
     tokens = {site: (await told.link(f"{site}@example.org"))[0].rpartition("/")[2] for site in SITES}
@@ -520,6 +536,27 @@ def test_no_word_brings_the_desk_out_of_step(told: Told, word: Any, verb: str, n
     said = {"verb": verb, **dict.fromkeys(names, word)} if names else word
     request, opened = Requests(KeyPair.generate(), told.hub.keys.public).seal(msgpack.packb(said))
     assert "refused" in msgpack.unpackb(opened(told.hub.desk.answer(request)))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    number=st.integers(-(2**63), 2**64 - 1) | st.integers(0, 3),
+    header=st.lists(
+        st.none() | st.integers(0, 2**64 - 1) | st.text(max_size=3) | st.binary(max_size=9) | st.just({}),
+        max_size=9,
+    ),
+    verb=st.sampled_from(["take", "say", "ready", "leave"]),
+)
+def test_no_word_of_a_participant_brings_the_desk_out_of_step(
+    own: tuple[Told, Program], number: int, header: list[Any], verb: str
+) -> None:
+    told, program = own
+    frames = [msgpack.packb(header)]
+    said = {"number": number, "after": number, "frames": frames, "columns": [header], "agreement_key": frames[0]}
+    heard = told.one(Participant, site="north").said
+    answer = program.ask(verb, **said)
+    assert "refused" in answer or verb in ("take", "leave") or (verb == "say" and number < heard)
+    assert told.one(Participant, site="north").said == heard
 
 
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
