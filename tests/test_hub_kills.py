@@ -24,6 +24,7 @@ from scenarios.hub.joining import Joining, Link
 from scenarios.hub.mails import Files
 from scenarios.hub.service import Hub, Settings, application
 from scenarios.hub.tasks import Invited, NewTask
+from tests.conftest import wait_until
 from tests.hub import CREATOR, SITES, RunningHub, cells, link_of
 
 KILLS = 200 if os.environ.get("FEDSVM_CHAOS") == "all" else 25
@@ -104,6 +105,7 @@ def trained(folder: Path, kills: int, seed: int = 0) -> tuple[np.ndarray, int, l
         killer.join()
     hub = Hub(settings_of(running.folder, port), Files(running.folder / "mails"))
     hub.tasks.look_after_all()
+    wait_until(lambda: _state(hub, number) != "running", 60)  # the last kill may have come before that was written down
     asyncio.run(hub.send_mails())
     with hub.database.session() as session:
         task = session.get_one(Task, number)
@@ -116,6 +118,11 @@ def trained(folder: Path, kills: int, seed: int = 0) -> tuple[np.ndarray, int, l
     assert over == set(SITES)
     weights = [np.load(folder / f"visits-{site}" / "model.npz")["weights"] for site in SITES]
     return np.concatenate(weights), killer.killed, occasions
+
+
+def _state(hub: Hub, number: str) -> str:
+    with hub.database.reading() as session:
+        return session.get_one(Task, number).state
 
 
 @pytest.mark.long
