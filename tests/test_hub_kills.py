@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import random
 import socket
@@ -25,7 +24,7 @@ from scenarios.hub.mails import Files
 from scenarios.hub.service import Hub, Settings, application
 from scenarios.hub.tasks import Invited, NewTask
 from tests.conftest import wait_until
-from tests.hub import CREATOR, SITES, RunningHub, cells, link_of
+from tests.hub import CREATOR, PRELOADED, PROCESSES, SITES, RunningHub, cells, link_of
 
 KILLS = 200 if os.environ.get("FEDSVM_CHAOS") == "all" else 25
 _VISITS = 60
@@ -52,8 +51,7 @@ class Killer(threading.Thread):
 
     def __init__(self, folder: Path, port: int, kills: int, seed: int) -> None:
         super().__init__()
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["uvicorn", "alembic.command", "scenarios.hub.service"])
+        PROCESSES.set_forkserver_preload(PRELOADED)
         self.place = (folder, port)
         self.chance = random.Random(seed)
         self.kills = kills
@@ -63,7 +61,7 @@ class Killer(threading.Thread):
     def run(self) -> None:
         """Kill as often as was said, as long as there is something to disturb."""
         while not self.is_over.is_set():
-            process: BaseProcess = self.context.Process(target=serve, args=self.place)
+            process: BaseProcess = PROCESSES.Process(target=serve, args=self.place)
             process.start()
             if self.killed < self.kills:
                 self.is_over.wait(self.chance.uniform(0.05, 0.9))
