@@ -47,6 +47,9 @@ WITHOUT_NOISE: dict[str, dict[str, Any]] = {
 FEW_ROUNDS: dict[str, dict[str, Any]] = {"svm-admm": {"max_iterations": 10}}
 """Of one that takes a hundred in each of a hundred fits."""
 
+ALL_COLUMNS: dict[str, dict[str, Any]] = {"dpp-selection": {"size": 100}}
+"""Of one that chooses half of the columns, of which scikit-learn's checks have as few as two."""
+
 CHOOSING: dict[str, dict[str, Any]] = {
     "filter": {"size": 2, "statistic": "f"},
     "rfe": {"size": 2},
@@ -68,7 +71,12 @@ NOT_KEPT = {
 @pytest.mark.parametrize("name", OWN_ALGORITHMS)
 def test_scikit_learns_checks_pass(name: str, temporary_folder: Path) -> None:
     """Of models without noise and masks: some checks ask for the same model twice, to the last digits."""
-    settings = FEW_PUBLIC_ROWS.get(name, {}) | WITHOUT_NOISE.get(name, {}) | FEW_ROUNDS.get(name, {})
+    settings = (
+        FEW_PUBLIC_ROWS.get(name, {})
+        | WITHOUT_NOISE.get(name, {})
+        | FEW_ROUNDS.get(name, {})
+        | ALL_COLUMNS.get(name, {})
+    )
     if name in CHOOSING:
         settings |= CHOOSING[name] | WITHOUT_NOISE["pan-svm"]
     estimator = classifier(name)(**settings)
@@ -94,7 +102,9 @@ TELLING = {
 @pytest.mark.parametrize("name", OWN_ALGORITHMS)
 def test_those_of_scikit_learns_checks_pass_that_tell_estimators_apart(name: str) -> None:
     """All pass but, of private models, those that ask for the same model twice; a few stand for them here."""
-    settings = FEW_PUBLIC_ROWS.get(name, {}) | FEW_ROUNDS.get(name, {}) | CHOOSING.get(name, {})
+    settings = (
+        FEW_PUBLIC_ROWS.get(name, {}) | FEW_ROUNDS.get(name, {}) | ALL_COLUMNS.get(name, {}) | CHOOSING.get(name, {})
+    )
     estimator = classifier(name)(**settings)
     checks = [each for each in estimator_checks_generator(estimator) if each[1].func.__name__ in TELLING]
     assert (

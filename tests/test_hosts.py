@@ -188,11 +188,11 @@ def test_a_site_does_not_begin_what_it_is_no_part_of(begin: Begin, tmp_path: Pat
 
 def test_a_wait_that_expires_ends_with_a_sentence_at_both_ends(tmp_path: Path) -> None:
     with hosts(tmp_path) as there:
-        coordinator = there.coordinator(wait="6s")
+        coordinator = there.coordinator(wait="12s")
         north = there.site("north", coordinator)
         assert coordinator.ends() == 3
         assert north.ends() == 3
-    sentence = "fter 6s 1 of 3 sites were ready (north), and 3 are needed: east, south did not come."
+    sentence = "fter 12s 1 of 3 sites were ready (north), and 3 are needed: east, south did not come."
     assert sentence in coordinator.said
     assert sentence in north.said
 

@@ -315,8 +315,8 @@ def test_the_same_seed_gives_the_same_jitter() -> None:
 
 def test_a_silent_cut_holds_one_direction_until_it_heals(link: Link) -> None:
     near, far = link.connect()
-    number = link.relays.cut([THERE], reset=False, for_s=1.0)
     began = time.monotonic()
+    number = link.relays.cut([THERE], reset=False, for_s=1.0)
     near.sendall(b"held")
     far.sendall(b"not held")
     assert received(near, 8) == b"not held"
@@ -337,8 +337,8 @@ def test_what_a_cut_held_goes_on_in_order_with_the_latency() -> None:
     with linked(Conditions(latency_ms=60)) as link:
         near, far = link.connect()
         near.sendall(b"on its way")
-        link.relays.cut([THERE], reset=False, for_s=0.2)
         began = time.monotonic()
+        link.relays.cut([THERE], reset=False, for_s=0.2)
         with sending(near, data):
             assert received(far, 10) == b"on its way"
             assert time.monotonic() - began >= 0.259
@@ -358,8 +358,8 @@ def test_a_cut_without_end_holds_for_ever(link: Link) -> None:
 def test_a_link_is_cut_as_long_as_any_cut_lasts(link: Link) -> None:
     near, far = link.connect()
     short = link.relays.cut([THERE], reset=False, for_s=0.05)
-    link.relays.cut([THERE], reset=False, for_s=0.3)
     began = time.monotonic()
+    link.relays.cut([THERE], reset=False, for_s=0.3)
     near.sendall(b"x")
     wait_until(lambda: link.healed(short))
     assert received(far, 1) == b"x"
@@ -368,8 +368,8 @@ def test_a_link_is_cut_as_long_as_any_cut_lasts(link: Link) -> None:
 
 @pytest.mark.parametrize("direction", [THERE, BACK])
 def test_a_new_connection_is_held_by_a_cut_of_either_direction(link: Link, direction: tuple[str, str]) -> None:
-    link.relays.cut([direction], reset=False, for_s=0.2)
     began = time.monotonic()
+    link.relays.cut([direction], reset=False, for_s=0.2)
     near = link.dial()
     near.sendall(b"hello")
     far = link.accept()

@@ -205,7 +205,7 @@ def vertical(part: str, **keys: Any) -> dict[str, Any]:
         ),
         (
             with_part("algorithm", kernel_exchange="plain"),
-            "algorithm.kernel_exchange: unknown key. It is a setting of dpp-svm.",
+            "algorithm.kernel_exchange: unknown key. It is a setting of dpp-svm, dpp-selection.",
         ),
         (
             vertical("federation", sites=1) | {"protocol": {"sum": "plain"}},
