@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import multiprocessing
 import os
 import random
 import socket
@@ -24,7 +23,8 @@ from scenarios.hub.joining import Joining, Link
 from scenarios.hub.mails import Files
 from scenarios.hub.service import Hub, Settings, application
 from scenarios.hub.tasks import Invited, NewTask
-from tests.hub import CREATOR, SITES, RunningHub, cells, link_of
+from tests.conftest import wait_until
+from tests.hub import CREATOR, PRELOADED, PROCESSES, SITES, RunningHub, cells, link_of
 
 KILLS = 200 if os.environ.get("FEDSVM_CHAOS") == "all" else 25
 _VISITS = 60
@@ -51,8 +51,7 @@ class Killer(threading.Thread):
 
     def __init__(self, folder: Path, port: int, kills: int, seed: int) -> None:
         super().__init__()
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["uvicorn", "alembic.command", "scenarios.hub.service"])
+        PROCESSES.set_forkserver_preload(PRELOADED)
         self.place = (folder, port)
         self.chance = random.Random(seed)
         self.kills = kills
@@ -62,7 +61,7 @@ class Killer(threading.Thread):
     def run(self) -> None:
         """Kill as often as was said, as long as there is something to disturb."""
         while not self.is_over.is_set():
-            process: BaseProcess = self.context.Process(target=serve, args=self.place)
+            process: BaseProcess = PROCESSES.Process(target=serve, args=self.place)
             process.start()
             if self.killed < self.kills:
                 self.is_over.wait(self.chance.uniform(0.05, 0.9))
@@ -104,6 +103,7 @@ def trained(folder: Path, kills: int, seed: int = 0) -> tuple[np.ndarray, int, l
         killer.join()
     hub = Hub(settings_of(running.folder, port), Files(running.folder / "mails"))
     hub.tasks.look_after_all()
+    wait_until(lambda: _state(hub, number) != "running", 60)  # the last kill may have come before that was written down
     asyncio.run(hub.send_mails())
     with hub.database.session() as session:
         task = session.get_one(Task, number)
@@ -116,6 +116,11 @@ def trained(folder: Path, kills: int, seed: int = 0) -> tuple[np.ndarray, int, l
     assert over == set(SITES)
     weights = [np.load(folder / f"visits-{site}" / "model.npz")["weights"] for site in SITES]
     return np.concatenate(weights), killer.killed, occasions
+
+
+def _state(hub: Hub, number: str) -> str:
+    with hub.database.reading() as session:
+        return session.get_one(Task, number).state
 
 
 @pytest.mark.long

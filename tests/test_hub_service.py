@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import email
 import re
+import shutil
+import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +21,28 @@ import httpx
 import msgpack
 import pytest
 import sqlalchemy as sql
+import uvicorn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from federation.errors import FederationError
+from federation.site.rules import ANYTHING
 from federation.transport.keys import KeyPair
 from federation.visits.sealing import Requests
 from scenarios.hub.commands import serve
 from scenarios.hub.database import Letter, Mail, Participant, Task, digest
-from scenarios.hub.joining import WORDS, Link
+from scenarios.hub.joining import WORDS, Joining, Link
 from scenarios.hub.joining import Hub as AskedHub
 from scenarios.hub.mails import Files
 from scenarios.hub.service import Hub, Settings, application
 from scenarios.hub.tasks import Refused
 from scenarios.schema.errors import ScenarioError
-from tests.hub import SITES, environment
+from tests.conftest import wait_until
+from tests.hub import SITES, cells, environment
 
 ANNA = "anna@clinic.example"
+ENCODED = ("=?utf-8?q?x=0abcc=3ay=40example.org?=@example.org", "=?utf-8?q?a=2cb?=@example.org")
+"""What is encoded as headers are, a line end and a second address in it."""
 ADDRESS = re.compile(r"(?P<path>/sign-in/[\w-]+|/join/[\w-]+)(?:#(?P<key>\S+))?")
 
 
@@ -45,6 +53,11 @@ class Told:
     hub: Hub
     app: Any
     folder: Path
+
+    @property
+    def url(self) -> str:
+        """By which people reach the hub."""
+        return self.hub.settings.url
 
     def browser(self, address: str = "192.0.2.1") -> httpx.AsyncClient:
         """A browser at an address, which keeps its cookies."""
@@ -147,6 +160,22 @@ class Program:
         return self.ask("ready", columns=columns, agreement_key=KeyPair.generate().public)
 
 
+@pytest.fixture
+def own(told: Told) -> tuple[Told, Program]:
+    """The program of a participant of a task that has begun."""
+
+    async def story() -> Program:
+        async with told.signed_in() as browser:
+            await create(browser)
+        each, tokens = await programs(told)
+        for site in SITES:
+            each[site].join(tokens[site])
+            each[site].ready(site)
+        return each["north"]
+
+    return told, asyncio.run(story())
+
+
 async def programs(told: Told) -> tuple[dict[str, Program], dict[str, str]]:
     """A program of each participant, and their tokens."""
     tokens = {site: (await told.link(f"{site}@example.org"))[0].rpartition("/")[2] for site in SITES}
@@ -198,7 +227,9 @@ def test_the_cookie_is_for_the_hub_alone(told: Told) -> None:
     run(story)
 
 
-@pytest.mark.parametrize("said", ["", "anna", "a@b@c", "a b@c.example", "x@example.org\nBcc: y@example.org", "@" * 300])
+@pytest.mark.parametrize(
+    "said", ["", "anna", "a@b@c", "a b@c.example", "x@example.org\nBcc: y@example.org", "@" * 300, *ENCODED]
+)
 def test_what_is_no_address_is_sent_nothing(told: Told, said: str) -> None:
     async def story() -> None:
         async with told.browser() as browser:
@@ -231,11 +262,34 @@ def test_a_form_of_another_site_does_nothing(told: Told) -> None:
                 ({"form_key": ""}, {}),
                 ({"form_key": "0" * 64}, {}),
                 ({}, {"Origin": "http://evil.example"}),
+                ({}, {"Origin": "http://[evil"}),
+                ({}, {"Origin": "null"}),
+                ({"title": "a\0b"}, {}),
                 ({}, {"Sec-Fetch-Site": "cross-site"}),
             ):
                 answer = await browser.post("/tasks", data={**form, **changes}, headers=headers)
                 assert answer.status_code == 400, changes
             assert not told.hub.tasks.of(ANNA)
+            behind = await browser.post("/tasks", data=form, headers={"Host": "inner:8000", "Origin": told.url})
+            assert behind.status_code == 200, "a server in front may name the hub as it reaches it"
+
+    run(story)
+
+
+def test_a_report_is_no_page_that_can_do_anything_for_who_reads_it(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            number = await create(browser)
+            with told.hub.database.session() as session:
+                session.get_one(Task, number).ended_at = time.time()
+            folder = told.hub.conductor.folder_of(number)
+            folder.mkdir(parents=True)
+            (folder / "report.html").write_text("<p>a report</p>")
+            answer = await browser.get(f"/tasks/{number}/report")
+            rules = answer.headers.get_list("content-security-policy")
+            assert len(rules) == 1
+            assert {"sandbox allow-scripts allow-downloads", "form-action 'none'"} <= set(rules[0].split("; "))
+            assert "a report" in answer.text
 
     run(story)
 
@@ -484,6 +538,27 @@ def test_no_word_brings_the_desk_out_of_step(told: Told, word: Any, verb: str, n
     assert "refused" in msgpack.unpackb(opened(told.hub.desk.answer(request)))
 
 
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    number=st.integers(-(2**63), 2**64 - 1) | st.integers(0, 3),
+    header=st.lists(
+        st.none() | st.integers(0, 2**64 - 1) | st.text(max_size=3) | st.binary(max_size=9) | st.just({}),
+        max_size=9,
+    ),
+    verb=st.sampled_from(["take", "say", "ready", "leave"]),
+)
+def test_no_word_of_a_participant_brings_the_desk_out_of_step(
+    own: tuple[Told, Program], number: int, header: list[Any], verb: str
+) -> None:
+    told, program = own
+    frames = [msgpack.packb(header)]
+    said = {"number": number, "after": number, "frames": frames, "columns": [header], "agreement_key": frames[0]}
+    heard = told.one(Participant, site="north").said
+    answer = program.ask(verb, **said)
+    assert "refused" in answer or verb in ("take", "leave") or (verb == "say" and number < heard)
+    assert told.one(Participant, site="north").said == heard
+
+
 @settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     path=st.sampled_from(
@@ -510,6 +585,20 @@ def test_no_address_brings_a_page_down(told: Told, path: str, place: str) -> Non
 
         async with told.browser() as browser:
             assert (await browser.get(place + quote(path, safe=""))).status_code < 500
+
+    run(story)
+
+
+def test_who_reads_waits_for_nobody_who_writes(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            number = await create(browser)
+            with told.hub.database.session() as writing:
+                writing.get_one(Task, number).title = "Another"
+                writing.flush()
+                answer = await asyncio.wait_for(browser.get(f"/tasks/{number}"), 5)
+                assert "Malignant or not" in answer.text
+            assert "Another" in (await browser.get(f"/tasks/{number}")).text
 
     run(story)
 
@@ -613,7 +702,57 @@ def test_two_tasks_do_not_know_of_each_other(told: Told) -> None:
     run(story)
 
 
-def test_a_mail_that_cannot_be_sent_is_sent_later_and_once(told: Told) -> None:
+def test_what_is_encoded_in_a_title_makes_no_header(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            await create(browser, title="=?utf-8?q?x=0abcc=3aeve=40evil.example?= \x1b[31m")
+        await told.hub.send_mails()
+        messages = [email.message_from_bytes(path.read_bytes()) for path in (told.folder / "mails").glob("*.eml")]
+        assert len(messages) == 1 + len(SITES)
+        assert all(message["Bcc"] is None and "\x1b" not in message["Subject"] for message in messages)
+
+    run(story)
+
+
+def test_mails_that_nobody_takes_hold_up_no_others(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: list[str] = []
+    sent: list[str] = []
+
+    class Choosy:
+        """A server, and a library, that take some addresses only."""
+
+        async def send(self, number: int, message: Any) -> None:
+            """Send, or not."""
+            if message["To"].startswith("x"):
+                refused.append(message["To"])
+                raise ValueError("no such recipient")
+            sent.append(message["To"])
+
+    async def story() -> None:
+        told.hub.carrier = Choosy()
+        for number in range(60):
+            told.hub.tasks.send_sign_in(f"x{number}@example.org")
+        told.hub.tasks.send_sign_in(ANNA)
+        for _ in range(5):
+            await told.hub.send_mails()
+        assert sent == [ANNA]
+        assert len(refused) == 60
+        now = time.time()
+        for later, tries in ((10, 120), (11, 120), (30, 180), (4 * 86400, 180)):
+            monkeypatch.setattr("scenarios.hub.mails.time.time", lambda later=later: now + later)
+            for _ in range(3):
+                await told.hub.send_mails()
+            assert len(refused) == tries, later
+
+    run(story)
+
+
+def test_two_hubs_are_not_at_work_in_one_folder(told: Told) -> None:
+    with pytest.raises(FederationError, match=r"Another hub is at work in .*--folder"):
+        Hub(told.hub.settings, told.hub.carrier)
+
+
+def test_a_mail_that_cannot_be_sent_is_sent_later_and_once(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
 
     class Broken:
@@ -634,6 +773,8 @@ def test_a_mail_that_cannot_be_sent_is_sent_later_and_once(told: Told) -> None:
         await told.hub.send_mails()
         assert told.one(Mail).problem == "nobody answers"
         carrier.is_up = True
+        later = time.time() + 10
+        monkeypatch.setattr("scenarios.hub.mails.time.time", lambda: later)
         for _ in range(3):
             await told.hub.send_mails()
         assert sent == [told.one(Mail).id]
@@ -642,9 +783,101 @@ def test_a_mail_that_cannot_be_sent_is_sent_later_and_once(told: Told) -> None:
 
 
 def test_an_invitation_without_its_key_is_none() -> None:
-    for said in ("http://hub.example/join/abc", "hub.example/join/abc#x", "ftp://hub/join/a#b", "nonsense"):
+    wrong = "http://hub.example/join/abc#" + 40 * "~"
+    for said in (
+        wrong,
+        "http://[",
+        "http://hub.example/join/abc",
+        "hub.example/join/abc#x",
+        "ftp://hub/join/a#b",
+        "nonsense",
+    ):
         with pytest.raises(FederationError, match="is no invitation"):
             Link.read(said)
+
+
+@contextmanager
+def served(told: Told) -> Iterator[str]:
+    """Where the hub of a test can be reached by programs."""
+    config = uvicorn.Config(told.app, log_level="error", access_log=False, lifespan="off")
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        server = uvicorn.Server(config)
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
+        thread.start()
+        try:
+            wait_until(lambda: server.started, 30)
+            yield f"http://127.0.0.1:{bound.getsockname()[1]}"
+        finally:
+            server.should_exit = True
+            thread.join()
+
+
+@dataclass
+class Begun:
+    """A task that has begun, whose participants each came twice; and their next visits."""
+
+    told: Told
+    visits: dict[str, Joining]
+    said: list[str]
+
+
+@pytest.fixture
+def begun(told: Told, tmp_path: Path) -> Iterator[Begun]:
+    async def story() -> dict[str, str]:
+        async with told.signed_in() as browser:
+            await create(browser)
+        return (await programs(told))[1]
+
+    tokens = asyncio.run(story())
+    files, _, _ = cells(tmp_path)
+    said: list[str] = []
+    with served(told) as url:
+        visits = {
+            site: Joining(
+                Link(url, tokens[site], told.hub.keys.public), str(files[site]), ANYTHING, tmp_path / site, said.append
+            )
+            for site in SITES
+        }
+        for site in (*SITES, *SITES):
+            assert not visits[site].visit()
+        yield Begun(told, visits, said)
+
+
+def test_an_older_copy_of_what_a_site_keeps_says_nothing_again(begun: Begun) -> None:
+    north = begun.visits["north"]
+    earlier = north.folder.with_name("earlier")
+    shutil.copytree(north.folder, earlier)
+    for site in ("south", "clinic"):
+        begun.visits[site].visit()
+    north.visit()
+    heard = begun.told.one(Participant, site="north").said
+    with pytest.raises(FederationError, match=r"earlier is an older copy .*--decline"):
+        replace(north, folder=earlier).visit()
+    (north.folder / "diary").unlink()
+    with pytest.raises(FederationError, match="this one has lost what it kept"):
+        north.visit()
+    assert begun.told.one(Participant, site="north").said == heard
+
+
+def test_a_task_that_is_called_off_is_forgotten_where_it_was_taken_part_in(begun: Begun) -> None:
+    diary = begun.visits["north"].folder / "diary"
+    size = diary.stat().st_size
+    begun.told.hub.tasks.cancel(begun.told.one(Task).id, ANNA)
+    with pytest.raises(FederationError, match=r"not at all \(cancelled\)"):
+        begun.visits["north"].visit()
+    assert diary.stat().st_size < 100 < size
+
+
+def test_who_withdraws_forgets_what_its_masks_followed_from(begun: Begun) -> None:
+    clinic, north = begun.visits["clinic"], begun.visits["north"]
+    clinic.decline("no time")
+    assert (clinic.folder / "diary").stat().st_size < 100
+    begun.told.hub.tasks.decline(begun.told.one(Participant, site="north").id, "by the button")
+    with pytest.raises(FederationError, match=r"not at all \(withdrawn\)"):
+        north.visit()
+    assert (north.folder / "diary").stat().st_size < 100
+    with pytest.raises(FederationError, match="takes no part"):
+        clinic.visit()
 
 
 def test_another_hub_at_the_address_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -170,6 +170,20 @@ def test_visits_that_end_at_any_moment_come_to_the_same(tmp_path: Path) -> None:
     assert_pooled(store.model, rows, labels)
 
 
+def test_who_would_say_something_else_than_before_says_nothing(tmp_path: Path) -> None:
+    parts, _, _ = made()
+    store = Store(tmp_path)
+    store.advance()
+    for _ in range(5):
+        for site in SITES:
+            store.visit(site, parts[site])
+    heard = store.counts["north"]
+    other = {name: array**3 if array.dtype == np.float64 else array for name, array in parts["north"].arrays.items()}
+    with pytest.raises(FederationError, match="does not come to what it said at an earlier visit"):
+        store.visit("north", replace(parts["north"], arrays=other))
+    assert store.counts["north"] == heard
+
+
 def test_a_diary_is_read_by_its_key_alone_and_by_one_visit_at_a_time(tmp_path: Path) -> None:
     keys = KeyPair.generate()
     with Diary(tmp_path / "a.diary", keys.secret) as diary:
@@ -183,6 +197,7 @@ def test_a_diary_is_read_by_its_key_alone_and_by_one_visit_at_a_time(tmp_path: P
         file.write(b"\x40cut short")
     with Diary(tmp_path / "a.diary", keys.secret) as diary:
         assert diary.facts == {"run": RUN}
-        diary.close_for_good()
+        diary.close_for_good({OVER: True})
+    assert [path.name for path in tmp_path.iterdir()] == ["a.diary"]
     with Diary(tmp_path / "a.diary", keys.secret) as diary:
         assert diary.facts == {OVER: True}

@@ -17,11 +17,12 @@ import struct
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 import msgpack
 
 from federation.errors import FederationError, Malformed
+from federation.site.private_file import replace_private
 from federation.transport import wire
 from federation.transport.wire import Message
 from federation.visits.sealing import Vault
@@ -99,21 +100,40 @@ class Diary:
         """Write down what the site is about to say."""
         self._append(_OUT, _frames(message))
 
-    def close_for_good(self) -> None:
-        """The run is over: forget what masks and draws follow from, and all that came in and was said."""
-        os.ftruncate(self._file, 0)
+    def close_for_good(self, facts: Mapping[str, Any]) -> None:
+        """Forget what masks and draws follow from, all that came in and was said: at once these facts alone are left.
+
+        Nothing more can be written down.
+        """
         self._count, self.facts, self.received, self.said = 0, {}, [], []
-        self.note({OVER: True})
+        framed = self._framed(_FACTS, dict(facts))
+
+        def write(file: IO[bytes]) -> None:
+            file.write(framed)
+            file.flush()
+            os.fsync(file.fileno())
+
+        try:
+            replace_private(str(self._path), write)
+        except OSError as error:
+            raise self._unwritten(error) from error
+        self._take(_FACTS, facts)
+
+    def _framed(self, what: str, value: Any) -> bytes:
+        sealed = self._vault.seal(msgpack.packb([what, value]), str(self._count))
+        return _LENGTH.pack(len(sealed)) + sealed
+
+    def _unwritten(self, error: OSError) -> FederationError:
+        return FederationError(f"{self._path} cannot be written: {error.strerror}; make room there.")
 
     def _append(self, what: str, value: Any) -> None:
-        sealed = self._vault.seal(msgpack.packb([what, value]), str(self._count))
-        framed = memoryview(_LENGTH.pack(len(sealed)) + sealed)
+        framed = memoryview(self._framed(what, value))
         try:
             while framed:
                 framed = framed[os.write(self._file, framed) :]
             os.fsync(self._file)
         except OSError as error:
-            raise FederationError(f"{self._path} cannot be written: {error.strerror}; make room there.") from error
+            raise self._unwritten(error) from error
         self._take(what, value)
 
     def _take(self, what: str, value: Any) -> None:

@@ -19,10 +19,21 @@ from federation.site.rules import SiteRules
 from federation.site.site import Assignment, Site
 from federation.site.terms import Terms
 from federation.transport.keys import COORDINATOR, Party, Roster
-from federation.transport.wire import Message
+from federation.transport.wire import CONTROL_KINDS, Message
 from federation.visits.diary import Diary
 from federation.visits.endpoint import Arrived, NothingDue, StoredEndpoint
 from federation.visits.sealing import Draws, derived
+
+
+class _Differs(BaseException):
+    """What the site says now is not what it said in this place. No `Exception`, for the reason of `NothingDue`."""
+
+
+def _is_same(message: Message, earlier: Message) -> bool:
+    """Whether a message says what an earlier one said; what control messages say of sizes and times is no matter."""
+    if message.kind in CONTROL_KINDS:
+        return (message.kind, message.round) == (earlier.kind, earlier.round)
+    return [bytes(frame) for frame in message.frames] == [bytes(frame) for frame in earlier.frames]
 
 
 def agreement_of(secret: bytes, run: bytes) -> KeyAgreement:
@@ -92,7 +103,7 @@ class Visitor:
         Raises
         ------
         FederationError
-            The site refused what it was asked, or failed; it says why.
+            The site refused what it was asked, or failed, and says why; or it does not come to what it said before.
         """
         diary, said = self._diary, 0
 
@@ -107,6 +118,8 @@ class Visitor:
             if said == len(diary.said):
                 diary.say(message)
                 send(said, message)
+            elif not _is_same(message, diary.said[said]):
+                raise _Differs
             said += 1
 
         run, failures = bytes(diary.facts["run"]), list[str]()
@@ -129,6 +142,11 @@ class Visitor:
                 is_over = site.serve()
             except NothingDue:
                 is_over = False
+            except _Differs:
+                raise FederationError(
+                    f"{self._name} does not come to what it said at an earlier visit, as with another version of "
+                    "fedsvm or numpy, or on another machine; go on where, and with what, the earlier visits were."
+                ) from None
         if failures:
             raise FederationError(f"{self._name} ended the run: {failures[-1]}")
         return is_over

@@ -99,8 +99,8 @@ def scenario_of(name: str, wish: Wish, sites: Sequence[str], min_sites: int) -> 
             "federation": {"names": list(sites), "min_sites": min_sites},
             "data": data,
             "algorithm": {
-                "name": wish.algorithm,
                 **{key: spec.value_of(text) for key, text in wish.settings.items() if text.strip()},
+                "name": wish.algorithm,
             },
             "protocol": {"sum": wish.sum, "routing": "via-coordinator"},
             "compare": {"centralised": False, "baselines": False},

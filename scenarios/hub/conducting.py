@@ -189,7 +189,7 @@ class Conductor:
                 conducted.changed.notify_all()
 
     def _run(self, task_id: str, conducted: _Conducted) -> None:
-        with self._database.session() as session:
+        with self._database.reading() as session:
             task = session.get_one(Task, task_id)
             if task.state != "running":
                 return
@@ -246,7 +246,7 @@ class Conductor:
         def arrivals() -> Iterator[Arrived | Left]:
             after, last = 0, journal.last_round
             while True:
-                with self._database.session() as session:
+                with self._database.reading() as session:
                     came = list(self._letters.arrivals(session, {each.id: each for each in sites}, last, after))
                 for after, arrived in came:  # noqa: B007 - where it stopped is where it goes on
                     yield arrived

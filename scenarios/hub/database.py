@@ -21,6 +21,7 @@ from federation.errors import FederationError
 
 TOKEN_BYTES = 16
 _BUSY_S = 30
+_READS = "fedsvm_reads"
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -120,13 +121,13 @@ class Letter(Base):
     participant_id: Mapped[int] = mapped_column(sql.ForeignKey("participants.id"))
     way: Mapped[str] = mapped_column(sql.String(8))
     number: Mapped[int]
-    round: Mapped[int]
+    round: Mapped[int] = mapped_column(sql.BigInteger)
     place: Mapped[int]
     body: Mapped[bytes] = mapped_column(sql.LargeBinary)
 
 
 class Mail(Base):
-    """A mail to be sent, once: occasion tells it from every other."""
+    """A mail to be sent, once: occasion tells it from every other. try_at: before then it is left alone."""
 
     __tablename__ = "mails"
     id: Mapped[int] = mapped_column(primary_key=True)
@@ -135,6 +136,7 @@ class Mail(Base):
     subject: Mapped[str] = mapped_column(sql.String(300))
     sealed: Mapped[bytes] = mapped_column(sql.LargeBinary)
     made_at: Mapped[float]
+    try_at: Mapped[float]
     sent_at: Mapped[float | None]
     problem: Mapped[str] = mapped_column(sql.Text, default="")
 
@@ -168,6 +170,12 @@ class Database:
     def session(self) -> Iterator[Session]:
         """A transaction: what is done in it is done whole, or not at all."""
         with Session(self._engine, expire_on_commit=False) as session, session.begin():
+            yield session
+
+    @contextmanager
+    def reading(self) -> Iterator[Session]:
+        """A transaction that changes nothing, and waits for nobody."""
+        with Session(self._engine.execution_options(**{_READS: True}), expire_on_commit=False) as session:
             yield session
 
     def close(self) -> None:
@@ -205,7 +213,7 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
 
 def _begin_at_once(connection: sql.Connection) -> None:
     """A transaction that will write must not find out later that another has written."""
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get(_READS) else "BEGIN IMMEDIATE")
 
 
 def _migrate(connection: sql.Connection) -> None:

@@ -92,7 +92,7 @@ class Desk:
 
     def knows(self, head: bytes) -> bool:
         """Whether a request begins with the key of a participant."""
-        with self._tasks.database.session() as session:
+        with self._tasks.database.reading() as session:
             return _by_key(session, head[:KEY_BYTES]) is not None
 
     def answer(self, request: bytes) -> bytes:
@@ -147,8 +147,13 @@ class Desk:
             raise Malformed(f"an agreement key must be {KEY_BYTES} bytes")
         with self._tasks.database.session() as session:
             who = _required(session, key)
-            if who.state == "joined":
-                return {}
+            if who.agreement_key == agreement:
+                return {}  # what became of it since is the answer to `take`
+            if who.state == "joined" and who.task.state in ("inviting", "running"):
+                raise Refused(
+                    f"{who.site} has joined from another folder, or this one has lost what it kept; go on in the "
+                    "folder of the first visit, as the last visit left it, or take no part any longer (--decline)."
+                )
             if who.state != "invited" or who.task.state != "inviting":
                 raise Refused(_why_closed(who))
             if not asking.is_vertical(scenario_text(who.task).algorithm.name):
@@ -167,7 +172,7 @@ class Desk:
                 raise Refused(why)
 
     def _decline(self, key: bytes, word: Word) -> Word:
-        with self._tasks.database.session() as session:
+        with self._tasks.database.reading() as session:
             who = _required(session, key)
         self._tasks.decline(who.id, _text(word, "reason"))
         return {}
@@ -209,7 +214,7 @@ class Desk:
             }
 
     def _has_news(self, key: bytes, after: int) -> bool:
-        with self._tasks.database.session() as session:
+        with self._tasks.database.reading() as session:
             who = _required(session, key)
             return who.told > after or who.task.state not in ("inviting", "running")
 
@@ -217,7 +222,7 @@ class Desk:
         number, frames = word.get("number"), word.get("frames")
         if type(number) is not int or not isinstance(frames, list) or not all(type(each) is bytes for each in frames):
             raise Malformed("a message must have a number, and frames of bytes")
-        with self._tasks.database.session() as session:
+        with self._tasks.database.reading() as session:
             task_id = _required(session, key).task_id
         with self._of_task[task_id], self._tasks.database.session() as session:
             who = _required(session, key)
@@ -256,7 +261,7 @@ def _why_closed(who: Participant) -> str:
 
 def _text(word: Word, name: str) -> str:
     value = word.get(name)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or "\0" in value:
         raise Malformed(f"{name} must be text")
     return value
 

@@ -13,6 +13,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from federation.site.terms import Terms
 from federation.text import visible
 from federation.transport import wire
 from federation.transport.deadline import Deadline
-from federation.transport.keys import KEY_BYTES
+from federation.transport.keys import KEY_BYTES, KeyPair
 from federation.transport.wire import RUN_ID_BYTES, Message
 from federation.visits.diary import OVER, SECRET_BYTES, Diary
 from federation.visits.sealing import Requests, derived
@@ -42,6 +43,8 @@ WORDS = "/api/words"
 _KEY, _DIARY, _MODEL = "visitor", "diary", "model.npz"
 _ANSWER_S = 300.0
 _AGAIN_S = 0.3
+_MAY_PASS = (429, 502, 503, 504)
+"""Answers of a hub that is asked too often, and of a server in front of one that is starting again."""
 _MAX_ANSWER_BYTES = 1 << 29
 
 
@@ -56,16 +59,17 @@ class Link:
     @classmethod
     def read(cls, text: str) -> Link:
         """What a link says. Raises FederationError for one that is cut short or none."""
-        parts = urlsplit(text)
-        where, _, token = parts.path.rpartition("/join/")
+        none = FederationError(
+            f"{text[:80]!r} is no invitation; give the whole link as it stands in the mail, in single quotes."
+        )
         try:
+            parts = urlsplit(text)
             key = z85.decode(unquote(parts.fragment))
-        except ValueError:
-            key = b""
+        except (ValueError, KeyError):
+            raise none from None
+        where, _, token = parts.path.rpartition("/join/")
         if parts.scheme not in ("http", "https") or not parts.netloc or not token or len(key) != KEY_BYTES:
-            raise FederationError(
-                f"{text[:80]!r} is no invitation; give the whole link as it stands in the mail, in single quotes."
-            )
+            raise none
         return cls(f"{parts.scheme}://{parts.netloc}{where}", token, key)
 
     @property
@@ -115,7 +119,7 @@ class Hub:
             except urllib.error.HTTPError as error:
                 with error:
                     said = error.read(1000).decode(errors="replace")
-                if error.code not in (429, 503) or deadline.expired:
+                if error.code not in _MAY_PASS or deadline.expired:
                     raise FederationError(f"{self._link.hub} refuses: {visible(said) or error.reason}") from error
             except (OSError, http.client.HTTPException) as error:
                 if deadline.expired:
@@ -169,13 +173,8 @@ class Joining:
 
         Raises FederationError where the hub refuses, cannot be reached, or asks for what this site does not do.
         """
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        path = self.folder / f"{_KEY}{certificates.SECRET}"
-        if not path.exists():
-            certificates.create(self.folder, _KEY)
-        keys = certificates.read_secret(path).keys
-        self._hub = Hub(self.link, Requests(keys, self.link.hub_key), self.wait_s)
-        with Diary(self.folder / _DIARY, derived(keys.secret, "diary")) as diary:
+        keys = self._introduce()
+        with self._diary(keys) as diary:
             if OVER in diary.facts:
                 self._tell_over()
                 return True
@@ -200,19 +199,29 @@ class Joining:
             try:
                 return self._carry_on(diary, visitor, held)
             finally:
-                self._hub.ask("leave")
+                with suppress(FederationError):  # what went wrong before is to be read, and a hub finds out by itself
+                    Hub(self.link, Requests(keys, self.link.hub_key), 0.0).ask("leave")
 
     def decline(self, reason: str) -> None:
-        """Take no part, or no longer."""
-        path = self.folder / f"{_KEY}{certificates.SECRET}"
+        """Take no part, or no longer. Raises FederationError where the hub refuses, or cannot be reached."""
+        with self._diary(self._introduce()) as diary:
+            self._ask_to_join()
+            self._hub.ask("decline", reason=reason)
+            diary.close_for_good({})
+        self.tell("the hub knows that you take no part")
+
+    def _introduce(self) -> KeyPair:
+        """The keys by which the hub knows this site, made at the first visit; from here on it can be asked."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path = self.folder / f"{_KEY}{certificates.SECRET}"
         if not path.exists():
             certificates.create(self.folder, _KEY)
         keys = certificates.read_secret(path).keys
         self._hub = Hub(self.link, Requests(keys, self.link.hub_key), self.wait_s)
-        self._ask_to_join()
-        self._hub.ask("decline", reason=reason)
-        self.tell("the hub knows that you take no part")
+        return keys
+
+    def _diary(self, keys: KeyPair) -> Diary:
+        return Diary(self.folder / _DIARY, derived(keys.secret, "diary"))
 
     def _ask_to_join(self) -> Mapping[str, Any]:
         from importlib.metadata import version
@@ -258,6 +267,7 @@ class Joining:
             self.tell("you take part; a mail says when it is your turn, and the same line is run then")
             return False
         if state in ("declined", "withdrawn", "missed", "cancelled") or not standing["sites"]:
+            diary.close_for_good({})
             raise FederationError(f"The task goes on without you, or not at all ({state}). {reason}".rstrip())
         if "sites" not in diary.facts:
             partition = held.partition(standing["columns"])
@@ -267,12 +277,17 @@ class Joining:
             raise FederationError(
                 f"{self.data} is not what it was at the first visit, and the task has begun; bring the file as it was."
             )
+        if int(standing["said"]) > len(diary.said):
+            raise FederationError(
+                f"{self.folder} is an older copy of what this site keeps, which has said more since; go on with the "
+                "folder as the last visit left it, or take no part any longer (--decline)."
+            )
         for number in range(int(standing["said"]), len(diary.said)):
             self._say(number, diary.said[number])
         before = len(diary.received)
         is_over = visitor.carry_on(diary.facts["sites"], partition, lambda: self._more(diary, standing), self._say)
         if is_over:
-            diary.close_for_good()
+            diary.close_for_good({OVER: True})
             self._tell_over()
         else:
             came = len(diary.received) - before

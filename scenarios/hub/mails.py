@@ -3,6 +3,9 @@
 A mail is put in the database in the very transaction that is the reason for it, and sent afterwards. As a file it is
 written under its number, so that a hub that ends in between writes the same file again; by SMTP its Message-ID is the
 same, by which servers and readers know a second copy. Its text may hold a link, and lies sealed in the database.
+
+One that a server refuses is tried again, the less often the older it is, and given up in the end: what nobody takes
+keeps nothing else from being sent.
 """
 
 from __future__ import annotations
@@ -18,19 +21,22 @@ import sqlalchemy as sql
 from sqlalchemy.orm import Session
 
 from federation.errors import Malformed
+from federation.text import visible
 from federation.visits.sealing import Vault
 from scenarios.hub.database import Database, Mail, digest
 from scenarios.run.result import write_whole
 
 _TIMEOUT_S = 20.0
-_MOST_AT_ONCE = 50
+_MAX_AT_ONCE = 50
+_FIRST_RETRY_S, _MAX_RETRY_S = 5.0, 3600.0
+_GIVEN_UP_S = 3 * 24 * 3600.0
 
 
 class Carrier(Protocol):
     """Sends mails."""
 
     async def send(self, number: int, message: EmailMessage) -> None:
-        """Send one. Raises OSError, or what the library raises, with a sentence."""
+        """Send one. Raises OSError, or what the library raises."""
 
 
 class Files:
@@ -62,10 +68,7 @@ class Smtp:
         """Hand one over to the server, encrypted where it can be."""
         import aiosmtplib
 
-        try:
-            await aiosmtplib.send(message, hostname=self._host, port=self._port, timeout=_TIMEOUT_S)
-        except aiosmtplib.SMTPException as error:
-            raise OSError(str(error)) from error
+        await aiosmtplib.send(message, hostname=self._host, port=self._port, timeout=_TIMEOUT_S)
 
 
 class Outbox:
@@ -89,25 +92,32 @@ class Outbox:
         """Have a mail sent, unless there was one for this occasion."""
         if session.scalar(sql.select(Mail.id).filter_by(occasion=occasion)) is not None:
             return
-        sealed = self._vault.seal(text.encode(), occasion)
-        subject = " ".join(subject.split())
-        session.add(Mail(occasion=occasion, recipient=recipient, subject=subject, sealed=sealed, made_at=time.time()))
+        sealed, now = self._vault.seal(text.encode(), occasion), time.time()
+        subject = visible(" ".join(subject.split()))
+        session.add(
+            Mail(occasion=occasion, recipient=recipient, subject=subject, sealed=sealed, made_at=now, try_at=now)
+        )
 
     def due(self) -> list[tuple[int, EmailMessage]]:
-        """Mails that were not sent, the oldest first."""
-        with self._database.session() as session:
-            found = session.scalars(sql.select(Mail).filter_by(sent_at=None).order_by(Mail.id).limit(_MOST_AT_ONCE))
-            return [(mail.id, self._message(mail)) for mail in found]
+        """Mails that are to be tried now, those that wait the longest first."""
+        now = time.time()
+        unsent = sql.select(Mail).filter_by(sent_at=None).where(Mail.try_at <= now, Mail.made_at > now - _GIVEN_UP_S)
+        with self._database.reading() as session:
+            mails = session.scalars(unsent.order_by(Mail.try_at, Mail.id).limit(_MAX_AT_ONCE))
+            return [(mail.id, self._message(mail)) for mail in mails]
 
     def note(self, number: int, problem: str = "") -> None:
-        """A mail was sent, or not, and why."""
+        """A mail was sent; or not, and why: then it waits as long again as it is old."""
+        now = time.time()
         with self._database.session() as session:
             mail = session.get_one(Mail, number)
-            mail.problem, mail.sent_at = problem, None if problem else time.time()
+            mail.problem, mail.sent_at = problem, None if problem else now
+            mail.try_at = now + min(max(now - mail.made_at, _FIRST_RETRY_S), _MAX_RETRY_S)
 
     def _message(self, mail: Mail) -> EmailMessage:
         message = EmailMessage()
-        message["From"], message["To"], message["Subject"] = self._sender, mail.recipient, mail.subject
+        message["From"], message["To"] = self._sender, mail.recipient
+        message["Subject"] = mail.subject.replace("=?", "= ?")  # what seems encoded would be decoded, line ends and all
         message["Date"] = format_datetime(datetime.fromtimestamp(mail.made_at, tz=UTC))
         message["Message-ID"] = f"<{digest(mail.occasion).hex()[:32]}@{self._sender.rpartition('@')[2]}>"
         message["Auto-Submitted"] = "auto-generated"

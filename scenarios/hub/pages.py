@@ -43,8 +43,10 @@ _POLICY = (
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _REPORT_POLICY = (
-    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'"
+    "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; form-action 'none'; "
+    "frame-ancestors 'none'; sandbox allow-scripts allow-downloads"
 )
+"""A report has scripts of its own, which are no page of the hub's: they can do nothing in a visitor's name."""
 _HEADERS = {
     "Content-Security-Policy": _POLICY,
     "X-Content-Type-Options": "nosniff",
@@ -113,7 +115,7 @@ def _answered(hub: Hub, page: Any) -> Any:
         caller = Caller(cookie, await run_in_threadpool(hub.tasks.visitor, cookie) if cookie else None)
         try:
             if request.method == "POST":
-                caller.form = await _form(request)
+                caller.form = await _form(request, hub.settings.url)
             given = {**request.path_params, **({"query": dict(request.query_params)} if page.__name__ == "new" else {})}
             answered: Response = await run_in_threadpool(page, caller, **given)
         except Refused as error:
@@ -272,12 +274,11 @@ class Pages:
 # What forms say.
 
 
-async def _form(request: Request) -> dict[str, str]:
-    """The fields of a form that a page of this hub sent. Raises Refused."""
+async def _form(request: Request, url: str) -> dict[str, str]:
+    """The fields of a form that a page of this hub sent, which people reach by `url`. Raises Refused."""
     origin, host = request.headers.get("origin"), request.headers.get("host", "")
-    if origin is not None and urlsplit(origin).netloc != host:
-        raise Refused("This form was sent by a page of another site; open the hub's own page, and send it there.")
-    if request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+    is_own = origin is None or origin in (f"http://{host}", f"https://{host}", _origin_of(url))
+    if not is_own or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
         raise Refused("This form was sent by a page of another site; open the hub's own page, and send it there.")
     body = bytearray()
     async for part in request.stream():
@@ -286,9 +287,17 @@ async def _form(request: Request) -> dict[str, str]:
             raise Refused(f"A form has {_MAX_FORM_BYTES} bytes at most; say it in fewer words.")
     try:
         text = body.decode("ascii")
-        return dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict"))
+        fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict"))
+        if any("\0" in value for value in fields.values()):
+            raise ValueError("there are databases whose texts cannot hold it")
+        return fields
     except ValueError:
         raise Refused("The form cannot be read; open the page again, and send it from there.") from None
+
+
+def _origin_of(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
 
 
 def _require_signed_in(caller: Caller) -> Visitor:

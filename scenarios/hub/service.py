@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import logging
+import os
 import threading
 import time
 from collections import OrderedDict
@@ -28,7 +30,7 @@ from scenarios.hub.mails import Carrier, Outbox
 from scenarios.hub.tasks import Tasks, vault_of
 
 _LOGGER = logging.getLogger(__name__)
-_KEY = "hub"
+_KEY, _LOCK = "hub", "hub.lock"
 _PLAIN = "text/plain; charset=utf-8"
 _MOST_CLIENTS = 10_000
 _THREADS = 200
@@ -74,11 +76,17 @@ class Hub:
     settings : Settings
     carrier : Carrier
         Sends mails.
+
+    Raises
+    ------
+    FederationError
+        Another hub is at work in this folder, or the database cannot be used.
     """
 
     def __init__(self, settings: Settings, carrier: Carrier) -> None:
         folder = settings.folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = _locked(folder)
         secret = folder / f"{_KEY}{certificates.SECRET}"
         if not secret.exists():
             certificates.create(folder, _KEY)
@@ -98,6 +106,7 @@ class Hub:
         """End what runs, and let go of the database."""
         self.conductor.close()
         self.database.close()
+        os.close(self._lock)
 
     async def look_after(self, closing: asyncio.Event) -> None:
         """Do what is due by itself, again and again, until it closes."""
@@ -115,11 +124,24 @@ class Hub:
         for number, message in await run_in_threadpool(self.outbox.due):
             try:
                 await self.carrier.send(number, message)
-            except OSError as error:
+            except Exception as error:  # noqa: BLE001 - one that no library can send must not hold up the others
                 await run_in_threadpool(self.outbox.note, number, str(error) or type(error).__name__)
                 _LOGGER.warning("mail %d could not be sent: %s", number, type(error).__name__)
                 continue
             await run_in_threadpool(self.outbox.note, number)
+
+
+def _locked(folder: Path) -> int:
+    """A descriptor that keeps every other hub out of a folder, which would send all mails too."""
+    lock = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(lock)
+        raise FederationError(
+            f"Another hub is at work in {folder}; end that one first, or name another folder (--folder)."
+        ) from None
+    return lock
 
 
 def application(hub: Hub) -> FastAPI:
