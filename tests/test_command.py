@@ -185,7 +185,7 @@ def test_short_and_long_help_are_the_same(words: list[str]) -> None:
         ("fedsvm sweep killed", "killed-sites"),
         ("fedsvm scenarios show pim", "pima"),
         ("fedsvm data describe tic", "tic-tac-toe ticks"),
-        ("fedsvm predict run made", "made-census"),
+        ("fedsvm predict run made-c", "made-census"),
         ("fedsvm check-sum k-", "k-secure"),
         ("fedsvm check", "check-sum"),
     ],

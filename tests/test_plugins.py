@@ -170,7 +170,7 @@ def test_settings_of_our_own_are_sound(name: str) -> None:
 def test_a_broken_algorithm_hides_nothing_of_the_others(installed: Path) -> None:
     for change, sentence in (
         ("algorithm.sigma=1", "algorithm.sigma: unknown key. It is a setting of hybrid-svm, dp-erm."),
-        ("data.partition=vertical", 'set it to that, or set algorithm.name = "dpp-svm".'),
+        ("data.partition=vertical", 'set it to that, or set algorithm.name = "dpp-svm" or "dpp-selection".'),
     ):
         done = fedsvm(installed, "run", "quickstart", "--set", change)
         assert done.returncode == 2

@@ -85,6 +85,7 @@ def test_an_index_would_take_its_metadata(wheel: Path) -> None:
 def test_every_module_of_it_can_be_imported(wheel: Path, elsewhere: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         paths = [Path(name).with_suffix("") for name in archive.namelist() if name.endswith(".py")]
+    paths.remove(Path("scenarios/hub/migrations/env"))  # Alembic runs it
     modules = [".".join(path.parts[:-1] if path.name == "__init__" else path.parts) for path in paths]
     code = f"import importlib\nfor name in {modules}:\n    print(importlib.import_module(name).__file__)"
     done = use(elsewhere, ["python", "-c", code], tmp_path)

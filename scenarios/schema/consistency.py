@@ -105,10 +105,10 @@ def _of_algorithm(table: AlgorithmTable, data: DataSpec) -> Iterator[str]:
     """What the algorithm needs of the data, and what it has no use for."""
     algorithm = table.implementation
     if data.partition != algorithm.partition:
-        others = ", ".join(name for name, other in ALGORITHMS.loadable() if other.partition == data.partition)
+        others = " or ".join(f'"{name}"' for name, other in ALGORITHMS.loadable() if other.partition == data.partition)
         yield (
             f'data.partition: {table.name} needs "{algorithm.partition}"; set it to that, or set algorithm.name = '
-            f'"{others}".'
+            f"{others}."
         )
     elif algorithm.scaling == "public-rows" and data.public < 2 and data.public_source is None:
         yield f"data.public: {table.name} takes columns, scale and features from public rows; set some apart."
