@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -48,10 +49,11 @@ class Nodes:
 
 
 @pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nodes]:
+def nodes() -> Iterator[Nodes]:
     """One cluster for all tests, since it takes seconds to start; the last of them loses a node."""
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("TMPDIR", str(tmp_path_factory.mktemp("nodes")))  # by which its processes are told
+    # Of Ray's sockets the path may have 107 bytes, and its own names take most of them.
+    with TemporaryDirectory(prefix="nodes-") as folder, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("TMPDIR", folder)  # by which its processes are told
         environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
         environment.setenv("PYTHONPATH", str(ROOT))
         there = Nodes()
