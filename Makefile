@@ -25,7 +25,7 @@ long: $(TOOLS)
 	$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal -m long --ignore tests/test_faults.py --durations=15
 
 chaos: $(TOOLS)
-	FEDSVM_CHAOS=all $(VENV)/bin/python -m pytest tests/test_faults.py --numprocesses 2 --dist worksteal -rA --durations=10
+	FEDSVM_CHAOS=all $(VENV)/bin/python -m pytest tests/test_faults.py tests/test_hub_kills.py --numprocesses 2 --dist worksteal -rA --durations=10
 
 lint: $(TOOLS)
 	$(VENV)/bin/ruff check .
