@@ -50,6 +50,9 @@ FEW_ROUNDS: dict[str, dict[str, Any]] = {"svm-admm": {"max_iterations": 10}}
 ALL_COLUMNS: dict[str, dict[str, Any]] = {"dpp-selection": {"size": 100}}
 """Of one that chooses half of the columns, of which scikit-learn's checks have as few as two."""
 
+NARROW: dict[str, dict[str, Any]] = {"binned-least-squares": {"gamma": 1.0}}
+"""Of bins that are as wide as the clouds of points to be told apart."""
+
 CHOOSING: dict[str, dict[str, Any]] = {
     "filter": {"size": 2, "statistic": "f"},
     "rfe": {"size": 2},
@@ -76,6 +79,7 @@ def test_scikit_learns_checks_pass(name: str, temporary_folder: Path) -> None:
         | WITHOUT_NOISE.get(name, {})
         | FEW_ROUNDS.get(name, {})
         | ALL_COLUMNS.get(name, {})
+        | NARROW.get(name, {})
     )
     if name in CHOOSING:
         settings |= CHOOSING[name] | WITHOUT_NOISE["pan-svm"]

@@ -6,8 +6,10 @@ import asyncio
 import os
 import random
 import socket
+import sqlite3
 import threading
 from collections import Counter
+from contextlib import closing
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -64,12 +66,22 @@ class Killer(threading.Thread):
             process: BaseProcess = PROCESSES.Process(target=serve, args=self.place)
             process.start()
             if self.killed < self.kills:
+                if self.killed % 3 == 2:  # else as it starts; a busy machine would never come further
+                    self._wait_for_a_letter(process)
                 self.is_over.wait(self.chance.uniform(0.05, 0.9))
                 self.killed += 1
             else:
                 self.is_over.wait()
             process.kill()
             process.join()
+
+    def _wait_for_a_letter(self, process: BaseProcess) -> None:
+        """Until the hub has stored what somebody said, or told somebody something."""
+        with closing(sqlite3.connect(self.place[0] / "hub.sqlite", timeout=60)) as database:
+            count = "select count(*) from letters"
+            before = database.execute(count).fetchone()
+            while process.is_alive() and not self.is_over.wait(0.01) and database.execute(count).fetchone() == before:
+                pass
 
 
 def trained(folder: Path, kills: int, seed: int = 0) -> tuple[np.ndarray, int, list[str]]:
@@ -144,3 +156,23 @@ def test_a_hub_that_is_not_there_is_tried_and_then_said_so(tmp_path: Path) -> No
     joining = Joining(link, str(files["north"]), ANYTHING, tmp_path / "kept", lambda said: None, wait_s=0.2)
     with pytest.raises(FederationError, match=r"cannot be reached .* nothing is lost"):
         joining.visit()
+
+
+def test_an_answer_that_is_cut_short_is_asked_for_again(tmp_path: Path) -> None:
+    """As of a hub that is killed while it answers."""
+    files, _, _ = cells(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as hub:
+        link = Link(f"http://127.0.0.1:{hub.getsockname()[1]}", "token", bytes(range(32)))
+
+        def answer() -> None:
+            connection, _ = hub.accept()
+            with connection:
+                connection.recv(1 << 16)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nten bytes.")
+
+        answering = threading.Thread(target=answer)
+        answering.start()
+        joining = Joining(link, str(files["north"]), ANYTHING, tmp_path / "kept", lambda said: None, wait_s=0)
+        with pytest.raises(FederationError, match=r"cannot be reached .* nothing is lost"):
+            joining.visit()
+        answering.join()

@@ -135,6 +135,8 @@ class Hub:
         asked = urllib.request.Request(self._link.hub + WORDS, request, kind)  # noqa: S310 - http(s), see Link
         with urllib.request.urlopen(asked, timeout=_ANSWER_S) as answered:  # noqa: S310
             content: bytes = answered.read(_MAX_ANSWER_BYTES)
+            if answered.length and len(content) < _MAX_ANSWER_BYTES:  # of a hub that ended as it answered
+                raise http.client.IncompleteRead(content, answered.length)
             return content
 
 
