@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import stat
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -18,13 +19,16 @@ from numpy.typing import NDArray
 
 from federation.errors import FederationError
 from federation.hosts import certificates
+from federation.hosts.hub import Call, HubEndpoint
 from federation.hosts.lobby import Column
 from federation.hosts.messages import Begin, Join, is_tcp
 from federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
 from federation.hosts.visit import Held, Place, Visit
+from federation.ledger import Traffic
 from federation.site.program import Installation
+from federation.transport import wire
 from federation.transport.deadline import Deadline
-from federation.transport.keys import COORDINATOR, Party
+from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from tests.conftest import wait_until
 from tests.hosts import EXACT, NAMES, Hosts, Started, hosts, same
 
@@ -106,6 +110,34 @@ def test_protocols_carry_what_they_carry_in_the_simulation_and_the_kernel_counts
     assert deployed == simulated
     wire = [sum(row[key] for row in ledgers[0]) for key in ("wire_bytes", "predicted_wire_bytes")]
     assert wire[0] == wire[1]
+
+
+def test_a_last_word_counts_whose_connection_was_closed_before_it_was_heard() -> None:
+    """A site's final report and its end may come in together, and the end be looked at first."""
+    hubs, sites = KeyPair.generate(), KeyPair.generate()
+    soon, last = Deadline(10), wire.Message("final_report", bytes(wire.RUN_ID_BYTES))
+    with HubEndpoint("tcp://127.0.0.1:*", hubs, Roster([Party("north", "", sites.public)])) as hub:
+        calls: list[Call] = []
+        hub.on_call = calls.append
+        coordinator = Party(COORDINATOR, hub.address, hubs.public)
+        with SpokeEndpoint("north", OUTBOUND_ONLY, sites, coordinator) as spoke, ThreadPoolExecutor(1) as aside:
+            said = aside.submit(spoke.say, Join("1", "north", "").to_message(), soon)
+            while not calls:
+                hub.serve(soon)
+            said.result()
+            hub.invite(calls[0])
+            spoke.reply(COORDINATOR, last)
+        monitor = hub._monitors[hub._router]
+        assert monitor.poll(10_000), "the hub is told of the end"
+        hub._selector.get_key(monitor.FD).data()
+        received = hub.received()
+        assert received is not None
+        assert (received.message.kind, received.answer) == (last.kind, True)
+        assert not hub.refused
+        assert not hub.is_connected("north")
+        hub.measure(0, whole=True)
+        (counted,) = [Traffic(*row[4:]) for row in hub.ledger.take() if row[2] == "north"]
+        assert counted.wire_bytes == counted.predicted_wire_bytes
 
 
 def test_a_key_that_is_not_admitted_is_refused_at_both_ends(eventful: Eventful) -> None:

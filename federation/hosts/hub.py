@@ -213,7 +213,9 @@ class HubEndpoint(Endpoint):
         return line
 
     def _note_stranger(self, event: int, value: int) -> None:
-        """Also forget connections that broke."""
+        """Also forget connections that broke, once what had come in by them is taken in."""
+        if event == DISCONNECTED:
+            self._read_router()  # a site's last word waits there, which by a connection that is forgotten is nobody's
         super()._note_stranger(event, value)
         if event != DISCONNECTED:
             return
