@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import select
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
@@ -170,3 +172,26 @@ def drill(
         federation.assemble()
         when_assembled(launcher, federation)
         yield federation
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """A PostgreSQL server, by its URL but for the name of a database."""
+    pgserver = pytest.importorskip("pgserver", reason="there is no PostgreSQL server here")
+    # Which is run by a user of its own, who may not read what is pytest's.
+    with TemporaryDirectory(prefix="postgresql-") as folder:
+        there = pgserver.get_server(folder, cleanup_mode="delete")
+        yield f"postgresql://postgres@/{{}}?host={folder}"
+        there.cleanup()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database without anything in it."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'hub.sqlite'}"
+    server, name = request.getfixturevalue("postgresql"), f"hub_{secrets.token_hex(8)}"
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(server.format("postgres"), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return str(server.format(name))

@@ -147,9 +147,9 @@ def simulated(folder: Path, files: dict[str, Path]) -> NDArray[np.float64]:
 
 
 @pytest.mark.long
-def test_who_watches_trains_as_in_a_deployment_and_may_leave_and_come_back(tmp_path: Path) -> None:
+def test_who_watches_trains_as_in_a_deployment_and_may_leave_and_come_back(tmp_path: Path, database: str) -> None:
     files = hospitals(tmp_path)
-    with hubs.hub(tmp_path) as running:
+    with hubs.hub(tmp_path, "--database", database) as running:
         anna = running.signed_in(CREATOR)
         exact = {"set-masking": "none", "set-step_noise": "0"}
         number = create(running, anna, algorithm="pan-svm", **{"set-kernel": "rbf", **exact})

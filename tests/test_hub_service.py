@@ -30,7 +30,7 @@ from federation.site.rules import ANYTHING
 from federation.transport.keys import KeyPair
 from federation.visits.sealing import Requests
 from scenarios.hub.commands import serve
-from scenarios.hub.database import Letter, Mail, Participant, Task, digest
+from scenarios.hub.database import Base, Database, Letter, Mail, Participant, Task, digest
 from scenarios.hub.joining import WORDS, Joining, Link
 from scenarios.hub.joining import Hub as AskedHub
 from scenarios.hub.mails import Files
@@ -91,6 +91,13 @@ class Told:
             assert (await browser.post(path)).status_code == 200
             yield browser
 
+    def stored(self) -> bytes:
+        """All that is in the database, of texts and bytes."""
+        with self.hub.database.reading() as session:
+            rows = [row for table in Base.metadata.sorted_tables for row in session.execute(sql.select(table))]
+        values = [value for row in rows for value in row]
+        return b"\n".join(value if isinstance(value, bytes) else str(value).encode() for value in values)
+
     def one(self, kind: type[Any], **known: Any) -> Any:
         """A row of the database."""
         with self.hub.database.session() as session:
@@ -98,8 +105,8 @@ class Told:
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Iterator[Told]:
-    there = Settings(tmp_path, "http://hub.example", f"sqlite:///{tmp_path / 'hub.sqlite'}", a_second=1e6, burst=10**6)
+def told(tmp_path: Path, database: str) -> Iterator[Told]:
+    there = Settings(tmp_path, "http://hub.example", database, a_second=1e6, burst=10**6)
     hub = Hub(there, Files(tmp_path / "mails"))
     yield Told(hub, application(hub), tmp_path)
     hub.close()
@@ -195,7 +202,8 @@ def test_a_link_signs_in_once_and_is_nowhere_in_the_database(told: Told) -> None
                 refused = await other.post(path)
                 assert (refused.status_code, "was used" in refused.text) == (400, True)
                 assert "Send me a link" in (await other.get("/")).text
-            stored = b"".join(file.read_bytes() for file in told.folder.glob("hub.sqlite*"))
+            stored = told.stored()
+            assert ANNA.encode() in stored
             assert path.rpartition("/")[2].encode() not in stored
             assert cookie.encode() not in stored
 
@@ -309,6 +317,48 @@ def test_what_a_stranger_asks_for_does_not_exist_for_them(told: Told) -> None:
             answer = await eve.post(f"/tasks/{number}/cancel", data={"form_key": key[1]})
             assert answer.status_code == 400
         assert told.one(Task).state == "inviting"
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "said"),
+    [
+        ("GET", "/nowhere", 404, "There is no such page here."),
+        ("DELETE", "/", 405, "This cannot be asked for by DELETE."),
+        ("GET", "/", 200, "Send me a link"),
+        ("POST", WORDS, 400, "cannot read this"),
+    ],
+)
+def test_every_answer_says_what_it_may_not_do(told: Told, method: str, path: str, status: int, said: str) -> None:
+    async def story() -> None:
+        async with told.browser() as browser:
+            answer = await browser.request(method, path)
+        assert (answer.status_code, said in answer.text) == (status, True), answer.text
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+    run(story)
+
+
+def test_nobody_makes_tasks_or_invites_without_end(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            first = await create(browser)
+            for _ in range(19):
+                await create(browser)
+            more = await browser.post("/tasks", data=await form_of(browser))
+            assert "20 tasks that are not over" in more.text
+            await browser.post(f"/tasks/{first}/cancel", data=await form_of(browser))
+            await create(browser)
+            crowd = "\n".join(f"s{each} s{each}@example.org" for each in range(50))
+            for _ in range(2):
+                await told.hub.send_mails()  # of which each sends 50
+        async with told.signed_in("bert@clinic.example") as browser:
+            for _ in range(4):
+                await create(browser, invited=crowd)
+            more = await browser.post("/tasks", data=await form_of(browser, invited=crowd))
+            assert "200 participants within a day" in more.text
 
     run(story)
 
@@ -750,6 +800,56 @@ def test_mails_that_nobody_takes_hold_up_no_others(told: Told, monkeypatch: pyte
 def test_two_hubs_are_not_at_work_in_one_folder(told: Told) -> None:
     with pytest.raises(FederationError, match=r"Another hub is at work in .*--folder"):
         Hub(told.hub.settings, told.hub.carrier)
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+@pytest.mark.long
+def test_two_hubs_are_not_at_work_on_one_database(told: Told, tmp_path: Path) -> None:
+    elsewhere = replace(told.hub.settings, folder=tmp_path / "elsewhere")
+    with pytest.raises(FederationError, match=r"Another hub is at work on the database postgresql.*--database"):
+        Hub(elsewhere, told.hub.carrier)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("hub", r"\(--database\) must be a URL"),
+        ("mysql://anna:secret@db/hub", r"mysql://anna:\*\*\*@db/hub is neither SQLite nor PostgreSQL"),
+        ("postgresql://anna:secret@127.0.0.1:1/hub", r"anna:\*\*\*@127.0.0.1:1/hub cannot be used: .*refused"),
+    ],
+)
+def test_a_database_that_cannot_be_is_named_without_its_password(url: str, said: str) -> None:
+    with pytest.raises(FederationError, match=f"(?s){said}") as refused:
+        Database(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_mail_server_that_hangs_holds_up_no_task(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hanging:
+        """A server that takes its time."""
+
+        def __init__(self) -> None:
+            self.is_asked = asyncio.Event()
+
+        async def send(self, number: int, message: Any) -> None:
+            """Send, some day."""
+            self.is_asked.set()
+            await asyncio.Event().wait()
+
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            carrier = Hanging()
+            told.hub.carrier = carrier
+            number, closing = await create(browser), asyncio.Event()
+            late = time.time() + 15 * 86400
+            looking = asyncio.create_task(told.hub.look_after(closing))
+            await carrier.is_asked.wait()
+            monkeypatch.setattr("scenarios.hub.tasks.time.time", lambda: late)
+            while told.one(Task, id=number).state != "failed":
+                await asyncio.sleep(0.05)
+            looking.cancel()
+
+    run(story)
 
 
 def test_a_mail_that_cannot_be_sent_is_sent_later_and_once(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
