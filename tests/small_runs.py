@@ -37,7 +37,7 @@ def run(folder: Path, changes: Sequence[str], faults: Sequence[str], *, without:
         federation = scenario.federation.model_copy(update={"names": names, "sites": len(names)})
         scenario = scenario.model_copy(update={"federation": federation})
     folder.mkdir(parents=True)
-    return Ran.of(runner.run(scenario, rows, folder, lambda federation, faults: None, another_follows=True))
+    return Ran.of(runner.run(scenario, rows, folder, lambda federation, faults: None))
 
 
 def check_optimum(result: dict[str, Any]) -> None:

@@ -26,16 +26,9 @@ from protocols.sums.ring import RING
 from scenarios.data import dataset
 from scenarios.run import runner
 from scenarios.schema import spec
+from tests.commands import FEDSVM, fedsvm
 from tests.conftest import ROOT, site_processes, wait_until, workspaces
 from tests.ran import Ran
-
-FEDSVM = Path(sys.executable).with_name("fedsvm")
-
-
-def fedsvm(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """The command line, run in `folder`."""
-    command = [str(FEDSVM), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=100, check=False)
 
 
 def run(name: str, folder: Path, *changes: str, sites: int | None = None) -> Ran:

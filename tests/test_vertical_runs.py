@@ -23,8 +23,9 @@ from protocols.sums.masked import masked
 from scenarios.data import dataset
 from scenarios.run import runner
 from scenarios.schema import spec
+from tests.commands import fedsvm
 from tests.ran import Ran
-from tests.test_runs import fedsvm, run
+from tests.test_runs import run
 
 SAME = 1e-8
 """How far decision values may be from those of all columns together; the paper has 1e-6."""
