@@ -212,6 +212,49 @@ def cells(folder: Path, rows: int = 60) -> tuple[dict[str, Path], NDArray[np.flo
     return files, table, labels
 
 
+def hospitals(folder: Path) -> dict[str, Path]:
+    """Files of three hospitals with the same columns of different rows."""
+    random = np.random.default_rng(3)
+    files = {}
+    for site in SITES:
+        rows = random.normal(size=(30, 4)).round(4)
+        labels = np.where(rows[:, 0] - rows[:, 1] + 0.3 * random.normal(size=30) > 0, "M", "B")
+        lines = [",".join([*map(str, row.tolist()), label]) for row, label in zip(rows, labels, strict=True)]
+        files[site] = folder / f"{site}.csv"
+        files[site].write_text("\n".join(["a,b,c,d,diagnosis", *lines, ""]))
+    return files
+
+
+def simulated(folder: Path, files: dict[str, Path]) -> NDArray[np.float64]:
+    """The weights of the same scenario over the same files, in a simulation."""
+    sources = "\n".join(f'{site} = "{path}"' for site, path in files.items())
+    (folder / "same.toml").write_text(
+        f"""
+        [data]
+        label = "diagnosis"
+        classes = ["B", "M"]
+        positive = "M"
+        test_fraction = 0.2
+        tested_by = "sites"
+        [data.sources]
+        {sources}
+        [algorithm]
+        name = "pan-svm"
+        masking = "none"
+        step_noise = 0.0
+        [protocol]
+        sum = "masked"
+        [compare]
+        centralised = false
+        baselines = false
+        """
+    )
+    words = ["run", str(folder / "same.toml"), "--quiet", "--out", str(folder / "same")]
+    subprocess.run([sys.executable, "-m", "fedsvm", *words], check=True, env=environment(), timeout=100)
+    with np.load(folder / "same" / "model.npz") as model:
+        return np.asarray(model["w"])
+
+
 def environment() -> dict[str, str]:
     """Of processes: this code, and one thread for linear algebra."""
     return {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}

@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 import msgpack
+import numpy as np
 import pytest
 import sqlalchemy as sql
 import uvicorn
@@ -38,11 +39,13 @@ from scenarios.hub.service import Hub, Settings, application
 from scenarios.hub.tasks import Refused
 from scenarios.schema.errors import ScenarioError
 from tests.conftest import wait_until
-from tests.hub import SITES, cells, environment
+from tests.hub import SITES, cells, environment, hospitals, simulated
 
 ANNA = "anna@clinic.example"
 ENCODED = ("=?utf-8?q?x=0abcc=3ay=40example.org?=@example.org", "=?utf-8?q?a=2cb?=@example.org")
 """What is encoded as headers are, a line end and a second address in it."""
+PATIENT_VISITS = 32
+"""Of each participant of a small PAN-SVM task: see docs/task-service.md."""
 ADDRESS = re.compile(r"(?P<path>/sign-in/[\w-]+|/join/[\w-]+)(?:#(?P<key>\S+))?")
 
 
@@ -914,33 +917,60 @@ def served(told: Told) -> Iterator[str]:
 
 @dataclass
 class Begun:
-    """A task that has begun, whose participants each came twice; and their next visits."""
+    """A task, its participants' next visits, and what these said."""
 
     told: Told
     visits: dict[str, Joining]
     said: list[str]
 
 
-@pytest.fixture
-def begun(told: Told, tmp_path: Path) -> Iterator[Begun]:
+@contextmanager
+def visitors(told: Told, files: dict[str, Path], **form: str) -> Iterator[Begun]:
+    """The participants of a task, with files of their own."""
+
     async def story() -> dict[str, str]:
         async with told.signed_in() as browser:
-            await create(browser)
+            await create(browser, **form)
         return (await programs(told))[1]
 
     tokens = asyncio.run(story())
-    files, _, _ = cells(tmp_path)
     said: list[str] = []
     with served(told) as url:
         visits = {
             site: Joining(
-                Link(url, tokens[site], told.hub.keys.public), str(files[site]), ANYTHING, tmp_path / site, said.append
+                Link(url, tokens[site], told.hub.keys.public),
+                str(files[site]),
+                ANYTHING,
+                told.folder / f"visits-{site}",
+                said.append,
             )
             for site in SITES
         }
-        for site in (*SITES, *SITES):
-            assert not visits[site].visit()
         yield Begun(told, visits, said)
+
+
+@pytest.fixture
+def begun(told: Told, tmp_path: Path) -> Iterator[Begun]:
+    """A task that has begun, whose participants each came twice."""
+    with visitors(told, cells(tmp_path)[0]) as there:
+        for site in (*SITES, *SITES):
+            assert not there.visits[site].visit()
+        yield there
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_rows_too_are_trained_on_by_visitors_who_have_patience(told: Told, tmp_path: Path) -> None:
+    files, exact = hospitals(tmp_path), {"set-masking": "none", "set-step_noise": "0"}
+    with visitors(told, files, algorithm="pan-svm", **{"set-kernel": "rbf", **exact}) as there:
+        over: set[str] = set()
+        for _ in range(PATIENT_VISITS):
+            over |= {site for site in SITES if there.visits[site].visit()}
+        assert over == set(SITES)
+        wait_until(lambda: told.one(Task).state == "completed")
+    task = told.one(Task)
+    with np.load(tmp_path / "tasks" / task.id / "model.npz") as model:
+        assert np.abs(model["w"] - simulated(tmp_path, files)).max() < 1e-9
 
 
 def test_an_older_copy_of_what_a_site_keeps_says_nothing_again(begun: Begun) -> None:
