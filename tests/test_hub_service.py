@@ -843,9 +843,9 @@ def test_a_mail_server_that_hangs_holds_up_no_task(told: Told, monkeypatch: pyte
         async with told.signed_in() as browser:
             carrier = Hanging()
             told.hub.carrier = carrier
-            number, closing = await create(browser), asyncio.Event()
+            number = await create(browser)
             late = time.time() + 15 * 86400
-            looking = asyncio.create_task(told.hub.look_after(closing))
+            looking = asyncio.create_task(told.hub.look_after())
             await carrier.is_asked.wait()
             monkeypatch.setattr("scenarios.hub.tasks.time.time", lambda: late)
             while told.one(Task, id=number).state != "failed":

@@ -103,6 +103,7 @@ class Hub:
         self.keys = certificates.read_secret(secret).keys
         self.settings = settings
         self.carrier = carrier
+        self.closing = asyncio.Event()
         self.database = Database(settings.database)
         letters = Letters(vault_of(self.keys, "letters"))
         self.outbox = Outbox(self.database, vault_of(self.keys, "mails"), settings.sender)
@@ -118,25 +119,27 @@ class Hub:
         self.database.close()
         os.close(self._lock)
 
-    async def look_after(self, closing: asyncio.Event) -> None:
-        """Do what is due by itself until it closes: no mail server that is slow holds up the tasks."""
-        await asyncio.gather(self._again(self._look, closing), self._again(self.send_mails, closing))
+    async def look_after(self) -> None:
+        """Do what is due by itself until `closing`: no mail server that is slow holds up the tasks."""
+        await asyncio.gather(self._again(self._look), self._again(self.send_mails))
 
     async def _look(self) -> None:
         await run_in_threadpool(self.tasks.look_after_all)
 
-    async def _again(self, what: Callable[[], Awaitable[None]], closing: asyncio.Event) -> None:
-        while not closing.is_set():
+    async def _again(self, what: Callable[[], Awaitable[None]]) -> None:
+        while not self.closing.is_set():
             try:
                 await what()
             except Exception:
                 _LOGGER.exception("what is due could not be done; it is tried again")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(closing.wait(), self.settings.every_s)
+                await asyncio.wait_for(self.closing.wait(), self.settings.every_s)
 
     async def send_mails(self) -> None:
         """Send what was not sent yet."""
         for number, message in await run_in_threadpool(self.outbox.due):
+            if self.closing.is_set():
+                return
             try:
                 await self.carrier.send(number, message)
             except Exception as error:  # noqa: BLE001 - one that no library can send must not hold up the others
@@ -166,10 +169,9 @@ def application(hub: Hub) -> FastAPI:
     @contextlib.asynccontextmanager
     async def alive(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
-        closing = asyncio.Event()
-        looking = asyncio.create_task(hub.look_after(closing))
+        looking = asyncio.create_task(hub.look_after())
         yield
-        closing.set()
+        hub.closing.set()
         await looking
         await run_in_threadpool(hub.close)
 
