@@ -213,9 +213,9 @@ class HubEndpoint(Endpoint):
         return line
 
     def _note_stranger(self, event: int, value: int) -> None:
-        """Also forget connections that broke, once what had come in by them is taken in."""
+        """Also forget connections that broke, but not before their last words were taken in."""
         if event == DISCONNECTED:
-            self._read_router()  # a site's last word waits there, which by a connection that is forgotten is nobody's
+            self._read_router()
         super()._note_stranger(event, value)
         if event != DISCONNECTED:
             return
