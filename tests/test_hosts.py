@@ -217,6 +217,7 @@ def test_a_site_does_not_begin_what_it_is_no_part_of(begin: Begin, tmp_path: Pat
         visit._check_begin(begin, held)
 
 
+@pytest.mark.long
 def test_a_wait_that_expires_ends_with_a_sentence_at_both_ends(tmp_path: Path) -> None:
     with hosts(tmp_path) as there:
         coordinator = there.coordinator(wait="12s")

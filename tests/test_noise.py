@@ -83,7 +83,7 @@ def test_laplace_shares_sum_to_one_central_draw(scale: int, parts: int, record_p
     assert found > MIN_P
 
 
-@pytest.mark.parametrize("parts", [1, 3, 10])
+@pytest.mark.parametrize("parts", [1, 3, pytest.param(10, marks=pytest.mark.long)])
 def test_gaussian_shares_sum_to_one_central_draw(parts: int, record_property: Callable[..., None]) -> None:
     shares = np.sum([gaussian_share(Fraction(400), parts, 10_000) for _ in range(parts)], axis=0)
     found = p_value(shares, gaussian_mass(400.0))

@@ -161,6 +161,7 @@ def write_private(folder: Path) -> None:
     (folder / "hospitals.toml").write_text(PRIVATE)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_a_deployment_that_asks_for_more_epsilon_than_a_site_has_left_is_refused_at_both_ends(tmp_path: Path) -> None:
     with hosts(tmp_path) as there:
