@@ -54,6 +54,18 @@ def test_a_message_survives_the_wire(message: Message) -> None:
         assert not received.arrays[name].flags.writeable
 
 
+@pytest.mark.parametrize("place", [0, 1, 3, 8])
+def test_arrays_lie_as_numbers_have_to_wherever_their_frame_does(place: int) -> None:
+    """numpy adds up others in another order: what a site computed would depend on where a message came to lie."""
+    numbers = np.random.default_rng(1).normal(size=(10, 30))
+    head, body = encode(Message("order", bytes(8), arrays={"w": numbers}))
+    buffer = bytearray(8 + len(body))
+    buffer[place : place + len(body)] = body
+    array = decode([bytes(head), memoryview(buffer)[place : place + len(body)]]).arrays["w"]
+    assert array.flags.aligned
+    assert (numbers @ array.T).tobytes() == (numbers @ numbers.T).tobytes()
+
+
 @given(st.lists(st.binary(max_size=200), max_size=4))
 def test_random_frames_are_malformed_and_nothing_worse(frames: list[bytes]) -> None:
     with pytest.raises(Malformed):

@@ -13,7 +13,6 @@ from algorithms.registry import ALGORITHMS
 from algorithms.settings import Setting, settings
 from federation.site.terms import Terms
 from scenarios.hosts import asking as across_hosts
-from scenarios.run.resume import is_replayable
 from scenarios.run.terms import terms_of
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
@@ -93,7 +92,7 @@ def scenario_of(name: str, wish: Wish, sites: Sequence[str], min_sites: int) -> 
         data |= {"source": across_hosts.HELD_BY_SITE, **where}
     else:
         data |= {"sources": dict.fromkeys(sites, across_hosts.HELD_BY_SITE), "tested_by": "sites"}
-    chosen = spec.validate(
+    return spec.validate(
         {
             "name": run_name(name),
             "federation": {"names": list(sites), "min_sites": min_sites},
@@ -106,9 +105,6 @@ def scenario_of(name: str, wish: Wish, sites: Sequence[str], min_sites: int) -> 
             "compare": {"centralised": False, "baselines": False},
         }
     )
-    if not is_replayable(chosen):
-        raise ScenarioError([_unrepeatable(wish.algorithm)])
-    return chosen
 
 
 def over(scenario: Scenario, sites: Sequence[str]) -> Scenario:
@@ -147,10 +143,3 @@ def _is_askable(algorithm: Any) -> bool:
     vertical = isinstance(algorithm, VerticalAlgorithm)
     rows = not vertical and getattr(algorithm, "scaling", "") == "secure-sums"
     return (vertical or rows) and bool(algorithm.Site.is_replayable)
-
-
-def _unrepeatable(name: str) -> str:
-    return (
-        f"algorithm.name: sites draw at random by themselves with {name}, and could not go on at another visit; choose "
-        f"one of {', '.join(askable())}."
-    )
