@@ -169,13 +169,16 @@ def scores_of(values: FloatArray, *, jointly: bool) -> FloatArray:
 
 
 class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
-    """The site half. noise_key: what its shares of noise follow from. whole: the model that is joint.
+    """The site half. noise_key: what its shares of noise follow from, and charged: those beyond what was agreed on.
+
+    whole: the model that is joint.
 
     The models of several classes are one behind the other.
     """
 
     whole: FloatArray | None = None
     noise_key: bytes
+    charged: frozenset[str] = frozenset()
 
     @step
     def receive_frequencies(self, rho: FloatArray) -> None:
@@ -223,15 +226,26 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
 
     @step
     def noisy_part(
-        self, release: int, lattice: float, mechanism: str, steps: int, shares: int, with_model: bool, joint: bool
+        self,
+        release: int,
+        lattice: float,
+        mechanism: str,
+        steps: int,
+        shares: int,
+        with_model: bool,
+        joint: bool,
+        once_more: bool = False,
     ) -> FloatArray:
         """(K 2 D,) a share of the noise, on top of this site's part of the model if so asked, on the lattice.
 
         A release has one share, however often it is summed for it, and by whatever process of this site: who saw a sum
         that got lost, as the first site of a ring does, sees the same again. Over other sites it is not the same, and
-        has a share of its own.
+        has a share of its own, and is one that the run did not say it would make (once_more): it is charged.
         """
         share_of = json.dumps([release, self.channel.sites, mechanism, steps, shares])
+        if once_more and with_model and share_of not in self.charged:
+            self.charge_again()
+            self.charged |= {share_of}
         source, size = KeyedRandom(hmac.digest(self.noise_key, share_of.encode(), "sha256")), self._size
         share = (
             gaussian_share(Fraction(steps) ** 2, shares, size, source)
@@ -651,7 +665,7 @@ def _released(
                 replace(accountant.releases[-1], what="weights of the model, summed again over other sites"),
                 federation.drawn,
             )
-        return {"release": len(accountant.releases)}
+        return {"release": len(accountant.releases), "once_more": True}
 
     terms |= {"release": len(accountant.releases)}
     noisy: FloatArray = federation.sum("noisy_part", shape=shape, bound=math.inf, over_others=once_more, **terms)

@@ -65,8 +65,8 @@ def _problems(scenario: Scenario) -> Iterator[str]:
         yield f"algorithm.name: {scenario.algorithm.name} cannot be run across hosts, where sites must hold rows."
     elif not algorithm.Site.is_replayable:
         yield (
-            f"algorithm.name: {scenario.algorithm.name} cannot be run across hosts: its sites draw at random what they "
-            "would draw again in a run that is resumed."
+            f"algorithm.name: {scenario.algorithm.name} cannot be run across hosts: its sites draw at random by "
+            "themselves, and could not do again what they did."
         )
     if _is_blind(scenario) and data.public_source is None:
         yield (
