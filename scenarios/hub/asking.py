@@ -1,19 +1,17 @@
-"""The scenario of a task, from what its form says; and what that asks of every participant."""
+"""The scenario of a task, from what its form says."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from algorithms.contract import VerticalAlgorithm
 from algorithms.registry import ALGORITHMS
 from algorithms.settings import Setting, settings
-from federation.site.terms import Terms
 from scenarios.hosts import asking as across_hosts
-from scenarios.run.terms import terms_of
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.spec import Scenario, resolved_toml
@@ -114,15 +112,6 @@ def over(scenario: Scenario, sites: Sequence[str]) -> Scenario:
     if given["data"].get("sources"):
         given["data"]["sources"] = dict.fromkeys(sites, across_hosts.HELD_BY_SITE)
     return spec.validate(given)
-
-
-def terms_for(scenario: Scenario) -> Terms:
-    """What every participant is asked for."""
-    terms, data = terms_of(scenario), scenario.data
-    if data.partition != "vertical":
-        return terms
-    beside = {"partition": "vertical", "label_site": data.label_site, "classes": list(data.classes)}
-    return replace(terms, reading={**terms.reading, **beside})
 
 
 def run_name(title: str) -> str:
