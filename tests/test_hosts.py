@@ -31,7 +31,7 @@ from federation.transport.keys import COORDINATOR, Party
 from scenarios.hosts import asking
 from scenarios.schema.errors import ScenarioError
 from tests.conftest import wait_until
-from tests.hosts import EXACT, NAMES, Hosts, Started, hosts, same
+from tests.hosts import EXACT, NAMES, SCENARIO, Hosts, Started, hosts, same
 
 pytestmark = pytest.mark.timeout(300)  # ten processes that load libraries, on a machine that may be busy
 EXACTLY = tuple(word for each in EXACT for word in ("--set", each))
@@ -293,6 +293,21 @@ def test_classes_that_the_scenario_names_are_told_apart_where_no_site_has_all(tm
     assert deployed["at_sites"] == simulated["at_sites"]
     assert sum(map(sum, deployed["at_sites"]["confusion_matrix"])) == 30
     assert deployed["metrics"]["confusion_matrix"] == simulated["metrics"]["confusion_matrix"]
+
+
+@pytest.mark.timeout(300)
+def test_records_are_compared_encrypted_across_hosts_too(tmp_path: Path) -> None:
+    """By pp-svm, which no site alone can score rows by."""
+    words = ["algorithm.name=pp-svm", "algorithm.kernel=linear", "data.test_fraction=0.0", "data.ignore=[ward]"]
+    sets = [word for change in words for word in ("--set", change)]
+    with pytest.raises(ScenarioError, match=r"data\.test_fraction: must be 0; a site alone cannot score rows by pp-svm"):
+        (tmp_path / "hospitals.toml").write_text(SCENARIO)
+        asking.read(tmp_path / "hospitals.toml", words[:1], NAMES)
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator(*sets)
+        begun = [there.site(name, coordinator) for name in NAMES]
+        assert [each.ends() for each in (coordinator, *begun)] == [0] * 4, [x.said for x in (coordinator, *begun)]
+        assert same(there.model(), there.simulated(*sets))
 
 
 def test_an_algorithm_that_tells_two_classes_apart_is_refused_more(tmp_path: Path) -> None:
