@@ -391,16 +391,11 @@ def write_columns(folder: Path) -> dict[str, tuple[float, ...]]:
     return {who: known[who] for who in sorted(in_all)}
 
 
-@pytest.mark.timeout(300)
-def test_sites_that_hold_columns_train_on_the_records_that_all_of_them_have(tmp_path: Path) -> None:
+def check_columns(folder: Path, joined: dict[str, tuple[float, ...]]) -> None:
     """The model is LIBSVM's on the joined table, whose held-out rows follow from identifiers alone."""
-    with hosts(tmp_path) as there:
-        joined = write_columns(tmp_path)
-        coordinator = there.coordinator()
-        begun = [there.site(name, coordinator) for name in NAMES]
-        assert [each.ends() for each in (coordinator, *begun)] == [0] * 4, [x.said for x in (coordinator, *begun)]
-        found = there.model()
-    result = json.loads((tmp_path / "deployed" / "result.json").read_text())
+    result = json.loads((folder / "deployed" / "result.json").read_text())
+    with np.load(folder / "deployed" / "model.npz") as found:
+        b = float(found["b"])
     lots = [int.from_bytes(hashlib.sha256(f"0 {who}".encode()).digest()[:8], "big") / 2**64 for who in joined]
     table, held_out = np.array(list(joined.values())), np.array(lots) < 0.25
     train, test = table[~held_out], table[held_out]
@@ -408,11 +403,37 @@ def test_sites_that_hold_columns_train_on_the_records_that_all_of_them_have(tmp_
     pooled = SVC(C=2.0, kernel="rbf", gamma=0.2, tol=1e-8).fit((train[:, :3] - mean) / deviation, train[:, 3])
     right = pooled.predict((test[:, :3] - mean) / deviation) == test[:, 3]
     assert result["alignment"]["records"] == len(joined)
-    assert found["b"] == pytest.approx(pooled.intercept_[0], abs=1e-2)
+    assert b == pytest.approx(pooled.intercept_[0], abs=1e-2)
     assert result["metrics"]["accuracy"] == pytest.approx(right.mean())
     assert result["data"]["test_rows"] == len(test)
     for name in NAMES:
-        assert (tmp_path / f"{name}.npz").is_file(), "each site keeps its part of the model"
+        assert (folder / f"{name}.npz").is_file(), "each site keeps its part of the model"
+
+
+def test_sites_that_hold_columns_train_on_the_records_that_all_of_them_have(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        joined = write_columns(tmp_path)
+        coordinator = there.coordinator()
+        begun = [there.site(name, coordinator) for name in NAMES]
+        assert [each.ends() for each in (coordinator, *begun)] == [0] * 4, [x.said for x in (coordinator, *begun)]
+    check_columns(tmp_path, joined)
+
+
+@pytest.mark.long
+def test_sites_that_hold_columns_go_on_with_a_coordinator_that_was_killed(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        joined = write_columns(tmp_path)
+        coordinator = there.coordinator("--set", "protocol.routing=via-coordinator")
+        stalls = ("--fault", "stall:phase=setup,round=4,for_s=3")
+        sites = [there.site(name, coordinator, *(stalls if name == "north" else ())) for name in NAMES]
+        wait_until(lambda: stalled(sites[NAMES.index("north")]), 60)
+        coordinator.process.kill()
+        coordinator.ends()
+        address = coordinator.said.partition("listens at ")[2].partition(" ")[0]
+        words = ("--listen", address, "--key", "coordinator.key_secret", "--wait", "60s")
+        resumed = there.command("coordinator", "coordinate", "--resume", "deployed", *words)
+        assert [each.ends() for each in (resumed, *sites)] == [0] * 4, [each.said for each in (resumed, *sites)]
+    check_columns(tmp_path, joined)
 
 
 @pytest.mark.parametrize(
