@@ -32,7 +32,8 @@ from federation.transport.deadline import Deadline
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from scenarios.hosts import asking
 from scenarios.schema.errors import ScenarioError
-from tests.conftest import wait_until
+from tests.conftest import ROOT, wait_until
+from tests.guides import blocks
 from tests.hosts import EXACT, NAMES, SCENARIO, Hosts, Started, hosts, same
 
 pytestmark = pytest.mark.timeout(300)  # ten processes that load libraries, on a machine that may be busy
@@ -451,6 +452,18 @@ def test_what_sites_that_hold_columns_cannot_do_is_refused(change: str, sentence
     path.write_text(COLUMNS.replace("test_fraction = 0.25\n", "") if "folds" in change else COLUMNS)
     with pytest.raises(ScenarioError, match=re.escape(sentence)):
         asking.read(path, [change], NAMES)
+
+
+def test_the_guides_scenario_of_columns_is_one(tmp_path: Path) -> None:
+    (text,) = (each.text for each in blocks(ROOT / "docs" / "three-hospitals.md") if each.title == "columns.toml")
+    path = tmp_path / "columns.toml"
+    path.write_text(text)
+    chosen = asking.read(path, [], NAMES)
+    assert (chosen.data.label_site, chosen.data.align, chosen.federation.site_names) == (
+        "south",
+        "identifier",
+        list(NAMES),
+    )
 
 
 def test_what_sites_that_hold_columns_must_be_told_is_asked_for(tmp_path: Path) -> None:
