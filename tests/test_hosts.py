@@ -330,7 +330,7 @@ def test_classes_that_the_scenario_names_are_told_apart_where_no_site_has_all(tm
 @pytest.mark.timeout(300)
 def test_records_are_compared_encrypted_across_hosts_too(tmp_path: Path) -> None:
     """By pp-svm, which no site alone can score rows by."""
-    words = ["algorithm.name=pp-svm", "algorithm.kernel=linear", "data.test_fraction=0.0", "data.ignore=[ward]"]
+    words = ["algorithm.name=pp-svm", "algorithm.kernel=linear", "data.test_fraction=0.0", 'data.ignore=["ward"]']
     sets = [word for change in words for word in ("--set", change)]
     with pytest.raises(
         ScenarioError, match=r"data\.test_fraction: must be 0; a site alone cannot score rows by pp-svm"
