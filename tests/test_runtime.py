@@ -43,6 +43,13 @@ ANY_PORT = "tcp://127.0.0.1:*"
 # What a site raises, and what happens to it, reaches the coordinator.
 
 
+def test_a_site_works_ahead_between_orders_and_nobody_hears_how_that_went() -> None:
+    """An order that has come in already is carried out first, so that not every round is worked ahead of."""
+    with drill(3) as federation:
+        wait_until(lambda: bool(federation.sum("ahead", shape=(3,), bound=1e6)[0] >= 3))
+        assert federation.sum("total", shape=(3,), bound=1e3).shape == (3,)
+
+
 def test_a_step_that_raises_is_shown_with_site_round_and_traceback() -> None:
     with drill(3) as federation:
         federation.sum("total", shape=(3,), bound=1e3)

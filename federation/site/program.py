@@ -101,6 +101,12 @@ class SiteProgram:
         """How many rows the site has, and the names of their columns, for its own policy; here none are known."""
         return 0, ()
 
+    def work_ahead(self) -> None:
+        """Do what the next order is likely to need: the last is answered, and no other has come in.
+
+        What it raises is not heard: a step that needs it comes upon it again. Here there is nothing to do.
+        """
+
     def random(self, purpose: str) -> np.random.Generator:
         """The experiment's generator, seeded from the scenario, the site's name and the purpose, afresh at each call.
 

@@ -229,6 +229,10 @@ class Site:
     # What the coordinator says.
 
     def _next_order(self) -> Message:
+        self._notice()
+        if self._program is not None and not self._orders:
+            with suppress(Exception):
+                self._program.work_ahead()
         silence = Deadline(self._assignment.patience_s)
         while not self._orders:
             self._mailbox.wait(silence)
