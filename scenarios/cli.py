@@ -356,7 +356,7 @@ def _coordinate_again(
             hosts.say("coordinator", f"listens at {endpoint.address} for {', '.join(journal.header['tickets'])}")
             plain = PlainView(errors, chosen.name)
             command = shlex.join(["fedsvm", *sys.argv[1:]])
-            this = Run(chosen, coordination.RemoteDataset.of(chosen), folder, command)
+            this = Run(chosen, coordination.dataset_of(chosen), folder, command)
             try:
                 finished = coordination.go_on(
                     this,

@@ -319,6 +319,7 @@ class Site:
             self._program = joined
             if self._journal is not None:
                 self._replay(joined, self._journal)
+            joined.charge_again = lambda: self._policy.charge(self._assignment.run)
 
     def _replay(self, program: SiteProgram, journal: SiteJournal) -> None:
         """Carry out what an earlier process of this site did, and stand where it stood.
