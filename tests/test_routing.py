@@ -82,6 +82,21 @@ def test_a_peer_that_sends_ahead_of_its_time_fills_nobodys_memory() -> None:
         assert sum(mailbox.next_array("north") is not None for _ in range(MAX_WAITING)) == MAX_WAITING // 2
 
 
+def test_of_a_peer_that_is_ahead_the_last_round_waits_that_it_speaks_of() -> None:
+    """Whatever its number: a run that is resumed leaves out a hundred, and a site may not have heard of it yet."""
+    with Endpoint("south", "tcp://127.0.0.1:*", KeyPair.generate(), peers=2) as endpoint:
+        mailbox = Mailbox(endpoint, RUN)
+        mailbox.enter(7)
+        for number in (108, 109, 108, 6):
+            mailbox._keep("north", message(number))
+        mailbox._keep("east", message(108))
+        assert mailbox.refused == {"stale": 3}
+        mailbox.enter(108)
+        assert (mailbox.next_array("north"), mailbox.senders()) == (None, {"east"})
+        mailbox.enter(109)
+        assert mailbox.next_array("north") is not None
+
+
 def test_an_envelope_that_is_changed_on_its_way_does_not_open() -> None:
     parties = sealers()
     envelope = parties["north"].seal("south", message())

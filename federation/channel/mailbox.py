@@ -26,8 +26,9 @@ a round one sends another a vector, which fits a frame, whole or in segments, an
 class Mailbox:
     """The messages of one run that came in at one endpoint.
 
-    A message of another run, of an older round, or from further ahead than the next round is refused and counted. A
-    site may be one round behind a faster peer, never more, since the coordinator waits for all.
+    A message of another run or of an older round is refused and counted. A site may be one round behind a faster peer,
+    never more, since the coordinator waits for all: so of one peer the arrays of the last round wait that it speaks of.
+    By what number that goes on nobody here can tell; a resumed run leaves some out.
 
     Where sites speak through the coordinator, its mailbox passes their envelopes on, and keeps those for a site that
     has no connection until it has one again; a site's opens them.
@@ -104,12 +105,22 @@ class Mailbox:
 
     def _keep(self, peer: str, message: Message) -> None:
         """Have an array wait for its round, unless its sender has too many waiting."""
-        if not self._now <= message.round < self._now + 2:
+        if message.round != self._now and not self._is_of_latest(peer, message.round):
             self.refused["stale"] += 1
         elif self._has_room(peer, message):
             self._waiting[message.round][peer].append(message)
         else:
             self.refused["array beyond what is kept of one peer"] += 1
+
+    def _is_of_latest(self, peer: str, round_number: int) -> bool:
+        """Whether a round is not over, and no later one is known of this peer; of an earlier one nothing waits then."""
+        ahead = [later for later, of_round in self._waiting.items() if later > self._now and peer in of_round]
+        if round_number < max([self._now, *ahead]):
+            return False
+        for passed in ahead:
+            if passed < round_number:
+                self.refused["stale"] += len(self._waiting[passed].pop(peer))
+        return True
 
     def _has_room(self, peer: str, message: Message) -> bool:
         waiting = [each for of_round in self._waiting.values() for each in of_round.get(peer, ())]
