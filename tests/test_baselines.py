@@ -55,6 +55,7 @@ def test_they_stand_beside_the_result_as_means_over_folds(tmp_path: Path) -> Non
     assert list(result["baselines"]) == ["tree", "majority"]
     assert result["baselines"]["majority"]["accuracy"] == pytest.approx(0.627, abs=0.01)
     assert 0.9 < result["baselines"]["tree"]["accuracy"] < 1
+    assert 0 < result["baselines"]["tree"]["seconds"] < result["timing"]["total_s"]
     told = dict(lines(read_result(tmp_path / "run")))["baselines"]
     assert told.startswith("on pooled rows a decision tree 9")
     assert told.endswith("the larger class, always 62.74 %")

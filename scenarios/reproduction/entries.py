@@ -39,6 +39,8 @@ class Column(Part):
     """key.path=value, as of --set."""
     measure: str = ""
     """Where the figure stands in result.json, such as metrics.accuracy, or the name of one that is derived."""
+    less: str = ""
+    """Another column, whose value is taken away, seed by seed."""
     within: float | None = None
     """How far a value may be from the printed one, in the entry's unit."""
     better: Literal["higher", "lower", ""] = ""
@@ -157,6 +159,9 @@ class Entry(Part):
                     and not self.reason(row, column)
                 ):
                     raise ValueError(f"{self.id}, {row.name}, {column.name}: within must say what counts as the same")
+        plain = [each.name for each in self.column if not each.less]
+        if unknown := [each.less for each in self.column if each.less and each.less not in plain]:
+            raise ValueError(f"{self.id}: less must name a column that has none itself, got {unknown[0]!r}")
         if len({row.name for row in self.rows}) < len(self.rows) or len(set(names)) < len(names):
             raise ValueError(f"{self.id} has two rows or columns of one name")
         return self
