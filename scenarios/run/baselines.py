@@ -23,7 +23,7 @@ def baselines_of(
         return None
     settings: Any = algorithm.settings
     if isinstance(wanted, list):
-        return compare_baselines(pooled_baselines(wanted, settings, rows), labels)
+        return compare_baselines(pooled_baselines(wanted, settings, rows, model.selected_columns), labels)
     return compare_baselines(algorithm.implementation.baselines(model, settings, rows, scenario.seed), labels)
 
 
