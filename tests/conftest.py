@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import secrets
 import select
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
@@ -55,6 +57,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("long") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(LONG_S))
     items.sort(key=lambda item: SLOWEST_LAST.index(item.path.stem) if item.path.stem in SLOWEST_LAST else -1)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call() -> None:
+    """The name of the test leaves the environment, so that what sites are forked from can serve the next test too."""
+    os.environ.pop("PYTEST_CURRENT_TEST", None)
 
 
 @pytest.fixture(autouse=True)
@@ -164,3 +172,26 @@ def drill(
         federation.assemble()
         when_assembled(launcher, federation)
         yield federation
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[str]:
+    """A PostgreSQL server, by its URL but for the name of a database."""
+    pgserver = pytest.importorskip("pgserver", reason="there is no PostgreSQL server here")
+    # Which is run by a user of its own, who may not read what is pytest's.
+    with TemporaryDirectory(prefix="postgresql-") as folder:
+        there = pgserver.get_server(folder, cleanup_mode="delete")
+        yield f"postgresql://postgres@/{{}}?host={folder}"
+        there.cleanup()
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=pytest.mark.long)])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of a database without anything in it."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'hub.sqlite'}"
+    server, name = request.getfixturevalue("postgresql"), f"hub_{secrets.token_hex(8)}"
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(server.format("postgres"), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+    return str(server.format(name))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import email
 import http.cookiejar
-import multiprocessing
 import os
 import re
 import subprocess
@@ -20,15 +19,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from fedsvm.__main__ import main
+from tests.commands import fedsvm
 from tests.conftest import ROOT, wait_until
 
 SITES = ("clinic", "north", "south")
 CREATOR = "anna@clinic.example"
-_START_S, _RUN_S = 90.0, 120.0
-PROCESSES = multiprocessing.get_context("forkserver")
-PRELOADED = ["uvicorn", "alembic.command", "scenarios.hub.service", "scenarios.hub.joining", "scenarios.cli"]
-"""What the one process loads that all of PROCESSES are forked from."""
+_START_S = 90.0
 
 
 @dataclass
@@ -188,25 +184,8 @@ def link_of(running: RunningHub, site: str) -> str:
 
 
 def join(folder: Path, link: str, data: Path | str, *options: str) -> subprocess.CompletedProcess[str]:
-    """One visit, in a process of its own, which is forked from one that has loaded what it needs."""
-    words, log = ["fedsvm", "join", link, "--data", str(data), *options], folder / "join.log"
-    PROCESSES.set_forkserver_preload(PRELOADED)
-    process = PROCESSES.Process(target=_run_command, args=(words, folder, log))
-    process.start()
-    process.join(_RUN_S)
-    if process.exitcode is None:
-        process.kill()
-        process.join()
-    return subprocess.CompletedProcess(words, process.exitcode or 0, stderr=log.read_text())
-
-
-def _run_command(words: list[str], folder: Path, log: Path) -> None:
-    """The command line, which says into a file what it says."""
-    with log.open("w") as file:
-        os.dup2(file.fileno(), sys.stderr.fileno())
-    os.chdir(folder)
-    sys.argv = words
-    main()
+    """One visit, in a process of its own."""
+    return fedsvm("join", link, "--data", data, *options, folder=folder)
 
 
 def watching(folder: Path, link: str, data: Path) -> subprocess.Popen[str]:
@@ -231,6 +210,49 @@ def cells(folder: Path, rows: int = 60) -> tuple[dict[str, Path], NDArray[np.flo
         files[site] = folder / f"{site}.csv"
         files[site].write_text("\n".join([*lines, ""]))
     return files, table, labels
+
+
+def hospitals(folder: Path) -> dict[str, Path]:
+    """Files of three hospitals with the same columns of different rows."""
+    random = np.random.default_rng(3)
+    files = {}
+    for site in SITES:
+        rows = random.normal(size=(30, 4)).round(4)
+        labels = np.where(rows[:, 0] - rows[:, 1] + 0.3 * random.normal(size=30) > 0, "M", "B")
+        lines = [",".join([*map(str, row.tolist()), label]) for row, label in zip(rows, labels, strict=True)]
+        files[site] = folder / f"{site}.csv"
+        files[site].write_text("\n".join(["a,b,c,d,diagnosis", *lines, ""]))
+    return files
+
+
+def simulated(folder: Path, files: dict[str, Path]) -> NDArray[np.float64]:
+    """The weights of the same scenario over the same files, in a simulation."""
+    sources = "\n".join(f'{site} = "{path}"' for site, path in files.items())
+    (folder / "same.toml").write_text(
+        f"""
+        [data]
+        label = "diagnosis"
+        classes = ["B", "M"]
+        positive = "M"
+        test_fraction = 0.2
+        tested_by = "sites"
+        [data.sources]
+        {sources}
+        [algorithm]
+        name = "pan-svm"
+        masking = "none"
+        step_noise = 0.0
+        [protocol]
+        sum = "masked"
+        [compare]
+        centralised = false
+        baselines = false
+        """
+    )
+    words = ["run", str(folder / "same.toml"), "--quiet", "--out", str(folder / "same")]
+    subprocess.run([sys.executable, "-m", "fedsvm", *words], check=True, env=environment(), timeout=100)
+    with np.load(folder / "same" / "model.npz") as model:
+        return np.asarray(model["w"])
 
 
 def environment() -> dict[str, str]:

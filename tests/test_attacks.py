@@ -29,8 +29,9 @@ from protocols.sums.masked import masked
 from protocols.sums.plain import PLAIN
 from protocols.sums.registry import SUMS
 from protocols.sums.ring import CHUNK, RING
+from tests.commands import fedsvm
 from tests.small_runs import SMALL
-from tests.test_runs import fedsvm, run
+from tests.test_runs import run
 
 PROTOCOLS = [
     PLAIN,

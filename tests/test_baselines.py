@@ -18,8 +18,9 @@ from algorithms.decision_tree import TreeSettings
 from algorithms.svm_admm import AdmmSettings
 from scenarios.report.summary import lines
 from scenarios.run.result import read_result
+from tests.commands import fedsvm
 from tests.tasks import table
-from tests.test_runs import fedsvm, run
+from tests.test_runs import run
 
 ROWS = EvaluationRows(table(120, seed=1), table(60, seed=2))
 ALL = list(POOLED_BASELINES)

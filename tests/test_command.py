@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 import fedsvm
+from tests.commands import FEDSVM
 from tests.conftest import ROOT, site_processes, wait_until
 
-COMMAND = str(Path(sys.executable).parent / "fedsvm")
 PAUSE = """
 import os, sys
 
@@ -32,7 +32,11 @@ sys.meta_path.insert(0, Pause())
 
 def command(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [COMMAND, *words], capture_output=True, text=True, check=False, env=os.environ | {"COLUMNS": "80"} | variables
+        [str(FEDSVM), *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=os.environ | {"COLUMNS": "80"} | variables,
     )
 
 
@@ -99,7 +103,7 @@ def _interrupted_at(module: str, folder: Path, *words: str) -> tuple[int, str]:
         "GO_ON": str(wait),
     }
     with subprocess.Popen(
-        [COMMAND, *words],
+        [str(FEDSVM), *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -130,7 +134,7 @@ def test_many_interrupts_end_a_run_as_one_does(tmp_path: Path, temporary_folder:
         "run",
     ]
     with subprocess.Popen(
-        [COMMAND, *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path
+        [str(FEDSVM), *words], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path
     ) as process:
         wait_until(lambda: len(site_processes(temporary_folder)) > 5, 60)
         wait_until(lambda: _interrupted_again(process), 30)

@@ -26,8 +26,9 @@ from algorithms.decision_tree import (
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError
 from fedsvm import classifier
+from tests.commands import fedsvm
 from tests.tasks import table
-from tests.test_runs import fedsvm, run
+from tests.test_runs import run
 from tests.views import WrittenDown, scaled
 
 ROWS, LABELS = table(400, seed=8)

@@ -18,8 +18,9 @@ from algorithms.dpp_selection import DppSelection, DppSelectionSettings, DppSele
 from algorithms.features.partial_kernel import unpack
 from fedsvm import DppSVC, classifier
 from scenarios.report.page import render
+from tests.commands import fedsvm
 from tests.in_process import InProcessFederation
-from tests.test_runs import fedsvm, run
+from tests.test_runs import run
 
 X, Y = load_wine(return_X_y=True)
 SCALED = (X - X.mean(axis=0)) / X.std(axis=0)

@@ -13,7 +13,7 @@ from scenarios.draft import draft
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 from tests import hospitals
-from tests.test_runs import fedsvm
+from tests.commands import fedsvm
 
 
 def test_a_hospitals_file_becomes_a_report_without_an_edit(tmp_path: Path) -> None:

@@ -21,7 +21,8 @@ from scenarios.report.page import render
 from scenarios.report.summary import lines
 from scenarios.run.result import read_result
 from tests.choosing import choose
-from tests.test_runs import fedsvm, run
+from tests.commands import fedsvm
+from tests.test_runs import run
 
 SETS = {
     "pima_diabetes": "1",

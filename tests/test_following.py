@@ -15,8 +15,8 @@ from scenarios.console import print_table
 from scenarios.run.log import RunLog
 from scenarios.run.result import read_result
 from scenarios.schema.errors import ScenarioError
+from tests.commands import FEDSVM, fedsvm
 from tests.conftest import site_processes, wait_until
-from tests.test_runs import FEDSVM, fedsvm
 
 FAST = {"compare.centralised": False, "algorithm.landmarks": 20}
 WORDS = [word for change in FAST.items() for word in ("--set", f"{change[0]}={str(change[1]).lower()}")]

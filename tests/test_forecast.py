@@ -8,7 +8,7 @@ import pytest
 
 from scenarios import forecast
 from scenarios.schema.errors import ScenarioError
-from tests.test_runs import fedsvm
+from tests.commands import fedsvm
 
 
 @pytest.mark.parametrize("protocol", ["ring", "k-secure", "masked"])

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -12,14 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from algorithms.optimisation import libsvm
 from protocols.sums.registry import SUMS
 from scenarios.data import splits
 from tests import hub as hubs
 from tests.conftest import wait_until
-from tests.hub import CREATOR, SITES, Person, RunningHub, cells, create, environment, join, link_of, watching
+from tests.hub import CREATOR, SITES, Person, RunningHub, cells, create, hospitals, join, link_of, simulated, watching
 
 pytestmark = [pytest.mark.timeout(600)]
 VISITS = 13
@@ -103,53 +100,10 @@ def test_nothing_is_readable_in_the_database(finished: Finished) -> None:
         assert token not in finished.running.log.read_text()
 
 
-def hospitals(folder: Path) -> dict[str, Path]:
-    """Files of three hospitals with the same columns of different rows."""
-    random = np.random.default_rng(3)
-    files = {}
-    for site in SITES:
-        rows = random.normal(size=(30, 4)).round(4)
-        labels = np.where(rows[:, 0] - rows[:, 1] + 0.3 * random.normal(size=30) > 0, "M", "B")
-        lines = [",".join([*map(str, row.tolist()), label]) for row, label in zip(rows, labels, strict=True)]
-        files[site] = folder / f"{site}.csv"
-        files[site].write_text("\n".join(["a,b,c,d,diagnosis", *lines, ""]))
-    return files
-
-
-def simulated(folder: Path, files: dict[str, Path]) -> NDArray[np.float64]:
-    """The weights of the same scenario over the same files, in a simulation."""
-    sources = "\n".join(f'{site} = "{path}"' for site, path in files.items())
-    (folder / "same.toml").write_text(
-        f"""
-        [data]
-        label = "diagnosis"
-        classes = ["B", "M"]
-        positive = "M"
-        test_fraction = 0.2
-        tested_by = "sites"
-        [data.sources]
-        {sources}
-        [algorithm]
-        name = "pan-svm"
-        masking = "none"
-        step_noise = 0.0
-        [protocol]
-        sum = "masked"
-        [compare]
-        centralised = false
-        baselines = false
-        """
-    )
-    words = ["run", str(folder / "same.toml"), "--quiet", "--out", str(folder / "same")]
-    subprocess.run([sys.executable, "-m", "fedsvm", *words], check=True, env=environment(), timeout=100)
-    with np.load(folder / "same" / "model.npz") as model:
-        return np.asarray(model["w"])
-
-
 @pytest.mark.long
-def test_who_watches_trains_as_in_a_deployment_and_may_leave_and_come_back(tmp_path: Path) -> None:
+def test_who_watches_trains_as_in_a_deployment_and_may_leave_and_come_back(tmp_path: Path, database: str) -> None:
     files = hospitals(tmp_path)
-    with hubs.hub(tmp_path) as running:
+    with hubs.hub(tmp_path, "--database", database) as running:
         anna = running.signed_in(CREATOR)
         exact = {"set-masking": "none", "set-step_noise": "0"}
         number = create(running, anna, algorithm="pan-svm", **{"set-kernel": "rbf", **exact})

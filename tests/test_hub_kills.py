@@ -25,8 +25,9 @@ from scenarios.hub.joining import Joining, Link
 from scenarios.hub.mails import Files
 from scenarios.hub.service import Hub, Settings, application
 from scenarios.hub.tasks import Invited, NewTask
+from tests.commands import PROCESSES
 from tests.conftest import wait_until
-from tests.hub import CREATOR, PRELOADED, PROCESSES, SITES, RunningHub, cells, link_of
+from tests.hub import CREATOR, SITES, RunningHub, cells, link_of
 
 KILLS = 200 if os.environ.get("FEDSVM_CHAOS") == "all" else 25
 _VISITS = 60
@@ -53,7 +54,6 @@ class Killer(threading.Thread):
 
     def __init__(self, folder: Path, port: int, kills: int, seed: int) -> None:
         super().__init__()
-        PROCESSES.set_forkserver_preload(PRELOADED)
         self.place = (folder, port)
         self.chance = random.Random(seed)
         self.kills = kills

@@ -19,6 +19,7 @@ from typing import Any
 
 import httpx
 import msgpack
+import numpy as np
 import pytest
 import sqlalchemy as sql
 import uvicorn
@@ -30,7 +31,7 @@ from federation.site.rules import ANYTHING
 from federation.transport.keys import KeyPair
 from federation.visits.sealing import Requests
 from scenarios.hub.commands import serve
-from scenarios.hub.database import Letter, Mail, Participant, Task, digest
+from scenarios.hub.database import Base, Database, Letter, Mail, Participant, Task, digest
 from scenarios.hub.joining import WORDS, Joining, Link
 from scenarios.hub.joining import Hub as AskedHub
 from scenarios.hub.mails import Files
@@ -38,11 +39,13 @@ from scenarios.hub.service import Hub, Settings, application
 from scenarios.hub.tasks import Refused
 from scenarios.schema.errors import ScenarioError
 from tests.conftest import wait_until
-from tests.hub import SITES, cells, environment
+from tests.hub import SITES, cells, environment, hospitals, simulated
 
 ANNA = "anna@clinic.example"
 ENCODED = ("=?utf-8?q?x=0abcc=3ay=40example.org?=@example.org", "=?utf-8?q?a=2cb?=@example.org")
 """What is encoded as headers are, a line end and a second address in it."""
+PATIENT_VISITS = 32
+"""Of each participant of a small PAN-SVM task: see docs/task-service.md."""
 ADDRESS = re.compile(r"(?P<path>/sign-in/[\w-]+|/join/[\w-]+)(?:#(?P<key>\S+))?")
 
 
@@ -91,6 +94,13 @@ class Told:
             assert (await browser.post(path)).status_code == 200
             yield browser
 
+    def stored(self) -> bytes:
+        """All that is in the database, of texts and bytes."""
+        with self.hub.database.reading() as session:
+            rows = [row for table in Base.metadata.sorted_tables for row in session.execute(sql.select(table))]
+        values = [value for row in rows for value in row]
+        return b"\n".join(value if isinstance(value, bytes) else str(value).encode() for value in values)
+
     def one(self, kind: type[Any], **known: Any) -> Any:
         """A row of the database."""
         with self.hub.database.session() as session:
@@ -98,8 +108,8 @@ class Told:
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Iterator[Told]:
-    there = Settings(tmp_path, "http://hub.example", f"sqlite:///{tmp_path / 'hub.sqlite'}", a_second=1e6, burst=10**6)
+def told(tmp_path: Path, database: str) -> Iterator[Told]:
+    there = Settings(tmp_path, "http://hub.example", database, a_second=1e6, burst=10**6)
     hub = Hub(there, Files(tmp_path / "mails"))
     yield Told(hub, application(hub), tmp_path)
     hub.close()
@@ -195,7 +205,8 @@ def test_a_link_signs_in_once_and_is_nowhere_in_the_database(told: Told) -> None
                 refused = await other.post(path)
                 assert (refused.status_code, "was used" in refused.text) == (400, True)
                 assert "Send me a link" in (await other.get("/")).text
-            stored = b"".join(file.read_bytes() for file in told.folder.glob("hub.sqlite*"))
+            stored = told.stored()
+            assert ANNA.encode() in stored
             assert path.rpartition("/")[2].encode() not in stored
             assert cookie.encode() not in stored
 
@@ -309,6 +320,48 @@ def test_what_a_stranger_asks_for_does_not_exist_for_them(told: Told) -> None:
             answer = await eve.post(f"/tasks/{number}/cancel", data={"form_key": key[1]})
             assert answer.status_code == 400
         assert told.one(Task).state == "inviting"
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "said"),
+    [
+        ("GET", "/nowhere", 404, "There is no such page here."),
+        ("DELETE", "/", 405, "This cannot be asked for by DELETE."),
+        ("GET", "/", 200, "Send me a link"),
+        ("POST", WORDS, 400, "cannot read this"),
+    ],
+)
+def test_every_answer_says_what_it_may_not_do(told: Told, method: str, path: str, status: int, said: str) -> None:
+    async def story() -> None:
+        async with told.browser() as browser:
+            answer = await browser.request(method, path)
+        assert (answer.status_code, said in answer.text) == (status, True), answer.text
+        assert "default-src 'none'" in answer.headers["Content-Security-Policy"]
+        assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+    run(story)
+
+
+def test_nobody_makes_tasks_or_invites_without_end(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            first = await create(browser)
+            for _ in range(19):
+                await create(browser)
+            more = await browser.post("/tasks", data=await form_of(browser))
+            assert "20 tasks that are not over" in more.text
+            await browser.post(f"/tasks/{first}/cancel", data=await form_of(browser))
+            await create(browser)
+            crowd = "\n".join(f"s{each} s{each}@example.org" for each in range(50))
+            for _ in range(2):
+                await told.hub.send_mails()  # of which each sends 50
+        async with told.signed_in("bert@clinic.example") as browser:
+            for _ in range(4):
+                await create(browser, invited=crowd)
+            more = await browser.post("/tasks", data=await form_of(browser, invited=crowd))
+            assert "200 participants within a day" in more.text
 
     run(story)
 
@@ -752,6 +805,56 @@ def test_two_hubs_are_not_at_work_in_one_folder(told: Told) -> None:
         Hub(told.hub.settings, told.hub.carrier)
 
 
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+@pytest.mark.long
+def test_two_hubs_are_not_at_work_on_one_database(told: Told, tmp_path: Path) -> None:
+    elsewhere = replace(told.hub.settings, folder=tmp_path / "elsewhere")
+    with pytest.raises(FederationError, match=r"Another hub is at work on the database postgresql.*--database"):
+        Hub(elsewhere, told.hub.carrier)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("hub", r"\(--database\) must be a URL"),
+        ("mysql://anna:secret@db/hub", r"mysql://anna:\*\*\*@db/hub is neither SQLite nor PostgreSQL"),
+        ("postgresql://anna:secret@127.0.0.1:1/hub", r"anna:\*\*\*@127.0.0.1:1/hub cannot be used: .*refused"),
+    ],
+)
+def test_a_database_that_cannot_be_is_named_without_its_password(url: str, said: str) -> None:
+    with pytest.raises(FederationError, match=f"(?s){said}") as refused:
+        Database(url)
+    assert "secret" not in str(refused.value)
+
+
+def test_a_mail_server_that_hangs_holds_up_no_task(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Hanging:
+        """A server that takes its time."""
+
+        def __init__(self) -> None:
+            self.is_asked = asyncio.Event()
+
+        async def send(self, number: int, message: Any) -> None:
+            """Send, some day."""
+            self.is_asked.set()
+            await asyncio.Event().wait()
+
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            carrier = Hanging()
+            told.hub.carrier = carrier
+            number = await create(browser)
+            late = time.time() + 15 * 86400
+            looking = asyncio.create_task(told.hub.look_after())
+            await carrier.is_asked.wait()
+            monkeypatch.setattr("scenarios.hub.tasks.time.time", lambda: late)
+            while told.one(Task, id=number).state != "failed":
+                await asyncio.sleep(0.05)
+            looking.cancel()
+
+    run(story)
+
+
 def test_a_mail_that_cannot_be_sent_is_sent_later_and_once(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
 
@@ -814,33 +917,60 @@ def served(told: Told) -> Iterator[str]:
 
 @dataclass
 class Begun:
-    """A task that has begun, whose participants each came twice; and their next visits."""
+    """A task, its participants' next visits, and what these said."""
 
     told: Told
     visits: dict[str, Joining]
     said: list[str]
 
 
-@pytest.fixture
-def begun(told: Told, tmp_path: Path) -> Iterator[Begun]:
+@contextmanager
+def visitors(told: Told, files: dict[str, Path], **form: str) -> Iterator[Begun]:
+    """The participants of a task, with files of their own."""
+
     async def story() -> dict[str, str]:
         async with told.signed_in() as browser:
-            await create(browser)
+            await create(browser, **form)
         return (await programs(told))[1]
 
     tokens = asyncio.run(story())
-    files, _, _ = cells(tmp_path)
     said: list[str] = []
     with served(told) as url:
         visits = {
             site: Joining(
-                Link(url, tokens[site], told.hub.keys.public), str(files[site]), ANYTHING, tmp_path / site, said.append
+                Link(url, tokens[site], told.hub.keys.public),
+                str(files[site]),
+                ANYTHING,
+                told.folder / f"visits-{site}",
+                said.append,
             )
             for site in SITES
         }
-        for site in (*SITES, *SITES):
-            assert not visits[site].visit()
         yield Begun(told, visits, said)
+
+
+@pytest.fixture
+def begun(told: Told, tmp_path: Path) -> Iterator[Begun]:
+    """A task that has begun, whose participants each came twice."""
+    with visitors(told, cells(tmp_path)[0]) as there:
+        for site in (*SITES, *SITES):
+            assert not there.visits[site].visit()
+        yield there
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_rows_too_are_trained_on_by_visitors_who_have_patience(told: Told, tmp_path: Path) -> None:
+    files, exact = hospitals(tmp_path), {"set-masking": "none", "set-step_noise": "0"}
+    with visitors(told, files, algorithm="pan-svm", **{"set-kernel": "rbf", **exact}) as there:
+        over: set[str] = set()
+        for _ in range(PATIENT_VISITS):
+            over |= {site for site in SITES if there.visits[site].visit()}
+        assert over == set(SITES)
+        wait_until(lambda: told.one(Task).state == "completed")
+    task = told.one(Task)
+    with np.load(tmp_path / "tasks" / task.id / "model.npz") as model:
+        assert np.abs(model["w"] - simulated(tmp_path, files)).max() < 1e-9
 
 
 def test_an_older_copy_of_what_a_site_keeps_says_nothing_again(begun: Begun) -> None:

@@ -20,9 +20,10 @@ from algorithms.privacy.accountant import PrivacyAccountant
 from federation.arrays import FloatArray
 from federation.errors import FederationError
 from scenarios.schema import spec
+from tests.commands import fedsvm
 from tests.conftest import drill
 from tests.tasks import partitions, public_task, table
-from tests.test_runs import fedsvm, run
+from tests.test_runs import run
 
 FREQUENCIES, SIGMA = 12, 2.0
 SMALL = ["data.public=30", "algorithm.features=20", "compare.baselines=false"]

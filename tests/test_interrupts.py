@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from scenarios.run.interrupts import Interrupts
+from tests.commands import FEDSVM
 from tests.conftest import ROOT, site_processes, wait_until, workspaces
-from tests.test_command import COMMAND
 
 PAUSE = """
 import os, sys
@@ -67,7 +67,7 @@ def test_many_interrupts_at_any_moment_end_a_run_as_one_does(
     wait, go_on = os.pipe()
     pause = {"PAUSE_AT": moment, "PAUSED": str(tell), "GO_ON": str(wait)}
     with subprocess.Popen(
-        [COMMAND, "run", "quickstart", *WORDS, "--out", "run"],
+        [str(FEDSVM), "run", "quickstart", *WORDS, "--out", "run"],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -161,7 +161,7 @@ def test_a_command_starts_one_server(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(COUNT)
     environment = os.environ | {"PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}", "COUNTED": str(tmp_path / "counted")}
     done = subprocess.run(
-        [COMMAND, "run", "quickstart", *WORDS, "--out", "run"], cwd=tmp_path, env=environment, check=False
+        [str(FEDSVM), "run", "quickstart", *WORDS, "--out", "run"], cwd=tmp_path, env=environment, check=False
     )
     assert done.returncode == 0
     assert (tmp_path / "counted").read_text() == "server\n"

@@ -25,8 +25,8 @@ from algorithms.selection.kernel_scores import (
 from federation.arrays import FloatArray
 from scenarios.run.result import read_result
 from tests.choosing import choose, standardised
+from tests.commands import fedsvm
 from tests.in_process import InProcessFederation
-from tests.test_runs import fedsvm
 
 C = 1.0
 

@@ -19,8 +19,9 @@ from algorithms.least_squares import packed_moments, unpacked_moments, weights, 
 from fedsvm import classifier
 from protocols.sums.ring import RING
 from scenarios.data import sources
+from tests.commands import fedsvm
 from tests.tasks import NAMES, table
-from tests.test_runs import fedsvm, run
+from tests.test_runs import run
 from tests.views import WrittenDown, scaled
 
 LeastSquares = classifier("least-squares")

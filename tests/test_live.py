@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scenarios.report.live import EtaEstimator, sparkline
-from tests.test_runs import FEDSVM
+from tests.commands import FEDSVM
 
 
 def test_the_gaps_decay_tells_how_long_training_takes() -> None:

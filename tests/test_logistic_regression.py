@@ -13,8 +13,9 @@ from algorithms.attacks.second_moments import SecondMoments
 from algorithms.features.fourier import FourierMap
 from algorithms.logistic_regression import newton_terms
 from fedsvm import classifier
+from tests.commands import fedsvm
 from tests.tasks import NAMES, table
-from tests.test_runs import fedsvm, run
+from tests.test_runs import run
 from tests.views import WrittenDown, scaled
 
 Federated = classifier("logistic-regression")

@@ -16,7 +16,8 @@ from fedsvm import classifier
 from scenarios.report.page import render
 from scenarios.report.summary import lines
 from scenarios.run.result import read_result
-from tests.test_runs import fedsvm, run
+from tests.commands import fedsvm
+from tests.test_runs import run
 
 NaiveBayes = classifier("naive-bayes")
 

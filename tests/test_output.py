@@ -8,7 +8,6 @@ import os
 import resource
 import shutil
 import subprocess
-import sys
 import tomllib
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
@@ -32,9 +31,9 @@ from scenarios.run import runner
 from scenarios.run.folder import make_folder
 from scenarios.run.result import read_result, write_whole
 from scenarios.schema import spec
+from tests.commands import FEDSVM
 from tests.conftest import site_processes, wait_until, workspaces
 
-COMMAND = str(Path(sys.executable).parent / "fedsvm")
 SHORT = {
     "compare.centralised": False,
     "algorithm.landmarks": 20,
@@ -50,7 +49,7 @@ def run_by_command(
 ) -> subprocess.CompletedProcess[str]:
     """A short run; before: is called in the process before the command starts there."""
     return subprocess.run(
-        [COMMAND, "run", "quickstart", *WORDS, "--out", str(folder / "run"), *words],
+        [str(FEDSVM), "run", "quickstart", *WORDS, "--out", str(folder / "run"), *words],
         text=True,
         check=False,
         preexec_fn=before,
@@ -158,7 +157,7 @@ def test_a_folder_for_temporary_files_that_is_full_is_named(tmp_path: Path, temp
 @pytest.mark.parametrize("words", [["scenarios"], ["--help"], ["schema"], ["data", "describe", "iris"]])
 def test_every_command_says_that_it_cannot_print(words: list[str]) -> None:
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([COMMAND, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run([str(FEDSVM), *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
     expected = "fedsvm: Standard output cannot be written: No space left on device.\n"
     assert (done.returncode, done.stderr) == (3, expected)
 
@@ -266,7 +265,7 @@ def test_names_of_a_stranger_are_shown_and_never_obeyed(tmp_path: Path) -> None:
 def test_a_description_shows_names_and_obeys_none(tmp_path: Path) -> None:
     write_table(tmp_path / "evil.csv")
     environment = os.environ | {"COLUMNS": "300"}
-    words = [COMMAND, "data", "describe", str(tmp_path / "evil.csv"), "--split"]
+    words = [str(FEDSVM), "data", "describe", str(tmp_path / "evil.csv"), "--split"]
     done = subprocess.run([*words, "random"], capture_output=True, text=True, check=False, env=environment)
     assert (done.returncode, done.stderr) == (0, "")
     first_words = "\n".join(line.split("  ")[0] for line in done.stdout.splitlines()).split("\n")

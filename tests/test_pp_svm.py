@@ -26,8 +26,9 @@ from fedsvm import classifier
 from protocols.analysis.execution import site_names
 from protocols.analysis.views import Coalition, RoundView, RunView
 from protocols.sets.records import compare_records, encrypt_records, records_cost
+from tests.commands import fedsvm
 from tests.tasks import table
-from tests.test_runs import fedsvm, run
+from tests.test_runs import run
 from tests.views import WrittenDown, scaled
 
 PpSVC = classifier("pp-svm")

@@ -20,7 +20,7 @@ from scenarios import predict
 from scenarios.data import dataset, sources
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
-from tests.test_runs import fedsvm
+from tests.commands import fedsvm
 
 SMALL = {"federation.round_timeout_s": 30.0, "compare.centralised": False}
 PATIENTS = "patient,age,sex,stage,label\n" + "".join(

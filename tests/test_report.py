@@ -29,8 +29,8 @@ from scenarios.run.metrics import MEASURES
 from scenarios.run.result import RunResult, write_ledger
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
+from tests.commands import fedsvm
 from tests.conftest import ROOT
-from tests.test_runs import fedsvm
 
 FAST = {"compare.centralised": False, "algorithm.landmarks": 40}
 

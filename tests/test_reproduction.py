@@ -21,9 +21,9 @@ from scenarios.reproduction.commands import Chosen
 from scenarios.reproduction.entries import FOLDER, Entry, Paper, entries, papers, read
 from scenarios.reproduction.pictures import drawn
 from scenarios.schema.errors import ScenarioError
+from tests.commands import FEDSVM, fedsvm
 from tests.conftest import ROOT, site_processes, wait_until
 from tests.test_report import loaded, needs_browser
-from tests.test_runs import FEDSVM, fedsvm
 
 SMALL = """
 name = "A paper"

@@ -17,7 +17,8 @@ from algorithms.optimisation.solution import Stopping
 from algorithms.selection.elimination import is_certain, lowest, removed_count
 from scenarios.report.page import render
 from tests.choosing import choose, standardised
-from tests.test_runs import fedsvm, run
+from tests.commands import fedsvm
+from tests.test_runs import run
 
 CUTS = "algorithm.select_solver=cutting-plane"
 WIDE = "algorithm.select_groups=32"

@@ -28,8 +28,9 @@ from scenarios.report import whole_run
 from scenarios.run import runner
 from scenarios.run.audit import AttackResult, GroundTruth, PartyAudit, audited, everybody
 from scenarios.schema import spec
+from tests.commands import fedsvm
 from tests.tables import tic_tac_toe
-from tests.test_runs import fedsvm, run
+from tests.test_runs import run
 from tests.views import WrittenDown, clustered, trained, two_classes
 
 

@@ -26,23 +26,20 @@ from protocols.sums.ring import RING
 from scenarios.data import dataset
 from scenarios.run import runner
 from scenarios.schema import spec
+from tests.commands import FEDSVM, fedsvm
 from tests.conftest import ROOT, site_processes, wait_until, workspaces
 from tests.ran import Ran
-
-FEDSVM = Path(sys.executable).with_name("fedsvm")
-
-
-def fedsvm(*words: str | Path, folder: Path) -> subprocess.CompletedProcess[str]:
-    """The command line, run in `folder`."""
-    command = [str(FEDSVM), *map(str, words)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=100, check=False)
 
 
 def run(name: str, folder: Path, *changes: str, sites: int | None = None) -> Ran:
     """A run within this process; its sites are processes of their own."""
     scenario, base = spec.read(name, overrides=changes, sites=sites)
     folder.mkdir(parents=True)
-    finished = Ran.of(runner.run(scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None))
+    finished = Ran.of(
+        runner.run(
+            scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None, another_follows=True
+        )
+    )
     assert finished.result["error"] is None, finished.traceback
     return finished
 

@@ -34,8 +34,8 @@ from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Endpoint, Received, raise_descriptor_limit
 from federation.transport.keys import KeyPair, Party, Roster
 from protocols.sums.ring import RING
+from tests.commands import fedsvm
 from tests.conftest import drill, site_processes, wait_until, workspaces
-from tests.test_runs import fedsvm
 
 ANY_PORT = "tcp://127.0.0.1:*"
 

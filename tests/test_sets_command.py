@@ -20,8 +20,8 @@ from protocols.sets.intersection import cardinality_cost, intersection_cost
 from protocols.sets.union import union_cost
 from protocols.sums.contract import RESIDUE_BYTES
 from protocols.sums.plain import PLAIN
+from tests.commands import fedsvm
 from tests.conftest import site_processes, workspaces
-from tests.test_runs import fedsvm
 
 PATIENTS = {
     "a.csv": ["007", "Ümit", "9", 'Anna, "Nan" B.'],

@@ -53,9 +53,10 @@ from scenarios.run.metrics import evaluate
 from scenarios.run.result import read_result
 from scenarios.schema import spec
 from tests.choosing import choose, inner_folds
+from tests.commands import fedsvm
 from tests.ran import Ran
 from tests.test_privacy import lower_bounds
-from tests.test_runs import fedsvm, run
+from tests.test_runs import run
 
 TOLERANCE = 1e-6
 WINE = ["data.source=wine", "data.scale=standard", "algorithm.gamma=0.05", "algorithm.landmarks=20"]

@@ -16,8 +16,8 @@ from federation.control import LogRecord
 from federation.federation import MAX_LOGGED, Federation, Logged
 from federation.site.logs import MAX_RECORDS, RECORDS_PER_ROUND, LogForwarder
 from scenarios.report.page import write_report
+from tests.commands import FEDSVM
 from tests.conftest import drill
-from tests.test_runs import FEDSVM
 
 
 def texts(federation: Federation) -> list[str]:

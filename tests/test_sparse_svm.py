@@ -10,7 +10,8 @@ import pytest
 from scipy import sparse
 
 from tests.choosing import choose, standardised
-from tests.test_runs import fedsvm, run
+from tests.commands import fedsvm
+from tests.test_runs import run
 
 TIGHT = ("algorithm.select_tolerance=1e-7", "algorithm.select_groups=32")
 

@@ -23,8 +23,9 @@ from federation.arrays import FloatArray, IntArray
 from fedsvm import classifier
 from protocols.sums.ring import RING
 from scenarios.data import sources
+from tests.commands import fedsvm
 from tests.tasks import NAMES, table
-from tests.test_runs import fedsvm, run
+from tests.test_runs import run
 
 ROWS = table(90, seed=3)
 MAP = FourierMap.drawn(0.3, 12, len(NAMES), seed=1)

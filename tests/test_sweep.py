@@ -15,8 +15,8 @@ import pytest
 from scenarios.schema.errors import ScenarioError
 from scenarios.sweep.charts import Plot, draw, draw_curves
 from scenarios.sweep.grid import Axis, Point, Sweep, default_plots, read_plot
+from tests.commands import FEDSVM, fedsvm
 from tests.conftest import site_processes, wait_until
-from tests.test_runs import FEDSVM, fedsvm
 
 SMALL = ("data.source=wine", "data.positive=class_0", "algorithm.landmarks=20", "compare.centralised=false")
 WORDS = [word for change in SMALL for word in ("--set", change)]

@@ -23,8 +23,9 @@ from protocols.sums.masked import masked
 from scenarios.data import dataset
 from scenarios.run import runner
 from scenarios.schema import spec
+from tests.commands import fedsvm
 from tests.ran import Ran
-from tests.test_runs import fedsvm, run
+from tests.test_runs import run
 
 SAME = 1e-8
 """How far decision values may be from those of all columns together; the paper has 1e-6."""
@@ -40,7 +41,11 @@ def fails(name: str, folder: Path, *changes: str, faults: tuple[str, ...] = ()) 
 def attempt(name: str, folder: Path, *changes: str, faults: tuple[str, ...] = ()) -> Ran:
     scenario, base = spec.read(name, overrides=changes, faults=faults)
     folder.mkdir(parents=True)
-    return Ran.of(runner.run(scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None))
+    return Ran.of(
+        runner.run(
+            scenario, dataset.prepare(scenario, base), folder, lambda federation, faults: None, another_follows=True
+        )
+    )
 
 
 def check_pooled(result: dict[str, Any]) -> None:

@@ -19,8 +19,9 @@ from algorithms.optimisation.solution import Stopping
 from algorithms.voting_ensemble import EnsembleModel, votes
 from federation.errors import FederationError
 from fedsvm import classifier
+from tests.commands import fedsvm
 from tests.tasks import NAMES, table
-from tests.test_runs import fedsvm, run
+from tests.test_runs import run
 from tests.views import WrittenDown, scaled
 
 Ensemble = classifier("voting-ensemble")

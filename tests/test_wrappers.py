@@ -28,8 +28,9 @@ from scenarios.report.page import render
 from scenarios.report.summary import lines
 from scenarios.run.result import read_result
 from tests.choosing import choose, inner_folds, standardised
+from tests.commands import fedsvm
 from tests.in_process import InProcessFederation, Loss
-from tests.test_runs import fedsvm, run
+from tests.test_runs import run
 
 CUTS = ("algorithm.select_solver=cutting-plane", "algorithm.select_groups=32")
 PLAIN = ("algorithm.remove=one", "algorithm.min_change=0", "algorithm.size=3")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import threading
 import time
@@ -237,7 +238,7 @@ class Conductor:
                     session.get_one(Task, task.id).progress = {
                         "phase": now.phase,
                         "round": now.round,
-                        "figures": dict(now.figures),
+                        "figures": {name: value for name, value in now.figures.items() if math.isfinite(value)},
                     }
             said.clear()
             if new:

@@ -1,4 +1,6 @@
-"""The tables of the hub, on SQLite or whatever SQLAlchemy reaches by a URL; Alembic makes them, by `migrations`.
+"""The tables of the hub, on SQLite or PostgreSQL; Alembic makes them, by `migrations`.
+
+On either one transaction that writes waits for the other: what a hub does was thought through for that order alone.
 
 No link, cookie or password is in it: of every token there is its SHA-256. What participants and coordinator say to each
 other is sealed by a key that is not in the database, see `letters`.
@@ -22,6 +24,8 @@ from federation.errors import FederationError
 TOKEN_BYTES = 16
 _BUSY_S = 30
 _READS = "fedsvm_reads"
+_WRITERS, _HUBS = 0x66656473766D01, 0x66656473766D02
+"""PostgreSQL's advisory locks: of the transaction that writes, and of the hub that is at work."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -147,24 +151,34 @@ class Database:
     Parameters
     ----------
     url : str
-        As SQLAlchemy has them.
+        As SQLAlchemy has them: sqlite:///… or postgresql://….
 
     Raises
     ------
     FederationError
-        It cannot be reached, or its tables cannot be made.
+        It is of another kind, cannot be reached, its tables cannot be made, or another hub is at work on it.
     """
 
     def __init__(self, url: str) -> None:
+        read = _read_url(url)
+        shown = read.render_as_string()  # without its password
         try:
-            self._engine = sql.create_engine(url, **_options(url))
-            if self._engine.dialect.name == "sqlite":
+            self._engine = sql.create_engine(read, **_OPTIONS[read.get_backend_name()])
+            self._held: sql.Connection | None = None
+            if read.get_backend_name() == "sqlite":
                 sql.event.listen(self._engine, "connect", _set_up_sqlite)
                 sql.event.listen(self._engine, "begin", _begin_at_once)
+            else:
+                self._held = _require_only_hub(self._engine, shown)
+                sql.event.listen(self._engine, "begin", _take_turns)
             with self._engine.begin() as connection:
                 _migrate(connection)
-        except (sql.exc.SQLAlchemyError, ImportError) as error:
-            raise FederationError(f"The database {url} cannot be used: {error}.") from error
+        except ImportError as error:
+            raise FederationError(
+                f'The database {shown} needs {error.name}, which is not installed: pip install "fedsvm[postgresql]".'
+            ) from error
+        except sql.exc.SQLAlchemyError as error:
+            raise FederationError(f"The database {shown} cannot be used: {error}.") from error
 
     @contextmanager
     def session(self) -> Iterator[Session]:
@@ -180,6 +194,8 @@ class Database:
 
     def close(self) -> None:
         """Let go of all connections."""
+        if self._held is not None:
+            self._held.close()
         self._engine.dispose()
 
 
@@ -198,8 +214,25 @@ def day(at: float) -> str:
     return datetime.fromtimestamp(at, tz=UTC).strftime("%-d %B %Y, %H:%M UTC")
 
 
-def _options(url: str) -> dict[str, Any]:
-    return {"connect_args": {"timeout": _BUSY_S, "check_same_thread": False}} if url.startswith("sqlite") else {}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "sqlite": {"connect_args": {"timeout": _BUSY_S, "check_same_thread": False}},
+    "postgresql": {"connect_args": {"connect_timeout": _BUSY_S}, "pool_pre_ping": True},
+}
+"""Of each kind of database that the hub is tested on."""
+
+
+def _read_url(url: str) -> sql.URL:
+    """Raises FederationError."""
+    try:
+        read = sql.make_url(url)
+    except sql.exc.ArgumentError as error:
+        raise FederationError("The database (--database) must be a URL such as postgresql://host/name.") from error
+    if read.get_backend_name() not in _OPTIONS:
+        raise FederationError(
+            f"The database {read.render_as_string()} is neither SQLite nor PostgreSQL, which the hub knows; name "
+            "one as in postgresql://host/name."
+        )
+    return read.set(drivername="postgresql+psycopg") if read.drivername == "postgresql" else read
 
 
 def _set_up_sqlite(connection: Any, record: Any) -> None:
@@ -214,6 +247,24 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
 def _begin_at_once(connection: sql.Connection) -> None:
     """A transaction that will write must not find out later that another has written."""
     connection.exec_driver_sql("BEGIN" if connection.get_execution_options().get(_READS) else "BEGIN IMMEDIATE")
+
+
+def _require_only_hub(engine: sql.Engine, shown: str) -> sql.Connection:
+    """A connection that holds the database for this hub as long as it is open; a second would send all mails too."""
+    connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+    if not connection.exec_driver_sql(f"SELECT pg_try_advisory_lock({_HUBS})").scalar():
+        connection.close()
+        raise FederationError(
+            f"Another hub is at work on the database {shown}; end that one first, or name another (--database)."
+        )
+    return connection
+
+
+def _take_turns(connection: sql.Connection) -> None:
+    """Of transactions that write PostgreSQL has one at a time, as SQLite has; one that reads sees one moment."""
+    is_reading = connection.get_execution_options().get(_READS)
+    snapshot = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+    connection.exec_driver_sql(snapshot if is_reading else f"SELECT pg_advisory_xact_lock({_WRITERS})")
 
 
 def _migrate(connection: sql.Connection) -> None:

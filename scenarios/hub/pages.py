@@ -19,6 +19,7 @@ from urllib.parse import parse_qsl, urlsplit
 from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 
 from algorithms.registry import ALGORITHMS
 from algorithms.settings import Setting
@@ -38,21 +39,11 @@ _COOKIE = "fedsvm"
 _MAX_FORM_BYTES = 1 << 16
 _MAX_FIELDS = 200
 _SETTING = "set-"
-_POLICY = (
-    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
 _REPORT_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; form-action 'none'; "
     "frame-ancestors 'none'; sandbox allow-scripts allow-downloads"
 )
 """A report has scripts of its own, which are no page of the hub's: they can do nothing in a visitor's name."""
-_HEADERS = {
-    "Content-Security-Policy": _POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
 _STATIC = {"hub.css": "text/css", "htmx.js": "text/javascript"}
 
 
@@ -119,14 +110,19 @@ def _answered(hub: Hub, page: Any) -> Any:
             given = {**request.path_params, **({"query": dict(request.query_params)} if page.__name__ == "new" else {})}
             answered: Response = await run_in_threadpool(page, caller, **given)
         except Refused as error:
-            answered = HTMLResponse(
-                rendered("sentence", caller, title="This cannot be", said="", problem=str(error)), 400
-            )
-        for name, value in _HEADERS.items():
-            answered.headers.setdefault(name, value)
+            page_of_it = rendered("sentence", caller, title="This cannot be", said="", problem=str(error))
+            answered = HTMLResponse(page_of_it, 400)
         return answered
 
     return answer
+
+
+def say_there_is_none(request: Request, error: Exception) -> Response:
+    """The page where there is none of this address, or none that can be asked for in this way."""
+    status = error.status_code if isinstance(error, HTTPException) else 500
+    said = "There is no such page here." if status == 404 else f"This cannot be asked for by {request.method}."
+    headers = error.headers if isinstance(error, HTTPException) else None
+    return HTMLResponse(rendered("sentence", Caller("", None), title=said, said=""), status, headers)
 
 
 class Pages:

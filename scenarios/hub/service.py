@@ -10,14 +10,16 @@ import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import anyio.to_thread
 from fastapi import FastAPI, Request, Response
 from starlette.concurrency import run_in_threadpool
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from federation.errors import FederationError, Malformed
 from federation.hosts import certificates
@@ -33,6 +35,14 @@ _LOGGER = logging.getLogger(__name__)
 _KEY, _LOCK = "hub", "hub.lock"
 _PLAIN = "text/plain; charset=utf-8"
 _MOST_CLIENTS = 10_000
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+"""Of every answer that has none of its own."""
 _THREADS = 200
 """Requests that are answered at once: those of participants who watch hang until there is something to say."""
 
@@ -93,6 +103,7 @@ class Hub:
         self.keys = certificates.read_secret(secret).keys
         self.settings = settings
         self.carrier = carrier
+        self.closing = asyncio.Event()
         self.database = Database(settings.database)
         letters = Letters(vault_of(self.keys, "letters"))
         self.outbox = Outbox(self.database, vault_of(self.keys, "mails"), settings.sender)
@@ -108,20 +119,27 @@ class Hub:
         self.database.close()
         os.close(self._lock)
 
-    async def look_after(self, closing: asyncio.Event) -> None:
-        """Do what is due by itself, again and again, until it closes."""
-        while not closing.is_set():
+    async def look_after(self) -> None:
+        """Do what is due by itself until `closing`: no mail server that is slow holds up the tasks."""
+        await asyncio.gather(self._again(self._look), self._again(self.send_mails))
+
+    async def _look(self) -> None:
+        await run_in_threadpool(self.tasks.look_after_all)
+
+    async def _again(self, what: Callable[[], Awaitable[None]]) -> None:
+        while not self.closing.is_set():
             try:
-                await run_in_threadpool(self.tasks.look_after_all)
-                await self.send_mails()
+                await what()
             except Exception:
                 _LOGGER.exception("what is due could not be done; it is tried again")
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(closing.wait(), self.settings.every_s)
+                await asyncio.wait_for(self.closing.wait(), self.settings.every_s)
 
     async def send_mails(self) -> None:
         """Send what was not sent yet."""
         for number, message in await run_in_threadpool(self.outbox.due):
+            if self.closing.is_set():
+                return
             try:
                 await self.carrier.send(number, message)
             except Exception as error:  # noqa: BLE001 - one that no library can send must not hold up the others
@@ -146,15 +164,14 @@ def _locked(folder: Path) -> int:
 
 def application(hub: Hub) -> FastAPI:
     """The web application of a hub."""
-    from scenarios.hub.pages import pages_of
+    from scenarios.hub.pages import pages_of, say_there_is_none
 
     @contextlib.asynccontextmanager
     async def alive(app: FastAPI) -> AsyncIterator[None]:
         anyio.to_thread.current_default_thread_limiter().total_tokens = _THREADS
-        closing = asyncio.Event()
-        looking = asyncio.create_task(hub.look_after(closing))
+        looking = asyncio.create_task(hub.look_after())
         yield
-        closing.set()
+        hub.closing.set()
         await looking
         await run_in_threadpool(hub.close)
 
@@ -171,6 +188,7 @@ def application(hub: Hub) -> FastAPI:
         return Response(answer, media_type="application/octet-stream")
 
     app.include_router(pages_of(hub))
+    app.add_exception_handler(HTTPException, say_there_is_none)
     app.add_middleware(Guard, a_second=hub.settings.a_second, burst=hub.settings.burst)
     return app
 
@@ -188,7 +206,7 @@ async def _word(request: Request, desk: Desk) -> bytes:
 
 
 class Guard:
-    """Turns away who asks too often.
+    """Turns away who asks too often, and tells browsers what no answer may do.
 
     Parameters
     ----------
@@ -211,13 +229,21 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
         client = scope.get("client")
         if not self._may(client[0] if client else ""):
             said = "You ask more often than this hub answers; wait a second."
             response = Response(said, 429, {"Retry-After": "1"}, media_type=_PLAIN)
-            await response(scope, receive, send)
+            await response(scope, receive, send_guarded)
             return
-        await self._app(scope, receive, send)
+        await self._app(scope, receive, send_guarded)
 
     def _may(self, client: str) -> bool:
         """Whether one more request of a client is answered: each has a bucket of so many, which fills up again."""

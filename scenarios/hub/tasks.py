@@ -34,6 +34,8 @@ from scenarios.schema.spec import Scenario, resolved_toml
 
 SIGN_IN_S, SIGNED_IN_S = 15 * 60.0, 14 * 24 * 3600.0
 _SIGN_INS_AN_HOUR = 5
+_INVITATIONS_A_DAY, _OPEN_TASKS = 200, 20
+"""Of one creator: a hub that strangers can sign in to must not send mails for them without end."""
 _ADDRESS = re.compile(r"[a-z0-9_+&'~-]+(\.[a-z0-9_+&'~-]+)*@[a-z0-9-]+(\.[a-z0-9-]+)*")
 """No more than mail servers take: what seems encoded (`=?…?=`) would be decoded in a header, line ends and all."""
 _MAX_ADDRESS, _MAX_LOCAL_PART = 254, 64
@@ -168,6 +170,7 @@ class Tasks:
             raise Refused(" ".join(error.problems)) from error
         now, number = time.time(), secrets.token_hex(8)
         with self.database.session() as session:
+            _require_few(session, creator, len(new.invited), now)
             task = Task(
                 id=number,
                 title=new.title,
@@ -361,6 +364,16 @@ def _made_sign_in(session: Session, email: str) -> str:
     said = token()
     session.add(SignIn(email=email, token=digest(said), made_at=time.time()))
     return f"/sign-in/{said}"
+
+
+def _require_few(session: Session, creator: str, more: int, now: float) -> None:
+    """Raises Refused where a creator has too many open tasks, or too many invitations within a day."""
+    counted = sql.select(sql.func.count()).select_from(Task).where(Task.creator == creator)
+    if (session.scalar(counted.where(Task.ended_at.is_(None))) or 0) >= _OPEN_TASKS:
+        raise Refused(f"You have {_OPEN_TASKS} tasks that are not over; call one off, or wait until one is.")
+    invited = counted.join(Participant).where(Task.made_at > now - _A_DAY_S)
+    if (session.scalar(invited) or 0) + more > _INVITATIONS_A_DAY:
+        raise Refused(f"You may invite {_INVITATIONS_A_DAY} participants within a day; make this task tomorrow.")
 
 
 def address(said: str) -> str:
