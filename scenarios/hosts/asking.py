@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from algorithms.contract import HorizontalAlgorithm, PublicAlgorithm
+from scenarios.data.dataset import ABOVE_MEDIAN
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.spec import Scenario
@@ -80,6 +81,8 @@ def _problems(scenario: Scenario) -> Iterator[str]:
             "data.positive: is missing; nobody sees all labels, so the scenario must say which one is +1, or name both "
             "by data.classes; across hosts two classes are told apart."
         )
+    if data.positive == ABOVE_MEDIAN:
+        yield "data.positive: nobody sees all labels, and there is no median of them; name the label that is +1."
     if data.test_source is not None:
         yield "data.test_source: nobody has test rows apart across hosts; leave it out."
     if data.calibration:
