@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,7 +169,7 @@ def _judged_claim(claim: Claim, measured: _Measured, *, full: bool) -> JudgedCla
 class _Measured:
     """What claims of an entry are about: its values by row and column, NaN where there are none.
 
-    lacking: how many of the columns' and rows' values that were asked for are not there.
+    lacking: how many of the columns' and rows' values that were asked for are not there, and not left to --full.
     """
 
     def __init__(self, entry: Entry, cells: Sequence[Judged]) -> None:
@@ -181,16 +181,17 @@ class _Measured:
         shape = (len(self._rows), len(self._columns))
         self._values = np.array([_number(each.value) for each in cells]).reshape(shape)
         self._errors = np.array([_number(each.error) for each in cells]).reshape(shape)
+        self._wanted = np.array([bool(each.cell.runs) or each.verdict == "cannot" for each in cells]).reshape(shape)
         self._printed = np.array([_number(each.cell.printed) for each in cells]).reshape(shape)
 
     def column(self, name: str, low: float, high: float) -> NDArray[np.float64]:
-        return self._counted(self._values[self._between(low, high), self._columns[name]])
+        return self._counted((self._between(low, high), self._columns[name]))
 
     def errors(self, name: str, low: float, high: float) -> NDArray[np.float64]:
         return np.asarray(self._errors[self._between(low, high), self._columns[name]])
 
     def row(self, name: str) -> NDArray[np.float64]:
-        return self._counted(self._values[self._rows[name]])
+        return self._counted((self._rows[name],))
 
     def cell(self, row: str, column: str) -> float:
         return float(self._values[self._rows[row], self._columns[column]])
@@ -201,8 +202,9 @@ class _Measured:
     def seeds(self, row: str, column: str) -> tuple[float, ...]:
         return self.cells[self._rows[row] * len(self._columns) + self._columns[column]].values
 
-    def _counted(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
-        self.lacking += int(np.isnan(values).sum())
+    def _counted(self, place: tuple[Any, ...]) -> NDArray[np.float64]:
+        values = np.asarray(self._values[place])
+        self.lacking += int((np.isnan(values) & self._wanted[place]).sum())
         return values
 
     def _between(self, low: float, high: float) -> NDArray[np.bool_]:

@@ -177,9 +177,7 @@ def _claim(judged: JudgedClaim) -> dict[str, str]:
         "text": judged.claim.text,
         "test": judged.claim.test,
         "reason": judged.reason,
-        "lacking": f"Told by what was measured: {judged.lacking} of its values are not there."
-        if judged.lacking
-        else "",
+        "lacking": f"Told without {judged.lacking} of its values, which are not there." if judged.lacking else "",
     }
 
 
