@@ -248,7 +248,7 @@ def test_a_result_of_a_run_that_failed_is_a_failure_and_is_run_again(wine: tuple
         ('cannot = "It has no values."', "", "must have columns, or say in `cannot`"),
         ('name = "again"', 'name = "one"', "two rows or columns of one name"),
         ('differs = { ours = "No', 'differs = { theirs = "No', "there is no column 'theirs'"),
-        ('less = "accuracy"', 'less = "rounds above"', "less must name a column that has none itself"),
+        ('less = "accuracy"', 'less = "rounds above"', "less must name a column that is measured and has none itself"),
         ('unit = "%"', 'units = "%"', "units"),
         ('id = "a-1"', 'id = "A"', "id"),
         ('id = "a-2"', 'id = "a-1"', "two entries are called a-1"),

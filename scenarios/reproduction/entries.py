@@ -159,9 +159,11 @@ class Entry(Part):
                     and not self.reason(row, column)
                 ):
                     raise ValueError(f"{self.id}, {row.name}, {column.name}: within must say what counts as the same")
-        plain = [each.name for each in self.column if not each.less]
+        plain = [each.name for each in self.column if not each.less and not each.cannot]
         if unknown := [each.less for each in self.column if each.less and each.less not in plain]:
-            raise ValueError(f"{self.id}: less must name a column that has none itself, got {unknown[0]!r}")
+            raise ValueError(
+                f"{self.id}: less must name a column that is measured and has none itself, got {unknown[0]!r}"
+            )
         if len({row.name for row in self.rows}) < len(self.rows) or len(set(names)) < len(names):
             raise ValueError(f"{self.id} has two rows or columns of one name")
         return self

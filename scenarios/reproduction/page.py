@@ -223,7 +223,7 @@ def _plain_cell(judged: Judged) -> dict[str, Any]:
         "verdict": judged.verdict,
         "reason": judged.reason,
         "measure": cell.measure,
-        "runs": [{"folder": str(run.folder(Path())), "command": run.command} for run in cell.runs],
+        "runs": [{"folder": str(run.folder(Path())), "command": run.command} for run in cell.all_runs],
     }
 
 
