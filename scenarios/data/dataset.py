@@ -486,7 +486,7 @@ def _median_label(data: Dataset, choosing: Dataset, settings: DataSpec) -> float
     return middle
 
 
-def _halves(middle: float) -> tuple[str, str]:
+def _halves(middle: float) -> tuple[str, ...]:
     return f"at most {middle:g}", f"above {middle:g}"
 
 
