@@ -48,6 +48,7 @@ row = [
   { name = "wrong", paper = [150.0, 20] },
   { name = "lacking", changes = ["data.source=no-such-file"], paper = [50.0, ""] },
   { name = "later", paper = [50.0, ""], full = true },
+  { name = "partly later", paper = ["", 20], full = ["ours"] },
 ]
 claim = [
   { text = "It is good.", test = 'cell("one", "ours") > 90' },
@@ -125,6 +126,8 @@ def test_every_verdict_is_given_where_it_is_due(wine: tuple[Path, Path]) -> None
         ("lacking", "rounds"): "cannot",
         ("later", "ours"): "open",
         ("later", "rounds"): "open",
+        ("partly later", "ours"): "open",
+        ("partly later", "rounds"): "same",
     }
     assert [each.verdict for each in judged.claims] == ["same", "differs", "open", "same"]
     assert [each.lacking for each in judged.claims] == [0, 0, 0, 1]  # what --full alone has is not missed
@@ -248,6 +251,7 @@ def test_a_result_of_a_run_that_failed_is_a_failure_and_is_run_again(wine: tuple
         ('cannot = "It has no values."', "", "must have columns, or say in `cannot`"),
         ('name = "again"', 'name = "one"', "two rows or columns of one name"),
         ('differs = { ours = "No', 'differs = { theirs = "No', "there is no column 'theirs'"),
+        ('full = ["ours"]', 'full = ["theirs"]', "there is no column 'theirs'"),
         ('less = "accuracy"', 'less = "rounds above"', "less must name a column that is measured and has none itself"),
         ('unit = "%"', 'units = "%"', "units"),
         ('id = "a-1"', 'id = "A"', "id"),

@@ -74,8 +74,8 @@ class Row(Part):
     cannot: str = ""
     """Why it cannot be had."""
     note: str = ""
-    full: bool = False
-    """Whether --full alone has it."""
+    full: bool | list[str] = False
+    """Whether --full alone has it, or the columns that it alone has."""
 
 
 class Axis(Part):
@@ -147,7 +147,8 @@ class Entry(Part):
         for row in self.rows:
             if row.paper and len(row.paper) != len(names):
                 raise ValueError(f"{self.id}, {row.name}: {len(row.paper)} printed values for {len(names)} columns")
-            if unknown := [name for name in (*row.cells, *row.differs, *row.said) if name not in names]:
+            left = row.full if isinstance(row.full, list) else []
+            if unknown := [name for name in (*row.cells, *row.differs, *row.said, *left) if name not in names]:
                 raise ValueError(f"{self.id}, {row.name}: there is no column {unknown[0]!r}")
             if isinstance(row.within, list) and len(row.within) != len(names):
                 raise ValueError(f"{self.id}, {row.name}: {len(row.within)} tolerances for {len(names)} columns")
@@ -191,6 +192,10 @@ class Entry(Part):
     def reason(self, row: Row, column: Column) -> str:
         """Why a cell cannot be had, or ""."""
         return row.cannot or column.cannot
+
+    def is_left_to_full(self, row: Row, column: Column) -> bool:
+        """Whether --quick leaves a cell out."""
+        return column.full or (column.name in row.full if isinstance(row.full, list) else row.full)
 
     def scenario_of(self, row: Row, column: Column) -> str:
         """The scenario of a cell; "" where none is named."""

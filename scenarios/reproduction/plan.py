@@ -103,7 +103,7 @@ def cells(entry: Entry, *, full: bool) -> list[Cell]:
 
 
 def _cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell:
-    if entry.reason(row, column) or ((row.full or column.full) and not full):
+    if entry.reason(row, column) or (entry.is_left_to_full(row, column) and not full):
         return Cell(entry, row, column)
     name = entry.scenario_of(row, column)
     if not name:
