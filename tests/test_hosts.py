@@ -16,15 +16,17 @@ import pytest
 import zmq.auth
 from numpy.typing import NDArray
 
+from federation.control import FinalReport
 from federation.errors import FederationError
 from federation.hosts import certificates
+from federation.hosts.hub import Call, HubEndpoint
 from federation.hosts.lobby import Column
 from federation.hosts.messages import Begin, Join, is_tcp
 from federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
 from federation.hosts.visit import Held, Place, Visit
 from federation.site.program import Installation
 from federation.transport.deadline import Deadline
-from federation.transport.keys import COORDINATOR, Party
+from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from tests.conftest import wait_until
 from tests.hosts import EXACT, NAMES, Hosts, Started, hosts, same
 
@@ -165,6 +167,35 @@ def test_a_site_that_says_no_address_of_a_host_is_turned_away_before_others_hear
             while (received := spoke.received()) is None:
                 spoke.wait(deadline)
         assert "others reach it at 'ipc:///run/of-another.sock'; it must be as tcp://" in str(received.message.fields)
+
+
+def test_the_last_words_of_a_site_that_left_are_taken_in(tmp_path: Path) -> None:
+    """libzmq tells of the end of a connection beside what came by it, and which is read first is chance."""
+    keys, deadline = {name: KeyPair.generate() for name in (COORDINATOR, "north")}, Deadline(20)
+    admitted = Roster([Party(name, "", pair.public) for name, pair in keys.items()])
+    calls: list[Call] = []
+    with HubEndpoint("tcp://127.0.0.1:*", keys[COORDINATOR], admitted) as hub:
+        hub.on_call = calls.append
+        place = Party(COORDINATOR, hub.address, keys[COORDINATOR].public)
+        with SpokeEndpoint("north", OUTBOUND_ONLY, keys["north"], place) as spoke:
+            while not spoke.orders.established:
+                spoke._serve(20)
+                hub._serve(20)
+            spoke.say(Join("1", "north", "").to_message(), deadline)
+            while not calls:
+                hub.serve(deadline)
+            hub.invite(calls[0])
+            spoke.say(FinalReport([], 1.0, None, {}).to_message(bytes(8), 3), deadline)
+        monitor = hub._monitors[hub._router]
+        assert monitor.poll(20_000)
+        hub._selector.get_key(monitor.FD).data()
+        assert not hub.is_connected("north")
+        received = hub.received()
+        assert received is not None and received.message.kind == FinalReport.kind
+        hub.measure(3, whole=True)
+        counts = [each[-2:] for each in hub.ledger.take() if each[-1] is not None]
+    predicted, measured = map(sum, zip(*counts, strict=True))
+    assert predicted == measured > 0
 
 
 @pytest.mark.parametrize(

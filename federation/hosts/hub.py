@@ -213,7 +213,9 @@ class HubEndpoint(Endpoint):
         return line
 
     def _note_stranger(self, event: int, value: int) -> None:
-        """Also forget connections that broke."""
+        """Also forget connections that broke, but not before their last words were taken in."""
+        if event == DISCONNECTED:
+            self._read_router()
         super()._note_stranger(event, value)
         if event != DISCONNECTED:
             return
