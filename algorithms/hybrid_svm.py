@@ -29,6 +29,8 @@ That is trained by cutting planes; rows of a class that nobody named have no los
 from __future__ import annotations
 
 import functools
+import hmac
+import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
@@ -70,6 +72,7 @@ from algorithms.privacy.discrete_noise import gaussian_share, laplace_share
 from algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for
 from algorithms.settings import Dimension, Positive, Share, Tolerance, doc
 from federation.arrays import FloatArray, IntArray
+from federation.channel.generator import KeyedRandom, drawn_key
 from federation.errors import FederationError, MembershipChanged, StepRefused
 from federation.federation import Federation
 from federation.site.program import step
@@ -166,21 +169,22 @@ def scores_of(values: FloatArray, *, jointly: bool) -> FloatArray:
 
 
 class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
-    """The site half. share: of the noise, drawn for one release over some sites. whole: the model that is joint.
+    """The site half. noise_key: what its shares of noise follow from, and charged: those beyond what was agreed on.
+
+    whole: the model that is joint.
 
     The models of several classes are one behind the other.
     """
 
-    is_replayable = False
-
     whole: FloatArray | None = None
-    share: IntArray
-    drawn_for: tuple[Any, ...] = ()
+    noise_key: bytes
+    charged: frozenset[str] = frozenset()
 
     @step
     def receive_frequencies(self, rho: FloatArray) -> None:
-        """Map this site's rows; the features never leave it."""
+        """Map this site's rows, whose features never leave it, and draw the key of its noise."""
         self.features = paired_features(self.rows, rho)
+        self.noise_key = drawn_key(self.channel)
 
     @step
     def train_alone(self, prior: FloatArray, C: float, tolerance: float, rows: int) -> None:
@@ -222,23 +226,34 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
 
     @step
     def noisy_part(
-        self, release: int, lattice: float, mechanism: str, steps: int, shares: int, with_model: bool, joint: bool
+        self,
+        release: int,
+        lattice: float,
+        mechanism: str,
+        steps: int,
+        shares: int,
+        with_model: bool,
+        joint: bool,
+        once_more: bool = False,
     ) -> FloatArray:
         """(K 2 D,) a share of the noise, on top of this site's part of the model if so asked, on the lattice.
 
-        A release has one share, however often it is summed for it: who saw a sum that got lost, as the first site of a
-        ring does, sees the same again. Over other sites it is not the same, and has a share of its own.
+        A release has one share, however often it is summed for it, and by whatever process of this site: who saw a sum
+        that got lost, as the first site of a ring does, sees the same again. Over other sites it is not the same, and
+        has a share of its own, and is one that the run did not say it would make (once_more): it is charged.
         """
-        drawn_for = (release, self.channel.sites, mechanism, steps, shares)
-        if self.drawn_for != drawn_for:
-            size = self._size
-            gaussian = mechanism == "gaussian"
-            self.share = (
-                gaussian_share(Fraction(steps) ** 2, shares, size) if gaussian else laplace_share(steps, shares, size)
-            )
-            self.drawn_for = drawn_for
-        part = np.rint(self.own_part(joint) / lattice) if with_model else np.zeros(len(self.share))
-        return np.asarray((part + self.share) * lattice)
+        share_of = json.dumps([release, self.channel.sites, mechanism, steps, shares])
+        if once_more and with_model and share_of not in self.charged:
+            self.charge_again()
+            self.charged |= {share_of}
+        source, size = KeyedRandom(hmac.digest(self.noise_key, share_of.encode(), "sha256")), self._size
+        share = (
+            gaussian_share(Fraction(steps) ** 2, shares, size, source)
+            if mechanism == "gaussian"
+            else laplace_share(steps, shares, size, source)
+        )
+        part = np.rint(self.own_part(joint) / lattice) if with_model else np.zeros(size)
+        return np.asarray((part + share) * lattice)
 
 
 class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):
@@ -403,7 +418,7 @@ def train(federation: Federation, settings: HybridSettings, task: PublicTask) ->
     count, trained = federation.until_stable(stage)
     noise = _noise(settings, prior, count, task.noise_shares)
     if noise is not None:  # before anything is revealed, with the delta that shares add
-        task.accountant.spend(_release(settings, noise, federation))
+        task.accountant.spend(_release(settings, noise, federation), federation.drawn)
     weights = _released(federation, settings, trained, noise, task.accountant, prior.size)
     jointly = settings.is_joint(task.problems)
     training = _report(frequencies, trained if noise is None else None, prior, federation.sites, jointly=jointly)
@@ -637,16 +652,20 @@ def _released(
     joint = settings.variant == "joint"
     if noise is None or not noise.is_divisible:
         exact = federation.sum("own_part", shape=shape, bound=math.inf, joint=joint) if weights is None else weights
-        return exact if noise is None else noise.released(exact)
+        if noise is None:
+            return exact
+        released: FloatArray = federation.drawn("the released weights", lambda: noise.released(exact))
+        return released
     terms: dict[str, Any] = {"lattice": noise.step, "mechanism": noise.privacy.mechanism, "steps": noise.steps}
     terms |= {"shares": noise.shares, "with_model": weights is None, "joint": joint}
 
     def once_more() -> dict[str, Any]:
         if weights is None:  # else the sum is of noise alone
             accountant.spend(
-                replace(accountant.releases[-1], what="weights of the model, summed again over other sites")
+                replace(accountant.releases[-1], what="weights of the model, summed again over other sites"),
+                federation.drawn,
             )
-        return {"release": len(accountant.releases)}
+        return {"release": len(accountant.releases), "once_more": True}
 
     terms |= {"release": len(accountant.releases)}
     noisy: FloatArray = federation.sum("noisy_part", shape=shape, bound=math.inf, over_others=once_more, **terms)

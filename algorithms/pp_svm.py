@@ -123,8 +123,6 @@ class PpModel(Model):
 class PpSite(HorizontalSite):
     """The site half."""
 
-    is_replayable = False
-
     @property
     def sets(self) -> FloatArray:
         """(n, p) of 0 and 1: the training rows' items."""

@@ -22,7 +22,8 @@ from algorithms.optimisation.path_sums import Layout
 from algorithms.pan_svm import PanSite
 from algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
 from federation.arrays import FloatArray
-from federation.channel.agreement import KeyAgreement, keystream
+from federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystream
+from federation.channel.generator import KeyedRandom
 from federation.processes.forkserver import main
 from federation.site.program import Installation, SiteProgram
 from federation.transport import wire
@@ -47,7 +48,7 @@ def _warm_up() -> None:
     secret_order(np.zeros((1, 4), dtype=np.uint64), "warm-up", 3)
     one, other = KeyAgreement(bytes(8)), KeyAgreement(bytes(8))
     keystream(one.secret(other.public, "warm-up"), (1, 3))
-    Cipher(P256).encrypt(P256.hashed(["warm-up"], b""))
+    Cipher(P256, KeyedRandom(bytes(SECRET_BYTES))).encrypt(P256.hashed(["warm-up"], b""))
     for _ in range(_ENOUGH):
         _train_and_tell()
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from algorithms.contract import Model
+from algorithms.data.score_counts import size_of
 from algorithms.settings import MAX_COUNT
 from federation.arrays import IntArray
 from federation.federation import Federation
@@ -59,22 +61,73 @@ class SiteScores:
     @property
     def auc(self) -> float | None:
         """Area under the ROC curve, to within `auc_resolution`; None where only one class is there."""
-        if not (pairs := self._pairs):
-            return None
-        below = np.cumsum(self.negative) - self.negative
-        return float((self.positive * (below + self.negative / 2)).sum() / pairs)
+        return _area(self.positive, self.negative)
 
     @property
     def auc_resolution(self) -> float | None:
         """How far `auc` can be from that of the decision values themselves: half the share of pairs within a bin."""
-        return float((self.positive * self.negative).sum() / 2 / pairs) if (pairs := self._pairs) else None
+        return _resolution(self.positive, self.negative)
+
+
+@dataclass(frozen=True)
+class ClassScores:
+    """What the sites' held-out rows come to under a model of more than two classes.
+
+    Parameters
+    ----------
+    table : (K, K) array of int
+        Rows by their class and by what they are called.
+    own, others : (K, bins) array of int
+        Of each class its own rows and all others, by the class's decision value, lowest first.
+    """
+
+    table: IntArray
+    own: IntArray
+    others: IntArray
 
     @property
-    def _pairs(self) -> int:
-        return int(self.positive.sum()) * int(self.negative.sum())
+    def rows(self) -> int:
+        """How many were scored."""
+        return int(self.table.sum())
+
+    @property
+    def accuracy(self) -> float:
+        """Share of the rows that are called what they are."""
+        return float(np.trace(self.table) / self.rows)
+
+    @property
+    def auc(self) -> float | None:
+        """Mean of the areas of each class against the others, to within `auc_resolution`; of those that have rows."""
+        return _mean([_area(*each) for each in zip(self.own, self.others, strict=True)])
+
+    @property
+    def auc_resolution(self) -> float | None:
+        """How far `auc` can be from that of the decision values themselves: the mean of how far each area can."""
+        return _mean([_resolution(*each) for each in zip(self.own, self.others, strict=True)])
 
 
-def score_at_sites(federation: Federation, model: Model, bins: int = BINS) -> SiteScores:
+def _area(positive: IntArray, negative: IntArray) -> float | None:
+    """Under the ROC curve, of counts (bins,) by decision value; None where one of them is of no rows."""
+    if not (pairs := int(positive.sum()) * int(negative.sum())):
+        return None
+    below = np.cumsum(negative) - negative
+    return float((positive * (below + negative / 2)).sum() / pairs)
+
+
+def _resolution(positive: IntArray, negative: IntArray) -> float | None:
+    """Half the share of pairs within a bin."""
+    pairs = int(positive.sum()) * int(negative.sum())
+    return float((positive * negative).sum() / 2 / pairs) if pairs else None
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(np.mean(known)) if known else None
+
+
+def score_at_sites(
+    federation: Federation, model: Model, classes: int = 2, bins: int = BINS
+) -> SiteScores | ClassScores:
     """Have the sites score the rows that they hold out, in one secure sum. Opens no phase.
 
     Parameters
@@ -83,6 +136,8 @@ def score_at_sites(federation: Federation, model: Model, bins: int = BINS) -> Si
         Whose sites have put their rows on the common scale for this model.
     model : Model
         Goes to the sites, unless they keep it.
+    classes : int, default 2
+        How many the model tells apart.
     bins : int, default 1000
         Of the histogram.
 
@@ -92,7 +147,8 @@ def score_at_sites(federation: Federation, model: Model, bins: int = BINS) -> Si
         A site failed, or too few are left.
     """
     threshold = model.calibrated.threshold if model.calibrated is not None else 0.0
-    shape = (4 + 2 * bins,)
+    shape = (size_of(classes, bins),)
+    told: dict[str, Any] = {} if classes == 2 else {"classes": classes}
     counts = federation.sum(
         "score_counts",
         shape=shape,
@@ -101,9 +157,13 @@ def score_at_sites(federation: Federation, model: Model, bins: int = BINS) -> Si
         bins=bins,
         threshold=threshold,
         kept=model.kept_by_sites,
+        **told,
     )
     federation.disclose(COORDINATOR, "score_counts", DISCLOSES, shape)
     whole = np.rint(counts).astype(np.int64)
+    if classes > 2:
+        by_value = whole[classes**2 :].reshape(classes, 2, bins)
+        return ClassScores(whole[: classes**2].reshape(classes, classes), by_value[:, 0], by_value[:, 1])
     tp, fp, tn, fn = whole[:4].tolist()
     return SiteScores(tp, fp, tn, fn, whole[4 : 4 + bins], whole[4 + bins :])
 

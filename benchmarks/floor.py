@@ -88,6 +88,7 @@ def bare_ring(sites: int) -> Iterator[_Ring]:
     finally:
         for process in processes:
             process.kill()
+        for process in processes:
             process.join()
         coordinator.context.destroy(linger=0)
 

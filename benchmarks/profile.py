@@ -1,9 +1,10 @@
 """Where the time of a round goes: `python -m benchmarks.profile [SITES] [SUM]`, 20 sites and the ring unless told.
 
-Two tables. The first has processor time a round by process and thread, ours beside the floor's (`benchmarks.floor`),
+Three tables. The first has processor time a round by process and thread, ours beside the floor's (`benchmarks.floor`),
 which has the same messages and does nothing with them: what its I/O threads take is ZeroMQ, CURVE and the kernel, and
 what its main threads take is Python that says "send" and "receive". The second divides a site's main thread by the part
 of the program that runs, as Python's profiler has it, which takes about as long itself: it is to be read as shares.
+The third has the memory that is a site's own (Linux), by what it holds, as it is assembled and after the rounds.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ PARTS: Mapping[str, tuple[str, ...]] = {
     "numpy": ("numpy",),
 }
 OTHER = "Python's own functions"
+OBJECTS, STATICS, LIBRARIES = "objects, and what libraries allocate", "data of the interpreter", "data of libraries"
 
 
 def floor_us(sites: int) -> dict[str, float]:
@@ -72,6 +74,30 @@ def shares(sites: int, name: str) -> tuple[dict[str, float], float]:
         calls += count
     del spent[WAITING]
     return dict(spent.most_common()), calls / ROUNDS
+
+
+def memory_kib(sites: int, name: str) -> list[dict[str, int]]:
+    """Of the last site, KiB that are its own, by what they hold: as it is assembled, and after `ROUNDS` rounds."""
+    with _federation(sites, name) as run:
+        pid = run.pids[f"site-{sites}"]
+        assembled = _own_kib(pid)
+        for _ in range(ROUNDS):
+            _sum(run)
+        return [assembled, _own_kib(pid)]
+
+
+def _own_kib(pid: int) -> dict[str, int]:
+    """By what is mapped: memory of no file is Python's objects, and what libraries allocate."""
+    own, holds = Counter[str](), OBJECTS
+    for line in Path(f"/proc/{pid}/smaps").read_text().splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):
+            mapped = words[5] if len(words) > 5 else ""
+            of_python = Path(mapped).name.startswith(("python", "libpython"))
+            holds = STATICS if of_python else LIBRARIES if mapped.startswith("/") else OBJECTS
+        elif words[0].startswith("Private_"):
+            own[holds] += int(words[1])
+    return dict(own)
 
 
 def _federation(sites: int, name: str) -> contextlib.AbstractContextManager[Federation]:
@@ -124,6 +150,10 @@ def main() -> None:
     print("\n| of a site's main thread | share |\n|---|---|")
     for part, spent in parts.items():
         print(f"| {part} | {100 * spent / sum(parts.values()):.0f} % |")
+    assembled, after = memory_kib(sites, name)
+    print(f"\n| a site's own memory, KiB | assembled | after {ROUNDS} rounds |\n|---|---|---|")
+    for holds in (OBJECTS, STATICS, LIBRARIES):
+        print(f"| {holds} | {assembled[holds]:,} | {after[holds]:,} |")
 
 
 if __name__ == "__main__":

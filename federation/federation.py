@@ -261,8 +261,9 @@ class Federation:
         bound : float
             No entry of the sum can exceed it in size; math.inf where nothing is known.
         over_others : callable, optional
-            Called before the sum is run again where sites left or joined, and gives the arguments that change then. A
-            site may have seen the sum that was not revealed: this is where a second one is charged, or refused.
+            Outside of stages. Called before the sum is run again where sites left or joined, and gives the arguments
+            that change then. A site may have seen the sum that was not revealed: this is where a second one is charged,
+            or refused; what it draws goes through `drawn`.
         **params
             Arguments of the step.
 
@@ -289,13 +290,16 @@ class Federation:
             return protocol.reveal(channel, shape, bound, receiver)
 
         terms = SumTerms(tuple(shape), bound, protocol.options, receiver)
-        order = _order(step, protocol.name, params, terms)
-
-        def revised(order: Order) -> Order:
-            return order if over_others is None else _order(step, protocol.name, {**params, **over_others()}, terms)
-
-        total: FloatArray | None = self._complete(order, reveal, revised=revised)
-        return total
+        while True:
+            order = _order(step, protocol.name, params, terms)
+            try:
+                total: FloatArray | None = self._complete(order, reveal, again=over_others is None)
+            except MembershipChanged:
+                if over_others is None or self._is_fixed:
+                    raise
+                params = {**params, **over_others()}
+            else:
+                return total
 
     def gather(self, step: str, *, shape: Sequence[int], **params: Any) -> dict[str, FloatArray]:
         """Every live site's value in the clear, by site. Raises FederationError."""
@@ -465,19 +469,20 @@ class Federation:
         order: Order,
         take_part: Callable[[SocketChannel], Any],
         work_s: float = 0.0,
-        revised: Callable[[Order], Order] = lambda order: order,
+        *,
+        again: bool = True,
     ) -> Any:
         """Carry out an order, as often as it takes until it is complete with the sites that are there.
 
-        revised: what it becomes for other sites.
+        again: over other sites too. Without it raises MembershipChanged where sites left or joined before it was.
         """
         journal = self._journal
         if journal is not None and (told := journal.told(order)) is not None:
-            return self._replayed(order, told, revised)
+            return self._replayed(order, told)
         if journal is not None and journal.goes_live():
             self._go_live(journal)
         try:
-            value = self._complete_with_those_there(order, take_part, work_s, revised)
+            value = self._complete_with_those_there(order, take_part, work_s, again=again)
         except MembershipChanged:
             if journal is not None:
                 journal.write(order, None, changed=True)
@@ -489,9 +494,8 @@ class Federation:
             journal.write(order, value, changed=False)
         return value
 
-    def _replayed(self, order: Order, told: Told, revised: Callable[[Order], Order]) -> Any:
+    def _replayed(self, order: Order, told: Told) -> Any:
         """What became of an order in an earlier process of this run: all that followed from it follows again."""
-        asked = order
         self._phase_is_new = False
         for event in told.story.events:
             if isinstance(event, Moved):
@@ -499,8 +503,7 @@ class Federation:
                 self._write("membership", round=event.round, left=dict(event.left), joined=list(event.joined))
                 self.membership.change(*change)
             else:
-                self._replay_attempt(asked, event, told.value)
-                asked = revised(asked) if event.revised else asked
+                self._replay_attempt(order, event, told.value)
         for witness, rows in told.story.ledger:
             self.accounts.enter(witness, rows)
         if self._journal is not None:
@@ -538,7 +541,8 @@ class Federation:
         order: Order,
         take_part: Callable[[SocketChannel], Any],
         work_s: float,
-        revised: Callable[[Order], Order],
+        *,
+        again: bool,
     ) -> Any:
         if self._phase_is_new:
             self._phase_is_new = False
@@ -556,8 +560,8 @@ class Federation:
                 waiting.clear()
             if attempt.complete:
                 return attempt.value
-            if attempt.dropped:
-                order = revised(order)
+            if attempt.dropped and not again:
+                raise MembershipChanged
             failed_attempts += 0 if attempt.dropped else 1
             if failed_attempts and (deadline.expired or failed_attempts == _MAX_REPEATS):
                 who = {site: waiting[site] for site in self.sites if site in waiting}
@@ -591,9 +595,8 @@ class Federation:
             contributed = frozenset(sites).difference(record.missing)
             self._disclosures.record_difference_leakage(order, order.terms, contributed, self.membership.all_sites)
         if self._journal is not None:
-            revises = bool(attempt.dropped) and not attempt.complete
             took_part = tuple(site for site in sites if site not in record.missing)
-            self._journal.story.events.append(Tried(record, sites, attempt.complete, took_part, revises))
+            self._journal.story.events.append(Tried(record, sites, attempt.complete, took_part))
         if attempt.complete:
             self._on_shown(_shown(order, number, sites, record, attempt.value))
         record.hops, record.aborted = round_.hops, not attempt.complete

@@ -44,7 +44,6 @@ class Tried:
     sites: tuple[str, ...]
     complete: bool
     contributed: tuple[str, ...]
-    revised: bool
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,6 @@ class Journal:
                 tuple(each["sites"]),
                 each["complete"],
                 tuple(each["contributed"]),
-                each["revised"],
             )
             for each in record["events"]
         ]

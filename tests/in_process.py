@@ -130,6 +130,8 @@ class InProcessFederation:
         self.orders[step] += 1
         loss = self._losses.pop((step, self.orders[step]), None)
         values = self._attempt(step, params)
+        for site in self.sites:
+            self.programs[site].work_ahead()
         if loss is None:
             return values
         self._change(loss)

@@ -22,7 +22,17 @@ from tests.broken_sums import ALL_SUMS
 
 
 class Drill(SiteProgram):
-    """Steps for tests of the runtime. The partition holds one array, `rows`."""
+    """Steps for tests of the runtime. The partition holds one array, `rows`. What it does ahead fails."""
+
+    worked_ahead = 0.0
+
+    def work_ahead(self) -> None:
+        self.worked_ahead += 1
+        raise ZeroDivisionError("what is done ahead is nobody's concern")
+
+    @step
+    def ahead(self) -> FloatArray:
+        return np.full(3, self.worked_ahead)
 
     @step
     def total(self, factor: float = 1.0) -> FloatArray:

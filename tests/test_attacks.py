@@ -192,7 +192,7 @@ def test_two_neighbours_on_the_ring_recover_everything_exactly(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("sites", "changes", "coordinator"),
     [
-        ([1, 3], ["protocol.sum=k-secure", "protocol.segments=5"], False),
+        pytest.param([1, 3], ["protocol.sum=k-secure", "protocol.segments=5"], False, marks=pytest.mark.long),
         ([1, 3, 4], ["protocol.sum=k-secure", "protocol.segments=5"], False),
         ([1, 3, 4], ["protocol.sum=masked"], False),
         ([1, 3, 5], ["protocol.sum=masked"], True),

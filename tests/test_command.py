@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import typer
 
 import fedsvm
 from tests.commands import FEDSVM
@@ -172,6 +173,17 @@ def test_a_stranger_of_the_same_name_is_named(stranger: str, tmp_path: Path) -> 
     done = python("from fedsvm import PanSVC", tmp_path, [] if not is_code else [ROOT])
     assert done.returncode == 1
     assert f"ImportError: {sentence.removeprefix('fedsvm: ')}" in done.stderr
+
+
+def test_a_command_alone_is_what_it_is_among_all() -> None:
+    """Only the command that is asked for is made ready: as told by its help, under every name."""
+    from scenarios import cli
+
+    names = typer.main.get_command(cli.app).commands  # type: ignore[attr-defined]
+    for name, command_among_all in names.items():
+        alone = typer.main.get_command(cli.app_for([name])).commands[name]  # type: ignore[attr-defined]
+        assert [each.name for each in alone.params] == [each.name for each in command_among_all.params]
+    assert cli.app_for(["no-such-command"]) is cli.app_for(["--version"]) is cli.app
 
 
 @pytest.mark.parametrize("words", [[], ["run"], ["data", "describe"], ["scenarios", "show"], ["check-sum"]])

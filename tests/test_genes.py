@@ -25,6 +25,7 @@ def test_colon_is_ranked_in_two_hundred_rounds(tmp_path: Path, data_folder: Path
     assert len(ranking["selected"]) == 20
 
 
+@pytest.mark.long
 def test_leukemia_goes_by_halves(tmp_path: Path, data_folder: Path) -> None:
     """7,129 genes."""
     changes = [*CUTS, *LINEAR, "algorithm.select_penalty=0.014", "algorithm.C=0.014", "algorithm.size=20"]

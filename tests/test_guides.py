@@ -54,6 +54,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "build" / "site"
 
 
+@pytest.mark.long
 def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
     pages = list(site.rglob("*.html"))
     assert len(pages) > 10

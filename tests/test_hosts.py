@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,6 +17,7 @@ import pyarrow.parquet as pq
 import pytest
 import zmq.auth
 from numpy.typing import NDArray
+from sklearn.svm import SVC
 
 from federation.control import FinalReport
 from federation.errors import FederationError
@@ -27,8 +30,11 @@ from federation.hosts.visit import Held, Place, Visit
 from federation.site.program import Installation
 from federation.transport.deadline import Deadline
 from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
-from tests.conftest import wait_until
-from tests.hosts import EXACT, NAMES, Hosts, Started, hosts, same
+from scenarios.hosts import asking
+from scenarios.schema.errors import ScenarioError
+from tests.conftest import ROOT, wait_until
+from tests.guides import blocks
+from tests.hosts import EXACT, NAMES, SCENARIO, Hosts, Started, hosts, same
 
 pytestmark = pytest.mark.timeout(300)  # ten processes that load libraries, on a machine that may be busy
 EXACTLY = tuple(word for each in EXACT for word in ("--set", each))
@@ -217,6 +223,7 @@ def test_a_site_does_not_begin_what_it_is_no_part_of(begin: Begin, tmp_path: Pat
         visit._check_begin(begin, held)
 
 
+@pytest.mark.long
 def test_a_wait_that_expires_ends_with_a_sentence_at_both_ends(tmp_path: Path) -> None:
     with hosts(tmp_path) as there:
         coordinator = there.coordinator(wait="12s")
@@ -293,6 +300,180 @@ def test_columns_that_differ_are_named_before_the_first_round(tmp_path: Path) ->
         assert south.ends() == 3
     assert "its columns differ from those of north: it lacks 'age'; it has 'years', which north has not" in south.said
     assert "south was turned away: its columns differ" in coordinator.said
+
+
+@pytest.mark.timeout(300)
+def test_classes_that_the_scenario_names_are_told_apart_where_no_site_has_all(tmp_path: Path) -> None:
+    """The model is the simulation's to the last bit, and so is what sites count."""
+    random = np.random.default_rng(5)
+    with hosts(tmp_path) as there:
+        for place, name in enumerate(NAMES):
+            kinds = [kind for number, kind in enumerate("xyz") if number != place]
+            rows = [(kind, random.normal(size=2) + 2.0 * "xyz".index(kind)) for kind in kinds for _ in range(20)]
+            lines = ["a,b,kind", *(f"{a!r},{b!r},{kind}" for kind, (a, b) in ((k, v.tolist()) for k, v in rows))]
+            (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
+        for file in ("hospitals.toml", "simulated.toml"):
+            text = (tmp_path / file).read_text().replace('positive = "M"\n', "").replace('"diagnosis"', '"kind"')
+            (tmp_path / file).write_text(text.replace('["B", "M"]', '["x", "y", "z"]'))
+        words = [word for change in EXACT for word in ("--set", f"{change}")]
+        coordinator = there.coordinator(*words)
+        begun = [there.site(name, coordinator) for name in NAMES]
+        assert [each.ends() for each in (coordinator, *begun)] == [0] * 4, [x.said for x in (coordinator, *begun)]
+        assert same(there.model(), there.simulated(*words))
+    deployed, simulated = (
+        json.loads((tmp_path / each / "result.json").read_text()) for each in ("deployed", "simulated")
+    )
+    assert deployed["at_sites"] == simulated["at_sites"]
+    assert sum(map(sum, deployed["at_sites"]["confusion_matrix"])) == 30
+    assert deployed["metrics"]["confusion_matrix"] == simulated["metrics"]["confusion_matrix"]
+
+
+@pytest.mark.timeout(300)
+def test_records_are_compared_encrypted_across_hosts_too(tmp_path: Path) -> None:
+    """By pp-svm, which no site alone can score rows by."""
+    words = ["algorithm.name=pp-svm", "algorithm.kernel=linear", "data.test_fraction=0.0", 'data.ignore=["ward"]']
+    sets = [word for change in words for word in ("--set", change)]
+    with pytest.raises(
+        ScenarioError, match=r"data\.test_fraction: must be 0; a site alone cannot score rows by pp-svm"
+    ):
+        (tmp_path / "hospitals.toml").write_text(SCENARIO)
+        asking.read(tmp_path / "hospitals.toml", words[:1], NAMES)
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator(*sets)
+        begun = [there.site(name, coordinator) for name in NAMES]
+        assert [each.ends() for each in (coordinator, *begun)] == [0] * 4, [x.said for x in (coordinator, *begun)]
+        assert same(there.model(), there.simulated(*sets))
+
+
+def test_an_algorithm_that_tells_two_classes_apart_is_refused_more(tmp_path: Path) -> None:
+    path = tmp_path / "classes.toml"
+    path.write_text('[data]\nlabel = "kind"\nclasses = ["x", "y", "z"]\n[algorithm]\nname = "svm-admm"\n')
+    with pytest.raises(ScenarioError, match=r"data\.classes: svm-admm tells two apart"):
+        asking.read(path, [], NAMES)
+
+
+COLUMNS = """\
+[data]
+partition = "vertical"
+label = "diagnosis"
+positive = "M"
+classes = ["B", "M"]
+label_site = "south"
+identifier = "patient"
+test_fraction = 0.25
+
+[algorithm]
+name = "dpp-svm"
+kernel = "rbf"
+gamma = 0.2
+C = 2.0
+
+[protocol]
+sum = "ring"
+"""
+
+
+def write_columns(folder: Path) -> dict[str, tuple[float, ...]]:
+    """A column of measurements at each site, labels at one, in orders of their own and of most patients each.
+
+    The measurements and the label of the patients that all have.
+    """
+    random, known = np.random.default_rng(3), {}
+    for number in range(90):
+        sign = 1.0 if random.random() < 0.5 else -1.0
+        known[f"P{number:03d}"] = (*(random.normal(size=3) + 0.9 * sign).tolist(), sign)
+    in_all = set(known)
+    for place, (name, column) in enumerate({"east": "size", "north": "depth", "south": "age,diagnosis"}.items()):
+        here = random.permutation(sorted(known))[:80].tolist()
+        in_all &= set(here)
+        labels = {who: f",{'M' if known[who][3] > 0 else 'B'}" if name == "south" else "" for who in here}
+        lines = [f"patient,{column}", *(f"{who},{known[who][place]!r}{labels[who]}" for who in here)]
+        (folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+    (folder / "hospitals.toml").write_text(COLUMNS)
+    return {who: known[who] for who in sorted(in_all)}
+
+
+def check_columns(folder: Path, joined: dict[str, tuple[float, ...]]) -> None:
+    """The model is LIBSVM's on the joined table, whose held-out rows follow from identifiers alone."""
+    result = json.loads((folder / "deployed" / "result.json").read_text())
+    with np.load(folder / "deployed" / "model.npz") as found:
+        b = float(found["b"])
+    lots = [int.from_bytes(hashlib.sha256(f"0 {who}".encode()).digest()[:8], "big") / 2**64 for who in joined]
+    table, held_out = np.array(list(joined.values())), np.array(lots) < 0.25
+    train, test = table[~held_out], table[held_out]
+    mean, deviation = train[:, :3].mean(axis=0), train[:, :3].std(axis=0)
+    pooled = SVC(C=2.0, kernel="rbf", gamma=0.2, tol=1e-8).fit((train[:, :3] - mean) / deviation, train[:, 3])
+    right = pooled.predict((test[:, :3] - mean) / deviation) == test[:, 3]
+    assert result["alignment"]["records"] == len(joined)
+    assert b == pytest.approx(pooled.intercept_[0], abs=1e-2)
+    assert result["metrics"]["accuracy"] == pytest.approx(right.mean())
+    assert result["data"]["test_rows"] == len(test)
+    for name in NAMES:
+        assert (folder / f"{name}.npz").is_file(), "each site keeps its part of the model"
+
+
+def test_sites_that_hold_columns_train_on_the_records_that_all_of_them_have(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        joined = write_columns(tmp_path)
+        coordinator = there.coordinator()
+        begun = [there.site(name, coordinator) for name in NAMES]
+        assert [each.ends() for each in (coordinator, *begun)] == [0] * 4, [x.said for x in (coordinator, *begun)]
+    check_columns(tmp_path, joined)
+
+
+@pytest.mark.long
+def test_sites_that_hold_columns_go_on_with_a_coordinator_that_was_killed(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        joined = write_columns(tmp_path)
+        coordinator = there.coordinator("--set", "protocol.routing=via-coordinator")
+        stalls = ("--fault", "stall:phase=setup,round=4,for_s=3")
+        sites = [there.site(name, coordinator, *(stalls if name == "north" else ())) for name in NAMES]
+        wait_until(lambda: stalled(sites[NAMES.index("north")]), 60)
+        coordinator.process.kill()
+        coordinator.ends()
+        address = coordinator.said.partition("listens at ")[2].partition(" ")[0]
+        words = ("--listen", address, "--key", "coordinator.key_secret", "--wait", "60s")
+        resumed = there.command("coordinator", "coordinate", "--resume", "deployed", *words)
+        assert [each.ends() for each in (resumed, *sites)] == [0] * 4, [each.said for each in (resumed, *sites)]
+    check_columns(tmp_path, joined)
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        ("data.folds=3", "data.folds: sites that hold columns test one model"),
+        ("data.split=columns:[[a],[b],[c]]", "data.split: across hosts each site brings columns of its own"),
+        ("data.overlap=0.5", "data.overlap: across hosts the files say which records each site has"),
+        ("data.label_site=west", "data.label_site: there is no site 'west'"),
+        ("algorithm.name=pan-svm", "data.partition: pan-svm needs"),
+    ],
+)
+def test_what_sites_that_hold_columns_cannot_do_is_refused(change: str, sentence: str, tmp_path: Path) -> None:
+    path = tmp_path / "columns.toml"
+    path.write_text(COLUMNS.replace("test_fraction = 0.25\n", "") if "folds" in change else COLUMNS)
+    with pytest.raises(ScenarioError, match=re.escape(sentence)):
+        asking.read(path, [change], NAMES)
+
+
+def test_the_guides_scenario_of_columns_is_one(tmp_path: Path) -> None:
+    (text,) = (each.text for each in blocks(ROOT / "docs" / "three-hospitals.md") if each.title == "columns.toml")
+    path = tmp_path / "columns.toml"
+    path.write_text(text)
+    chosen = asking.read(path, [], NAMES)
+    assert (chosen.data.label_site, chosen.data.align, chosen.federation.site_names) == (
+        "south",
+        "identifier",
+        list(NAMES),
+    )
+
+
+def test_what_sites_that_hold_columns_must_be_told_is_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "columns.toml"
+    silent = COLUMNS.replace('positive = "M"\nclasses = ["B", "M"]\n', "")
+    path.write_text(silent.replace('identifier = "patient"', 'align = "identifier"'))
+    with pytest.raises(ScenarioError) as caught:
+        asking.read(path, [], NAMES)
+    assert [problem.split(":")[0] for problem in caught.value.problems] == ["data.classes", "data.identifier"]
 
 
 def test_certificates_are_in_zeromqs_format_and_the_secret_half_is_its_owners(tmp_path: Path) -> None:

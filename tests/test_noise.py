@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -32,6 +33,7 @@ from algorithms.privacy.mechanisms import (
     spherical,
 )
 from federation.arrays import FloatArray, IntArray
+from federation.channel.generator import KeyedRandom
 from federation.errors import FederationError
 
 MIN_P = 1e-5
@@ -83,7 +85,7 @@ def test_laplace_shares_sum_to_one_central_draw(scale: int, parts: int, record_p
     assert found > MIN_P
 
 
-@pytest.mark.parametrize("parts", [1, 3, 10])
+@pytest.mark.parametrize("parts", [1, 3, pytest.param(10, marks=pytest.mark.long)])
 def test_gaussian_shares_sum_to_one_central_draw(parts: int, record_property: Callable[..., None]) -> None:
     shares = np.sum([gaussian_share(Fraction(400), parts, 10_000) for _ in range(parts)], axis=0)
     found = p_value(shares, gaussian_mass(400.0))
@@ -110,6 +112,24 @@ def test_every_step_of_the_lattice_occurs() -> None:
         large = draws[np.abs(draws) > 1000]  # a share alone is often 0
         for modulus in (2, 7):
             assert stats.chisquare(np.bincount(large % modulus, minlength=modulus)).pvalue > MIN_P
+
+
+def test_a_keyed_generator_gives_the_keystream_of_its_key() -> None:
+    """The first test vector of RFC 8439, appendix A.1, and noise as good as the operating system's."""
+    source = KeyedRandom(bytes(32))
+    assert source.randbytes(16).hex() == "76b8e0ada0f13d90405d6ae55386bd28"
+    assert source.randbytes(16).hex() == "bdd219b8a08ded1aa836efcc8b770dc7"
+    once, again = (laplace_share(22, 3, 50, KeyedRandom(b"k" * 32)) for _ in range(2))
+    np.testing.assert_array_equal(once, again)
+    assert not np.array_equal(once, laplace_share(22, 3, 50, KeyedRandom(b"l" * 32)))
+    keyed = KeyedRandom(os.urandom(32))
+    assert p_value(drawn(lambda: discrete_laplace(20, keyed), 20_000), laplace_mass(20)) > MIN_P
+    assert p_value(drawn(lambda: discrete_gaussian(Fraction(400), keyed), 10_000), gaussian_mass(400.0)) > MIN_P
+    shares = np.sum([laplace_share(20, 3, 20_000, keyed) for _ in range(3)], axis=0)
+    assert p_value(shares, laplace_mass(20)) > MIN_P
+    assert sorted(keyed.sample(range(100), 100)) == list(range(100))
+    with pytest.raises(NotImplementedError):
+        keyed.getstate()
 
 
 def test_the_distance_of_shares_is_small_and_grows_with_what_is_drawn() -> None:

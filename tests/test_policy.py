@@ -149,22 +149,28 @@ public_source = "public.csv"
 categories = { ward = ["a", "b", "east", "north", "south"] }
 
 [algorithm]
-name = "dp-erm"
-perturbation = "objective"
 epsilon = 0.8
 """
+PRIVATELY = {
+    "dp-erm": 'name = "dp-erm"\nperturbation = "objective"\n',
+    "hybrid-svm": 'name = "hybrid-svm"\nfeatures = 5\nvariant = "one-shot"\nmechanism = "laplace"\nprior = "public"\n',
+}
 
 
-def write_private(folder: Path) -> None:
+def write_private(folder: Path, algorithm: str = "dp-erm") -> None:
     """A scenario of private training, and the coordinator's file of public rows."""
     shutil.copy(folder / "east.csv", folder / "public.csv")
-    (folder / "hospitals.toml").write_text(PRIVATE)
+    (folder / "hospitals.toml").write_text(f"{PRIVATE}{PRIVATELY[algorithm]}")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
-def test_a_deployment_that_asks_for_more_epsilon_than_a_site_has_left_is_refused_at_both_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("algorithm", PRIVATELY)
+def test_a_deployment_that_asks_for_more_epsilon_than_a_site_has_left_is_refused_at_both_ends(
+    algorithm: str, tmp_path: Path
+) -> None:
     with hosts(tmp_path) as there:
-        write_private(tmp_path)
+        write_private(tmp_path, algorithm)
         (tmp_path / "north.toml").write_text('budget = 1.0\nledger = "north.ledger"')
         (tmp_path / "south.toml").write_text("max_epsilon = 0.9")
         first = there.coordinator()
@@ -229,6 +235,35 @@ def test_a_ledger_is_charged_once_for_a_run_and_refuses_the_next(tmp_path: Path)
     first, second = (runner.run(scenario, rows, folder, lambda federation, faults: None).result for folder in folders)
     assert first.status == "completed", first.error
     assert "all runs together may spend epsilon 1.5; 1 is spent, and this one asks for 1" in str(second.error)
+
+
+def test_a_release_over_other_sites_is_charged_to_the_sites_too(tmp_path: Path) -> None:
+    """The sites draw the noise of these, so that a budget has no room for a release that nobody announced."""
+    ledger = tmp_path / "site-1.ledger"
+    changes: dict[str, Any] = {
+        "federation.min_sites": 4,
+        "algorithm.mechanism": "laplace",
+        "algorithm.delta": None,
+        "algorithm.features": 5,
+        "algorithm.budget": 5.0,
+        "data.source": "wdbc",
+        "data.positive": "malignant",
+    }
+    outcomes = []
+    for budget in (2.5, 1.5):
+        changes["policy"] = [{"site": 1, "budget": budget, "ledger": str(ledger)}]
+        ledger.unlink(missing_ok=True)
+        scenario, base = spec.read("hybrid-stand-in", changes=changes, faults=["kill:site=3,phase=train,round=4"])
+        folder = tmp_path / f"budget-{budget}"
+        folder.mkdir()
+        rows = dataset.prepare(scenario, base)
+        outcomes.append(runner.run(scenario, rows, folder, lambda federation, faults: None).result)
+        assert len(ledger.read_text().splitlines()) == (2 if budget == 2.5 else 1)
+    enough, short = outcomes
+    assert enough.status == "completed", enough.error
+    assert enough.privacy is not None and len(enough.privacy.releases) == 2
+    assert "all runs together may spend epsilon 1.5; 1 is spent, and this one asks for 1" in str(short.error)
+    assert short.model is None
 
 
 def test_a_policy_of_no_site_is_refused() -> None:

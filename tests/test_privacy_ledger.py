@@ -84,6 +84,7 @@ def _spend(path: Path) -> int:
     return done
 
 
+@pytest.mark.long
 def test_runs_at_the_same_time_do_not_overspend_together(tmp_path: Path) -> None:
     path = tmp_path / "ledger"
     with multiprocessing.get_context("spawn").Pool(RUNS) as pool:

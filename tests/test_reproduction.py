@@ -211,6 +211,7 @@ def test_a_browser_shows_the_page_without_complaint(wine: tuple[Path, Path], tmp
     assert "A paper: of wine" in page.cells["h2"]
 
 
+@pytest.mark.long
 def test_a_command_that_is_killed_repeats_no_finished_run(tmp_path: Path, temporary_folder: Path) -> None:
     command = [str(FEDSVM), "reproduce", "ours-sums", "--out", str(tmp_path / "out")]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, cwd=tmp_path)
@@ -315,7 +316,7 @@ def test_the_list_names_them_with_what_they_lack(tmp_path: Path) -> None:
     assert "hospital discharge set is not public" in done.stdout
 
 
-@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("full", [False, pytest.param(True, marks=pytest.mark.long)])
 def test_every_entry_can_be_run_or_says_why_not(full: bool, tmp_path: Path) -> None:
     """Scenarios are right, claims are written in their language, and nothing is without a verdict to come."""
     for paper, entry in entries().values():

@@ -207,6 +207,7 @@ def test_a_site_that_is_killed_in_elimination_is_done_without(tmp_path: Path) ->
         assert result["model"]["sites"] == ["site-1", "site-3", "site-4", "site-5"]
 
 
+@pytest.mark.long
 def test_a_scenario_runs_predicts_and_reports(tmp_path: Path) -> None:
     small = ["data.source=wine", "data.positive=class_0", "data.folds=2", "algorithm.landmarks=20"]
     result = run("rfe", tmp_path / "run", *small).result

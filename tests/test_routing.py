@@ -12,7 +12,7 @@ import pytest
 
 from federation.channel.agreement import KeyAgreement
 from federation.channel.envelope import Sealer
-from federation.channel.mailbox import MAX_HELD, Mailbox
+from federation.channel.mailbox import MAX_HELD, MAX_WAITING, MAX_WAITING_BYTES, Mailbox
 from federation.errors import Malformed
 from federation.federation import Federation
 from federation.transport.endpoint import Endpoint
@@ -61,6 +61,25 @@ def test_a_coordinator_keeps_so_much_for_a_site_that_is_away_and_no_more() -> No
         for _ in range(MAX_HELD + 3):
             mailbox._take_envelope("north", north.seal("south", message()))
         assert mailbox.refused == {"envelope beyond what is held": 3}
+
+
+def test_a_peer_that_sends_ahead_of_its_time_fills_nobodys_memory() -> None:
+    """Of each peer so many arrays wait, and so many bytes, of this round and the next together; others have theirs."""
+    large = np.broadcast_to(np.uint64(0), (MAX_WAITING_BYTES // 4 // 8,))
+    with Endpoint("south", "tcp://127.0.0.1:*", KeyPair.generate(), peers=2) as endpoint:
+        mailbox = Mailbox(endpoint, RUN)
+        mailbox.enter(3)
+        for number in range(MAX_WAITING + 3):
+            mailbox._keep("north", message(3 + number % 2))
+        assert mailbox.refused == {"array beyond what is kept of one peer": 3}
+        assert mailbox.next_array("north") is not None
+        mailbox._keep("north", message(3))
+        for _ in range(6):
+            mailbox._keep("east", Message(DATA_KIND, RUN, 4, arrays={"value": large}))
+        assert mailbox.refused == {"array beyond what is kept of one peer": 5}
+        mailbox.enter(4)
+        assert sum(mailbox.next_array("east") is not None for _ in range(6)) == 4
+        assert sum(mailbox.next_array("north") is not None for _ in range(MAX_WAITING)) == MAX_WAITING // 2
 
 
 def test_an_envelope_that_is_changed_on_its_way_does_not_open() -> None:

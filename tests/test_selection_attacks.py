@@ -51,6 +51,7 @@ def test_no_row_follows_where_three_have_changed_and_no_cut_is_shown(tmp_path: P
     assert "cuts of columns" not in party
 
 
+@pytest.mark.long
 def test_sites_get_no_row_of_others_from_the_choice(tmp_path: Path) -> None:
     small = ["data.source=wine", "data.positive=class_0", "data.folds=2", "algorithm.size=4", "algorithm.landmarks=20"]
     found = audited("rfe", tmp_path / "run", *small, CUTS)

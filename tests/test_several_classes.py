@@ -244,6 +244,7 @@ def test_weights_may_stay_with_the_sites(ring: Ran, tmp_path: Path) -> None:
 # What is written and shown.
 
 
+@pytest.mark.long
 def test_pages_and_summary_say_what_several_classes_come_to(tmp_path: Path) -> None:
     folders = [
         run(

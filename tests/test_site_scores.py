@@ -14,6 +14,7 @@ from algorithms.data.score_counts import counted
 from algorithms.site_scores import SiteScores
 from federation.arrays import FloatArray
 from scenarios.data import dataset, splits
+from scenarios.report.summary import lines
 from scenarios.run import runner
 from scenarios.run.result import RunResult
 from scenarios.schema import spec
@@ -28,7 +29,7 @@ def run(folder: Path, name: str, *changes: str) -> RunResult:
 
 
 def scores_of(decisions: FloatArray, labels: FloatArray, bins: int) -> SiteScores:
-    counts = counted(decisions, labels, 0.0, bins).astype(np.int64)
+    counts = counted(decisions, labels[None], 0.0, bins).astype(np.int64)
     tp, fp, tn, fn = counts[:4].tolist()
     return SiteScores(tp, fp, tn, fn, counts[4 : 4 + bins], counts[4 + bins :])
 
@@ -51,6 +52,25 @@ def test_the_sites_find_what_all_rows_in_one_place_show(changes: tuple[str, ...]
     assert found.accuracy == pytest.approx(exact.accuracy)
     assert found.auc_resolution is not None
     assert abs(found.auc - exact.auc) <= found.auc_resolution + 1e-9
+
+
+@pytest.mark.parametrize(
+    "changes", [("naive-bayes", "data.source=iris"), ("quickstart", "data.source=wine")], ids=" ".join
+)
+def test_of_more_classes_the_sites_find_the_same_table(changes: tuple[str, ...], tmp_path: Path) -> None:
+    scenario, base = spec.read(
+        changes[0], overrides=["data.tested_by=sites", *changes[1:]], changes={"data.positive": None}
+    )
+    finished = runner.run(scenario, dataset.prepare(scenario, base), tmp_path, lambda federation, faults: None)
+    exact, found = finished.result.metrics, finished.result.at_sites
+    assert exact is not None and found is not None, finished.result.error
+    assert found.confusion is None and found.confusion_matrix == exact.confusion_matrix
+    assert found.accuracy == pytest.approx(exact.accuracy)
+    assert found.auc is not None and exact.auc is not None and found.auc_resolution is not None
+    assert abs(found.auc - exact.auc) <= found.auc_resolution + 1e-9
+    assert found.confusion_matrix is not None
+    rows = sum(sum(called) for called in found.confusion_matrix)
+    assert f"{found.accuracy * 100:.2f} % of {rows} rows" in dict(lines(finished.result))["at sites"]
 
 
 @given(st.integers(0, 10**6), st.integers(1, 200))

@@ -50,6 +50,7 @@ def test_the_columns_and_the_objective_are_those_of_the_pooled_problem(l1: float
     assert spent["rounds"] <= 60
 
 
+@pytest.mark.long
 def test_colon_takes_fifty_rounds(tmp_path: Path, data_folder: Path) -> None:
     """2,000 genes over five sites, from the first round to the trained model."""
     changes = ["algorithm.l1=0.3", "algorithm.select_penalty=0.05", "algorithm.select_groups=8"]
@@ -63,6 +64,7 @@ def test_colon_takes_fifty_rounds(tmp_path: Path, data_folder: Path) -> None:
     assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"] < 12_000_000
 
 
+@pytest.mark.long
 def test_a_path_has_a_curve_and_half_samples_a_say(tmp_path: Path) -> None:
     changes = ["algorithm.path_steps=4", "algorithm.stability=3", "algorithm.inner_folds=3"]
     result = choose(tmp_path / "run", "wine", "sparse-svm", *changes).result

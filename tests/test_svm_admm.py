@@ -196,7 +196,13 @@ def check_certificate(result: dict[str, Any]) -> None:
     assert optimum * (1 - 1e-6) <= result["model"]["objective"] < 1.05 * optimum
 
 
-@pytest.mark.parametrize(("phase", "number"), [("setup", 2), ("landmarks", 3), ("train", 1), ("train", 7)])
+@pytest.mark.parametrize(
+    ("phase", "number"),
+    [
+        ("train", 7),
+        *(pytest.param(*place, marks=pytest.mark.long) for place in (("setup", 2), ("landmarks", 3), ("train", 1))),
+    ],
+)
 @pytest.mark.parametrize("protocol", ["ring", "masked"])
 def test_a_site_that_drops_takes_its_multipliers_along(phase: str, number: int, protocol: str, tmp_path: Path) -> None:
     kill = f"faults=[{{kind='kill',site=2,phase='{phase}',round={number}}}]"

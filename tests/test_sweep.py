@@ -66,7 +66,7 @@ def test_a_sweep_that_is_interrupted_goes_on_where_it_was(tmp_path: Path, tempor
     assert len(grid(tmp_path / "s", "seed=1,2").rows()) == 2
 
 
-@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL])
 def test_a_killed_sweep_leaves_nothing_that_runs(how: signal.Signals, tmp_path: Path, temporary_folder: Path) -> None:
     command = [str(FEDSVM), "sweep", "quickstart", *WORDS, "--vary", "seed=1,2", "--out", str(tmp_path / "s")]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL, cwd=tmp_path)

@@ -69,7 +69,7 @@ def payload_of(finished: Ran, step: str) -> int:
 # The model.
 
 
-@pytest.mark.parametrize("sites", [2, 3, 4])
+@pytest.mark.parametrize("sites", [pytest.param(2, marks=pytest.mark.long), 3, pytest.param(4, marks=pytest.mark.long)])
 def test_the_papers_experiment_gives_the_pooled_model_in_every_fold(sites: int, tmp_path: Path) -> None:
     result = run("dpp-svm-tic-tac-toe", tmp_path / "run", sites=sites).result
     assert len(result["metrics"]["folds"]) == 10
@@ -94,6 +94,7 @@ def test_any_kernel_gives_the_pooled_model(data: str, kernel: str, tmp_path: Pat
         assert result["model"]["lower_bound"] is None
 
 
+@pytest.mark.long
 def test_training_that_cannot_reach_its_tolerance_stops_and_says_how_far_it_is(tmp_path: Path) -> None:
     """Standardised 0/1 columns follow from each other, and LIBSVM's kernel cache is too coarse to tell."""
     changes = ["data.scale=standard", "data.folds=2", "compare.centralised=false"]
@@ -319,7 +320,16 @@ def test_a_site_lost_later_is_named_and_ends_the_run(phase: str, tmp_path: Path)
     assert result["faults"][0]["outcome"].startswith("site-2 dropped")
 
 
-@pytest.mark.parametrize("place", ["train,round=2", "train,round=2,message=1", "train,round=4", "evaluate,round=2"])
+@pytest.mark.parametrize(
+    "place",
+    [
+        "train,round=2,message=1",
+        *(
+            pytest.param(place, marks=pytest.mark.long)
+            for place in ("train,round=2", "train,round=4", "evaluate,round=2")
+        ),
+    ],
+)
 def test_a_site_that_is_started_again_is_waited_for(place: str, tmp_path: Path) -> None:
     result = attempt("dpp-svm-unaligned", tmp_path / "run", faults=(f"kill:site=2,phase={place},rejoin=true",)).result
     assert (result["status"], result["error"], len(result["model"]["sites"])) == ("completed", None, 4)
@@ -327,6 +337,7 @@ def test_a_site_that_is_started_again_is_waited_for(place: str, tmp_path: Path) 
     check_pooled(result)
 
 
+@pytest.mark.long
 def test_folds_that_were_done_stay_done_when_a_site_is_started_again(tmp_path: Path) -> None:
     result = attempt(
         "dpp-svm-tic-tac-toe", tmp_path / "run", faults=("kill:site=2,phase=train,round=18,rejoin=true",)
@@ -344,6 +355,7 @@ def test_a_site_that_stalls_is_waited_for_as_long_as_a_round_takes(tmp_path: Pat
     check_pooled(result)
 
 
+@pytest.mark.long
 def test_a_site_that_stays_silent_is_named(tmp_path: Path) -> None:
     stall = "stall:site=3,phase=train,round=2"
     result = fails("dpp-svm-rbf", tmp_path / "run", "federation.round_timeout_s=1.0", faults=(stall,))

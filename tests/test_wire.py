@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import tracemalloc
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from federation.errors import Malformed
-from federation.transport import wire
+from federation.transport import framefile, wire
 from federation.transport.wire import Message, decode, encode
 
 DTYPES: list[np.dtype[Any]] = [np.dtype("<f8"), np.dtype("<i8"), np.dtype("<u8"), np.dtype("|u1")]
@@ -52,6 +53,31 @@ def test_a_message_survives_the_wire(message: Message) -> None:
         np.testing.assert_array_equal(received.arrays[name], array)
         assert received.arrays[name].dtype == array.dtype
         assert not received.arrays[name].flags.writeable
+
+
+@pytest.mark.parametrize("place", [0, 1, 3, 8])
+def test_arrays_lie_as_numbers_have_to_wherever_their_frame_does(place: int) -> None:
+    """numpy adds up others in another order: what a site computed would depend on where a message came to lie."""
+    numbers = np.random.default_rng(1).normal(size=(10, 30))
+    head, body = encode(Message("order", bytes(8), arrays={"w": numbers}))
+    buffer = bytearray(8 + len(body))
+    buffer[place : place + len(body)] = body
+    array = decode([bytes(head), memoryview(buffer)[place : place + len(body)]]).arrays["w"]
+    assert array.flags.aligned
+    assert (numbers @ array.T).tobytes() == (numbers @ numbers.T).tobytes()
+
+
+@given(st.lists(MESSAGES, min_size=1, max_size=3))
+def test_arrays_in_a_file_lie_so_without_a_copy(messages: list[Message]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/messages"
+        with framefile.create(path) as file:
+            for message in messages:
+                framefile.write(file, message)
+        read = list(framefile.read(path))
+    assert [message.fields for message in read] == [message.fields for message in messages]
+    for array in (array for message in read for array in message.arrays.values()):
+        assert array.flags.aligned and not array.flags.owndata
 
 
 @given(st.lists(st.binary(max_size=200), max_size=4))

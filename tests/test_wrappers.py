@@ -279,7 +279,7 @@ def test_more_candidates_than_are_affordable_go_by_weight(tmp_path: Path) -> Non
     assert steps[-1]["decided_by"] in ("accuracy", "loss", "rank")
 
 
-@pytest.mark.parametrize("name", ["voted-wrappers", "filter-wrapper"])
+@pytest.mark.parametrize("name", ["voted-wrappers", pytest.param("filter-wrapper", marks=pytest.mark.long)])
 def test_a_scenario_runs_predicts_and_reports(name: str, tmp_path: Path) -> None:
     small = ["data.source=wine", "data.positive=class_0", "algorithm.size=3", "algorithm.landmarks=20", *CUTS]
     result = run(name, tmp_path / "run", *small, f"algorithm.inner_folds={FOLDS}").result

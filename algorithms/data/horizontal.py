@@ -21,7 +21,7 @@ from algorithms.data.conditions import Conditions
 from algorithms.data.encoding import Vocabulary
 from algorithms.data.partition import held_out, rows_and_columns
 from algorithms.data.scaling import Scale, ScaleName
-from algorithms.data.score_counts import counted
+from algorithms.data.score_counts import counted, size_of
 from algorithms.settings import MAX_COUNT
 from federation.arrays import FloatArray
 from federation.errors import FederationError
@@ -125,14 +125,16 @@ class HorizontalSite(SiteProgram):
         self.tested = ~others
 
     @step
-    def score_counts(self, model: FloatArray, bins: int, threshold: float, kept: bool) -> FloatArray:
-        """(4 + 2 bins,): counts of the rows that are held out, as a model scores them; see `score_counts`.
+    def score_counts(self, model: FloatArray, bins: int, threshold: float, kept: bool, classes: int = 2) -> FloatArray:
+        """(4 + 2 bins,), or more of more classes: counts of the rows that are held out, as a model scores them.
+
+        See `score_counts`.
 
         model: the bytes of its file, (n,) uint8. kept: whether this site has the part of it that scores.
         """
-        labels = self.partition.arrays["labels"][0, self.tested]
-        if not len(labels):
-            return np.zeros(4 + 2 * bins)
+        labels = self.partition.arrays["labels"][:, self.tested]
+        if not labels.size:
+            return np.zeros(size_of(classes, bins))
         with np.load(io.BytesIO(model.tobytes())) as file:
             arrays = dict(file)
         parts = []

@@ -4,17 +4,45 @@ from __future__ import annotations
 
 import numpy as np
 
-from federation.arrays import FloatArray
+from algorithms.data.classes import called as called_of
+from federation.arrays import FloatArray, IntArray
+
+
+def size_of(classes: int, bins: int) -> int:
+    """How many counts there are."""
+    return 4 + 2 * bins if classes == 2 else classes * classes + 2 * classes * bins
 
 
 def counted(decisions: FloatArray, labels: FloatArray, threshold: float, bins: int) -> FloatArray:
     """(4 + 2 bins,) counts of one site's rows: by call and class, then by decision value of each class.
 
-    decisions, labels: (n,); labels are +1 and -1.
+    decisions (n,), labels (1, n) of +1 and -1. Of K classes decisions are (n, K), labels (K, n), each class against the
+    others, and counts (K^2 + 2 K bins,): rows by class and call, then by each class's decision value its own rows and
+    all others.
     """
-    positive, called = labels > 0, decisions >= threshold
+    if decisions.ndim == 2:
+        return _counted_by_class(decisions, labels.argmax(axis=0), bins)
+    positive, called = labels[0] > 0, decisions >= threshold
     calls = [called & positive, called & ~positive, ~called & ~positive, ~called & positive]
-    squashed = decisions / (1 + np.abs(decisions))
-    bin_of = np.minimum((bins * (squashed + 1) / 2).astype(np.int64), bins - 1)
+    bin_of = _binned(decisions, bins)
     histograms = [np.bincount(bin_of[kind], minlength=bins) for kind in (positive, ~positive)]
     return np.concatenate([[float(call.sum()) for call in calls], *histograms]).astype(np.float64)
+
+
+def _counted_by_class(decisions: FloatArray, own: IntArray, bins: int) -> FloatArray:
+    classes = decisions.shape[1]
+    table = np.zeros((classes, classes))
+    np.add.at(table, (own, called_of(decisions)), 1)
+    bin_of = _binned(decisions, bins)
+    histograms = [
+        np.bincount(bin_of[kind, number], minlength=bins)
+        for number in range(classes)
+        for kind in (own == number, own != number)
+    ]
+    return np.concatenate([table.ravel(), *histograms]).astype(np.float64)
+
+
+def _binned(decisions: FloatArray, bins: int) -> IntArray:
+    """The bin of each decision value."""
+    squashed = decisions / (1 + np.abs(decisions))
+    return np.asarray(np.minimum((bins * (squashed + 1) / 2).astype(np.int64), bins - 1))

@@ -113,6 +113,9 @@ class Layout:
 class PathSite(FeatureSite, WeightedSite):
     """A site that has its training rows' features (n, m) ready, and goes the path with the others."""
 
+    last_round: tuple[int, Sequence[int]] | None = None
+    """Its iteration and problems, as long as no masks are drawn for the one after it."""
+
     @step
     def begin_path(
         self,
@@ -135,6 +138,14 @@ class PathSite(FeatureSite, WeightedSite):
         self.standings: list[list[Standing]] = []
         self.seed: Residues | None = None
         self.masks: dict[tuple[int, int], Mask | None] = {}
+        self.last_round = None
+
+    def work_ahead(self) -> None:
+        """Draw the masks of the next round, which is most of what this one took, while others are at it."""
+        if self.last_round is not None:
+            (iteration, problems), self.last_round = self.last_round, None
+            for problem in problems:
+                self._mask(problem, iteration + 1)
 
     @step
     def share_path(self, holders: list[str]) -> None:
@@ -194,6 +205,7 @@ class PathSite(FeatureSite, WeightedSite):
             standing = self._moved(problem, iteration, steps[place], float(mus[place]), **flags)
             opened = self._masked(problem, iteration, standing, keeper=keeper)
             total[place] = self.layout.pack(opened, scales[place], rows, keeper=keeper)
+        self.last_round = iteration, problems.tolist()
         return total
 
     def _moved(self, problem: int, iteration: int, step: FloatArray, mu: float, *, keep: bool, still: bool) -> Standing:

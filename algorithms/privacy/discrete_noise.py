@@ -1,4 +1,4 @@
-"""Noise on the integers, from the operating system's generator: discrete Laplace, Gaussian and spherical.
+"""Noise on the integers, from the operating system's generator or a keyed one: discrete Laplace, Gaussian, spherical.
 
 Noise drawn in floating point gives itself away: which values are possible at all depends on what it is added to
 (Mironov 2012). Here noise and result lie on one lattice, where every value is possible whatever the result is.
@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import decimal
 import math
-import os
-import secrets
+import random
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from random import Random
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,9 @@ from numpy.typing import NDArray
 from federation.arrays import FloatArray, IntArray
 
 Wide = NDArray[np.longdouble]
+SYSTEM: Random = random.SystemRandom()
+"""The operating system's generator."""
+
 _BITS = 64
 _ERRORS = 160
 """Roundings of size eps that may add up in one logarithmic draw, over a support of 40 scales at four bounds each."""
@@ -42,27 +45,27 @@ _EXACT = decimal.Context(prec=90)
 # One draw, exactly.
 
 
-def discrete_laplace(scale: int) -> int:
+def discrete_laplace(scale: int, source: Random = SYSTEM) -> int:
     """An integer x with probability proportional to exp(-|x| / scale)."""
     while True:
-        low = secrets.randbelow(scale)
-        if not _bernoulli_exp(low, scale):
+        low = source.randrange(scale)
+        if not _bernoulli_exp(low, scale, source):
             continue
         high = 0
-        while _bernoulli_exp(1, 1):
+        while _bernoulli_exp(1, 1, source):
             high += 1
-        size, negative = low + scale * high, secrets.randbelow(2)
+        size, negative = low + scale * high, source.randrange(2)
         if size or not negative:  # zero would count twice
             return -size if negative else size
 
 
-def discrete_gaussian(variance: Fraction) -> int:
+def discrete_gaussian(variance: Fraction, source: Random = SYSTEM) -> int:
     """An integer x with probability proportional to exp(-x^2 / (2 variance))."""
     scale = math.isqrt(variance.numerator // variance.denominator) + 1
     p, q = variance.numerator, variance.denominator
     while True:
-        candidate = discrete_laplace(scale)
-        if _bernoulli_exp((abs(candidate) * scale * q - p) ** 2, 2 * p * q * scale * scale):
+        candidate = discrete_laplace(scale, source)
+        if _bernoulli_exp((abs(candidate) * scale * q - p) ** 2, 2 * p * q * scale * scale, source):
             return candidate
 
 
@@ -106,27 +109,27 @@ def _half_integer_gamma(twice: int) -> Decimal:
 
 def _exponential() -> Decimal:
     """By inversion, from twice as many bits."""
-    return -(Decimal(secrets.randbits(2 * _VARIANCE_BITS) + 1) / (1 << 2 * _VARIANCE_BITS)).ln()
+    return -(Decimal(SYSTEM.getrandbits(2 * _VARIANCE_BITS) + 1) / (1 << 2 * _VARIANCE_BITS)).ln()
 
 
 def _squared_cosine() -> Decimal:
     """Of a uniform angle, by a point that is uniform in a quarter of a disk."""
     radius = 2**_VARIANCE_BITS
     while True:
-        x, y = secrets.randbelow(radius) + 1, secrets.randbelow(radius) + 1
+        x, y = SYSTEM.randrange(radius) + 1, SYSTEM.randrange(radius) + 1
         if x * x + y * y <= radius * radius:
             return Decimal(x * x) / (x * x + y * y)
 
 
-def _bernoulli_exp(numerator: int, denominator: int) -> bool:
+def _bernoulli_exp(numerator: int, denominator: int, source: Random) -> bool:
     """True with probability exp(-numerator / denominator), by coins of rational chance."""
     whole, rest = divmod(numerator, denominator)
-    return all(_decays_up_to_one(1, 1) for _ in range(whole)) and _decays_up_to_one(rest, denominator)
+    return all(_decays_up_to_one(1, 1, source) for _ in range(whole)) and _decays_up_to_one(rest, denominator, source)
 
 
-def _decays_up_to_one(numerator: int, denominator: int) -> bool:
+def _decays_up_to_one(numerator: int, denominator: int, source: Random) -> bool:
     turn = 1
-    while secrets.randbelow(denominator * turn) < numerator:
+    while source.randrange(denominator * turn) < numerator:
         turn += 1
     return turn % 2 == 1
 
@@ -139,16 +142,16 @@ def drawn(draw: Callable[[], int], size: int) -> IntArray:
 # Shares, of which as many as `parts` make up the noise.
 
 
-def laplace_share(scale: int, parts: int, size: int) -> IntArray:
+def laplace_share(scale: int, parts: int, size: int, source: Random = SYSTEM) -> IntArray:
     """(size,) shares whose sum over `parts` sites is discrete Laplace of this scale."""
     if parts == 1:
-        return drawn(lambda: discrete_laplace(scale), size)
-    return _negative_binomial(scale, parts, size) - _negative_binomial(scale, parts, size)
+        return drawn(lambda: discrete_laplace(scale, source), size)
+    return _negative_binomial(scale, parts, size, source) - _negative_binomial(scale, parts, size, source)
 
 
-def gaussian_share(variance: Fraction, parts: int, size: int) -> IntArray:
+def gaussian_share(variance: Fraction, parts: int, size: int, source: Random = SYSTEM) -> IntArray:
     """(size,) shares whose sum over `parts` sites is as good as discrete Gaussian of this variance."""
-    return drawn(lambda: discrete_gaussian(variance / parts), size)
+    return drawn(lambda: discrete_gaussian(variance / parts, source), size)
 
 
 def total_variation_bound(scale: int, parts: int, size: int) -> float:
@@ -189,35 +192,35 @@ def _share_probability(scale: int, parts: int, value: int) -> float:
     return float(terms(np.arange(one_by_one, dtype=np.float64)).sum()) + beyond
 
 
-def _negative_binomial(scale: int, parts: int, size: int) -> IntArray:
+def _negative_binomial(scale: int, parts: int, size: int, source: Random) -> IntArray:
     """Counts with r = 1/parts and p = exp(-1/scale): a Poisson number of logarithmic draws."""
     log_rest = np.log(-np.expm1(np.longdouble(-1) / scale))  # of 1 - p
-    counts = _poisson(float(-log_rest) / parts, size)
-    draws = _logarithmic(scale, log_rest, int(counts.sum()))
+    counts = _poisson(float(-log_rest) / parts, size, source)
+    draws = _logarithmic(scale, log_rest, int(counts.sum()), source)
     totals = np.concatenate([[0], np.cumsum(draws)])
     ends = np.cumsum(counts)
     return np.asarray(totals[ends] - totals[ends - counts])
 
 
-def _poisson(mean: float, size: int) -> IntArray:
+def _poisson(mean: float, size: int, source: Random) -> IntArray:
     """By inversion of the distribution function."""
     terms = np.arange(1, math.ceil(mean + 40 * math.sqrt(mean + 1)) + 40, dtype=np.longdouble)
     masses = np.exp(np.longdouble(-mean)) * np.concatenate(
         [[np.longdouble(1)], np.cumprod(np.longdouble(mean) / terms)]
     )
-    return np.searchsorted(np.cumsum(masses), _uniform(size)).astype(np.int64)
+    return np.searchsorted(np.cumsum(masses), _uniform(size, source)).astype(np.int64)
 
 
-def _logarithmic(scale: int, log_rest: np.longdouble, size: int) -> IntArray:
+def _logarithmic(scale: int, log_rest: np.longdouble, size: int, source: Random) -> IntArray:
     """Kemp's method (1981): geometric with a random parameter."""
-    first, second = _uniform(size), _uniform(size)
+    first, second = _uniform(size, source), _uniform(size, source)
     log_q = np.log1p(-np.exp(log_rest * first))
     with np.errstate(divide="ignore"):  # q = 0 leaves 1
         values = np.floor(1 + np.log(second) / log_q)
     return np.where(np.log(second) >= np.longdouble(-1) / scale, 1, values).astype(np.int64)
 
 
-def _uniform(size: int) -> Wide:
-    """In (0, 1], 64 bits each from the operating system's generator."""
-    bits = np.frombuffer(os.urandom(8 * size), dtype=np.uint64)
+def _uniform(size: int, source: Random) -> Wide:
+    """In (0, 1], of 64 bits each."""
+    bits = np.frombuffer(source.randbytes(8 * size), dtype=np.uint64)
     return np.asarray((bits.astype(np.longdouble) + 1) / np.longdouble(2) ** _BITS)

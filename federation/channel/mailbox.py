@@ -18,6 +18,10 @@ from federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, MAX_
 MAX_HELD, MAX_HELD_BYTES = 1 << 12, 4 * MAX_FRAME_BYTES
 """Envelopes, and bytes in them, that are kept for one site that has no connection; what comes beyond is refused."""
 
+MAX_WAITING, MAX_WAITING_BYTES = 1 << 12, 2 * MAX_FRAME_BYTES
+"""Arrays, and bytes of them, of one peer that wait for their round or to be taken in; what comes beyond is refused. In
+a round one sends another a vector, which fits a frame, whole or in segments, and few short arrays beside it."""
+
 
 class Mailbox:
     """The messages of one run that came in at one endpoint.
@@ -99,11 +103,18 @@ class Mailbox:
         return None
 
     def _keep(self, peer: str, message: Message) -> None:
-        """Have an array wait for its round."""
-        if self._now <= message.round < self._now + 2:
+        """Have an array wait for its round, unless its sender has too many waiting."""
+        if not self._now <= message.round < self._now + 2:
+            self.refused["stale"] += 1
+        elif self._has_room(peer, message):
             self._waiting[message.round][peer].append(message)
         else:
-            self.refused["stale"] += 1
+            self.refused["array beyond what is kept of one peer"] += 1
+
+    def _has_room(self, peer: str, message: Message) -> bool:
+        waiting = [each for of_round in self._waiting.values() for each in of_round.get(peer, ())]
+        waiting_bytes = sum(each.payload_bytes for each in waiting) + message.payload_bytes
+        return len(waiting) < MAX_WAITING and waiting_bytes <= MAX_WAITING_BYTES
 
     def _take_envelope(self, peer: str, envelope: Message) -> None:
         """Pass an envelope on, at the coordinator, or open it."""

@@ -51,6 +51,8 @@ class Lobby:
         Of the coordinator's installation, which every site must have.
     tell : callable
         Told of whatever happens, in a sentence.
+    alike : bool, default True
+        Whether all sites have the same columns, or each its own.
 
     Attributes
     ----------
@@ -61,7 +63,14 @@ class Lobby:
     """
 
     def __init__(
-        self, endpoint: HubEndpoint, run: bytes, terms: Terms, version: str, tell: Callable[[str], None]
+        self,
+        endpoint: HubEndpoint,
+        run: bytes,
+        terms: Terms,
+        version: str,
+        tell: Callable[[str], None],
+        *,
+        alike: bool = True,
     ) -> None:
         self.guests: dict[str, Guest] = {}
         self._endpoint = endpoint
@@ -69,11 +78,12 @@ class Lobby:
         self._terms = terms
         self._version = version
         self._tell = tell
+        self._alike = alike
         self._invited: dict[str, Call] = {}
         self._away: dict[str, Guest] = {}
         self._declined: dict[str, str] = {}
         self._sites: list[str] = []
-        self._columns: list[str] = []
+        self._columns: dict[str, list[str]] = {}
         self._back: dict[str, Party] = {}
         self.on_restarted: Callable[[str], None] = lambda site: None
         self._strangers = 0
@@ -173,7 +183,7 @@ class Lobby:
 
     def _other_columns(self, columns: tuple[Column, ...]) -> str:
         """How columns differ from those of the first site that is ready, in a sentence; "" where they do not."""
-        first = next(iter(self.guests.items()), None)
+        first = next(iter(self.guests.items()), None) if self._alike else None
         return differing(columns, first[0], first[1].columns) if first is not None else ""
 
     def _note_closed(self, site: str) -> None:
@@ -219,12 +229,15 @@ class Lobby:
     def _close(self) -> None:
         """Tell all that the run begins, and late ones that it has begun."""
         sites = [name for name in self._names if name in self.guests]
-        columns = [column.name for column in self.guests[sites[0]].columns]
+        self._sites = sites
+        self._columns = {site: self._columns_of(site if not self._alike else sites[0]) for site in sites}
         for site in sites:
-            self._send(site, Begin(sites, columns))
-        self._sites, self._columns = sites, columns
+            self._send(site, Begin(sites, self._columns[site]))
         self._endpoint.on_call = self._receive_late
         self._endpoint.on_closed = self._endpoint.on_back = lambda peer: None
+
+    def _columns_of(self, site: str) -> list[str]:
+        return [column.name for column in self.guests[site].columns]
 
     # Once the run has begun.
 
@@ -270,7 +283,7 @@ class Lobby:
         known = self.guests[site].party
         address = self._invited[site].join.address
         self._back[site] = known._replace(address=address, agreement_key=ready.agreement_key)
-        self._send(site, Begin(self._sites, self._columns))
+        self._send(site, Begin(self._sites, self._columns[site]))
 
 
 def differing(columns: Sequence[Column], first: str, reference: Sequence[Column]) -> str:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import select
 import socket
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
+
+from federation.transport.deadline import Deadline
 
 EXIT_GRACE_S = 5.0
 """How long a process has to end by itself."""
@@ -28,8 +33,10 @@ class Child:
 
     def status(self) -> int | None:
         """The status with which it ended, None if it did not."""
+        grace = Deadline(EXIT_GRACE_S)
+        _sleep_till_end(self.process.pid, grace)
         try:
-            return self.process.wait(EXIT_GRACE_S)
+            return self.process.wait(grace.remaining_ms() / 1000)
         except subprocess.TimeoutExpired:
             return None
 
@@ -42,3 +49,17 @@ class Child:
             if self.process.poll() is None:
                 self.process.kill()
                 self.process.wait()
+
+
+def _sleep_till_end(pid: int, deadline: Deadline) -> None:
+    """Return when a child of this process ends, where the kernel tells; `subprocess` looks every 50 ms only."""
+    if not hasattr(os, "pidfd_open"):
+        return
+    with suppress(OSError):  # the kernel is too old for it, or the child was waited for already
+        descriptor = os.pidfd_open(pid)
+        try:
+            ended = select.poll()
+            ended.register(descriptor, select.POLLIN)
+            ended.poll(deadline.remaining_ms())
+        finally:
+            os.close(descriptor)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -103,7 +103,7 @@ def _read(path: str) -> list[Record]:
         return records
     messages, whole_bytes = framefile.read_whole(path)
     os.truncate(path, whole_bytes)
-    for message in map(_aligned, messages):
+    for message in messages:
         if message.kind == Order.kind:
             records.append(Record(message))
         elif not records:
@@ -115,11 +115,6 @@ def _read(path: str) -> list[Record]:
         else:
             records[-1].received[message.fields["peer"]].append(message.arrays["value"])
     return records
-
-
-def _aligned(message: Message) -> Message:
-    """Arrays that do not lie as they come in a file: of those numpy sums in another order, and rounds otherwise."""
-    return replace(message, arrays={name: array.copy() for name, array in message.arrays.items()})
 
 
 class ReplayChannel:

@@ -64,6 +64,11 @@ class SitePolicy:
         """Agree to take part. Raises OrderRefused for terms that the site's rules do not allow."""
         if self.terms is not None:
             self.rules.check_terms(self.terms)
+            self.charge(run)
+
+    def charge(self, run: bytes) -> None:
+        """Charge what the terms promise to the operator's account. Raises OrderRefused beyond the budget."""
+        if self.terms is not None:
             self.rules.charge(self.terms, run)
 
     def check_round(self, order: Order, me: str, number: int, last: int) -> None:

@@ -79,6 +79,9 @@ class SiteProgram:
         The round's, for steps that run a protocol among the sites.
     opened : FloatArray
         The last sum that this site was the receiver of.
+    charge_again : callable
+        Charges the account of the site's operator for one more release of what the run's terms promise. A step calls
+        it before it adds noise to one; raises OrderRefused beyond the budget.
     is_replayable : bool
         Whether its steps come to the same again from the same parameters and what their channel gave them: whether none
         draws anything at random by itself.
@@ -92,10 +95,17 @@ class SiteProgram:
         self.site = site
         self.partition = partition
         self.settings = settings
+        self.charge_again: Callable[[], None] = lambda: None
 
     def held(self) -> tuple[int, Sequence[str]]:
         """How many rows the site has, and the names of their columns, for its own policy; here none are known."""
         return 0, ()
+
+    def work_ahead(self) -> None:
+        """Do what the next order is likely to need: the last is answered, and no other has come in.
+
+        What it raises is not heard: a step that needs it comes upon it again. Here there is nothing to do.
+        """
 
     def random(self, purpose: str) -> np.random.Generator:
         """The experiment's generator, seeded from the scenario, the site's name and the purpose, afresh at each call.

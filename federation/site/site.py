@@ -229,6 +229,10 @@ class Site:
     # What the coordinator says.
 
     def _next_order(self) -> Message:
+        self._notice()
+        if self._program is not None and not self._orders:
+            with suppress(Exception):
+                self._program.work_ahead()
         silence = Deadline(self._assignment.patience_s)
         while not self._orders:
             self._mailbox.wait(silence)
@@ -315,6 +319,7 @@ class Site:
             self._program = joined
             if self._journal is not None:
                 self._replay(joined, self._journal)
+            joined.charge_again = lambda: self._policy.charge(self._assignment.run)
 
     def _replay(self, program: SiteProgram, journal: SiteJournal) -> None:
         """Carry out what an earlier process of this site did, and stand where it stood.

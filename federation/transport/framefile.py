@@ -1,4 +1,7 @@
-"""Messages in a file: the frames of each (see `wire`), every frame behind its length in 8 bytes.
+"""Messages in a file: the frames of each (see `wire`), every frame behind its length in 8 bytes, and zeros behind it.
+
+As many of these as it takes for the next length to begin at a multiple of 8: so arrays that are read are views of what
+was read, as numbers have to lie.
 
 Files of a site are readable by their owner only. Reading this costs a site far less memory than an archive of numpy's
 would, of which the code alone takes a megabyte in every process.
@@ -28,6 +31,7 @@ def write(file: IO[bytes], message: wire.Message) -> None:
     for frame in wire.encode(message):
         file.write(_LENGTH.pack(len(frame)))
         file.write(frame)
+        file.write(bytes(_padding(len(frame))))
 
 
 def read(path: str) -> Iterator[wire.Message]:
@@ -71,6 +75,11 @@ def _frame(content: memoryview) -> tuple[memoryview, memoryview]:
     except struct.error as error:
         raise Malformed("a frame that is cut short") from error
     end = _LENGTH.size + length
-    if end > len(content):
+    following = end + _padding(length)
+    if following > len(content):
         raise Malformed("a frame that is cut short")
-    return content[_LENGTH.size : end], content[end:]
+    return content[_LENGTH.size : end], content[following:]
+
+
+def _padding(length: int) -> int:
+    return -length % _LENGTH.size

@@ -133,7 +133,7 @@ def _require_sendable(name: str, array: Array) -> None:
 
 
 def decode(frames: Sequence[bytes | memoryview]) -> Message:
-    """The message in `frames`; its arrays are read-only views of the frames.
+    """The message in `frames`; its arrays are read-only, and views of the frames where these lie as numbers have to.
 
     Raises Malformed, and nothing else, for frames that do not keep the format.
     """
@@ -198,5 +198,7 @@ def _array(spec: object, frame: bytes | memoryview) -> tuple[str, Array]:
     if math.prod(shape) * dtype.itemsize != len(frame):
         raise Malformed("an array whose buffer has another size than its shape")
     array = np.frombuffer(frame, dtype=dtype).reshape(shape)
+    if not array.flags.aligned:  # numpy adds up such arrays in another order, and where one lies is chance
+        array = array.copy()
     array.flags.writeable = False
     return name, array

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from random import Random
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -144,16 +144,18 @@ P521 = Group(
 
 
 class Cipher:
-    """One party's secret number, for one use of a protocol. It lives in memory only.
+    """One party's secret number, for one use of a protocol.
 
     Parameters
     ----------
     group : Group
         Of the points to encrypt.
+    source : Random
+        Draws the number: a generator of secret ones.
     """
 
-    def __init__(self, group: Group) -> None:
-        number = 1 + secrets.randbelow(group.order - 1)
+    def __init__(self, group: Group, source: Random) -> None:
+        number = 1 + source.randrange(group.order - 1)
         self._group = group
         self._encrypting = ec.derive_private_key(number, group.curve)
         self._decrypting = ec.derive_private_key(pow(number, -1, group.order), group.curve)

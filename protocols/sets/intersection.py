@@ -23,13 +23,14 @@ SIGKDD Explorations 4 (2), 2002, sections 3.2 and 3.3.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
+from random import Random
 
 import numpy as np
 
 from federation.arrays import IntArray
 from federation.channel.contract import Channel
+from federation.channel.generator import drawn_generator
 from federation.transport.keys import COORDINATOR
 from protocols.arithmetic.commutative import P256, Cipher, CurvePoints, distinct
 from protocols.sums.contract import Cost
@@ -55,10 +56,11 @@ def set_intersection(channel: Channel, identifiers: Sequence[str], counts: Mappi
     int64 array of shape (common,)
         Indices of the identifiers that all sites have, in an order that is the same at every site.
     """
-    order = secrets.SystemRandom().sample(range(len(identifiers)), len(identifiers))
+    source = drawn_generator(channel)
+    order = source.sample(range(len(identifiers)), len(identifiers))
     points = P256.hashed([identifiers[place] for place in order], salt)
     successor = _neighbour(channel, 1)
-    travelling = _round_the_ring(channel, points, counts)
+    travelling = _round_the_ring(channel, points, counts, source)
     channel.send(successor, travelling)  # it is the successor's own
     own = _received(channel, _neighbour(channel, -1), counts[channel.me])
     channel.send(COORDINATOR, own)
@@ -102,7 +104,7 @@ def set_cardinality(channel: Channel, identifiers: Sequence[str], counts: Mappin
         The same at all sites; the coordinator must not know it.
     """
     points = distinct(P256.hashed(identifiers, salt))
-    channel.send(COORDINATOR, distinct(_round_the_ring(channel, points, counts)))
+    channel.send(COORDINATOR, distinct(_round_the_ring(channel, points, counts, drawn_generator(channel))))
 
 
 def count_common(channel: Channel, counts: Mapping[str, int]) -> int:
@@ -159,9 +161,9 @@ def cardinality_cost(counts: Sequence[int]) -> Cost:
     return Cost(messages=sites * sites, hops=sites, payload_bytes=sites * sum(counts) * POINT_BYTES)
 
 
-def _round_the_ring(channel: Channel, points: CurvePoints, counts: Mapping[str, int]) -> CurvePoints:
+def _round_the_ring(channel: Channel, points: CurvePoints, counts: Mapping[str, int], source: Random) -> CurvePoints:
     """Encrypt the own points and all that come by. In the end the successor's are here, encrypted by all."""
-    cipher = Cipher(P256)
+    cipher = Cipher(P256, source)
     count, position = len(channel.sites), channel.sites.index(channel.me)
     travelling = cipher.encrypt(points)
     for step in range(1, count):

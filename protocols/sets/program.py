@@ -39,8 +39,6 @@ class SetsSite(SiteProgram):
     float64 of shape (d,), is for the scalar product.
     """
 
-    is_replayable = False
-
     common: list[str]
 
     @step(opens="value")

@@ -20,13 +20,13 @@ SAC 2006, section 4.
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from federation.arrays import IntArray
 from federation.channel.contract import Channel
+from federation.channel.generator import drawn_generator
 from federation.transport.keys import COORDINATOR
 from protocols.arithmetic.commutative import P256, Cipher, CurvePoints
 from protocols.sums.contract import Cost
@@ -49,9 +49,9 @@ def encrypt_records(channel: Channel, records: Sequence[Sequence[str]], items: M
     """
     names = sorted({item for record in records for item in record})
     place_of = {name: place for place, name in enumerate(names)}
-    points, shuffle = P256.hashed(names, salt), secrets.SystemRandom().sample
-    order = [place_of[item] for record in records for item in shuffle(list(record), len(record))]
-    cipher, sites = Cipher(P256), channel.sites
+    points, source = P256.hashed(names, salt), drawn_generator(channel)
+    order = [place_of[item] for record in records for item in source.sample(list(record), len(record))]
+    cipher, sites = Cipher(P256, source), channel.sites
     position, count = sites.index(channel.me), len(sites)
     successor, predecessor = sites[(position + 1) % count], sites[position - 1]
     channel.send(COORDINATOR, np.array([len(record) for record in records], dtype=np.int64))

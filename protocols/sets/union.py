@@ -23,6 +23,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from federation.channel.contract import Channel
+from federation.channel.generator import drawn_generator
 from federation.transport.keys import COORDINATOR
 from protocols.arithmetic.commutative import P521, Cipher, CurvePoints, contents_of, distinct
 from protocols.sums.contract import Cost
@@ -47,7 +48,7 @@ def set_union(channel: Channel, items: Sequence[bytes], counts: Mapping[str, int
     ValueError
         Before anything is sent, for an item of more than `MAX_ITEM_BYTES`, 63.
     """
-    cipher = Cipher(P521)
+    cipher = Cipher(P521, drawn_generator(channel))
     travelling = cipher.encrypt(distinct(P521.embedded(items)))
     sites, position = channel.sites, channel.sites.index(channel.me)
     predecessor, successor = sites[position - 1], sites[(position + 1) % len(sites)]

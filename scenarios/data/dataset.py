@@ -355,10 +355,10 @@ def _held_out_by_sites(scenario: Scenario, signs: FloatArray, shards: Sequence[S
     return folds[:, 0] if settings.repeats == 1 else folds
 
 
-def own_folds_of(settings: DataSpec, signs: FloatArray, site: str, seed: int) -> IntArray:
-    """What one site holds out of its own rows, by the [data] table; signs (n,)."""
+def own_folds_of(settings: DataSpec, labels: FloatArray, site: str, seed: int) -> IntArray:
+    """What one site holds out of its own rows, by the [data] table; labels (n,)."""
     how = {"fraction": settings.test_fraction, "folds": settings.folds, "repeats": settings.repeats}
-    return splits.own_folds(signs, site, seed, **how)  # type: ignore[arg-type]
+    return splits.own_folds(labels, site, seed, **how)  # type: ignore[arg-type]
 
 
 def _fold_seeds(scenario: Scenario) -> list[int]:
@@ -552,11 +552,6 @@ def _require_able(scenario: Scenario, data: Dataset, classes: tuple[str, ...]) -
         problems.append(
             f"data.positive: {has}, and {algorithm.name} tells two apart; say which one is +1, or set algorithm.name "
             f"to {able}."
-        )
-    if scenario.data.tested_at_sites:
-        problems.append(
-            f"data.tested_by: {has}, and sites count how two are called; leave it out, or say which one is +1 by "
-            "data.positive."
         )
     if scenario.data.calibration:
         problems.append(

@@ -6,9 +6,7 @@ import socket
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.client import HTTPException
 from typing import Any
-from urllib.error import HTTPError, URLError
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +52,10 @@ def _number(source: str) -> int:
 
 
 def _fetched(number: int, source: str) -> Any:
-    from sklearn.datasets import fetch_openml  # slow to import
+    from http.client import HTTPException
+    from urllib.error import HTTPError, URLError
+
+    from sklearn.datasets import fetch_openml  # slow to import, as these are
 
     try:
         with _deadline(), warnings.catch_warnings():

@@ -438,7 +438,7 @@ _LINES = [(0, 1, 2), (3, 4, 5), (6, 7, 8), (0, 3, 6), (1, 4, 7), (2, 5, 8), (0, 
 
 
 def _wins(board: str, player: str) -> bool:
-    return any(all(board[square] == player for square in line) for line in _LINES)
+    return any(board[a] == board[b] == board[c] == player for a, b, c in _LINES)
 
 
 def _final_boards() -> list[str]:

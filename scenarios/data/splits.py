@@ -264,16 +264,18 @@ def _require_enough_for_test(labels: NDArray[np.str_], fraction: float) -> None:
             )
 
 
-def own_folds(signs: FloatArray, site: str, seed: int, *, fraction: float, folds: int | None, repeats: int) -> IntArray:
+def own_folds(
+    labels: FloatArray, site: str, seed: int, *, fraction: float, folds: int | None, repeats: int
+) -> IntArray:
     """(n,), or (n, repeats), the fold in which each row of one site is held out by it, -1 for none.
 
     Each class is dealt by itself, as a site knows its own rows and no others. Without folds, fold 0 has the `fraction`.
     """
     random = np.random.default_rng([seed, 10, *site.encode()])
-    dealt = np.full((len(signs), repeats), -1)
+    dealt = np.full((len(labels), repeats), -1)
     for repeat in range(repeats):
-        for sign in (-1.0, 1.0):
-            rows = random.permutation(np.flatnonzero(signs == sign))
+        for label in np.union1d(labels, (-1.0, 1.0)):  # of two classes these, whether there are rows of both or not
+            rows = random.permutation(np.flatnonzero(labels == label))
             if folds is None:
                 dealt[rows[: round(fraction * len(rows))], repeat] = 0
             else:

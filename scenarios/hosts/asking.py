@@ -6,11 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from algorithms.contract import HorizontalAlgorithm, PublicAlgorithm
-from scenarios.data.dataset import ABOVE_MEDIAN
+from algorithms.contract import VerticalAlgorithm
+from scenarios.data.dataset import ABOVE_MEDIAN, declared_classes
 from scenarios.schema import spec
+from scenarios.schema.data import DataSpec
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.spec import Scenario
+from scenarios.schema.split import EVEN
 
 HELD_BY_SITE = "held by the site"
 """In place of the files of the sites, in a scenario that is run across hosts."""
@@ -21,16 +23,18 @@ def read(scenario: str | Path, overrides: Sequence[str], admitted: Sequence[str]
 
     Raises ScenarioError for one that names rows, or that cannot be run across hosts.
     """
-    changes: dict[str, Any] = {
-        "data.sources": dict.fromkeys(admitted, HELD_BY_SITE),
-        "compare.centralised": False,
-        "compare.baselines": False,
-    }
+    changes: dict[str, Any] = {"compare.centralised": False, "compare.baselines": False}
+    is_vertical = spec.partition_of(scenario, overrides) == "vertical"
+    if is_vertical:
+        changes |= {"data.source": HELD_BY_SITE, "federation.names": list(admitted), "federation.sites": len(admitted)}
+    else:
+        changes["data.sources"] = dict.fromkeys(admitted, HELD_BY_SITE)
     try:
         first, base = spec.read(scenario, overrides=overrides, changes=changes)
         if (public := first.data.public_source) is not None:
             changes |= {"data.public_source": str(_absolute(public, base))}
-        changes |= {"data.test_fraction": 0.0} if _is_blind(first) else {"data.tested_by": "sites"}
+        if not is_vertical:
+            changes |= {"data.test_fraction": 0.0} if _is_blind(first) else {"data.tested_by": "sites"}
         chosen, _ = spec.read(scenario, overrides=overrides, changes=changes)
     except ScenarioError as error:
         raise ScenarioError([_across_hosts(problem, admitted) for problem in error.problems]) from None
@@ -56,18 +60,22 @@ def _across_hosts(problem: str, admitted: Sequence[str]) -> str:
         return "data.source: across hosts each site brings a file of its own; leave it out."
     if problem.startswith("data.sources:"):
         return f"federation.names: must be the sites whose keys are admitted ({', '.join(admitted)}), or left out."
+    if problem.startswith("data.tested_by:"):
+        return (
+            f"data.test_fraction: must be 0; {problem.partition(': ')[2].partition(';')[0]}, and nobody else has any."
+        )
     return problem
 
 
 def _problems(scenario: Scenario) -> Iterator[str]:
     """What a run across hosts cannot do."""
     data, algorithm = scenario.data, scenario.algorithm.implementation
-    if not isinstance(algorithm, HorizontalAlgorithm | PublicAlgorithm):
-        yield f"algorithm.name: {scenario.algorithm.name} cannot be run across hosts, where sites must hold rows."
-    elif not algorithm.Site.is_replayable:
+    if isinstance(algorithm, VerticalAlgorithm):
+        yield from _problems_of_columns(data)
+    if not algorithm.Site.is_replayable:
         yield (
-            f"algorithm.name: {scenario.algorithm.name} cannot be run across hosts: its sites draw at random what they "
-            "would draw again in a run that is resumed."
+            f"algorithm.name: {scenario.algorithm.name} cannot be run across hosts: its sites draw at random by "
+            "themselves, and could not do again what they did."
         )
     if _is_blind(scenario) and data.public_source is None:
         yield (
@@ -76,13 +84,18 @@ def _problems(scenario: Scenario) -> Iterator[str]:
         )
     if _is_blind(scenario) and data.folds is not None:
         yield "data.folds: no noise covers what sites would find of their test rows; leave it out."
-    if data.positive is None and len(data.classes) != 2:
+    if data.positive is None and not data.classes and data.partition == "horizontal":
         yield (
-            "data.positive: is missing; nobody sees all labels, so the scenario must say which one is +1, or name both "
-            "by data.classes; across hosts two classes are told apart."
+            "data.positive: is missing; nobody sees all labels, so the scenario must say which one is +1, or name all "
+            "that there are by data.classes."
         )
     if data.positive == ABOVE_MEDIAN:
         yield "data.positive: nobody sees all labels, and there is no median of them; name the label that is +1."
+    if len(classes := declared_classes(data)) > 2 and not algorithm.multiclass:
+        yield f"data.classes: {scenario.algorithm.name} tells two apart; say which one is +1 by data.positive."
+    elif classes:
+        settings = scenario.algorithm.settings
+        yield from (f"algorithm.{said}." for said in algorithm.class_problems(settings, classes))
     if data.test_source is not None:
         yield "data.test_source: nobody has test rows apart across hosts; leave it out."
     if data.calibration:
@@ -94,3 +107,17 @@ def _problems(scenario: Scenario) -> Iterator[str]:
     }.items():
         if table:
             yield f"{name}: is of simulations; leave it out (a site may rehearse a fault: fedsvm site --fault)."
+
+
+def _problems_of_columns(data: DataSpec) -> Iterator[str]:
+    """What sites that bring columns of the same records cannot do, or must be told."""
+    if len(data.classes) < 2:
+        yield "data.classes: is missing; most sites see no labels, so the scenario must name all that there are."
+    if data.align == "identifier" and data.identifier is None:
+        yield "data.identifier: is missing; name the column that tells which records are the same."
+    if data.folds is not None:
+        yield "data.folds: sites that hold columns test one model; set data.test_fraction."
+    if data.split != EVEN:
+        yield "data.split: across hosts each site brings columns of its own; leave it out."
+    if data.overlap < 1:
+        yield "data.overlap: across hosts the files say which records each site has; leave it out."

@@ -12,7 +12,7 @@ from typing import Any, Self
 
 from algorithms.data.columns import Columns, Schema
 from algorithms.data.horizontal import HorizontalTask, count_rows
-from algorithms.site_scores import SiteScores, score_at_sites
+from algorithms.site_scores import ClassScores, SiteScores, score_at_sites
 from federation.errors import FederationError
 from federation.federation import SKIPPED_ROUNDS, Federation
 from federation.hosts.certificates import Certificate
@@ -27,6 +27,7 @@ from federation.transport.keys import COORDINATOR, Party, Roster
 from federation.transport.wire import RUN_ID_BYTES
 from scenarios.data.dataset import Holding, Sizes, declared_classes
 from scenarios.hosts import public_rows
+from scenarios.hosts.columns import ColumnsAtSites, train_on_columns
 from scenarios.run import resume
 from scenarios.run.horizontal import UNCOVERED_JOURNAL, UNCOVERED_ROUNDS, held_out_folds
 from scenarios.run.metrics import counted
@@ -97,7 +98,7 @@ class RemoteDataset:
         """How many rows a site trains on, and their columns."""
         return Holding(self.site_rows.get(site, 0), self._width)
 
-    def count(self, site_rows: dict[str, int], scores: SiteScores | None) -> None:
+    def count(self, site_rows: dict[str, int], scores: SiteScores | ClassScores | None) -> None:
         """Take in how many rows a model was trained on at each site, and how many it was tested on."""
         self.site_rows = site_rows
         self.tested = 0 if scores is None else scores.rows
@@ -111,6 +112,11 @@ class RemoteDataset:
     @property
     def _width(self) -> int:
         return len(self.numeric_columns) + len(self.categorical_columns)
+
+
+def dataset_of(scenario: Scenario) -> RemoteDataset | ColumnsAtSites:
+    """What is known of what sites hold, be it rows or columns, before they have come. Raises ScenarioError."""
+    return ColumnsAtSites(scenario) if scenario.data.partition == "vertical" else RemoteDataset.of(scenario)
 
 
 @contextmanager
@@ -138,14 +144,15 @@ def coordinate(
 
     tell: told of who comes and who is turned away, in sentences. Never raises for what goes wrong within the run.
     """
-    dataset = RemoteDataset.of(scenario)
+    dataset = dataset_of(scenario)
     this = Run(scenario, dataset, folder, command)
 
     def carry_out() -> None:
         began = time.monotonic()
         run = secrets.token_bytes(RUN_ID_BYTES)
         restartable = tuple(meeting.admitted) if meeting.rejoin_s else ()
-        lobby = Lobby(endpoint, run, terms_of(scenario, restartable=restartable), version, tell)
+        terms, alike = terms_of(scenario, restartable=restartable), isinstance(dataset, RemoteDataset)
+        lobby = Lobby(endpoint, run, terms, version, tell, alike=alike)
         guests = lobby.wait(Deadline(meeting.wait_s), scenario.min_sites, meeting.how_long)
         this.outcome.timing["launch_s"] = time.monotonic() - began
         with resume.begun(folder, scenario, Path(), **_met(meeting, endpoint, run, guests)) as journal:
@@ -189,7 +196,7 @@ def go_on(
     guests = [Guest(Party(*party), tuple(Column(*column) for column in columns)) for party, columns in met["guests"]]
 
     def carry_out() -> None:
-        if not isinstance(this.dataset, RemoteDataset):
+        if not isinstance(this.dataset, RemoteDataset | ColumnsAtSites):
             raise TypeError("the data of a run across hosts are with its sites")
         heard, deadline = journal.last_round + SKIPPED_ROUNDS - 1, Deadline(meeting.wait_s)
         if missing := gather_again(endpoint, met["tickets"], met["run"], heard, deadline):
@@ -220,7 +227,7 @@ def _met(meeting: Meeting, endpoint: HubEndpoint, run: bytes, guests: Sequence[G
 
 def _conduct(
     this: Run,
-    dataset: RemoteDataset,
+    dataset: RemoteDataset | ColumnsAtSites,
     met: _Met,
     journal: Journal,
     on_progress: Callable[[Federation], None],
@@ -247,7 +254,10 @@ def _conduct(
     ) as federation:
         this.federation = federation
         federation.assemble()
-        train(scenario, dataset, federation, this.outcome)
+        if isinstance(dataset, ColumnsAtSites):
+            train_on_columns(scenario, dataset, federation, this.outcome)
+        else:
+            train(scenario, dataset, federation, this.outcome)
 
 
 def train(scenario: Scenario, dataset: RemoteDataset, federation: Federation, outcome: Outcome) -> None:
@@ -263,7 +273,8 @@ def train(scenario: Scenario, dataset: RemoteDataset, federation: Federation, ou
             model = algorithm.fit(federation, task, settings)
         log_fold(federation, named, trained(model))
         with outcome.timed("evaluate_s"), federation.phase("evaluate"):
-            scores = score_at_sites(federation, model) if scenario.data.tested_at_sites else None
+            tested = scenario.data.tested_at_sites
+            scores = score_at_sites(federation, model, len(dataset.classes)) if tested else None
         dataset.count(task.site_rows, scores)
         outcome.keep(_fold(named, model, task.columns, scores), algorithm)
 
@@ -306,7 +317,7 @@ def task_of(scenario: Scenario, dataset: RemoteDataset) -> HorizontalTask:
     )
 
 
-def _fold(fold: int | None, model: Any, columns: Columns, scores: SiteScores | None) -> Fold:
+def _fold(fold: int | None, model: Any, columns: Columns, scores: SiteScores | ClassScores | None) -> Fold:
     """A model, and what the sites found of it, which is all that anybody knows here."""
     threshold = model.calibrated.threshold if model.calibrated is not None else 0.0
     return Fold(

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from algorithms.data.partition import site_partition
+from algorithms.data.partition import NO_FOLD, site_partition
 from federation.arrays import FloatArray, IntArray
 from federation.errors import StepRefused
 from federation.hosts.lobby import Column
 from federation.hosts.visit import Held
 from federation.site.partition import Partition
 from federation.site.terms import Terms
-from scenarios.data import categories, joining, sources
+from scenarios.data import categories, joining, sources, splits
 from scenarios.data.dataset import declared_classes, labels_of, own_folds_of, require_declared, rows_of
 from scenarios.data.sources import Dataset
-from scenarios.schema.data import DataSpec
+from scenarios.schema.data import ALL, DataSpec
 from scenarios.schema.errors import ScenarioError
 
 
 def hold(name: str, file: str, terms: Terms) -> Held:
-    """The rows of a file, read as a simulation reads one that `data.sources` names.
+    """The rows of a file, or its columns where sites hold columns of the same records.
+
+    It is read as a simulation reads one that `data.sources` names.
 
     Parameters
     ----------
@@ -38,9 +44,11 @@ def hold(name: str, file: str, terms: Terms) -> Held:
     StepRefused
         The file cannot be read, or has not what the terms name; the message says what to change.
     """
+    is_vertical = terms.reading.get("partition") == "vertical"
+    own = {"source": file} if is_vertical else {"sources": {name: file}}
     try:
-        settings = DataSpec.model_validate({**terms.reading, "sources": {name: file}})
-        return _held(settings, name, terms.seed)
+        settings = DataSpec.model_validate({**terms.reading, **own})
+        return (_columns_held if is_vertical else _held)(settings, name, terms.seed)
     except ScenarioError as error:
         raise StepRefused(" ".join(error.problems)) from error
     except ValidationError as error:
@@ -62,10 +70,11 @@ def _held(settings: DataSpec, name: str, seed: int) -> Held:
     columns = tuple(Column(each.name, each.categorical) for each in data.features)
     labels = labels_of(data, declared_classes(settings))
     folds = own_folds_of(settings, labels, name, seed)
-    return Held(data.rows, columns, lambda order: _partition(data, labels, folds, order))
+    classes = len(declared_classes(settings))
+    return Held(data.rows, columns, lambda order: _partition(data, labels, folds, order, classes))
 
 
-def _partition(data: Dataset, labels: FloatArray, folds: IntArray, order: Sequence[str]) -> Partition:
+def _partition(data: Dataset, labels: FloatArray, folds: IntArray, order: Sequence[str], classes: int) -> Partition:
     """The rows with their columns in an order that all sites have."""
     features = sorted(data.features, key=lambda feature: order.index(feature.name))
     rows = rows_of(features, labels)
@@ -77,4 +86,59 @@ def _partition(data: Dataset, labels: FloatArray, folds: IntArray, order: Sequen
         categorical_names=[each.name for each in features if each.categorical],
         folds=folds,
         weights=data.weights if len(data.weights) else None,
+        classes=classes,
     )
+
+
+# Columns of the same records.
+
+
+def _columns_held(settings: DataSpec, name: str, seed: int) -> Held:
+    table, labelled = joining.read_table(settings, Path()), settings.label_site in (name, ALL)
+    if not labelled:
+        nobodys = np.full(table.rows, settings.positive or settings.classes[0])
+        table = replace(table, columns={**table.columns, settings.label: nobodys})
+    data = sources.choose(
+        table,
+        label=settings.label,
+        identifier=settings.identifier,
+        ignore=[name for name in settings.ignore if name in table.columns],
+        missing=settings.missing,
+        min_classes=1,
+    )
+    if data.rows < table.rows and settings.align == "position":
+        raise StepRefused(
+            f"{table.rows - data.rows} of its {table.rows} rows are incomplete, and leaving them out would move the "
+            "others, which are told apart by their position; fill the gaps"
+        )
+    if labelled:
+        require_declared(data, settings.classes)
+    columns = tuple(Column(each.name, each.categorical) for each in data.features)
+    return Held(data.rows, columns, lambda order: _columns_partition(settings, data, seed, labelled=labelled))
+
+
+def _columns_partition(settings: DataSpec, data: Dataset, seed: int, *, labelled: bool) -> Partition:
+    """The columns. Records are held out so that every site holds out the same: by their identifier, or their place."""
+    folds = np.full(data.rows, NO_FOLD)
+    if settings.align == "identifier":
+        folds[_lots(data.identifiers, seed) < settings.test_fraction] = 0
+    elif settings.test_fraction:
+        folds[splits.blind_test_split(data.rows, settings.test_fraction, seed)[1]] = 0
+    labels = labels_of(data, declared_classes(settings))
+    rows = rows_of(data.features, labels)
+    return site_partition(
+        rows.numeric,
+        labels if labelled else None,
+        names=[each.name for each in data.features if not each.categorical],
+        categorical=rows.categorical,
+        categorical_names=[each.name for each in data.features if each.categorical],
+        folds=folds,
+        identifiers=data.identifiers.tolist() if settings.align == "identifier" else None,
+        classes=len(declared_classes(settings)),
+    )
+
+
+def _lots(identifiers: NDArray[np.str_], seed: int) -> FloatArray:
+    """(n,) a number in [0, 1) of each identifier, the same at every site."""
+    digests = [hashlib.sha256(f"{seed} {identifier}".encode()).digest() for identifier in identifiers.tolist()]
+    return np.array([int.from_bytes(digest[:8], "big") / 2.0**64 for digest in digests])

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from algorithms.contract import Outline
+from algorithms.data.classes import numbers
 from algorithms.data.columns import Labelled, Schema
 from algorithms.data.public_rows import PublicTask, public_columns
 from algorithms.privacy.accountant import PrivacyAccountant
@@ -16,6 +17,7 @@ from algorithms.privacy.ledger import DataIdentity
 from federation.errors import FederationError, StepRefused
 from federation.hosts.visit import Held
 from federation.site.partition import Partition
+from scenarios.data.dataset import declared_classes
 from scenarios.hosts.holding import hold
 from scenarios.run.horizontal import noise_shares
 from scenarios.run.terms import terms_of
@@ -41,7 +43,7 @@ def read(scenario: Scenario) -> Held | None:
     problems = list(table.implementation.problems(table.settings, Outline(held.rows, scenario.data.models)))
     labels = _labels(held.partition([column.name for column in held.columns]))
     if len(np.unique(labels)) < 2:
-        problems.append(f"data.public_source: the {held.rows} rows of {Path(file).name} are of one class; have both")
+        problems.append(f"data.public_source: the {held.rows} rows of {Path(file).name} are of one class; have all")
     if problems:
         raise ScenarioError(
             [f"algorithm.{problem}." if "data." not in problem else f"{problem}." for problem in problems]
@@ -68,7 +70,8 @@ def task_of(scenario: Scenario, public: Held, schema: Schema, accountant: Privac
     numeric, texts, data = held.arrays["numeric"], _texts(held), scenario.data
     columns = public_columns(schema, numeric, texts, data.scale, data.ranges)
     rows = Labelled(columns.encode(numeric, texts), _labels(held))
-    return PublicTask(columns, rows, accountant, noise_shares(scenario), scenario.seed)
+    classes = len(declared_classes(data))
+    return PublicTask(columns, rows, accountant, noise_shares(scenario), scenario.seed, classes=classes)
 
 
 def _texts(held: Partition) -> NDArray[np.str_]:
@@ -79,6 +82,6 @@ def _texts(held: Partition) -> NDArray[np.str_]:
 
 
 def _labels(held: Partition) -> NDArray[np.float64]:
-    """(n,) of +1 and -1."""
-    labels: NDArray[np.float64] = held.arrays["labels"][0]
-    return labels
+    """(n,) of +1 and -1, or of more classes the number of each row's."""
+    labels: NDArray[np.float64] = held.arrays["labels"]
+    return labels[0] if len(labels) == 1 else numbers(labels).astype(np.float64)

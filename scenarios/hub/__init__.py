@@ -6,7 +6,6 @@ lie in a database until a participant comes for them. In the order to read it:
 - `asking`: the scenario of a task, from what its form says
 - `database`: the tables, made by the migrations beside
 - `letters`: what participants and the coordinator say to each other, as it is stored
-- `holding`: what a participant reads of its own file
 - `conducting`: the coordinator of a task, run as far as it comes
 - `mails`: what is written to whom, once each, and how it is sent
 - `tasks`: what may happen to a task: invited, joined, declined, withdrawn, begun, over

@@ -1,20 +1,17 @@
-"""The scenario of a task, from what its form says; and what that asks of every participant."""
+"""The scenario of a task, from what its form says."""
 
 from __future__ import annotations
 
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from algorithms.contract import VerticalAlgorithm
 from algorithms.registry import ALGORITHMS
 from algorithms.settings import Setting, settings
-from federation.site.terms import Terms
 from scenarios.hosts import asking as across_hosts
-from scenarios.run.resume import is_replayable
-from scenarios.run.terms import terms_of
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.spec import Scenario, resolved_toml
@@ -93,7 +90,7 @@ def scenario_of(name: str, wish: Wish, sites: Sequence[str], min_sites: int) -> 
         data |= {"source": across_hosts.HELD_BY_SITE, **where}
     else:
         data |= {"sources": dict.fromkeys(sites, across_hosts.HELD_BY_SITE), "tested_by": "sites"}
-    chosen = spec.validate(
+    return spec.validate(
         {
             "name": run_name(name),
             "federation": {"names": list(sites), "min_sites": min_sites},
@@ -106,9 +103,6 @@ def scenario_of(name: str, wish: Wish, sites: Sequence[str], min_sites: int) -> 
             "compare": {"centralised": False, "baselines": False},
         }
     )
-    if not is_replayable(chosen):
-        raise ScenarioError([_unrepeatable(wish.algorithm)])
-    return chosen
 
 
 def over(scenario: Scenario, sites: Sequence[str]) -> Scenario:
@@ -118,15 +112,6 @@ def over(scenario: Scenario, sites: Sequence[str]) -> Scenario:
     if given["data"].get("sources"):
         given["data"]["sources"] = dict.fromkeys(sites, across_hosts.HELD_BY_SITE)
     return spec.validate(given)
-
-
-def terms_for(scenario: Scenario) -> Terms:
-    """What every participant is asked for."""
-    terms, data = terms_of(scenario), scenario.data
-    if data.partition != "vertical":
-        return terms
-    beside = {"partition": "vertical", "label_site": data.label_site, "classes": list(data.classes)}
-    return replace(terms, reading={**terms.reading, **beside})
 
 
 def run_name(title: str) -> str:
@@ -147,10 +132,3 @@ def _is_askable(algorithm: Any) -> bool:
     vertical = isinstance(algorithm, VerticalAlgorithm)
     rows = not vertical and getattr(algorithm, "scaling", "") == "secure-sums"
     return (vertical or rows) and bool(algorithm.Site.is_replayable)
-
-
-def _unrepeatable(name: str) -> str:
-    return (
-        f"algorithm.name: sites draw at random by themselves with {name}, and could not go on at another visit; choose "
-        f"one of {', '.join(askable())}."
-    )

@@ -12,8 +12,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from algorithms.contract import VerticalAlgorithm
-from algorithms.data.vertical import VerticalTask, align, labels_of
 from federation.federation import Federation
 from federation.hosts.lobby import Column, Guest
 from federation.journal import Journal
@@ -22,73 +20,19 @@ from federation.transport.keys import COORDINATOR, Party, Roster
 from federation.transport.wire import Message
 from federation.visits.coordinator import visited
 from federation.visits.endpoint import Arrived, Left, NothingDue
-from scenarios.data.dataset import Holding, Sizes, declared_classes
-from scenarios.hosts.coordination import RemoteDataset, train
+from scenarios.hosts.columns import ColumnsAtSites, train_on_columns
+from scenarios.hosts.coordination import RemoteDataset, dataset_of, train
 from scenarios.hub.database import Database, Participant, Task
 from scenarios.hub.letters import Letters
 from scenarios.report import page
-from scenarios.run import metrics
-from scenarios.run.outcome import Alignment, Fold, Outcome, log_fold, trained
 from scenarios.run.runner import Finished, Run, recorded
 from scenarios.run.starter import JOURNAL
 from scenarios.schema import spec
-from scenarios.schema.spec import Scenario
 
 LINGER_S = 10.0
 """How long a coordinator that has taken in all rests before it ends; the next word runs it from its start again."""
 
 _COORDINATORS = "coordinator.journal"
-
-
-@dataclass
-class ColumnsAtSites:
-    """What the hub knows of columns that it never sees: their names, and once training began how many records."""
-
-    scenario: Scenario
-    columns: dict[str, tuple[str, ...]]
-    records: int = 0
-    tested: int = 0
-    warnings: tuple[str, ...] = ()
-    foreseen: tuple[str, ...] = ()
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Of the sites."""
-        return tuple(self.scenario.federation.site_names)
-
-    @property
-    def classes(self) -> tuple[str, ...]:
-        """Negative, then positive."""
-        return declared_classes(self.scenario.data)
-
-    @property
-    def sizes(self) -> Sizes:
-        """How much there is of everything."""
-        return Sizes(self.records, sum(map(len, self.columns.values())), self.tested, public=0)
-
-    def held(self, site: str) -> Holding:
-        """How many records a site holds, and its columns."""
-        return Holding(self.records, len(self.columns.get(site, ())))
-
-
-def train_on_columns(scenario: Scenario, data: ColumnsAtSites, federation: Federation, outcome: Outcome) -> None:
-    """Train one model on columns that are at different sites, and have the sites score the rows they hold out."""
-    algorithm, settings = scenario.algorithm.implementation, scenario.algorithm.settings
-    if not isinstance(algorithm, VerticalAlgorithm):
-        raise TypeError(f"{algorithm.name} must be a VerticalAlgorithm")
-    with outcome.timed("train_s"), federation.phase("setup"):
-        data.records = align(federation, scenario.data.align)
-        outcome.alignment = Alignment(scenario.data.align, data.records)
-    task = VerticalTask(scenario.data.scale, scenario.seed, 0 if scenario.data.test_fraction else None)
-    with outcome.timed("train_s"):
-        model = algorithm.fit(federation, task, settings)
-    log_fold(federation, None, trained(model))
-    test, data.tested = None, task.records.held_out
-    with outcome.timed("evaluate_s"), federation.phase("evaluate"):
-        if data.tested:
-            labels = labels_of(federation, data.tested, task.records.label_sites, held_out=True)
-            test = metrics.evaluate(algorithm.score(federation, model, data.tested), labels)
-    outcome.keep(Fold(fold=None, training=trained(model), arrays=model.to_arrays(), test=test, pooled=None), algorithm)
 
 
 @dataclass
@@ -199,12 +143,8 @@ class Conductor:
         sites = [each for each in sites if each.site in scenario.federation.site_names]
         folder = self.folder_of(task_id)
         (folder / JOURNAL).mkdir(mode=0o700, parents=True, exist_ok=True)
-        columns_at = {each.site: tuple(str(name) for name, _ in each.columns or ()) for each in sites}
-        if isinstance(scenario.algorithm.implementation, VerticalAlgorithm):
-            data: ColumnsAtSites | RemoteDataset = ColumnsAtSites(scenario, columns_at)
-        else:
-            data = RemoteDataset.of(scenario)
-            data.describe([_guest(sites[0])])
+        data = dataset_of(scenario)
+        data.describe([_guest(each) for each in sites])
         this = Run(scenario, data, folder, shlex.join(["fedsvm", "hub"]))
         with suppress(NothingDue), Journal(folder / JOURNAL / _COORDINATORS) as journal:
             if not journal.header:

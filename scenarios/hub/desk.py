@@ -36,6 +36,7 @@ from federation.visits.sealing import Answers
 from scenarios.hub import asking
 from scenarios.hub.database import Participant, digest
 from scenarios.hub.tasks import Refused, Tasks, scenario_text
+from scenarios.run.terms import terms_of
 
 MAX_WORD_BYTES = 1 << 28
 MAX_STRANGERS_WORD_BYTES = 1 << 14
@@ -130,7 +131,7 @@ class Desk:
                     "visit, or ask whoever made the task for an invitation of your own."
                 )
             task = who.task
-            terms = asking.terms_for(scenario_text(task))
+            terms = terms_of(scenario_text(task))
             return {
                 "title": task.title,
                 "description": task.description,

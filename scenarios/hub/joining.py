@@ -37,7 +37,7 @@ from federation.transport.wire import RUN_ID_BYTES, Message
 from federation.visits.diary import OVER, SECRET_BYTES, Diary
 from federation.visits.sealing import Requests, derived
 from federation.visits.visit import Visitor, agreement_of
-from scenarios.hub.holding import hold
+from scenarios.hosts.holding import hold
 
 WORDS = "/api/words"
 _KEY, _DIARY, _MODEL = "visitor", "diary", "model.npz"

@@ -30,6 +30,7 @@ from scenarios.hub import asking
 from scenarios.hub.asking import Wish
 from scenarios.hub.database import Task, Visitor, day
 from scenarios.hub.tasks import SIGNED_IN_S, Invited, NewTask, Refused, address, scenario_text
+from scenarios.run.terms import terms_of
 
 if TYPE_CHECKING:
     from scenarios.hub.service import Hub
@@ -399,7 +400,7 @@ def _default_of(setting: Setting) -> str:
 def _shown(task: Task) -> Shown:
     """What a task discloses, from what its algorithm's steps say of themselves."""
     scenario = scenario_text(task)
-    terms = asking.terms_for(scenario)
+    terms = terms_of(scenario)
     program = ALGORITHMS[terms.program].Site
     clear = set(terms.gathers)
     summed = [name for name in _summed(program) if name not in clear or name not in open_steps(program)]

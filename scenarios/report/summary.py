@@ -278,7 +278,8 @@ def _metrics(metrics: Metrics, folds: str) -> str:
 
 def _at_sites(found: SiteMetrics) -> str:
     auc = f", AUC {found.auc:.4f} to within {found.auc_resolution:.1g}" if found.auc is not None else ""
-    rows = sum(asdict(found.confusion).values())
+    rows = sum(map(sum, found.confusion_matrix)) if found.confusion_matrix else 0
+    rows += sum(asdict(found.confusion).values()) if found.confusion else 0
     return f"{100 * found.accuracy:.2f} % of {rows} rows that they hold out{auc}, by secure sums"
 
 

@@ -165,7 +165,8 @@ class HorizontalPipeline:
         pooled = algorithm.pooled(whole, settings, rows) if self.scenario.compare.centralised else None
         alone = algorithm.public_baseline(model, settings, rows) if self.scenario.is_private else None
         public = metrics.compare_baselines([alone], labels)[alone.name] if alone is not None else None
-        at_sites = score_at_sites(federation, model) if self.scenario.data.tested_at_sites else None
+        tested, classes = self.scenario.data.tested_at_sites, len(self.dataset.classes)
+        at_sites = score_at_sites(federation, model, classes) if tested else None
         return Fold(
             fold=self._named(fold),
             training=trained(model),

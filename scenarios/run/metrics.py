@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from algorithms.contract import Baseline, Pooled
 from algorithms.data.classes import called
-from algorithms.site_scores import SiteScores
+from algorithms.site_scores import ClassScores, SiteScores
 from federation.arrays import FloatArray, IntArray
 from scenarios.run.curves import Ranking
 
@@ -289,22 +289,34 @@ def _evaluate_classes(decisions: FloatArray, labels: FloatArray) -> FoldMetrics:
     table = np.zeros((classes, classes), dtype=np.int64)
     known = labels >= 0
     np.add.at(table, (labels[known].astype(np.int64), called(decisions)[known]), 1)
-    is_class, rows, right = np.equal.outer(labels, np.arange(classes)), table.sum(axis=1), np.diag(table)
-    there, touched = rows > 0, (rows + table.sum(axis=0)) > 0
+    is_class = np.equal.outer(labels, np.arange(classes))
     return FoldMetrics(
         accuracy=found.accuracy,
         auc=found.auc,
-        balanced_accuracy=float((right[there] / rows[there]).mean()) if there.any() else None,
-        f1=float((2 * right[touched] / (rows + table.sum(axis=0))[touched]).mean()) if touched.any() else None,
-        mcc=_correlation(table),
-        majority_accuracy=float(rows.max() / len(labels)),
+        **{**_of_table(table), "majority_accuracy": float(table.sum(axis=1).max() / len(labels))},
         binary_accuracy=float(((decisions >= 0) == is_class).mean()),
-        confusion_matrix=tuple(tuple(counts) for counts in table.tolist()),
         class_rocs=tuple(
             None if each is None else _roc_curve(each, Confusion.of(called(decisions) == k, is_class[:, k]))
             for k, each in enumerate(_rankings(decisions, labels))
         ),
     )
+
+
+def _of_table(table: IntArray) -> dict[str, Any]:
+    """What follows from the rows by class and call (K, K)."""
+    rows, right = table.sum(axis=1), np.diag(table)
+    there, touched = rows > 0, (rows + table.sum(axis=0)) > 0
+    return {
+        "balanced_accuracy": float((right[there] / rows[there]).mean()) if there.any() else None,
+        "f1": float((2 * right[touched] / (rows + table.sum(axis=0))[touched]).mean()) if touched.any() else None,
+        "mcc": _correlation(table),
+        "majority_accuracy": float(rows.max() / rows.sum()) if rows.sum() else None,
+        "confusion_matrix": _matrix(table),
+    }
+
+
+def _matrix(table: IntArray) -> Matrix:
+    return tuple(tuple(counts) for counts in table.tolist())
 
 
 def _correlation(table: IntArray) -> float:
@@ -322,11 +334,12 @@ class SiteMetrics(Quality):
     """What the sites found by scoring rows that they hold out: the folds together.
 
     accuracy, auc: means over the folds. auc_resolution: how far any fold's AUC can be from that of the decision values
-    themselves, since these are counted in bins. confusion: added up over the folds.
+    themselves, since these are counted in bins. confusion, of more classes confusion_matrix: added up over the folds.
     """
 
     auc_resolution: float | None
-    confusion: Confusion
+    confusion: Confusion | None = None
+    confusion_matrix: Matrix | None = None
 
 
 def confusion_of(scores: SiteScores) -> Confusion:
@@ -334,13 +347,15 @@ def confusion_of(scores: SiteScores) -> Confusion:
     return Confusion(scores.true_positive, scores.false_positive, scores.true_negative, scores.false_negative)
 
 
-def counted(scores: SiteScores, threshold: float) -> FoldMetrics | None:
+def counted(scores: SiteScores | ClassScores, threshold: float) -> FoldMetrics | None:
     """Metrics by what sites counted, where nobody sees decision values; None of no rows.
 
     The ROC curve has a point for each bin that has rows.
     """
     if not scores.rows:
         return None
+    if isinstance(scores, ClassScores):
+        return FoldMetrics(accuracy=scores.accuracy, auc=scores.auc, **_of_table(scores.table))
     found, auc = confusion_of(scores), scores.auc
     share = scores.positive.sum() / scores.rows
     return FoldMetrics(
@@ -371,18 +386,20 @@ def _binned_roc_curve(scores: SiteScores, found: Confusion) -> RocCurve:
     return RocCurve(_shown(false), _shown(true), point)
 
 
-def mean_site_metrics(folds: list[SiteScores]) -> SiteMetrics | None:
+def mean_site_metrics(folds: Sequence[SiteScores | ClassScores]) -> SiteMetrics | None:
     """What the sites found, over the folds; None without any row."""
     tested = [scores for scores in folds if scores.rows]
-    confusion = _added([confusion_of(scores) for scores in tested])
-    if confusion is None:
+    if not tested:
         return None
     areas = [(scores.auc, scores.auc_resolution) for scores in tested if scores.auc is not None]
     return SiteMetrics(
         accuracy=float(np.mean([scores.accuracy for scores in tested])),
         auc=float(np.mean([auc for auc, _ in areas])) if areas else None,
         auc_resolution=max((resolution or 0.0 for _, resolution in areas), default=None),
-        confusion=confusion,
+        confusion=_added([confusion_of(scores) for scores in tested if isinstance(scores, SiteScores)]),
+        confusion_matrix=_added_matrices(
+            [_matrix(scores.table) for scores in tested if isinstance(scores, ClassScores)]
+        ),
     )
 
 

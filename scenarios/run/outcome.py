@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from algorithms.contract import Algorithm, Model, TrainingReport
 from algorithms.privacy.accountant import PrivacyReport
-from algorithms.site_scores import SiteScores
+from algorithms.site_scores import ClassScores, SiteScores
 from federation.errors import FederationError
 from federation.federation import Federation
 from scenarios.run.audit import CollusionReport, PartyAudit
@@ -40,7 +40,7 @@ class Fold:
     pooled: PooledFold | None
     baselines: dict[str, BaselineMetrics] | None = None
     public: BaselineMetrics | None = None
-    at_sites: SiteScores | None = None
+    at_sites: SiteScores | ClassScores | None = None
     selection: FoldSelection | None = None
 
 

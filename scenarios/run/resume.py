@@ -46,16 +46,10 @@ def resumed(folder: Path) -> Iterator[tuple[Journal, Scenario, Path]]:
         yield journal, spec.validate(tomllib.loads(journal.header["scenario"])), Path(journal.header["base"])
 
 
-def is_replayable(scenario: Scenario) -> bool:
-    """Whether the steps of a scenario can be run again as they were."""
-    return scenario.algorithm.implementation.Site.is_replayable and scenario.data.align != "identifier"
-
-
 def require_replayable(scenario: Scenario) -> None:
     """Raise ScenarioError for a scenario whose steps cannot be run again as they were."""
     table = scenario.algorithm
-    if not is_replayable(scenario):
-        what = f"{table.name}" if not table.implementation.Site.is_replayable else 'data.align = "identifier"'
+    if not table.implementation.Site.is_replayable:
         raise ScenarioError(
-            [f"--journal: sites draw at random by themselves with {what}, and could not do again what they did."]
+            [f"--journal: sites draw at random by themselves with {table.name}, and could not do again what they did."]
         )

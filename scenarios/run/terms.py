@@ -7,12 +7,15 @@ from dataclasses import asdict
 
 from federation.site.program import open_steps
 from federation.site.terms import Terms
+from scenarios.schema.base import resolve
+from scenarios.schema.data import ALL
 from scenarios.schema.spec import Scenario
 
 _READING = (
     "label",
     "positive",
     "negative",
+    "classes",
     "weight",
     "ignore",
     "missing",
@@ -27,6 +30,9 @@ _READING = (
 )
 """What a site has to know of the [data] table to read and deal what it holds."""
 
+_READING_COLUMNS = ("partition", "align", "identifier")
+"""And beside, where sites hold columns of the same records."""
+
 
 def terms_of(scenario: Scenario, *, restartable: Sequence[str] = ()) -> Terms:
     """What every site is asked for. restartable: sites that may be started again in mid-run."""
@@ -34,6 +40,10 @@ def terms_of(scenario: Scenario, *, restartable: Sequence[str] = ()) -> Terms:
     settings = table.settings
     shown = table.implementation.shown(settings)
     said = data.model_dump(mode="json", exclude_none=True)
+    reading = {key: said[key] for key in _READING if key in said}
+    if data.partition == "vertical":
+        holder = data.label_site if data.label_site == ALL else resolve(data.label_site, scenario.federation.site_names)
+        reading |= {**{key: said[key] for key in _READING_COLUMNS if key in said}, "label_site": holder}
     return Terms(
         program=table.name,
         settings=asdict(settings),
@@ -48,5 +58,5 @@ def terms_of(scenario: Scenario, *, restartable: Sequence[str] = ()) -> Terms:
         releases=getattr(settings, "release", "everyone") == "everyone",
         epsilon=settings.epsilon * data.models if scenario.is_private else None,
         seed=scenario.seed,
-        reading={key: said[key] for key in _READING if key in said},
+        reading=reading,
     )

@@ -130,6 +130,14 @@ def read(
     return validate(given), path.parent
 
 
+def partition_of(scenario: str | Path, overrides: Sequence[str] = ()) -> str:
+    """Whether the sites of a scenario hold rows or columns, before it is read. Raises ScenarioError."""
+    given = _parse(_locate(str(scenario)))
+    _apply_all(given, overrides)
+    data = given.get("data")
+    return str(data.get("partition", "horizontal")) if isinstance(data, dict) else "horizontal"
+
+
 def validate(given: dict[str, Any]) -> Scenario:
     """A scenario from plain values. Raises ScenarioError with everything that is wrong."""
     given, of_algorithm = _algorithm_known(_sites_named(given))

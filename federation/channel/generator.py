@@ -1,0 +1,73 @@
+"""Random numbers of a party that a step may have to draw again as they were: they follow from a key of its round.
+
+A step that draws by itself, as noise or a cipher's number, takes its key from `Channel.random`, which a site writes
+down where a run has a journal. A process that carries the step out once more comes to the same numbers by it.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+from federation.channel.agreement import SECRET_BYTES
+from federation.channel.contract import Channel
+
+_NONCE = bytes(16)
+"""Every key is used for one generator only, so that its nonce may be constant."""
+
+_BLOCK_BYTES = 4096
+_KEY_SHAPE = (SECRET_BYTES // 8,)
+
+
+class KeyedRandom(random.Random):
+    """Numbers that are uniform to everyone who does not know the key: the keystream of ChaCha20 (RFC 8439).
+
+    All of `random.Random`, over these bits. It cannot be seeded anew, and does not tell its state.
+
+    Parameters
+    ----------
+    key : bytes
+        32 bytes, of this one generator.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._stream = Cipher(ChaCha20(key, _NONCE), mode=None).encryptor()
+        self._block, self._place = b"", 0
+        super().__init__()
+
+    def getrandbits(self, k: int, /) -> int:
+        """A whole number of k uniform bits."""
+        size = (k + 7) // 8
+        if self._place + size > len(self._block):
+            self._block, self._place = self._stream.update(bytes(max(_BLOCK_BYTES, size))), 0
+        taken = self._block[self._place : self._place + size]
+        self._place += size
+        return int.from_bytes(taken, "little") >> (8 * size - k)
+
+    def random(self) -> float:
+        """A number in [0, 1) of 53 bits."""
+        return self.getrandbits(53) * 2.0**-53
+
+    def seed(self, *args: Any, **kwargs: Any) -> None:
+        """Nothing: numbers follow from the key."""
+
+    def getstate(self) -> Any:
+        """Raises NotImplementedError."""
+        raise NotImplementedError("a generator of secret numbers does not tell its state")
+
+    def setstate(self, state: Any) -> None:
+        """Raises NotImplementedError."""
+        raise NotImplementedError("a generator of secret numbers begins with its key")
+
+
+def drawn_key(channel: Channel) -> bytes:
+    """32 random bytes of this party's own, which a step that is carried out again draws again."""
+    return channel.random(_KEY_SHAPE).tobytes()
+
+
+def drawn_generator(channel: Channel) -> KeyedRandom:
+    """A generator with a key of its own."""
+    return KeyedRandom(drawn_key(channel))
