@@ -177,11 +177,15 @@ class Pooled:
 
 @dataclass(frozen=True)
 class Baseline:
-    """Another method on the same rows: its name, a phrase for it, and its decision values of the test rows."""
+    """Another method on the same rows: its name, a phrase for it, and its decision values of the test rows.
+
+    seconds: of its training and of scoring the test rows; None where it has none of its own.
+    """
 
     name: str
     phrase: str
     scores: FloatArray
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)

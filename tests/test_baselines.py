@@ -39,9 +39,26 @@ def test_they_are_scikit_learns(settings: Any, C: float, gamma: float) -> None:
         .fit(*ROWS.train)
         .predict(ROWS.test.rows),
         np.full(60, -1.0),
+        SVC(C=C, gamma=gamma).fit(*ROWS.train).predict(ROWS.test.rows),  # all columns are chosen
     ]
     for found, predicted in zip(pooled_baselines(ALL, settings, ROWS), expected, strict=True):
         np.testing.assert_array_equal(np.sign(found.scores), predicted, err_msg=found.name)
+
+
+def test_one_is_of_the_columns_that_were_chosen() -> None:
+    settings, chosen = AdmmSettings(C=4.0, gamma=0.5), np.array([1, 2])
+    (found,) = pooled_baselines(["libsvm-rbf-chosen"], settings, ROWS, chosen)
+    expected = SVC(C=4.0, gamma=0.5).fit(ROWS.train.rows[:, chosen], ROWS.train.labels)
+    np.testing.assert_allclose(found.scores, expected.decision_function(ROWS.test.rows[:, chosen]), atol=1e-9)
+
+
+def test_one_of_chosen_columns_stands_beside_a_run_that_chooses(tmp_path: Path) -> None:
+    named = 'compare.baselines=["libsvm-rbf", "libsvm-rbf-chosen"]'
+    found = run("filter", tmp_path / "run", named, "compare.centralised=false").result["baselines"]
+    assert found["libsvm-rbf"]["auc"] != found["libsvm-rbf-chosen"]["auc"]
+    done = fedsvm("run", "dpp-selection", "--set", named, folder=tmp_path)
+    assert done.returncode == 2
+    assert "dpp-selection trains on no chosen columns; leave libsvm-rbf-chosen out" in done.stderr
 
 
 def test_of_rows_of_one_class_all_say_that_it_is_theirs() -> None:
@@ -56,6 +73,7 @@ def test_they_stand_beside_the_result_as_means_over_folds(tmp_path: Path) -> Non
     assert list(result["baselines"]) == ["tree", "majority"]
     assert result["baselines"]["majority"]["accuracy"] == pytest.approx(0.627, abs=0.01)
     assert 0.9 < result["baselines"]["tree"]["accuracy"] < 1
+    assert 0 < result["baselines"]["tree"]["seconds"] < result["timing"]["total_s"]
     told = dict(lines(read_result(tmp_path / "run")))["baselines"]
     assert told.startswith("on pooled rows a decision tree 9")
     assert told.endswith("the larger class, always 62.74 %")

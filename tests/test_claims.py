@@ -12,6 +12,7 @@ from scenarios.schema.errors import ScenarioError
 VALUES = {"a": [1.0, 2.0, 3.0], "b": [1.5, np.nan, 2.5], "none": [np.nan] * 3}
 PLACES = np.array([0.05, 0.15, 0.85])
 ROWS = ["one", "two", "three"]
+SEEDS = {"one": (1.0, 1.1, 0.9), "two": (3.0,), "three": (2.0, 2.2, 1.9)}
 
 
 class Table:
@@ -32,6 +33,9 @@ class Table:
     def paper(self, row: str, column: str) -> float:
         return 10 * self.cell(row, column)
 
+    def seeds(self, row: str, column: str) -> tuple[float, ...]:
+        return SEEDS[row]
+
 
 @pytest.mark.parametrize(
     ("test", "expected"),
@@ -45,6 +49,7 @@ class Table:
         ('paper("three", "a") == 30 and mean(row("three")) == 2.75', True),
         ('all(abs(column("a") - 2) <= 1) and max(-column("a")) == -1', True),
         ('sum(column("a")) / 3 * 2 == 4', True),
+        ('0.0005 < welch("one", "three", "a") < 0.002', True),
     ],
 )
 def test_claims_hold_or_do_not(test: str, expected: bool) -> None:
@@ -53,7 +58,13 @@ def test_claims_hold_or_do_not(test: str, expected: bool) -> None:
 
 @pytest.mark.parametrize(
     "test",
-    ['all(column("none") > 1)', 'cell("two", "b") > 1', 'all(column("a", 5, 6) > 1)', 'rises(column("a", 0, 0.1))'],
+    [
+        'welch("one", "two", "a") < 0.05',
+        'all(column("none") > 1)',
+        'cell("two", "b") > 1',
+        'all(column("a", 5, 6) > 1)',
+        'rises(column("a", 0, 0.1))',
+    ],
 )
 def test_what_could_not_be_measured_cannot_be_told(test: str) -> None:
     with pytest.raises(CannotTell):

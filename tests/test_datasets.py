@@ -233,3 +233,50 @@ def test_a_description_of_a_skewed_split_shows_the_skew() -> None:
     assert any("0" in line[2:] for line in found.sites[1:])
     with pytest.raises(ScenarioError, match=r"--label: wine has no column 'lable'. Did you mean 'label'\?"):
         describe.describe("wine", "lable", "random", 3, Path())
+
+
+# Labels that are numbers, and those above their median +1.
+
+
+def halved(folder: Path, incomes: list[str], *changes: str, scenario: str = "quickstart") -> dataset.FederatedDataset:
+    rows = "\n".join(f"{number / 2},{income}" for number, income in enumerate(incomes))
+    (folder / "incomes.csv").write_text(f"age,label\n{rows}\n")
+    overrides = [f"data.source={folder}/incomes.csv", "data.positive=above-median", "data.test_fraction=0"]
+    chosen, base = spec.read(scenario, overrides=[*overrides, *changes])
+    return dataset.prepare(chosen, base)
+
+
+def test_labels_above_their_median_are_positive(tmp_path: Path) -> None:
+    found = halved(tmp_path, [str(1000 * number) for number in range(1, 42)])
+    assert found.classes == ("at most 21000", "above 21000")
+    np.testing.assert_array_equal(found.rows.labels, np.where(np.arange(1, 42) > 21, 1.0, -1.0))
+    assert not found.warnings
+
+
+def test_where_a_model_is_private_the_median_is_of_public_rows_alone(tmp_path: Path) -> None:
+    incomes = [str(number) for number in range(100)]
+    found = halved(tmp_path, incomes, "data.public=9", scenario="dp-logistic")
+    middle = sorted(found.public)[4]
+    assert found.classes == (f"at most {middle}", f"above {middle}")
+    np.testing.assert_array_equal(found.rows.labels > 0, np.arange(100) > middle)
+
+
+@pytest.mark.parametrize(
+    ("incomes", "changes", "sentence"),
+    [
+        (["1", "2", "rich", "4"] * 10, [], "is of labels that are numbers, and incomes.csv has 'rich'"),
+        (["1"] * 30 + ["0"] * 10, [], "of the 40 rows of incomes.csv whose labels may be looked at none is above"),
+        (["1", "2"] * 20, ["data.classes=[1, 2]"], 'data.positive = "above-median" makes two of its own'),
+        (
+            ["1", "2"] * 20,
+            ["collusion.coordinator=true", "collusion.candidates=x.csv"],
+            'say "source", or name the label',
+        ),
+    ],
+)
+def test_where_there_is_no_median_a_sentence_says_so(
+    incomes: list[str], changes: list[str], sentence: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ScenarioError) as caught:
+        halved(tmp_path, incomes, *changes)
+    assert sentence in " ".join(caught.value.problems)

@@ -48,11 +48,13 @@ row = [
   { name = "wrong", paper = [150.0, 20] },
   { name = "lacking", changes = ["data.source=no-such-file"], paper = [50.0, ""] },
   { name = "later", paper = [50.0, ""], full = true },
+  { name = "partly later", paper = ["", 20], full = ["ours"] },
 ]
 claim = [
   { text = "It is good.", test = 'cell("one", "ours") > 90' },
   { text = "It is bad.", test = 'cell("one", "ours") < 90', differs = "It is not." },
   { text = "What is lacking is good.", test = 'cell("lacking", "ours") > 90' },
+  { text = "All are good.", test = 'all(column("ours") > 90)' },
 ]
 
 [[entry]]
@@ -61,6 +63,17 @@ what = "figure 1"
 title = "a drawing"
 kind = "drawing"
 cannot = "It has no values."
+
+[[entry]]
+id = "a-3"
+what = "table 2"
+title = "what rounds are above accuracy"
+decimals = 1
+within = 40.0
+scenario = "quickstart"
+changes = ["data.source=wine", "data.positive=class_0", "data.scale=standard", "algorithm.landmarks=10"]
+column = [{ name = "accuracy" }, { name = "rounds above", measure = "cost.rounds", less = "accuracy" }]
+row = [{ name = "<one>", paper = ["", 20] }]
 """
 
 
@@ -113,8 +126,11 @@ def test_every_verdict_is_given_where_it_is_due(wine: tuple[Path, Path]) -> None
         ("lacking", "rounds"): "cannot",
         ("later", "ours"): "open",
         ("later", "rounds"): "open",
+        ("partly later", "ours"): "open",
+        ("partly later", "rounds"): "same",
     }
-    assert [each.verdict for each in judged.claims] == ["same", "differs", "open"]
+    assert [each.verdict for each in judged.claims] == ["same", "differs", "open", "same"]
+    assert [each.lacking for each in judged.claims] == [0, 0, 0, 1]  # what --full alone has is not missed
     assert judged.surprises == 1  # the row that nobody said would be wrong
     assert found["off", "ours"].reason == "No share is above one."
     assert "put no-such-file.csv into FEDSVM_DATA's folder" in found["lacking", "ours"].reason
@@ -135,9 +151,38 @@ def test_page_json_and_tables_say_the_same(wine: tuple[Path, Path]) -> None:
     assert (out / link).is_file()
     value = plain["entries"][0]["cells"][0]["value"]
     assert f">{value:.2f}</a>" in text
-    for said in ("99.00", "No share is above one.", "✗ no", "✓ yes", "It has no values.", "put no-such-file.csv"):
+    for said in (
+        *("99.00", "(± 2)", "No share is above one.", "✗ no", "✓ yes", "It has no values.", "put no-such-file.csv"),
+        *("Told without 1 of its values", "&lt;one&gt;"),
+    ):
         assert said in text.replace("&#39;", "'")
     assert "://" not in text
+    assert "<one>" not in text
+
+
+def test_of_a_cell_another_is_taken_away(wine: tuple[Path, Path], tmp_path: Path) -> None:
+    accuracy, above = entry_of(wine, "a-3").cells
+    assert accuracy.value is not None
+    result = plan.result_of(accuracy.cell.runs[0], wine[1])
+    assert above.value == result["cost"]["rounds"] - accuracy.value
+    assert (above.verdict, above.deviation, above.error) == ("same", None, None)
+    changed = SMALL.replace(
+        'measure = "cost.rounds", less', 'measure = "cost.rounds", changes = ["algorithm.landmarks=11"], less'
+    )
+    (tmp_path / "a.toml").write_text(changed)
+    paper, entry = entries(tmp_path)["a-3"]
+    judged = judge.judge(paper, entry, wine[1], full=False)
+    assert [each.verdict for each in judged.cells] == ["", "open"]
+    assert len(judged.runs) == 2
+
+
+def test_two_commands_do_not_work_in_one_folder(tmp_path: Path) -> None:
+    with plan.alone_in(tmp_path / "out"):
+        done = fedsvm("reproduce", "ours-sums", "--out", tmp_path / "out", folder=tmp_path)
+    assert done.returncode == 2
+    assert "another fedsvm reproduce is at work in" in done.stderr
+    with plan.alone_in(tmp_path / "out"):
+        assert list((tmp_path / "out" / plan.RUNS).iterdir()) == []
 
 
 def test_pictures_have_a_mark_for_what_is_measured_and_a_hollow_one_for_what_is_printed(
@@ -207,6 +252,8 @@ def test_a_result_of_a_run_that_failed_is_a_failure_and_is_run_again(wine: tuple
         ('cannot = "It has no values."', "", "must have columns, or say in `cannot`"),
         ('name = "again"', 'name = "one"', "two rows or columns of one name"),
         ('differs = { ours = "No', 'differs = { theirs = "No', "there is no column 'theirs'"),
+        ('full = ["ours"]', 'full = ["theirs"]', "there is no column 'theirs'"),
+        ('less = "accuracy"', 'less = "rounds above"', "less must name a column that is measured and has none itself"),
         ('unit = "%"', 'units = "%"', "units"),
         ('id = "a-1"', 'id = "A"', "id"),
         ('id = "a-2"', 'id = "a-1"', "two entries are called a-1"),
@@ -369,7 +416,7 @@ PRINTED["lu-6.1"] += " 47 4026 2 0.0078125  569 30 128 8"
 
 @pytest.mark.parametrize("name", PRINTED)
 def test_values_are_as_printed(name: str) -> None:
-    found = [value for row in entries()[name][1].rows for value in row.paper]
+    found = [value for row in entries()[name][1].rows for value in row.paper if value != ""]
     assert found == [float(word) for word in PRINTED[name].split()]
 
 

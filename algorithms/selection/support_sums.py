@@ -43,19 +43,14 @@ _ONE_WITHIN = 1e-6
 class SupportSite(SelectionSite):
     """A site that also tells of its rows that support a model."""
 
-    support_epoch = -1
-
     @step
-    def support_changes(
-        self, epoch: int, number: int, columns: IntArray, w: FloatArray, b: float, releases: int
-    ) -> FloatArray:
+    def support_changes(self, number: int, columns: IntArray, w: FloatArray, b: float, releases: int) -> FloatArray:
         """(2, r + 1): of each class the support rows, and how many are in or out but were not in each earlier release.
 
-        epoch: another one forgets all releases but that of the class. number: of this model. releases: r, the most
-        there are of a class.
+        number: of this model, from 1; the first forgets all releases but that of the class, which may have been of
+        other rows, where another fold was held out. releases: r, the most there are of a class.
         """
-        if epoch != self.support_epoch:
-            self.support_epoch = epoch
+        if number == 1:
             self.support_sets: list[dict[int, BoolArray]] = [{0: member > 0} for member in members(self.labels)]
         margins = self.labels[0] * (self.scaled[:, columns] @ w + b)
         found = np.zeros((2, releases + 1))
@@ -109,7 +104,6 @@ class SupportSums:
 
     federation: Federation
     min_change: int
-    epoch: int = 0
     number: int = 0
     releases: list[int] = field(default_factory=lambda: [1, 1])
     _known: list[tuple[IntArray, FloatArray]] = field(default_factory=list)
@@ -122,7 +116,7 @@ class SupportSums:
         """
         changes = len(self.federation.membership.changes)
         if changes != self._changes:
-            self._changes, self.epoch, self.releases = changes, self.epoch + 1, [1, 1]
+            self._changes, self.number, self.releases = changes, 0, [1, 1]
             every = np.arange(of_all.sums.shape[1])
             self._known = [(every, packed) for packed in of_all.packed()]
         self.number += 1
@@ -132,7 +126,6 @@ class SupportSums:
                 "support_changes",
                 shape=(2, most + 1),
                 bound=float(MAX_COUNT),
-                epoch=self.epoch,
                 number=self.number,
                 columns=columns,
                 w=solution.w,

@@ -8,6 +8,7 @@ it covers of all that lies between the source and the model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -180,7 +181,11 @@ def deal(scenario: Scenario, data: Dataset, base_folder: Path = Path()) -> Feder
         raise ScenarioError(["data.public_source: is of runs across hosts; set rows apart by data.public."])
     public, private = _set_apart(scenario, data)
     choosing = data.take(public) if _is_blind(scenario) else data
-    classes = classes_of(choosing, settings, are_all=not _is_blind(scenario))
+    if settings.positive == ABOVE_MEDIAN:
+        middle = _median_label(data, choosing, settings)
+        data, choosing, classes = _halved(data, middle), _halved(choosing, middle), _halves(middle)
+    else:
+        classes = classes_of(choosing, settings, are_all=not _is_blind(scenario))
     table = scenario.algorithm
     _require_able(scenario, data, classes)
     if problems := [f"algorithm.{said}." for said in table.implementation.class_problems(table.settings, classes)]:
@@ -277,6 +282,10 @@ def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: t
         return None
     if declared in (None, "source"):
         return rows_of(data.features, labels_of(data, classes))
+    if settings.positive == ABOVE_MEDIAN:
+        raise ScenarioError(
+            [f'collusion.candidates: with data.positive = "{ABOVE_MEDIAN}" say "source", or name the label that is +1.']
+        )
     beside = [name for name in (settings.site, settings.weight) if name is not None]
     listed = sources.load(
         str(declared),
@@ -441,6 +450,8 @@ def _identifiers(scenario: Scenario, data: Dataset) -> NDArray[np.str_]:
     return np.array([f"record-{row + 1}" for row in range(data.rows)]) if wanted else data.identifiers
 
 
+ABOVE_MEDIAN = "above-median"
+"""What data.positive says in place of a label, where labels are numbers and those above their median are +1."""
 # fmt: off
 _POSITIVE = frozenset({
     "positive", "pos", "+", "true", "yes", "y", "ja", "oui", "si", "case",
@@ -450,6 +461,38 @@ _POSITIVE = frozenset({
 })
 # fmt: on
 """Names of classes that everybody takes for +1."""
+
+
+def _median_label(data: Dataset, choosing: Dataset, settings: DataSpec) -> float:
+    """The median of labels that are numbers, of the rows that may choose.
+
+    Raises ScenarioError where labels are none, or no row that may choose is above it.
+    """
+    if settings.classes:
+        raise ScenarioError([f'data.classes: data.positive = "{ABOVE_MEDIAN}" makes two of its own; leave it out.'])
+    if words := [name for name in data.classes if not is_number(name)]:
+        raise ScenarioError(
+            [f'data.positive: "{ABOVE_MEDIAN}" is of labels that are numbers, and {data.name} has {words[0]!r}.']
+        )
+    numbers = choosing.labels.astype(np.float64)
+    middle = float(np.median(numbers)) if len(numbers) else math.inf
+    if not (numbers > middle).any():
+        raise ScenarioError(
+            [
+                f"data.positive: of the {len(numbers)} rows of {data.name} whose labels may be looked at none is above "
+                "their median; name the label that is +1."
+            ]
+        )
+    return middle
+
+
+def _halves(middle: float) -> tuple[str, ...]:
+    return f"at most {middle:g}", f"above {middle:g}"
+
+
+def _halved(data: Dataset, middle: float) -> Dataset:
+    """The data with labels that say on which side of a number they are."""
+    return replace(data, labels=np.where(data.labels.astype(np.float64) > middle, *_halves(middle)[::-1]))
 
 
 def classes_of(data: Dataset, settings: DataSpec, *, are_all: bool = True) -> tuple[str, ...]:

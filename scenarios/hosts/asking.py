@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from algorithms.contract import VerticalAlgorithm
-from scenarios.data.dataset import declared_classes
+from scenarios.data.dataset import ABOVE_MEDIAN, declared_classes
 from scenarios.schema import spec
 from scenarios.schema.data import DataSpec
 from scenarios.schema.errors import ScenarioError
@@ -89,6 +89,8 @@ def _problems(scenario: Scenario) -> Iterator[str]:
             "data.positive: is missing; nobody sees all labels, so the scenario must say which one is +1, or name all "
             "that there are by data.classes."
         )
+    if data.positive == ABOVE_MEDIAN:
+        yield "data.positive: nobody sees all labels, and there is no median of them; name the label that is +1."
     if len(classes := declared_classes(data)) > 2 and not algorithm.multiclass:
         yield f"data.classes: {scenario.algorithm.name} tells two apart; say which one is +1 by data.positive."
     elif classes:

@@ -14,6 +14,8 @@ row(name)                   values of a row, by column
 cell(row, column)           one value
 paper(row, column)          the printed one
 error(column[, low, high])  standard errors of a column's values
+welch(row, other, column)   how probable so large a difference of two cells is where there is none: p of Welch's t-test
+                            of the values of their seeds
 spread, min, max, mean, sum, abs
 rises, falls                whether each value is above (below) the one before
 all, any, count             of comparisons of columns or rows
@@ -23,12 +25,13 @@ from __future__ import annotations
 
 import ast
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 
 from scenarios.schema.errors import ScenarioError
 
@@ -53,6 +56,9 @@ class Measured(Protocol):
 
     def paper(self, row: str, column: str) -> float:
         """The printed value. Raises KeyError for an unknown name."""
+
+    def seeds(self, row: str, column: str) -> Sequence[float]:
+        """Values of a cell, one a seed. Raises KeyError for an unknown name."""
 
 
 class CannotTell(Exception):
@@ -153,6 +159,9 @@ class _Evaluation:
                 return np.ma.masked_invalid(self.measured.row(*given))
             if name in ("cell", "paper"):
                 return _known(np.ma.masked_invalid(getattr(self.measured, name)(*given)))
+            if name == "welch":
+                row, other, column = given
+                return _welch(self.measured.seeds(row, column), self.measured.seeds(other, column))
             if name == "abs":
                 (value,) = given
                 return np.ma.abs(value)
@@ -178,6 +187,15 @@ def _some(value: Value) -> NDArray[Any]:
     if not len(known):
         raise CannotTell
     return np.asarray(known)
+
+
+def _welch(one: Sequence[float], other: Sequence[float]) -> float:
+    if len(one) < 2 or len(other) < 2:
+        raise CannotTell
+    found = float(stats.ttest_ind(one, other, equal_var=False).pvalue)
+    if np.isnan(found):  # neither varies
+        raise CannotTell
+    return found
 
 
 def _steps(values: NDArray[Any]) -> NDArray[Any]:

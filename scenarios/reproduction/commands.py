@@ -11,7 +11,6 @@ from scenarios.reproduction import judge, plan
 from scenarios.reproduction.entries import FOLDER, Entry, Paper, chosen, entries
 from scenarios.reproduction.judge import JudgedEntry
 from scenarios.reproduction.page import WORDS, Reproduction
-from scenarios.schema.errors import ScenarioError
 
 
 @dataclass(frozen=True)
@@ -45,14 +44,16 @@ class Chosen:
         return entry.id, where, entry.title, str(len(plan.needed(cells))), "; ".join(lacking)
 
     def carry_out(self, jobs: int) -> None:
-        """Carry out the runs that are missing; a line for each goes to standard error."""
+        """Carry out the runs that are missing; a line for each goes to standard error.
+
+        Raises ScenarioError for a scenario that is wrong, and a folder that cannot be had.
+        """
         cells = [cell for each in self.ids for cell in plan.cells(self.known[each][1], full=self.full)]
-        runs = plan.needed(cells)
+        with plan.alone_in(self.folder):
+            self._carry_out(plan.needed(cells), jobs)
+
+    def _carry_out(self, runs: Sequence[plan.PlannedRun], jobs: int) -> None:
         waiting = [run for run in runs if not plan.is_done(run, self.folder)]
-        try:
-            (self.folder / plan.RUNS).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise ScenarioError([f"--out: no folder {self.folder} can be made: {error.strerror}."]) from error
         errors.print(f"{len(runs)} runs, of which {len(runs) - len(waiting)} are there", highlight=False)
         done = 0
 

@@ -39,6 +39,8 @@ class Column(Part):
     """key.path=value, as of --set."""
     measure: str = ""
     """Where the figure stands in result.json, such as metrics.accuracy, or the name of one that is derived."""
+    less: str = ""
+    """Another column, whose value is taken away, seed by seed."""
     within: float | None = None
     """How far a value may be from the printed one, in the entry's unit."""
     better: Literal["higher", "lower", ""] = ""
@@ -72,8 +74,8 @@ class Row(Part):
     cannot: str = ""
     """Why it cannot be had."""
     note: str = ""
-    full: bool = False
-    """Whether --full alone has it."""
+    full: bool | list[str] = False
+    """Whether --full alone has it, or the columns that it alone has."""
 
 
 class Axis(Part):
@@ -145,7 +147,8 @@ class Entry(Part):
         for row in self.rows:
             if row.paper and len(row.paper) != len(names):
                 raise ValueError(f"{self.id}, {row.name}: {len(row.paper)} printed values for {len(names)} columns")
-            if unknown := [name for name in (*row.cells, *row.differs, *row.said) if name not in names]:
+            left = row.full if isinstance(row.full, list) else []
+            if unknown := [name for name in (*row.cells, *row.differs, *row.said, *left) if name not in names]:
                 raise ValueError(f"{self.id}, {row.name}: there is no column {unknown[0]!r}")
             if isinstance(row.within, list) and len(row.within) != len(names):
                 raise ValueError(f"{self.id}, {row.name}: {len(row.within)} tolerances for {len(names)} columns")
@@ -157,6 +160,11 @@ class Entry(Part):
                     and not self.reason(row, column)
                 ):
                     raise ValueError(f"{self.id}, {row.name}, {column.name}: within must say what counts as the same")
+        plain = [each.name for each in self.column if not each.less and not each.cannot]
+        if unknown := [each.less for each in self.column if each.less and each.less not in plain]:
+            raise ValueError(
+                f"{self.id}: less must name a column that is measured and has none itself, got {unknown[0]!r}"
+            )
         if len({row.name for row in self.rows}) < len(self.rows) or len(set(names)) < len(names):
             raise ValueError(f"{self.id} has two rows or columns of one name")
         return self
@@ -184,6 +192,10 @@ class Entry(Part):
     def reason(self, row: Row, column: Column) -> str:
         """Why a cell cannot be had, or ""."""
         return row.cannot or column.cannot
+
+    def is_left_to_full(self, row: Row, column: Column) -> bool:
+        """Whether --quick leaves a cell out."""
+        return column.full or (column.name in row.full if isinstance(row.full, list) else row.full)
 
     def scenario_of(self, row: Row, column: Column) -> str:
         """The scenario of a cell; "" where none is named."""

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,11 +57,15 @@ class Judged:
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A claim with its verdict. reason: why it is known not to hold, or cannot be told."""
+    """A claim with its verdict. reason: why it is known not to hold, or cannot be told.
+
+    lacking: how many of the values that it is about were not there; it is told by the others.
+    """
 
     claim: Claim
     verdict: Verdict
     reason: str = ""
+    lacking: int = 0
 
     @property
     def is_surprise(self) -> bool:
@@ -126,7 +130,7 @@ def judged(cell: Cell, out: Path) -> Judged:
 
 def _measured_cell(cell: Cell, out: Path) -> Judged:
     readings = plan.values_of(cell, out)
-    if len(readings) < len(cell.runs):
+    if not readings:
         return Judged(cell, "failed", f"The result has no {cell.measure}.")
     values = np.array([each.value for each in readings])
     several = len(values) > 1
@@ -151,43 +155,57 @@ def _verdict(cell: Cell, value: float) -> tuple[Verdict, str]:
 def _judged_claim(claim: Claim, measured: _Measured, *, full: bool) -> JudgedClaim:
     if claim.full and not full:
         return JudgedClaim(claim, "open", "--full has the runs to tell.")
+    measured.lacking = 0
     try:
         if holds(claim.test, measured):
-            return JudgedClaim(claim, "same")
+            return JudgedClaim(claim, "same", lacking=measured.lacking)
     except CannotTell:
         if any(each.verdict in ("open", "failed") for each in measured.cells):
             return JudgedClaim(claim, "open", "Its runs have not been started, or did not complete.")
         return JudgedClaim(claim, "cannot", "What it is about could not be measured here.")
-    return JudgedClaim(claim, "differs", claim.differs)
+    return JudgedClaim(claim, "differs", claim.differs, measured.lacking)
 
 
 class _Measured:
-    """What claims of an entry are about: its values by row and column, NaN where there are none."""
+    """What claims of an entry are about: its values by row and column, NaN where there are none.
+
+    lacking: how many of the columns' and rows' values that were asked for are not there, and not left to --full.
+    """
 
     def __init__(self, entry: Entry, cells: Sequence[Judged]) -> None:
         self.cells = cells
+        self.lacking = 0
         self._rows = {row.name: number for number, row in enumerate(entry.rows)}
         self._columns = {column.name: number for number, column in enumerate(entry.column)}
         self._at = np.array([np.nan if row.at is None else row.at for row in entry.rows])
         shape = (len(self._rows), len(self._columns))
         self._values = np.array([_number(each.value) for each in cells]).reshape(shape)
         self._errors = np.array([_number(each.error) for each in cells]).reshape(shape)
+        self._wanted = np.array([bool(each.cell.runs) or each.verdict == "cannot" for each in cells]).reshape(shape)
         self._printed = np.array([_number(each.cell.printed) for each in cells]).reshape(shape)
 
     def column(self, name: str, low: float, high: float) -> NDArray[np.float64]:
-        return np.asarray(self._values[self._between(low, high), self._columns[name]])
+        return self._counted((self._between(low, high), self._columns[name]))
 
     def errors(self, name: str, low: float, high: float) -> NDArray[np.float64]:
         return np.asarray(self._errors[self._between(low, high), self._columns[name]])
 
     def row(self, name: str) -> NDArray[np.float64]:
-        return np.asarray(self._values[self._rows[name]])
+        return self._counted((self._rows[name],))
 
     def cell(self, row: str, column: str) -> float:
         return float(self._values[self._rows[row], self._columns[column]])
 
     def paper(self, row: str, column: str) -> float:
         return float(self._printed[self._rows[row], self._columns[column]])
+
+    def seeds(self, row: str, column: str) -> tuple[float, ...]:
+        return self.cells[self._rows[row] * len(self._columns) + self._columns[column]].values
+
+    def _counted(self, place: tuple[Any, ...]) -> NDArray[np.float64]:
+        values = np.asarray(self._values[place])
+        self.lacking += int((np.isnan(values) & self._wanted[place]).sum())
+        return values
 
     def _between(self, low: float, high: float) -> NDArray[np.bool_]:
         if low == -np.inf and high == np.inf:

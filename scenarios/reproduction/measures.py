@@ -45,23 +45,12 @@ def _fold_error(result: Mapping[str, Any], measure: str, scale: float) -> float 
     return scale * float(deviation) / math.sqrt(len(folds))
 
 
-def _of_curve(name: str, *, less: bool) -> Callable[[Mapping[str, Any]], float | None]:
-    """What all columns come to along the curve of sizes; or, if `less`, by how much the best of all sizes is above."""
+def _error_of(path: str) -> Callable[[Mapping[str, Any]], float | None]:
+    def error(result: Mapping[str, Any]) -> float | None:
+        accuracy = at(result, path)
+        return None if accuracy is None else 1 - float(accuracy)
 
-    def value(result: Mapping[str, Any]) -> float | None:
-        curve = at(result, "selection.curve") or []
-        known = [(point["size"], point[name]) for point in curve if point[name] is not None]
-        if not known:
-            return None
-        every = float(max(known)[1])
-        return max(accuracy for _, accuracy in known) - every if less else every
-
-    return value
-
-
-def _error(result: Mapping[str, Any]) -> float | None:
-    accuracy = at(result, "metrics.accuracy")
-    return None if accuracy is None else 1 - accuracy
+    return error
 
 
 def _percent_of(path: str) -> Callable[[Mapping[str, Any]], float | None]:
@@ -113,7 +102,8 @@ def _beyond_formula(result: Mapping[str, Any]) -> float | None:
 
 
 DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float | None]] = {
-    "error": _error,
+    "error": _error_of("metrics.accuracy"),
+    "error-of-libsvm": _error_of("baselines.libsvm-rbf.accuracy"),
     "classes": _classes,
     "gamma-on-unit-interval": _on_unit_interval,
     "rows-recovered-by-coordinator": _recovered,
@@ -124,9 +114,5 @@ DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float | None]] = {
     "private-rows": _private_rows,
     "largest-site-cpu": _largest_site_cpu,
     "spread-of-fold-auc": _fold_spread,
-    "whole-of-all-columns": _of_curve("accuracy", less=False),
-    "whole-improvement": _of_curve("accuracy", less=True),
-    "separate-of-all-columns": _of_curve("test_accuracy", less=False),
-    "separate-improvement": _of_curve("test_accuracy", less=True),
 }
 """Figures that no result has as they are: 1 - accuracy, CPU seconds of the busiest site, and the like."""

@@ -135,7 +135,7 @@ def _cell(judged: Judged, folder: Path) -> dict[str, Any]:
     symbol, word = WORDS[judged.verdict]
     run = next(iter(judged.cell.runs), None)
     link = run.folder(Path()) / REPORT if run is not None else None
-    difference = judged.difference
+    difference, within = judged.difference, judged.cell.entry.tolerance(judged.cell.row, judged.cell.column)
     return {
         "class": judged.verdict or "measured",
         "printed": _number(judged.cell.printed, judged),
@@ -143,6 +143,7 @@ def _cell(judged: Judged, folder: Path) -> dict[str, Any]:
         "deviation": _number(judged.deviation, judged),
         "difference": "" if difference is None else f"{difference:+.{judged.cell.entry.decimals}f}",
         "verdict": f"{symbol} {word}".strip(),
+        "within": "" if difference is None or within is None else f"{within:g}",
         "link": str(link) if link is not None and (folder / link).is_file() else "",
         "command": run.command if run is not None else "",
         "reason": judged.reason,
@@ -176,6 +177,7 @@ def _claim(judged: JudgedClaim) -> dict[str, str]:
         "text": judged.claim.text,
         "test": judged.claim.test,
         "reason": judged.reason,
+        "lacking": f"Told without {judged.lacking} of its values, which are not there." if judged.lacking else "",
     }
 
 
@@ -196,7 +198,13 @@ def _plain_entry(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
         "counts": dict(counted([judged])),
         "cells": [_plain_cell(each) for each in judged.cells],
         "claims": [
-            {"text": each.claim.text, "test": each.claim.test, "verdict": each.verdict, "reason": each.reason}
+            {
+                "text": each.claim.text,
+                "test": each.claim.test,
+                "verdict": each.verdict,
+                "reason": each.reason,
+                "lacking": each.lacking,
+            }
             for each in judged.claims
         ],
     }
@@ -215,7 +223,7 @@ def _plain_cell(judged: Judged) -> dict[str, Any]:
         "verdict": judged.verdict,
         "reason": judged.reason,
         "measure": cell.measure,
-        "runs": [{"folder": str(run.folder(Path())), "command": run.command} for run in cell.runs],
+        "runs": [{"folder": str(run.folder(Path())), "command": run.command} for run in cell.all_runs],
     }
 
 

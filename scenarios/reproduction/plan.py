@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import functools
 import json
+import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import version
@@ -24,6 +27,7 @@ from scenarios.sweep.worker import Workers
 
 RUNS = "runs"
 """The folder of the runs, beside the page."""
+_LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -58,12 +62,16 @@ class PlannedRun:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of an entry, with a run for each seed; without runs where it cannot be had, or is left out."""
+    """A cell of an entry, with a run for each seed; without runs where it cannot be had, or is left out.
+
+    less: the cell whose values are taken away.
+    """
 
     entry: Entry
     row: Row
     column: Column
     runs: tuple[PlannedRun, ...] = ()
+    less: Cell | None = None
 
     @property
     def printed(self) -> float | None:
@@ -81,7 +89,12 @@ class Cell:
     @property
     def missing(self) -> str:
         """The data file that its runs lack, or ""."""
-        return next((run.missing for run in self.runs if run.missing), "")
+        return next((run.missing for run in self.all_runs if run.missing), "")
+
+    @property
+    def all_runs(self) -> tuple[PlannedRun, ...]:
+        """Its runs, and those of what is taken away."""
+        return (*self.runs, *(self.less.runs if self.less is not None else ()))
 
 
 def cells(entry: Entry, *, full: bool) -> list[Cell]:
@@ -90,7 +103,7 @@ def cells(entry: Entry, *, full: bool) -> list[Cell]:
 
 
 def _cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell:
-    if entry.reason(row, column) or ((row.full or column.full) and not full):
+    if entry.reason(row, column) or (entry.is_left_to_full(row, column) and not full):
         return Cell(entry, row, column)
     name = entry.scenario_of(row, column)
     if not name:
@@ -102,7 +115,8 @@ def _cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell:
     except ScenarioError as error:
         said = (f"{entry.id}, {row.name}, {column.name}: {problem}" for problem in error.problems)
         raise ScenarioError(said) from None
-    return Cell(entry, row, column, runs)
+    less = next((each for each in entry.column if each.name == column.less), None)
+    return Cell(entry, row, column, runs, None if less is None else _cell(entry, row, less, full=full))
 
 
 def planned(scenario: str, changes: tuple[str, ...], seed: int, *, audit: bool = False) -> PlannedRun:
@@ -138,7 +152,37 @@ def _content(scenario: str, changes: tuple[str, ...]) -> _Content:
 
 def needed(planned_cells: Sequence[Cell]) -> list[PlannedRun]:
     """The runs of cells whose data are there, each once."""
-    return list({run.name: run for cell in planned_cells if not cell.missing for run in cell.runs}.values())
+    return list({run.name: run for cell in planned_cells if not cell.missing for run in cell.all_runs}.values())
+
+
+@contextmanager
+def alone_in(out: Path) -> Iterator[None]:
+    """Make a folder, and keep every other command out of it, which would remove what this one runs.
+
+    Raises ScenarioError where it cannot be made, and where another is at work in it.
+    """
+    try:
+        (out / RUNS).mkdir(parents=True, exist_ok=True)
+        lock = os.open(out / _LOCK, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise ScenarioError([f"--out: no folder {out} can be made: {error.strerror}."]) from error
+    try:
+        if not _locked(lock):
+            raise ScenarioError(
+                [f"--out: another fedsvm reproduce is at work in {out}; wait until it ends, or name another folder."]
+            )
+        yield
+    finally:
+        os.close(lock)
+
+
+def _locked(descriptor: int) -> bool:
+    """Lock a file until it is closed; whether nobody else had."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def carry_out(runs: Sequence[PlannedRun], out: Path, jobs: int, on_done: Callable[[PlannedRun], None]) -> None:
@@ -185,11 +229,17 @@ def _parsed(path: Path, written_ns: int) -> Mapping[str, Any]:
 
 
 def values_of(cell: Cell, out: Path) -> list[Reading]:
-    """What the cell's completed runs measured."""
+    """What the cell's completed runs measured; nothing where one of them did not."""
     found = [reading(result_of(run, out), cell.measure, cell.entry.scale) for run in cell.runs if is_done(run, out)]
-    return [each for each in found if each is not None]
+    known = [each for each in found if each is not None]
+    if len(known) < len(cell.runs):
+        return []
+    if cell.less is None:
+        return known
+    taken = values_of(cell.less, out)
+    return [Reading(of.value - away.value) for of, away in zip(known, taken, strict=True)] if taken else []
 
 
 def unfinished(cell: Cell, out: Path) -> Iterator[PlannedRun]:
     """Its runs that have not completed."""
-    return (run for run in cell.runs if not is_done(run, out))
+    return (run for run in cell.all_runs if not is_done(run, out))

@@ -23,7 +23,7 @@ def baselines_of(
         return None
     settings: Any = algorithm.settings
     if isinstance(wanted, list):
-        return compare_baselines(pooled_baselines(wanted, settings, rows), labels)
+        return compare_baselines(pooled_baselines(wanted, settings, rows, model.selected_columns), labels)
     return compare_baselines(algorithm.implementation.baselines(model, settings, rows, scenario.seed), labels)
 
 
@@ -36,6 +36,11 @@ def mean_baselines(folds: Sequence[dict[str, BaselineMetrics] | None]) -> dict[s
 
 
 def _mean(folds: Sequence[BaselineMetrics]) -> BaselineMetrics:
-    areas = [each.auc for each in folds if each.auc is not None]
     accuracy = float(np.mean([each.accuracy for each in folds]))
-    return BaselineMetrics(accuracy, float(np.mean(areas)) if areas else None, folds[-1].phrase)
+    areas = [each.auc for each in folds if each.auc is not None]
+    seconds = [each.seconds for each in folds if each.seconds is not None]
+    return BaselineMetrics(accuracy, _mean_of(areas), folds[-1].phrase, _mean_of(seconds))
+
+
+def _mean_of(values: Sequence[float]) -> float | None:
+    return float(np.mean(values)) if values else None

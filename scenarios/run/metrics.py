@@ -244,9 +244,10 @@ class PooledMetrics(PooledFold):
 
 @dataclass(frozen=True)
 class BaselineMetrics(Quality):
-    """Another method on the same rows, with a phrase for it."""
+    """Another method on the same rows, with a phrase for it, and the seconds that it took where it is a pooled one."""
 
     phrase: str
+    seconds: float | None = None
 
 
 def evaluate(
@@ -471,8 +472,8 @@ def compare(pooled: Pooled, decisions: FloatArray, labels: FloatArray) -> Pooled
 
 def compare_baselines(baselines: Iterable[Baseline], labels: FloatArray) -> dict[str, BaselineMetrics]:
     """How other methods fare on the same rows, by their names."""
-    found = {each.name: (quality(each.scores, labels), each.phrase) for each in baselines}
-    return {name: BaselineMetrics(each.accuracy, each.auc, phrase) for name, (each, phrase) in found.items()}
+    found = [(each, quality(each.scores, labels)) for each in baselines]
+    return {each.name: BaselineMetrics(of.accuracy, of.auc, each.phrase, each.seconds) for each, of in found}
 
 
 def mean_metrics(folds: list[FoldMetrics]) -> Metrics | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from algorithms.baselines import POOLED_BASELINES
+from algorithms.baselines import OF_CHOSEN, POOLED_BASELINES
 from algorithms.contract import Algorithm, HorizontalAlgorithm, Outline
 from algorithms.registry import ALGORITHMS
 from algorithms.settings import MAX_COUNT
@@ -34,6 +34,7 @@ class Tables:
     collusion: CollusionSpec | None = None
     faults: dict[int, FaultSpec] = field(default_factory=dict)
     wants_baselines: bool = False
+    wants_chosen: bool = False
     policies: Sequence[PolicySpec] = ()
 
 
@@ -60,12 +61,19 @@ def impossible(tables: Tables) -> Iterator[str]:
     if algorithm and data:
         yield from _of_algorithm(algorithm, data)
     if algorithm and tables.wants_baselines and type(algorithm.implementation).baselines is Algorithm.baselines:
-        named = ", ".join(f'"{name}"' for name in POOLED_BASELINES)
+        named = ", ".join(f'"{name}"' for name in POOLED_BASELINES if name != OF_CHOSEN)
         yield f"compare.baselines: {algorithm.name} brings none along; name some, as [{named}], or leave it out."
+    if algorithm and data and tables.wants_chosen and not _keeps_columns(algorithm, data):
+        yield f"compare.baselines: {algorithm.name} trains on no chosen columns; leave {OF_CHOSEN} out."
     if tables.collusion and tables.collusion.known_records is not None and data and data.partition != "vertical":
         yield "collusion.known_records: is of vertical partitions, whose kernel matrices are attacked; leave it out."
     if tables.collusion and tables.collusion.candidates is not None and data and data.partition != "horizontal":
         yield "collusion.candidates: is of horizontal partitions, whose sums over rows are attacked; leave it out."
+
+
+def _keeps_columns(algorithm: AlgorithmTable, data: DataSpec) -> bool:
+    """Whether its model is of columns that it has chosen."""
+    return algorithm.implementation.chooses_columns and data.partition == "horizontal"
 
 
 def _sum_for(sites: int) -> str:

@@ -68,7 +68,8 @@ class DataSpec(Part):
     label: str = "label"
     """The column of the classes."""
     positive: str | None = None
-    """Which label is +1, and all others -1; of more than two classes without it, all are told apart."""
+    """Which label is +1, and all others -1; of more than two classes without it, all are told apart. Of labels that are
+    numbers "above-median": those above the median of all rows, or of the public ones where a model is private."""
     classes: list[str] = Field(default=[])
     """The labels, in the order of their classes; left out, those of the data, numbers by size and words by letter."""
     weight: str | None = None

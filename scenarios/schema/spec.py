@@ -14,7 +14,7 @@ from typing import Annotated, Any, TypeVar, get_args
 import tomli_w
 from pydantic import BaseModel, Field, ValidationError, create_model, field_validator
 
-from algorithms.baselines import POOLED_BASELINES
+from algorithms.baselines import OF_CHOSEN, POOLED_BASELINES
 from algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from algorithms.settings import shown
 from federation.errors import FederationError
@@ -56,6 +56,10 @@ class CompareSpec(Part):
         if isinstance(wanted, bool):
             return wanted
         raise ValueError(f"must be true, false or a list of {known}, got {shown(wanted)}")
+
+
+def _wants_chosen(compare: CompareSpec) -> bool:
+    return isinstance(compare.baselines, list) and OF_CHOSEN in compare.baselines
 
 
 class Scenario(Part):
@@ -153,6 +157,7 @@ def validate(given: dict[str, Any]) -> Scenario:
         scenario.collusion,
         dict(enumerate(scenario.faults, start=1)),
         scenario.compare.baselines is True,
+        _wants_chosen(scenario.compare),
         scenario.policy,
     )
     if problems := [*of_algorithm, *impossible(tables)]:
@@ -225,6 +230,7 @@ def _valid_tables(given: dict[str, Any], kind: type[Scenario]) -> Tables:
         **{name: valid(name) for name in names},
         faults=faults,
         wants_baselines=compare is not None and compare.baselines is True,
+        wants_chosen=compare is not None and _wants_chosen(compare),
     )
 
 
