@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email
+import json
 import re
 import shutil
 import socket
@@ -26,6 +27,7 @@ import uvicorn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from algorithms.optimisation import libsvm
 from federation.errors import FederationError
 from federation.site.rules import ANYTHING
 from federation.transport.keys import KeyPair
@@ -971,6 +973,30 @@ def test_rows_too_are_trained_on_by_visitors_who_have_patience(told: Told, tmp_p
     task = told.one(Task)
     with np.load(tmp_path / "tasks" / task.id / "model.npz") as model:
         assert np.abs(model["w"] - simulated(tmp_path, files)).max() < 1e-9
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_visitors_with_other_records_in_another_order_train_on_those_that_all_have(told: Told, tmp_path: Path) -> None:
+    files, table, labels = cells(tmp_path)
+    common, random = np.arange(10, 55), np.random.default_rng(4)
+    for place, path in enumerate(files.values()):
+        head, *lines = path.read_text().splitlines()
+        held = random.permutation([*common, *range(place, 10, 3)])
+        path.write_text("\n".join([f"patient,{head}", *(f"p{row},{lines[row]}" for row in held), ""]))
+    with visitors(told, files, identifier="patient", test_fraction="0") as there:
+        over: set[str] = set()
+        for _ in range(PATIENT_VISITS):
+            over |= {site for site in SITES if there.visits[site].visit()}
+        assert over == set(SITES)
+        wait_until(lambda: told.one(Task).state == "completed")
+    result = json.loads((tmp_path / "tasks" / told.one(Task).id / "result.json").read_text())
+    assert result["alignment"]["records"] == len(common)
+    with np.load(tmp_path / "tasks" / told.one(Task).id / "model.npz") as model:
+        weights = np.concatenate([np.load(tmp_path / f"visits-{site}" / "model.npz")["weights"] for site in SITES])
+        rows = (table[common] - table[common].mean(axis=0)) / table[common].std(axis=0)
+        exact = libsvm.dual(rows @ rows.T, np.where(labels[common] == "M", 1.0, -1.0), 1.0)
+        assert np.abs(rows @ weights + model["b"] - exact.decision_function(rows @ rows.T)).max() < 1e-9
 
 
 def test_an_older_copy_of_what_a_site_keeps_says_nothing_again(begun: Begun) -> None:

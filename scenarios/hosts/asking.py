@@ -37,7 +37,7 @@ def read(scenario: str | Path, overrides: Sequence[str], admitted: Sequence[str]
             changes |= {"data.test_fraction": 0.0} if _is_blind(first) else {"data.tested_by": "sites"}
         chosen, _ = spec.read(scenario, overrides=overrides, changes=changes)
     except ScenarioError as error:
-        raise ScenarioError([_across_hosts(problem, admitted) for problem in error.problems]) from None
+        raise ScenarioError([in_words_of_hosts(problem, admitted) for problem in error.problems]) from None
     if problems := list(_problems(chosen)):
         raise ScenarioError(problems)
     return chosen
@@ -54,8 +54,8 @@ def _absolute(file: str, base: Path) -> Path:
     return path.resolve() if path.is_file() else Path(file)
 
 
-def _across_hosts(problem: str, admitted: Sequence[str]) -> str:
-    """What is wrong, where a user has not written what it is about."""
+def in_words_of_hosts(problem: str, admitted: Sequence[str]) -> str:
+    """What is wrong, where a user has not written what it is about: each site brings its own rows and tests on them."""
     if problem.startswith("data.source:"):
         return "data.source: across hosts each site brings a file of its own; leave it out."
     if problem.startswith("data.sources:"):

@@ -40,6 +40,8 @@ class Wish:
         Of the rows that are not trained on.
     label_site : str
         Of columns that are at different participants, who holds the labels.
+    identifier : str
+        The column by which their records are aligned in secret; without one they come in the same order.
     """
 
     algorithm: str
@@ -50,6 +52,7 @@ class Wish:
     sum: str = "masked"
     test_fraction: str = "0.2"
     label_site: str = ""
+    identifier: str = ""
 
 
 def askable() -> list[str]:
@@ -86,23 +89,26 @@ def scenario_of(name: str, wish: Wish, sites: Sequence[str], min_sites: int) -> 
         "test_fraction": spec.value_of(wish.test_fraction),
     }
     if is_vertical(wish.algorithm):
-        where = {"partition": "vertical", "label_site": wish.label_site or sites[0], "align": "position"}
-        data |= {"source": across_hosts.HELD_BY_SITE, **where}
+        data |= {"source": across_hosts.HELD_BY_SITE, "partition": "vertical"}
+        data |= {"label_site": wish.label_site or sites[0], "align": "identifier" if wish.identifier else "position"}
+        data |= {"identifier": wish.identifier} if wish.identifier else {}
     else:
         data |= {"sources": dict.fromkeys(sites, across_hosts.HELD_BY_SITE), "tested_by": "sites"}
-    return spec.validate(
-        {
-            "name": run_name(name),
-            "federation": {"names": list(sites), "min_sites": min_sites},
-            "data": data,
-            "algorithm": {
-                **{key: spec.value_of(text) for key, text in wish.settings.items() if text.strip()},
-                "name": wish.algorithm,
-            },
-            "protocol": {"sum": wish.sum, "routing": "via-coordinator"},
-            "compare": {"centralised": False, "baselines": False},
-        }
-    )
+    given = {
+        "name": run_name(name),
+        "federation": {"names": list(sites), "min_sites": min_sites},
+        "data": data,
+        "algorithm": {
+            **{key: spec.value_of(text) for key, text in wish.settings.items() if text.strip()},
+            "name": wish.algorithm,
+        },
+        "protocol": {"sum": wish.sum, "routing": "via-coordinator"},
+        "compare": {"centralised": False, "baselines": False},
+    }
+    try:
+        return spec.validate(given)
+    except ScenarioError as error:
+        raise ScenarioError([across_hosts.in_words_of_hosts(problem, sites) for problem in error.problems]) from None
 
 
 def over(scenario: Scenario, sites: Sequence[str]) -> Scenario:

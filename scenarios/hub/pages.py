@@ -59,6 +59,7 @@ class Shown:
     releases: bool
     label: str
     label_site: str
+    identifier: str
 
 
 @dataclass
@@ -317,7 +318,7 @@ def _wish(form: Mapping[str, str]) -> Wish:
     return Wish(settings=settings, **said)
 
 
-_WISHED = ("algorithm", "label", "positive", "negative", "sum", "test_fraction", "label_site")
+_WISHED = ("algorithm", "label", "positive", "negative", "sum", "test_fraction", "label_site", "identifier")
 
 
 def _new_task(form: Mapping[str, str]) -> NewTask:
@@ -412,6 +413,7 @@ def _shown(task: Task) -> Shown:
         releases=terms.releases,
         label=str(terms.reading.get("label", "")),
         label_site=str(terms.reading.get("label_site", "")),
+        identifier=str(terms.reading.get("identifier") or ""),
     )
 
 
