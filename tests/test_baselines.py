@@ -52,6 +52,7 @@ def test_one_is_of_the_columns_that_were_chosen() -> None:
     np.testing.assert_allclose(found.scores, expected.decision_function(ROWS.test.rows[:, chosen]), atol=1e-9)
 
 
+@pytest.mark.long
 def test_one_of_chosen_columns_stands_beside_a_run_that_chooses(tmp_path: Path) -> None:
     named = 'compare.baselines=["libsvm-rbf", "libsvm-rbf-chosen"]'
     found = run("filter", tmp_path / "run", named, "compare.centralised=false").result["baselines"]

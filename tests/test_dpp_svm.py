@@ -70,7 +70,7 @@ def federated(federation: Federation, kernel: Kernel, C: float, fold: int) -> tu
     return model, decision_values(federation, model, records.held_out)
 
 
-@pytest.mark.parametrize("sites", [2, 3, 4])
+@pytest.mark.parametrize("sites", [pytest.param(2, marks=pytest.mark.long), 3, pytest.param(4, marks=pytest.mark.long)])
 def test_ten_folds_of_the_papers_experiment_equal_pooled_libsvm(sites: int) -> None:
     rows, labels = boards()
     folds = folds_of(len(rows))

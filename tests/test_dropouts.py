@@ -53,7 +53,9 @@ def is_total_of(value: FloatArray, sites: Iterable[str]) -> bool:
     return bool(np.allclose(value, total_of(sites), rtol=0, atol=1e-9))
 
 
-@pytest.mark.parametrize("protocol", SUMS)
+@pytest.mark.parametrize(
+    "protocol", [name if name in ("ring", "masked") else pytest.param(name, marks=pytest.mark.long) for name in SUMS]
+)
 @pytest.mark.parametrize("site", ["site-1", "site-3", "site-5"])
 @pytest.mark.parametrize("message", [0, 1, 2, 3])
 def test_a_site_is_killed_before_any_of_its_messages(protocol: str, site: str, message: int) -> None:

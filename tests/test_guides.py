@@ -65,6 +65,7 @@ def test_the_site_fetches_nothing_from_elsewhere(site: Path) -> None:
         assert not [address for address in fetched if address.startswith(("http:", "https:", "//"))], path
 
 
+@pytest.mark.long
 def test_every_page_of_the_sites_contents_is_there(site: Path) -> None:
     listed = re.findall(r"^ +- (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE)
     assert len(listed) > 10
@@ -73,6 +74,7 @@ def test_every_page_of_the_sites_contents_is_there(site: Path) -> None:
         assert (site / name / "index.html").is_file(), page
 
 
+@pytest.mark.long
 def test_the_reference_has_every_parameter_of_the_estimators(site: Path) -> None:
     for name in ("PanSVC", "DppSVC", "HybridSVC", "PrivateErmClassifier"):
         parameters = getattr(fedsvm, name)().get_params()
@@ -88,6 +90,7 @@ def _text(page: Path) -> str:
     return html.unescape(re.sub(r"<[^>]+>", "", page.read_text()))
 
 
+@pytest.mark.long
 def test_the_notebook_and_the_changelog_are_pages(site: Path) -> None:
     page = (site / "notebook" / "index.html").read_text()
     assert "PanSVC" in page

@@ -256,6 +256,7 @@ def test_a_coordinator_that_is_killed_is_resumed_and_sites_that_waited_go_on(tmp
         assert same(there.model(), there.simulated(*EXACTLY, "--set", "algorithm.tolerance=1e-8"))
 
 
+@pytest.mark.long
 def test_a_site_that_ended_is_waited_for_and_takes_part_again(tmp_path: Path) -> None:
     with hosts(tmp_path) as there:
         words = ("--set", "algorithm.tolerance=1e-8", "--rejoin", "60s")
@@ -328,6 +329,7 @@ def test_classes_that_the_scenario_names_are_told_apart_where_no_site_has_all(tm
     assert deployed["metrics"]["confusion_matrix"] == simulated["metrics"]["confusion_matrix"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_records_are_compared_encrypted_across_hosts_too(tmp_path: Path) -> None:
     """By pp-svm, which no site alone can score rows by."""

@@ -172,7 +172,9 @@ def test_a_run_that_is_resumed_ends_as_it_would_have(share: float, undisturbed: 
     check(folder, undisturbed)
 
 
-@pytest.mark.parametrize("sum_name", SUMS)
+@pytest.mark.parametrize(
+    "sum_name", [name if name in ("ring", "masked") else pytest.param(name, marks=pytest.mark.long) for name in SUMS]
+)
 def test_it_does_under_every_sum(sum_name: str, tmp_path: Path) -> None:
     begin(tmp_path / "whole", *EXACTLY["pan-svm"], f"protocol.sum={sum_name}", "protocol.rings=1")
     records = ends(tmp_path / "whole" / "journal" / NAME)

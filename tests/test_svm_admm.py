@@ -153,7 +153,7 @@ def test_with_a_free_intercept_it_comes_to_libsvms_optimum() -> None:
 # Whole runs.
 
 
-@pytest.mark.parametrize("bias", ["regularised", "free"])
+@pytest.mark.parametrize("bias", [pytest.param("regularised", marks=pytest.mark.long), "free"])
 def test_a_scenario_is_certified_against_the_problem_of_libsvm(bias: str, tmp_path: Path) -> None:
     result = run("svm-admm", tmp_path / "run", f"algorithm.bias={bias}").result
     model, cost, optimum = result["model"], result["cost"], result["centralised"]["objective"]

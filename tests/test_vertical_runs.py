@@ -347,6 +347,7 @@ def test_folds_that_were_done_stay_done_when_a_site_is_started_again(tmp_path: P
     assert result["cost"]["rounds"] < 2 * 101
 
 
+@pytest.mark.long
 def test_a_site_that_stalls_is_waited_for_as_long_as_a_round_takes(tmp_path: Path) -> None:
     """It answers after it was given up, within the time that a lost site has to come back."""
     stall = "stall:site=3,phase=train,round=2,for_s=6"
