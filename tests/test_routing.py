@@ -97,6 +97,16 @@ def test_of_a_peer_that_is_ahead_the_last_round_waits_that_it_speaks_of() -> Non
         assert mailbox.next_array("north") is not None
 
 
+def test_a_peer_that_names_ever_later_rounds_leaves_nothing_behind_of_the_earlier_ones() -> None:
+    with Endpoint("south", "tcp://127.0.0.1:*", KeyPair.generate(), peers=2) as endpoint:
+        mailbox = Mailbox(endpoint, RUN)
+        mailbox.enter(3)
+        for number in range(4, 1004):
+            mailbox._keep("north", message(number))
+        assert mailbox.refused == {"stale": 999}
+        assert set(mailbox._waiting) == {1003}
+
+
 def test_an_envelope_that_is_changed_on_its_way_does_not_open() -> None:
     parties = sealers()
     envelope = parties["north"].seal("south", message())

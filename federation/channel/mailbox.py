@@ -120,6 +120,8 @@ class Mailbox:
         for passed in ahead:
             if passed < round_number:
                 self.refused["stale"] += len(self._waiting[passed].pop(peer))
+                if not self._waiting[passed]:  # else who names ever later rounds would leave one behind each time
+                    del self._waiting[passed]
         return True
 
     def _has_room(self, peer: str, message: Message) -> bool:
