@@ -105,6 +105,21 @@ def test_a_peer_that_names_ever_later_rounds_leaves_nothing_behind_of_the_earlie
             mailbox._keep("north", message(number))
         assert mailbox.refused == {"stale": 999}
         assert set(mailbox._waiting) == {1003}
+        for _ in range(MAX_WAITING):  # what was dropped takes no room
+            mailbox._keep("north", message(1004))
+        assert mailbox.refused == {"stale": 1000}
+
+
+def test_what_a_round_left_takes_no_room_in_the_next() -> None:
+    with Endpoint("south", "tcp://127.0.0.1:*", KeyPair.generate(), peers=2) as endpoint:
+        mailbox = Mailbox(endpoint, RUN)
+        for number in range(1, 4):
+            mailbox.enter(number)
+            for _ in range(MAX_WAITING):
+                mailbox._keep("north", message(number))
+            assert mailbox.next_array("north") is not None
+            mailbox._keep("north", message(number))
+        assert mailbox.refused == {"stale": 2 * MAX_WAITING}
 
 
 def test_an_envelope_that_is_changed_on_its_way_does_not_open() -> None:

@@ -44,6 +44,8 @@ class Mailbox:
         self.run = run
         self._now = 0
         self._waiting: dict[int, dict[str, deque[Message]]] = defaultdict(lambda: defaultdict(deque))
+        self._kept: Counter[str] = Counter()  # arrays that wait of each peer, and bytes of them
+        self._kept_bytes: Counter[str] = Counter()
         self._held: dict[str, list[Message]] = defaultdict(list)
         self.sealer: Sealer | None = None
         self._roster = endpoint.roster
@@ -61,8 +63,8 @@ class Mailbox:
         self.endpoint.round = round_number
         self.endpoint.interrupted.clear()
         for older in [older for older in self._waiting if older < round_number]:
-            if late := sum(map(len, self._waiting.pop(older).values())):
-                self.refused["stale"] += late
+            for peer, late in self._waiting.pop(older).items():
+                self._drop(peer, late)
 
     def next_array(self, peer: str) -> Message | None:
         """The next protocol message of the current round from `peer`, if it is there."""
@@ -70,6 +72,7 @@ class Mailbox:
         if of_round is None or peer not in of_round:
             return None
         message = of_round[peer].popleft()
+        self._let_go(peer, message)
         if not of_round[peer]:
             del of_round[peer]
         return message
@@ -109,6 +112,8 @@ class Mailbox:
             self.refused["stale"] += 1
         elif self._has_room(peer, message):
             self._waiting[message.round][peer].append(message)
+            self._kept[peer] += 1
+            self._kept_bytes[peer] += message.payload_bytes
         else:
             self.refused["array beyond what is kept of one peer"] += 1
 
@@ -119,15 +124,23 @@ class Mailbox:
             return False
         for passed in ahead:
             if passed < round_number:
-                self.refused["stale"] += len(self._waiting[passed].pop(peer))
+                self._drop(peer, self._waiting[passed].pop(peer))
                 if not self._waiting[passed]:  # else who names ever later rounds would leave one behind each time
                     del self._waiting[passed]
         return True
 
     def _has_room(self, peer: str, message: Message) -> bool:
-        waiting = [each for of_round in self._waiting.values() for each in of_round.get(peer, ())]
-        waiting_bytes = sum(each.payload_bytes for each in waiting) + message.payload_bytes
-        return len(waiting) < MAX_WAITING and waiting_bytes <= MAX_WAITING_BYTES
+        return self._kept[peer] < MAX_WAITING and self._kept_bytes[peer] + message.payload_bytes <= MAX_WAITING_BYTES
+
+    def _drop(self, peer: str, late: deque[Message]) -> None:
+        """Let go of what nobody took in."""
+        self.refused["stale"] += len(late)
+        for message in late:
+            self._let_go(peer, message)
+
+    def _let_go(self, peer: str, message: Message) -> None:
+        self._kept[peer] -= 1
+        self._kept_bytes[peer] -= message.payload_bytes
 
     def _take_envelope(self, peer: str, envelope: Message) -> None:
         """Pass an envelope on, at the coordinator, or open it."""
