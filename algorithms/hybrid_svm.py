@@ -169,22 +169,23 @@ def scores_of(values: FloatArray, *, jointly: bool) -> FloatArray:
 
 
 class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
-    """The site half. noise_key: what its shares of noise follow from, and charged: those beyond what was agreed on.
+    """The site half. noise_key: what its shares of noise follow from, and summed: what it put into sums with them.
 
-    whole: the model that is joint.
+    whole: the model that is joint. models: how many it had since it had a key, of which the last counts.
 
     The models of several classes are one behind the other.
     """
 
     whole: FloatArray | None = None
     noise_key: bytes
-    charged: frozenset[str] = frozenset()
+    models: int = 0
+    summed: frozenset[str] = frozenset()
 
     @step
     def receive_frequencies(self, rho: FloatArray) -> None:
         """Map this site's rows, whose features never leave it, and draw the key of its noise."""
         self.features = paired_features(self.rows, rho)
-        self.noise_key = drawn_key(self.channel)
+        self.noise_key, self.models, self.summed = drawn_key(self.channel), 0, frozenset()
 
     @step
     def train_alone(self, prior: FloatArray, C: float, tolerance: float, rows: int) -> None:
@@ -199,11 +200,13 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
                     raise StepRefused(f"training did not reach tolerance {tolerance:g}; raise algorithm.tolerance")
                 models.append(own / rows * (of_class + solution.w))
             self.part = np.concatenate(models)
+        self.models += 1
 
     @step
     def take_best(self, keep: IntArray, constants: IntArray) -> None:
         """Keep the model that all sites trained together; the first of a sum puts it in."""
         self.whole = (self._priors() + self.best(keep, constants)[:, :-1]).ravel()
+        self.models += 1
 
     @step
     def own_part(self, joint: bool) -> FloatArray:
@@ -234,25 +237,27 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
         shares: int,
         with_model: bool,
         joint: bool,
-        once_more: bool = False,
     ) -> FloatArray:
         """(K 2 D,) a share of the noise, on top of this site's part of the model if so asked, on the lattice.
 
         A release has one share, however often it is summed for it, and by whatever process of this site: who saw a sum
-        that got lost, as the first site of a ring does, sees the same again. Over other sites it is not the same, and
-        has a share of its own, and is one that the run did not say it would make (once_more): it is charged.
+        that got lost, as the first site of a ring does, sees the same again. Of anything else, be it over other sites,
+        on another lattice or of another model, there is another share: two sums with the same differ by no noise. The
+        run agreed on one release for a set of features; each beyond it is charged, whatever the coordinator says of it.
         """
-        share_of = json.dumps([release, self.channel.sites, mechanism, steps, shares])
-        if once_more and with_model and share_of not in self.charged:
-            self.charge_again()
-            self.charged |= {share_of}
-        source, size = KeyedRandom(hmac.digest(self.noise_key, share_of.encode(), "sha256")), self._size
+        asked = [release, self.channel.sites, lattice, mechanism, steps, shares, with_model, joint, self.models]
+        share_of, size = json.dumps(asked), self._size
+        part = np.rint(self.own_part(joint) / lattice) if with_model else np.zeros(size)
+        if with_model and share_of not in self.summed:
+            if self.summed:
+                self.charge_again()
+            self.summed |= {share_of}
+        source = KeyedRandom(hmac.digest(self.noise_key, share_of.encode(), "sha256"))
         share = (
             gaussian_share(Fraction(steps) ** 2, shares, size, source)
             if mechanism == "gaussian"
             else laplace_share(steps, shares, size, source)
         )
-        part = np.rint(self.own_part(joint) / lattice) if with_model else np.zeros(size)
         return np.asarray((part + share) * lattice)
 
 
@@ -665,7 +670,7 @@ def _released(
                 replace(accountant.releases[-1], what="weights of the model, summed again over other sites"),
                 federation.drawn,
             )
-        return {"release": len(accountant.releases), "once_more": True}
+        return {"release": len(accountant.releases)}
 
     terms |= {"release": len(accountant.releases)}
     noisy: FloatArray = federation.sum("noisy_part", shape=shape, bound=math.inf, over_others=once_more, **terms)

@@ -14,7 +14,7 @@ from scipy.optimize import check_grad
 from sklearn.svm import LinearSVC
 
 from algorithms.features.fourier import choose_frequencies, cosine_error, paired_error, rbf
-from algorithms.hybrid_svm import HybridSettings, HybridSvm, minimised, public_weights, train
+from algorithms.hybrid_svm import HybridSettings, HybridSite, HybridSvm, minimised, public_weights, train
 from algorithms.optimisation.solution import Stopping
 from algorithms.privacy.accountant import PrivacyAccountant
 from federation.arrays import FloatArray
@@ -298,6 +298,48 @@ def test_a_release_that_is_summed_again_shows_the_same_again(mechanism: str) -> 
         first, again, other = summed(1), summed(1), summed(2)
     np.testing.assert_array_equal(first, again)
     assert (first != other).all()
+
+
+class Alone:
+    """The channel of a round over some sites, in which this one says nothing."""
+
+    def __init__(self, *sites: str) -> None:
+        self.sites = sites
+
+
+def test_no_two_sums_of_different_things_have_the_same_noise_and_each_beyond_the_first_is_charged() -> None:
+    """Whatever the coordinator says: the difference of two of one noise would be of rows alone, or the noise itself."""
+    site, charged = HybridSite("a", partitions(table(30), 1)[0], {}), []
+    site.features, site.part, site.models = np.ones((30, 4)), np.array([1.0, -2.0, 3.0, 0.5]), 1
+    site.noise_key = bytes(32)
+    site.charge_again = lambda: charged.append(len(site.summed))
+    asked: dict[str, Any] = {
+        "release": 1,
+        "lattice": 2.0**-10,
+        "mechanism": "laplace",
+        "steps": 2**10,
+        "shares": 2,
+        "with_model": True,
+        "joint": False,
+    }
+
+    def noise(*sites: str, **changed: Any) -> tuple[float, ...]:
+        """In steps of the lattice."""
+        terms = {**asked, **changed}
+        site.channel = Alone(*sites)  # type: ignore[assignment]
+        part = np.rint(site.part / terms["lattice"]) if terms["with_model"] else 0
+        return tuple(site.noisy_part(**terms) / terms["lattice"] - part)
+
+    first = noise("a", "b", "c")
+    assert noise("a", "b", "c") == first
+    assert not charged
+    found = [first, noise("a", "b", "c", with_model=False)]
+    assert not charged  # of noise alone nothing is released
+    found += [noise("a", "b"), noise("a", "b", "c", lattice=2.0**-9), noise("a", "b", "c", release=2)]
+    site.models, site.part = 2, np.zeros(4)
+    found.append(noise("a", "b", "c"))
+    assert len(set(found)) == len(found)
+    assert charged == [1, 2, 3, 4]
 
 
 # Runs.

@@ -80,8 +80,8 @@ class SiteProgram:
     opened : FloatArray
         The last sum that this site was the receiver of.
     charge_again : callable
-        Charges the account of the site's operator for one more release of what the run's terms promise. A step calls
-        it before it adds noise to one; raises OrderRefused beyond the budget.
+        Charges the account of the site's operator for one more release than the run's terms promise. A step calls it
+        before it adds noise to one; raises OrderRefused beyond the budget.
     is_replayable : bool
         Whether its steps come to the same again from the same parameters and what their channel gave them: whether none
         draws anything at random by itself.

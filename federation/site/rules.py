@@ -102,7 +102,8 @@ class SiteRules:
     def charge(self, terms: Terms, run: bytes) -> None:
         """Enter the run's epsilon in the ledger, before anything is computed. Raises OrderRefused beyond the budget.
 
-        A process that is started again in the same run draws noise of its own, and is charged again.
+        A process that is started again in the same run is charged again: without a journal it draws noise of its own,
+        and with one it cannot tell what an earlier process had put into a sum that broke off.
         """
         if not self.ledger or terms.epsilon is None:
             return
