@@ -802,6 +802,22 @@ def test_mails_that_nobody_takes_hold_up_no_others(told: Told, monkeypatch: pyte
     run(story)
 
 
+def test_nobody_is_told_the_columns_of_another_who_holds_columns(own: tuple[Told, Program]) -> None:
+    assert own[1].ask("take", after=0, acted=False, watches=False)["columns"] == ["north"]
+
+
+def test_an_invitation_says_what_the_hub_learns_of_identifiers(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            for identifier in ("", "patient"):
+                await create(browser, identifier=identifier)
+                page = (await browser.get((await told.link("north@example.org"))[0])).text
+                assert ("in common, two by two and all" in page) == bool(identifier)
+                assert ("it can try out" in page) == bool(identifier)
+
+    run(story)
+
+
 def test_two_hubs_are_not_at_work_in_one_folder(told: Told) -> None:
     with pytest.raises(FederationError, match=r"Another hub is at work in .*--folder"):
         Hub(told.hub.settings, told.hub.carrier)

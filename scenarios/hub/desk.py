@@ -203,8 +203,11 @@ class Desk:
                 who.due_since = None
             found = self._tasks.letters.told_after(session, who, after, _MAX_ANSWER_BYTES)
             began = who.task.begun_at is not None
-            sites = scenario_text(who.task).federation.site_names if began else []
-            columns = [each.columns or [] for each in who.task.participants if each.site in sites]
+            scenario = scenario_text(who.task)
+            sites = scenario.federation.site_names if began else []
+            own = asking.is_vertical(scenario.algorithm.name)  # which nobody else is told of
+            knowing = [who] if own else [each for each in who.task.participants if each.site in sites]
+            columns = [each.columns or [] for each in knowing] if began else []
             return {
                 "state": who.state if who.state in ("declined", "withdrawn", "missed") else who.task.state,
                 "reason": who.reason or who.task.reason,

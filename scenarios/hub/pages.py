@@ -21,6 +21,7 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from algorithms.data.vertical import COORDINATOR_SEES
 from algorithms.registry import ALGORITHMS
 from algorithms.settings import Setting
 from federation.site.program import open_steps
@@ -60,6 +61,7 @@ class Shown:
     label: str
     label_site: str
     identifier: str
+    compared: str
 
 
 @dataclass
@@ -414,6 +416,7 @@ def _shown(task: Task) -> Shown:
         label=str(terms.reading.get("label", "")),
         label_site=str(terms.reading.get("label_site", "")),
         identifier=str(terms.reading.get("identifier") or ""),
+        compared=COORDINATOR_SEES,
     )
 
 
