@@ -32,6 +32,7 @@ from federation.errors import FederationError
 from federation.site.rules import ANYTHING
 from federation.transport.keys import KeyPair
 from federation.visits.sealing import Requests
+from scenarios.hub import database as hub_database
 from scenarios.hub.commands import serve
 from scenarios.hub.database import Base, Database, Letter, Mail, Participant, Task, digest
 from scenarios.hub.joining import WORDS, Joining, Link
@@ -829,6 +830,44 @@ def test_two_hubs_are_not_at_work_on_one_database(told: Told, tmp_path: Path) ->
     elsewhere = replace(told.hub.settings, folder=tmp_path / "elsewhere")
     with pytest.raises(FederationError, match=r"Another hub is at work on the database postgresql.*--database"):
         Hub(elsewhere, told.hub.carrier)
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+@pytest.mark.long
+def test_a_hub_whose_hold_on_its_database_broke_takes_it_again_or_rests(told: Told, database: str) -> None:
+    psycopg = pytest.importorskip("psycopg")
+
+    def break_it(other: Any) -> None:
+        held = "FROM pg_locks WHERE locktype = 'advisory' AND granted"
+        other.execute("SELECT pg_terminate_backend(pid, 5000) " + held)
+
+    hold = f"SELECT pg_try_advisory_lock({hub_database._HUBS})"
+    with psycopg.connect(database, autocommit=True) as other:
+        break_it(other)
+        told.hub.database.hold()
+        assert other.execute(hold).fetchone() == (False,)
+        break_it(other)
+        assert other.execute(hold).fetchone() == (True,)
+        for _ in range(2):
+            with pytest.raises(FederationError, match="Another hub is at work on the database"):
+                told.hub.database.hold()
+    told.hub.database.hold()
+
+
+@pytest.mark.parametrize("database", ["postgresql"], indirect=True)
+@pytest.mark.long
+def test_a_transaction_that_hangs_is_not_waited_for_without_end(
+    told: Told, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(hub_database._WAITS, "lock_timeout", 200)
+    psycopg = pytest.importorskip("psycopg")
+    with psycopg.connect(database) as other:
+        other.execute("SELECT pg_advisory_xact_lock(%s)", [hub_database._WRITERS])
+        told.hub.database._engine.dispose()
+        with pytest.raises(sql.exc.OperationalError, match="lock timeout"):
+            told.one(Task)
+    with pytest.raises(sql.exc.NoResultFound):
+        told.one(Task)
 
 
 @pytest.mark.parametrize(

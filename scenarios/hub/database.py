@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -26,6 +27,13 @@ _BUSY_S = 30
 _READS = "fedsvm_reads"
 _WRITERS, _HUBS = 0x66656473766D01, 0x66656473766D02
 """PostgreSQL's advisory locks: of the transaction that writes, and of the hub that is at work."""
+_WAITS = {
+    "lock_timeout": _BUSY_S * 1000,
+    "tcp_keepalives_idle": _BUSY_S,
+    "tcp_keepalives_interval": 10,
+    "tcp_keepalives_count": 3,
+}
+"""Of PostgreSQL's sessions, in ms, s, s and times: what a host that is lost had locked is free after a minute."""
 MIGRATIONS = Path(__file__).parent / "migrations"
 
 
@@ -165,10 +173,12 @@ class Database:
         try:
             self._engine = sql.create_engine(read, **_OPTIONS[read.get_backend_name()])
             self._held: sql.Connection | None = None
+            self._shown, self._holding = shown, threading.Lock()
             if read.get_backend_name() == "sqlite":
                 sql.event.listen(self._engine, "connect", _set_up_sqlite)
                 sql.event.listen(self._engine, "begin", _begin_at_once)
             else:
+                sql.event.listen(self._engine, "connect", _set_up_postgresql)
                 self._held = _require_only_hub(self._engine, shown)
                 sql.event.listen(self._engine, "begin", _take_turns)
             with self._engine.begin() as connection:
@@ -191,6 +201,20 @@ class Database:
         """A transaction that changes nothing, and waits for nobody."""
         with Session(self._engine.execution_options(**{_READS: True}), expire_on_commit=False) as session:
             yield session
+
+    def hold(self) -> None:
+        """Still be the only hub at work on it, also where the connection that says so broke.
+
+        Raises FederationError where another has come meanwhile, and OperationalError where it cannot be reached.
+        """
+        if self._held is None:  # SQLite's has its folder to itself
+            return
+        with self._holding:
+            try:
+                self._held.exec_driver_sql("SELECT 1")
+            except sql.exc.SQLAlchemyError:
+                self._held.close()
+                self._held = _require_only_hub(self._engine, self._shown)
 
     def close(self) -> None:
         """Let go of all connections."""
@@ -242,6 +266,13 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _set_up_postgresql(connection: Any, record: Any) -> None:
+    """Wait for a transaction that hangs no longer than SQLite would, and have the server notice who is gone."""
+    for name, value in _WAITS.items():
+        connection.execute(f"SET {name} = {value}")
+    connection.commit()
 
 
 def _begin_at_once(connection: sql.Connection) -> None:

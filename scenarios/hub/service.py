@@ -129,6 +129,7 @@ class Hub:
     async def _again(self, what: Callable[[], Awaitable[None]]) -> None:
         while not self.closing.is_set():
             try:
+                await run_in_threadpool(self.database.hold)
                 await what()
             except Exception:
                 _LOGGER.exception("what is due could not be done; it is tried again")
