@@ -807,6 +807,37 @@ def test_nobody_is_told_the_columns_of_another_who_holds_columns(own: tuple[Told
     assert own[1].ask("take", after=0, acted=False, watches=False)["columns"] == ["north"]
 
 
+def test_a_task_whose_coordinator_loses_the_database_has_not_failed(told: Told) -> None:
+    is_lost, lost = threading.Event(), threading.Event()
+    engine = told.hub.database._engine
+
+    def lose(connection: sql.Connection) -> None:
+        writes = not connection.get_execution_options().get(hub_database._READS)
+        if is_lost.is_set() and writes and threading.current_thread().name.startswith("task "):
+            lost.set()
+            raise sql.exc.OperationalError("INSERT", {}, Exception("server closed the connection unexpectedly"))
+
+    async def story() -> dict[str, Program]:
+        async with told.signed_in() as browser:
+            await create(browser)
+        each, tokens = await programs(told)
+        for site in SITES:
+            each[site].join(tokens[site])
+            each[site].ready(site)
+        return each
+
+    sql.event.listen(engine, "begin", lose)
+    is_lost.set()
+    each = asyncio.run(story())
+    assert lost.wait(20)
+    wait_until(lambda: told.hub.conductor.never_ran(told.one(Task).id))
+    assert told.one(Task).state == "running"
+    is_lost.clear()
+    told.hub.tasks.look_after_all()
+    assert len(each["north"].ask("take", after=0)["letters"]) == 1
+    assert told.one(Task).state == "running"
+
+
 def test_an_invitation_says_what_the_hub_learns_of_identifiers(told: Told) -> None:
     async def story() -> None:
         async with told.signed_in() as browser:

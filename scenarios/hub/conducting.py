@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import shlex
 import threading
 import time
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+
+import sqlalchemy as sql
 
 from federation.federation import Federation
 from federation.hosts.lobby import Column, Guest
@@ -29,6 +32,7 @@ from scenarios.run.runner import Finished, Run, recorded
 from scenarios.run.starter import JOURNAL
 from scenarios.schema import spec
 
+_LOGGER = logging.getLogger(__name__)
 LINGER_S = 10.0
 """How long a coordinator that has taken in all rests before it ends; the next word runs it from its start again."""
 
@@ -37,13 +41,14 @@ _COORDINATORS = "coordinator.journal"
 
 @dataclass
 class _Conducted:
-    """The thread that runs one coordinator, whether it rests, and whether it was told that there is more."""
+    """The thread that runs one coordinator, whether it rests, was told that there is more, or broke off."""
 
     thread: threading.Thread | None = None
     changed: threading.Condition = field(default_factory=threading.Condition)
     is_resting: bool = False
     is_nudged: bool = False
     is_over: bool = False
+    broke_off: bool = False
 
 
 class Conductor:
@@ -85,9 +90,10 @@ class Conductor:
         return self._folder / task_id
 
     def never_ran(self, task_id: str) -> bool:
-        """Whether the coordinator of a task was not run since this one is there."""
+        """Whether the coordinator of a task was not run since this one is there, or broke off without the database."""
         with self._lock:
-            return task_id not in self._conducted
+            known = self._conducted.get(task_id)
+            return known is None or (known.is_over and known.broke_off)
 
     def nudge(self, task_id: str) -> None:
         """There may be more for the coordinator of a task to take in."""
@@ -127,7 +133,8 @@ class Conductor:
         if before is not None:
             before.join()  # it is about to let go of the journal
         try:
-            self._run(task_id, conducted)
+            with suppress(NothingDue), _else_later(conducted):
+                self._run(task_id, conducted)
         finally:
             with conducted.changed:
                 conducted.is_over = True
@@ -164,7 +171,7 @@ class Conductor:
 
         def keep(federation: Federation | None = None) -> None:
             """Store what was said, and how far it is."""
-            with self._database.session() as session:
+            with _else_later(conducted), self._database.session() as session:
                 whom = {each.site: session.get_one(Participant, each.id) for each in sites}
                 new = [
                     whom[site]
@@ -187,7 +194,7 @@ class Conductor:
         def arrivals() -> Iterator[Arrived | Left]:
             after, last = 0, journal.last_round
             while True:
-                with self._database.reading() as session:
+                with _else_later(conducted), self._database.reading() as session:
                     came = list(self._letters.arrivals(session, {each.id: each for each in sites}, last, after))
                 for after, arrived in came:  # noqa: B007 - where it stopped is where it goes on
                     yield arrived
@@ -228,6 +235,17 @@ class Conductor:
             if not goes_on:
                 conducted.is_over = True
             return goes_on and not self._closing.is_set()
+
+
+@contextmanager
+def _else_later(conducted: _Conducted) -> Iterator[None]:
+    """Without the database a coordinator breaks off and is run again: the task has not failed. Raises NothingDue."""
+    try:
+        yield
+    except (sql.exc.OperationalError, sql.exc.InterfaceError, sql.exc.TimeoutError) as error:
+        conducted.broke_off = True
+        _LOGGER.warning("a coordinator has no database, and is run again: %s", error)
+        raise NothingDue from error
 
 
 def _guest(who: Participant) -> Guest:
