@@ -103,8 +103,11 @@ TELLING = {
 }
 
 
+QUICK = ("pan-svm", "dpp-svm", "hybrid-svm", "least-squares", "naive-bayes", "decision-tree")
+
+
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.long) if name == "svm-admm" else name for name in OWN_ALGORITHMS]
+    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in OWN_ALGORITHMS]
 )
 def test_those_of_scikit_learns_checks_pass_that_tell_estimators_apart(name: str) -> None:
     """All pass but, of private models, those that ask for the same model twice; a few stand for them here."""

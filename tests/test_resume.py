@@ -333,7 +333,9 @@ def test_noise_is_drawn_once_and_a_release_charged_once(perturbation: str, tmp_p
 NOISY = ("algorithm.variant=one-shot", "algorithm.epsilon=1.0", "algorithm.tolerance=1e-10")
 
 
-@pytest.mark.parametrize("mechanism", ["laplace", "gaussian", "spherical"])
+@pytest.mark.parametrize(
+    "mechanism", ["spherical", *(pytest.param(each, marks=pytest.mark.long) for each in ("laplace", "gaussian"))]
+)
 def test_a_site_adds_the_same_share_of_noise_to_a_release_whatever_process_it_is(
     mechanism: str, tmp_path: Path
 ) -> None:

@@ -167,7 +167,7 @@ def summed(name: str, transport: Literal["tcp", "ipc"], *, via_coordinator: bool
     return federation
 
 
-@pytest.mark.parametrize("transport", ["tcp", "ipc"])
+@pytest.mark.parametrize("transport", ["tcp", pytest.param("ipc", marks=pytest.mark.long)])
 @pytest.mark.parametrize("name", SUMS)
 def test_every_sum_runs_unchanged_and_is_counted_on_both_hops(name: str, transport: Literal["tcp", "ipc"]) -> None:
     directly, sealed = (summed(name, transport, via_coordinator=via) for via in (False, True))
@@ -197,7 +197,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("protocol", ["ring", "k-secure"])
+@pytest.mark.parametrize("protocol", ["ring", pytest.param("k-secure", marks=pytest.mark.long)])
 def test_faults_and_relays_do_what_they_do_without(fault: str, protocol: str, tmp_path: Path) -> None:
     changes = [f"protocol.sum={protocol}", "protocol.routing=via-coordinator"]
     check_optimum(run(tmp_path / "run", changes, [FAULTS[fault]]).result)

@@ -80,7 +80,7 @@ def test_the_papers_experiment_gives_the_pooled_model_in_every_fold(sites: int, 
 
 
 @pytest.mark.parametrize("kernel", ["linear", "rbf", "poly", "sigmoid"])
-@pytest.mark.parametrize("data", ["tic-tac-toe", "wdbc"])
+@pytest.mark.parametrize("data", ["tic-tac-toe", pytest.param("wdbc", marks=pytest.mark.long)])
 def test_any_kernel_gives_the_pooled_model(data: str, kernel: str, tmp_path: Path) -> None:
     positive = {"tic-tac-toe": "positive", "wdbc": "malignant"}[data]
     scale = {"tic-tac-toe": "none", "wdbc": "standard"}[data]
