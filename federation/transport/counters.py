@@ -34,9 +34,16 @@ def duplicate(descriptor: int) -> socket.socket | None:
 
 
 def bytes_received(connection: socket.socket) -> int | None:
-    """Bytes that came in over the stream, or None where the kernel does not say."""
-    info = _info(connection)
-    received = _count(info, _RECEIVED_OFFSET)
+    """Bytes that came in over the stream, or None where the kernel does not say.
+
+    The kernel reads the state before the count, and a FIN may come in between: what counts is the state of a later look
+    that finds the same count.
+    """
+    received: int | None = None
+    counted: int | None = -1
+    while received != counted:
+        info = _info(connection)
+        received, counted = _count(info, _RECEIVED_OFFSET), received
     return received - 1 if received is not None and info[0] in _STATES_AFTER_FIN else received
 
 
