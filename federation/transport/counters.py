@@ -36,15 +36,13 @@ def duplicate(descriptor: int) -> socket.socket | None:
 def bytes_received(connection: socket.socket) -> int | None:
     """Bytes that came in over the stream, or None where the kernel does not say.
 
-    The kernel reads the state before the count, and a FIN may come in between: what counts is the state of a later look
-    that finds the same count.
+    The kernel reads the state before the count, and a FIN may come in between: so the state is that of a second look.
+    Nothing is counted after a FIN: where the second look finds more, the first had none in it.
     """
-    received: int | None = None
-    counted: int | None = -1
-    while received != counted:
-        info = _info(connection)
-        received, counted = _count(info, _RECEIVED_OFFSET), received
-    return received - 1 if received is not None and info[0] in _STATES_AFTER_FIN else received
+    received, later = _count(_info(connection), _RECEIVED_OFFSET), _info(connection)
+    if received is None or received != _count(later, _RECEIVED_OFFSET):
+        return received
+    return received - 1 if later[0] in _STATES_AFTER_FIN else received
 
 
 def bytes_sent(connection: socket.socket) -> int | None:
