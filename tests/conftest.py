@@ -6,7 +6,7 @@ import os
 import secrets
 import select
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -172,8 +172,10 @@ def drill(
         via_coordinator=via_coordinator,
         log_level=log_level,
     )
+    launched_by: Callable[[str], AbstractContextManager[LocalLauncher]]
+    launched_by = spare_launcher if another_follows else LocalLauncher
     with (
-        (spare_launcher if another_follows else LocalLauncher)("tests.site_process") as launcher,
+        launched_by("tests.site_process") as launcher,
         started(launcher, deployment, on_listening=on_listening, views=views) as federation,
     ):
         launched(launcher)
