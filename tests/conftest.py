@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import secrets
 import select
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from federation.federation import Federation
 from federation.membership import DropoutPolicy
 from federation.processes.forkserver import WORKSPACE_PREFIX
 from federation.processes.launcher import LocalLauncher
+from federation.processes.spare import spare_launcher
 from federation.site.partition import Partition
 from federation.transport.deadline import Deadline
 from federation.transport.keys import Party, Roster
@@ -88,6 +89,11 @@ def temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def long_but_for(values: Iterable[Any], *quick: Any) -> list[Any]:
+    """Values of a parametrisation, of which `make test` runs these few, and `make long` the others."""
+    return [value if value in quick else pytest.param(value, marks=pytest.mark.long) for value in values]
+
+
 def wait_until(condition: Callable[[], bool], seconds: float = 15.0) -> None:
     """Wait for a state that must come; polls, since no event tells of a process that is not ours."""
     deadline = Deadline(seconds)
@@ -131,6 +137,7 @@ def drill(
     on_dropout: Literal["continue", "abort"] = "continue",
     rejoin: bool = False,
     log_level: str = "warning",
+    another_follows: bool = True,
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
     on_listening: Callable[[Party], None] = lambda party: None,
     launched: Callable[[LocalLauncher], None] = lambda launcher: None,
@@ -139,7 +146,8 @@ def drill(
     """A federation of real site processes that run the drill program; each holds ROWS plus its number.
 
     program, partitions: another program of the tests' installation, and what its sites hold. faults: those that sites
-    do to themselves, by site, until they are restarted. rejoin: a site whose process ends is restarted. on_listening,
+    do to themselves, by site, until they are restarted. rejoin: a site whose process ends is restarted.
+    another_follows: what sites are forked from waits a moment for another drill, see `spare_launcher`. on_listening,
     views: see `started`.
     """
     names = tuple(f"site-{number}" for number in range(1, sites + 1))
@@ -164,8 +172,10 @@ def drill(
         via_coordinator=via_coordinator,
         log_level=log_level,
     )
+    launched_by: Callable[[str], AbstractContextManager[LocalLauncher]]
+    launched_by = spare_launcher if another_follows else LocalLauncher
     with (
-        LocalLauncher("tests.site_process") as launcher,
+        launched_by("tests.site_process") as launcher,
         started(launcher, deployment, on_listening=on_listening, views=views) as federation,
     ):
         launched(launcher)

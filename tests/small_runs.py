@@ -26,8 +26,13 @@ SMALL = [
 ]
 
 
-def run(folder: Path, changes: Sequence[str], faults: Sequence[str], *, without: str = "") -> Ran:
-    """A run of a small scenario; `without` a site, that is, as if it had never been there."""
+def run(
+    folder: Path, changes: Sequence[str], faults: Sequence[str], *, without: str = "", another_follows: bool = True
+) -> Ran:
+    """A run of a small scenario; `without` a site, that is, as if it had never been there.
+
+    another_follows: see `runner.run`; where it does, a process waits a moment for it.
+    """
     scenario, base = spec.read("quickstart", overrides=[*SMALL, *changes], faults=faults)
     rows = dataset.prepare(scenario, base)
     if without:
@@ -37,7 +42,8 @@ def run(folder: Path, changes: Sequence[str], faults: Sequence[str], *, without:
         federation = scenario.federation.model_copy(update={"names": names, "sites": len(names)})
         scenario = scenario.model_copy(update={"federation": federation})
     folder.mkdir(parents=True)
-    return Ran.of(runner.run(scenario, rows, folder, lambda federation, faults: None))
+    finished = runner.run(scenario, rows, folder, lambda federation, faults: None, another_follows=another_follows)
+    return Ran.of(finished)
 
 
 def check_optimum(result: dict[str, Any]) -> None:

@@ -30,6 +30,7 @@ from protocols.sums.plain import PLAIN
 from protocols.sums.registry import SUMS
 from protocols.sums.ring import CHUNK, RING
 from tests.commands import fedsvm
+from tests.conftest import long_but_for
 from tests.small_runs import SMALL
 from tests.test_runs import run
 
@@ -44,7 +45,12 @@ PROTOCOLS = [
 
 @pytest.mark.parametrize(
     ("protocol", "count"),
-    [(protocol, count) for protocol in PROTOCOLS for count in range(4, 9) if count >= protocol.min_sites],
+    [
+        pytest.param(protocol, count, marks=[pytest.mark.long] if count > 6 else [])
+        for protocol in PROTOCOLS
+        for count in range(4, 9)
+        if count >= protocol.min_sites
+    ],
     ids=lambda value: value.described if isinstance(value, SecureSum) else str(value),
 )
 def test_the_smallest_breaking_coalition_is_the_stated_one(protocol: SecureSum, count: int) -> None:
@@ -222,7 +228,7 @@ def test_the_plain_sum_shows_the_coordinator_everything(tmp_path: Path) -> None:
     assert {victim["max_error"] for victim in collusion["victims"]} == {0.0}
 
 
-@pytest.mark.parametrize("protocol", ["ring", "masked", "plain"])
+@pytest.mark.parametrize("protocol", long_but_for(["ring", "masked", "plain"], "ring"))
 def test_the_audit_holds_when_sites_drop(protocol: str, tmp_path: Path) -> None:
     """Of rounds that were aborted the coalition keeps what it saw; the algebra follows what was really sent."""
     command = ["run", "quickstart", "--json", "--out", str(tmp_path / "run"), *(f"--set={change}" for change in SMALL)]

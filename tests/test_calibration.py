@@ -17,6 +17,7 @@ from scenarios import predict
 from scenarios.data import dataset
 from scenarios.schema import spec
 from tests import hospitals
+from tests.conftest import long_but_for
 
 CHANGES: dict[str, Any] = {
     "data.label": "died",
@@ -99,7 +100,7 @@ def test_a_run_fits_the_sigmoid_of_pooled_rows(tmp_path: Path) -> None:
     assert result.model.objective == pytest.approx(result.centralised.objective, rel=1e-3)
 
 
-@pytest.mark.parametrize("name", ["logistic-regression", "least-squares", "svm-admm"])
+@pytest.mark.parametrize("name", long_but_for(["logistic-regression", "least-squares", "svm-admm"], "least-squares"))
 def test_other_models_with_weights_in_features_are_calibrated_alike(name: str, tmp_path: Path) -> None:
     changes = {"data.source": "wdbc", "data.positive": "malignant", "data.scale": "standard", "data.calibration": 0.3}
     changes |= {"algorithm.threshold": "balanced"}

@@ -16,6 +16,7 @@ import typer
 
 import fedsvm
 from tests.commands import FEDSVM
+from tests.commands import fedsvm as run_command
 from tests.conftest import ROOT, site_processes, wait_until
 
 PAUSE = """
@@ -32,6 +33,7 @@ sys.meta_path.insert(0, Pause())
 
 
 def command(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """The command from its very start, where nothing is loaded yet."""
     return subprocess.run(
         [str(FEDSVM), *words],
         capture_output=True,
@@ -187,8 +189,8 @@ def test_a_command_alone_is_what_it_is_among_all() -> None:
 
 
 @pytest.mark.parametrize("words", [[], ["run"], ["data", "describe"], ["scenarios", "show"], ["check-sum"]])
-def test_short_and_long_help_are_the_same(words: list[str]) -> None:
-    short, long = command(*words, "-h"), command(*words, "--help")
+def test_short_and_long_help_are_the_same(words: list[str], tmp_path: Path) -> None:
+    short, long = (run_command(*words, option, folder=tmp_path) for option in ("-h", "--help"))
     assert short.returncode == long.returncode == 0
     assert short.stdout == long.stdout
     assert "Usage: " in short.stdout
@@ -206,17 +208,19 @@ def test_short_and_long_help_are_the_same(words: list[str]) -> None:
         ("fedsvm check", "check-sum"),
     ],
 )
-def test_a_shell_completes_names(line: str, offered: str, tmp_path: Path) -> None:
+def test_a_shell_completes_names(line: str, offered: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As bash asks for it."""
     (tmp_path / "ticks.csv").write_text("a,label\n1,x\n")
     last = str(len(line.split()) - 1)
-    asked = {"_FEDSVM_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": last}
-    done = command(**asked, FEDSVM_DATA=str(tmp_path))
+    asked = {"_FEDSVM_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": last, "FEDSVM_DATA": str(tmp_path)}
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    done = run_command(folder=tmp_path)
     assert done.stdout.split() == offered.split(), done.stderr
 
 
-def test_data_describe_refuses_a_split_that_is_none() -> None:
-    done = command("data", "describe", "wine", "--split", "zzz")
+def test_data_describe_refuses_a_split_that_is_none(tmp_path: Path) -> None:
+    done = run_command("data", "describe", "wine", "--split", "zzz", folder=tmp_path)
     assert done.returncode == 2
     assert done.stderr == (
         "fedsvm: --split: must be random, label-skew, by-feature:NAME, by-value:NAME, dirichlet:ALPHA, quantity:ALPHA "
@@ -227,7 +231,7 @@ def test_data_describe_refuses_a_split_that_is_none() -> None:
 def test_names_of_columns_are_no_markup(tmp_path: Path) -> None:
     rows = "".join(f"{number},{number % 3},[bold]{'ab'[number % 2]}[/]\n" for number in range(20))
     (tmp_path / "marked.csv").write_text("[red]a[/red],[/],label\n" + rows)
-    done = command("data", "describe", str(tmp_path / "marked.csv"))
+    done = run_command("data", "describe", tmp_path / "marked.csv", folder=tmp_path)
     assert done.returncode == 0, done.stderr
     for name in ("[red]a[/red]", "[/] ", "[bold]a[/]"):
         assert name in done.stdout

@@ -22,7 +22,7 @@ from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError
 from federation.federation import Federation
 from federation.site.partition import Partition
-from tests.conftest import drill, sum_protocol
+from tests.conftest import drill, long_but_for, sum_protocol
 from tests.tables import tic_tac_toe
 
 KERNELS = [
@@ -70,7 +70,7 @@ def federated(federation: Federation, kernel: Kernel, C: float, fold: int) -> tu
     return model, decision_values(federation, model, records.held_out)
 
 
-@pytest.mark.parametrize("sites", [pytest.param(2, marks=pytest.mark.long), 3, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.parametrize("sites", long_but_for([2, 3, 4], 3))
 def test_ten_folds_of_the_papers_experiment_equal_pooled_libsvm(sites: int) -> None:
     rows, labels = boards()
     folds = folds_of(len(rows))
@@ -86,7 +86,7 @@ def test_ten_folds_of_the_papers_experiment_equal_pooled_libsvm(sites: int) -> N
 
 
 @pytest.mark.parametrize("kernel", KERNELS, ids=lambda kernel: kernel.name)
-@pytest.mark.parametrize("data", [boards, tumours], ids=["tic-tac-toe", "wdbc"])
+@pytest.mark.parametrize("data", long_but_for([boards, tumours], tumours))
 def test_any_kernel_gives_the_pooled_model(data: Callable[[], tuple[FloatArray, FloatArray]], kernel: Kernel) -> None:
     rows, labels = data()
     folds = folds_of(len(rows))

@@ -29,7 +29,7 @@ from federation.transport.keys import COORDINATOR, KeyPair
 from federation.transport.wire import Message
 from protocols.sums.masked import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS, request
 from protocols.sums.ring import ring_reveal
-from tests.conftest import ROWS, drill, sum_protocol
+from tests.conftest import ROWS, drill, long_but_for, sum_protocol
 
 SUMS = ["plain", "ring", "k-secure", "changing-neighbours", "masked"]
 
@@ -53,10 +53,8 @@ def is_total_of(value: FloatArray, sites: Iterable[str]) -> bool:
     return bool(np.allclose(value, total_of(sites), rtol=0, atol=1e-9))
 
 
-@pytest.mark.parametrize(
-    "protocol", [name if name in ("ring", "masked") else pytest.param(name, marks=pytest.mark.long) for name in SUMS]
-)
-@pytest.mark.parametrize("site", ["site-1", "site-3", "site-5"])
+@pytest.mark.parametrize("protocol", long_but_for(SUMS, "ring", "masked"))
+@pytest.mark.parametrize("site", long_but_for(["site-1", "site-3", "site-5"], "site-1", "site-3"))
 @pytest.mark.parametrize("message", [0, 1, 2, 3])
 def test_a_site_is_killed_before_any_of_its_messages(protocol: str, site: str, message: int) -> None:
     """The sum is that of all or of the survivors, the next one that of the survivors, and nobody waits in vain."""
@@ -103,7 +101,7 @@ def test_a_site_that_joins_later_is_told_the_public_state_first() -> None:
     assert {site: float(number) for site, number in kept.items()} == dict.fromkeys(federation.sites, 7.0)
 
 
-@pytest.mark.parametrize("protocol", ["ring", "k-secure", "masked"])
+@pytest.mark.parametrize("protocol", long_but_for(["ring", "k-secure", "masked"], "ring", "masked"))
 def test_a_stall_that_is_over_in_time_costs_nothing_but_time(protocol: str) -> None:
     with drill(4, protocol=protocol, faults={"site-2": fault("stall", 1, 1, for_s=0.3)}) as federation:
         with federation.phase("train"):
@@ -112,7 +110,7 @@ def test_a_stall_that_is_over_in_time_costs_nothing_but_time(protocol: str) -> N
     assert [record.aborted for record in federation.accounts.rounds.values()] == [False]
 
 
-@pytest.mark.parametrize("protocol", ["ring", "masked"])
+@pytest.mark.parametrize("protocol", long_but_for(["ring", "masked"], "masked"))
 def test_a_site_that_stalls_for_too_long_is_out_until_the_next_phase(protocol: str) -> None:
     def continue_it(launcher: LocalLauncher, federation: Federation) -> None:
         continued.append(launcher.pids["site-2"])

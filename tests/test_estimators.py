@@ -31,7 +31,7 @@ from federation.assemble import local_federation
 from federation.errors import FederationError
 from fedsvm import DppSVC, HybridSVC, PanSVC, PrivateErmClassifier, classifier, run
 from protocols.sums.ring import RING
-from tests.conftest import ROOT, site_processes, wait_until
+from tests.conftest import ROOT, long_but_for, site_processes, wait_until
 
 BLOBS = make_blobs(60, centers=2, n_features=3, cluster_std=2.5, random_state=1)
 WHERE = np.array(["north", "south", "east"])[np.arange(60) % 3]
@@ -103,12 +103,7 @@ TELLING = {
 }
 
 
-QUICK = ("pan-svm", "dpp-svm", "hybrid-svm", "least-squares", "naive-bayes", "decision-tree")
-
-
-@pytest.mark.parametrize(
-    "name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.long) for name in OWN_ALGORITHMS]
-)
+@pytest.mark.parametrize("name", long_but_for(OWN_ALGORITHMS, "pan-svm", "dpp-svm", "naive-bayes", "decision-tree"))
 def test_those_of_scikit_learns_checks_pass_that_tell_estimators_apart(name: str) -> None:
     """All pass but, of private models, those that ask for the same model twice; a few stand for them here."""
     settings = (

@@ -22,6 +22,7 @@ from scenarios.report.summary import lines
 from scenarios.run.result import read_result
 from tests.choosing import choose
 from tests.commands import fedsvm
+from tests.conftest import long_but_for
 from tests.test_runs import run
 
 SETS = {
@@ -154,7 +155,7 @@ def test_mutual_information_is_that_of_the_counts() -> None:
     assert counts.sum() == 600
 
 
-@pytest.mark.parametrize("score", ["welch", "f", "fisher", "mi", "mrmr"])
+@pytest.mark.parametrize("score", long_but_for(["welch", "f", "fisher", "mi", "mrmr"], "welch", "mrmr"))
 def test_a_run_orders_columns_as_pooled_rows_do(score: str, tmp_path: Path) -> None:
     changes = [f"algorithm.statistic={score}", "data.folds=2", "algorithm.size=5", "protocol.sum=masked"]
     result = run("filter", tmp_path / "run", *changes, sites=4).result
@@ -289,7 +290,7 @@ def test_more_columns_than_rows_are_named_with_what_they_tell(tmp_path: Path, da
     assert shown[0]["shape"] == [2, 4001]
 
 
-@pytest.mark.parametrize("phase", ["setup", "select", "landmarks", "train"])
+@pytest.mark.parametrize("phase", long_but_for(["setup", "select", "landmarks", "train"], "select"))
 def test_a_site_that_drops_is_done_without(phase: str, tmp_path: Path) -> None:
     kill = f"faults=[{{kind='kill',site=2,phase='{phase}',round=2}}]"
     result = run("filter", tmp_path / "run", kill, "federation.sites=6", "data.folds=2").result

@@ -9,9 +9,10 @@ import pytest
 from scenarios import forecast
 from scenarios.schema.errors import ScenarioError
 from tests.commands import fedsvm
+from tests.conftest import long_but_for
 
 
-@pytest.mark.parametrize("protocol", ["ring", "k-secure", "masked"])
+@pytest.mark.parametrize("protocol", long_but_for(["ring", "k-secure", "masked"], "masked"))
 def test_rounds_messages_and_bytes_are_those_of_a_run(protocol: str) -> None:
     """Of an algorithm whose rounds do not depend on the rows."""
     changes = [f"protocol.sum={protocol}"]

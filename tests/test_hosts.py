@@ -303,6 +303,7 @@ def test_columns_that_differ_are_named_before_the_first_round(tmp_path: Path) ->
     assert "south was turned away: its columns differ" in coordinator.said
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_classes_that_the_scenario_names_are_told_apart_where_no_site_has_all(tmp_path: Path) -> None:
     """The model is the simulation's to the last bit, and so is what sites count."""

@@ -37,6 +37,7 @@ from federation.arrays import FloatArray, IntArray
 from federation.channel.contract import uniform_residues
 from federation.errors import StepRefused
 from federation.site.partition import Partition
+from tests.conftest import long_but_for
 from tests.in_process import InProcessFederation, Loss
 from tests.tables import tic_tac_toe
 
@@ -561,33 +562,39 @@ def test_certificates_count_what_rounding_may_add() -> None:
 # Sites that leave, and sites that come back.
 
 
+@functools.cache
+def calm_rounds() -> int:
+    """How many rounds training takes where every site stays."""
+    return train(game(0.03, 10.0, 40)).rounds
+
+
 def rows_without(problem: Problem, *gone: int, sites: int = 5) -> NDArray[np.bool_]:
     return ~np.isin(np.arange(len(problem.labels)) % sites, gone)
 
 
-@pytest.mark.parametrize("at", [1, 3, 6, 9])
+@pytest.mark.parametrize("at", long_but_for([1, 3, 6, 9], 3, 9))
 @pytest.mark.parametrize("completes", [False, True])
-@pytest.mark.parametrize("lost", [0, 2])
+@pytest.mark.parametrize("lost", long_but_for([0, 2], 2))
 def test_sites_that_leave_take_their_rows_and_nothing_begins_anew(at: int, completes: bool, lost: int) -> None:
     """In the first half it costs six rounds at most, and later no more than to begin anew."""
     problem = game(0.03, 10.0, 40)
-    calm = train(problem)
     loss = Loss((f"site-{lost + 1}",), completes=completes)
     found = train(problem, losses={("newton", at): loss})
     rounds = found.certificate.iterations
-    assert rounds <= calm.rounds + (6 if at <= calm.rounds / 2 else at)
+    assert rounds <= calm_rounds() + (6 if at <= calm_rounds() / 2 else at)
     assert rounds == found.rounds - (0 if completes else 1)
     check_training(found, problem, rows_without(problem, lost))
 
 
-@pytest.mark.parametrize("at", [1, 5, 9])
+@pytest.mark.parametrize("at", long_but_for([1, 5, 9], 1, 5))
 @pytest.mark.parametrize("completes", [False, True])
-@pytest.mark.parametrize("lost", [("site-1",), ("site-3",), ("site-1", "site-2"), ("site-2", "site-4")])
+@pytest.mark.parametrize(
+    "lost", long_but_for([("site-1",), ("site-3",), ("site-1", "site-2"), ("site-2", "site-4")], ("site-1", "site-2"))
+)
 def test_sites_that_are_restarted_are_handed_the_path(at: int, completes: bool, lost: tuple[str, ...]) -> None:
     problem = game(0.03, 10.0, 40)
-    calm = train(problem)
     found = train(problem, losses={("newton", at): Loss(lost, restarted=True, completes=completes)})
-    assert found.certificate.iterations <= calm.rounds + (6 if at <= calm.rounds / 2 else at)
+    assert found.certificate.iterations <= calm_rounds() + (6 if at <= calm_rounds() / 2 else at)
     check_training(found, problem)
 
 
@@ -621,12 +628,11 @@ def test_sites_that_leave_or_are_restarted_before_the_first_round(step: str) -> 
 
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("completes", [False, True])
-@pytest.mark.parametrize("lost", ["site-1", "site-3"])
+@pytest.mark.parametrize("lost", long_but_for(["site-1", "site-3"], "site-1"))
 def test_what_is_released_is_certified_for_those_that_are_there(lost: str, completes: bool, restarted: bool) -> None:
     problem = game(0.03, 10.0, 40)
-    calm = train(problem)
     found = train(problem, losses={("released", 1): Loss((lost,), restarted=restarted, completes=completes)})
-    assert calm.rounds < found.certificate.iterations <= 2 * calm.rounds
+    assert calm_rounds() < found.certificate.iterations <= 2 * calm_rounds()
     left = None if restarted else rows_without(problem, int(lost.removeprefix("site-")) - 1)
     check_training(found, problem, left)
 

@@ -12,11 +12,12 @@ from scenarios import predict
 from scenarios.data import dataset
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
+from tests.conftest import long_but_for
 from tests.small_runs import TOLERANCE, check_optimum, run
 from tests.test_prediction import write_table
 
 
-@pytest.mark.parametrize("masking", ["congruence", "orthogonal"])
+@pytest.mark.parametrize("masking", long_but_for(["congruence", "orthogonal"], "congruence"))
 def test_a_model_that_the_sites_keep_is_with_them_alone(masking: str, tmp_path: Path) -> None:
     """In a file of each, for its owner only; `predict` puts it together with the map. Of two folds the last is kept."""
     changes = ["algorithm.release=sites", f"algorithm.masking={masking}", "data.folds=2", "data.test_fraction=0.0"]
@@ -71,10 +72,10 @@ def kill(site: int, phase: str, number: int, *, rejoin: bool = True) -> str:
 @pytest.mark.parametrize(
     ("protocol", "faults"),
     [
-        ("ring", [kill(1, "train", 9)]),
+        pytest.param("ring", [kill(1, "train", 9)], marks=pytest.mark.long),
         ("masked", [kill(1, "train", 9), kill(3, "train", 9)]),
-        ("ring", [kill(1, "train", 3), kill(2, "train", 17)]),
-        ("masked", [kill(4, "train", 17, rejoin=False)]),
+        pytest.param("ring", [kill(1, "train", 3), kill(2, "train", 17)], marks=pytest.mark.long),
+        pytest.param("masked", [kill(4, "train", 17, rejoin=False)], marks=pytest.mark.long),
     ],
     ids=["the first", "two at once", "as it is told, as it releases", "gone at the end"],
 )

@@ -51,11 +51,27 @@ WORDS = [
     [
         (signal.SIGINT, "subprocess.Popen site_process", "", "Interrupted before anything was started."),
         (signal.SIGTERM, "open .partition", "interrupted", "The run was interrupted."),
-        (signal.SIGINT, "shutil.rmtree fedsvm-", "interrupted", "The run was interrupted."),
+        pytest.param(
+            signal.SIGINT, "shutil.rmtree fedsvm-", "interrupted", "The run was interrupted.", marks=pytest.mark.long
+        ),
         (signal.SIGINT, "open result.json.partial", "completed", "Interrupted; what is known of the run is in "),
-        (signal.SIGTERM, "open log.jsonl", "interrupted", "The run was interrupted."),
-        (signal.SIGTERM, "open ledger.parquet", "completed", "Interrupted; what is known of the run is in "),
-        (signal.SIGINT, "open report.html.partial", "completed", "Interrupted; what is known of the run is in "),
+        pytest.param(
+            signal.SIGTERM, "open log.jsonl", "interrupted", "The run was interrupted.", marks=pytest.mark.long
+        ),
+        pytest.param(
+            signal.SIGTERM,
+            "open ledger.parquet",
+            "completed",
+            "Interrupted; what is known of the run is in ",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            signal.SIGINT,
+            "open report.html.partial",
+            "completed",
+            "Interrupted; what is known of the run is in ",
+            marks=pytest.mark.long,
+        ),
     ],
     ids=["start", "launch", "shutdown", "result", "log", "ledger", "report"],
 )

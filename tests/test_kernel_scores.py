@@ -26,6 +26,7 @@ from federation.arrays import FloatArray
 from scenarios.run.result import read_result
 from tests.choosing import choose, standardised
 from tests.commands import fedsvm
+from tests.conftest import long_but_for
 from tests.in_process import InProcessFederation
 
 C = 1.0
@@ -107,7 +108,7 @@ def test_sums_of_alpha_of_both_classes_are_made_equal() -> None:
     assert replace(kernel, gamma=0.1).gamma == 0.1
 
 
-@pytest.mark.parametrize("weights", ["expansion", "kernel", "input"])
+@pytest.mark.parametrize("weights", long_but_for(["expansion", "kernel", "input"], "kernel"))
 def test_a_run_ranks_by_what_columns_are_worth(weights: str, tmp_path: Path) -> None:
     changes = [f"algorithm.weights={weights}", "algorithm.size=3", "algorithm.remove=0.5"]
     result = choose(tmp_path / "run", "wine", "rfe", *changes).result

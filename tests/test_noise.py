@@ -35,6 +35,7 @@ from algorithms.privacy.mechanisms import (
 from federation.arrays import FloatArray, IntArray
 from federation.channel.generator import KeyedRandom
 from federation.errors import FederationError
+from tests.conftest import long_but_for
 
 MIN_P = 1e-5
 """Of a right sampler one test in 100,000 would fail; a wrong one fails by tens of powers of ten."""
@@ -85,7 +86,7 @@ def test_laplace_shares_sum_to_one_central_draw(scale: int, parts: int, record_p
     assert found > MIN_P
 
 
-@pytest.mark.parametrize("parts", [1, 3, pytest.param(10, marks=pytest.mark.long)])
+@pytest.mark.parametrize("parts", long_but_for([1, 3, 10], 1, 3))
 def test_gaussian_shares_sum_to_one_central_draw(parts: int, record_property: Callable[..., None]) -> None:
     shares = np.sum([gaussian_share(Fraction(400), parts, 10_000) for _ in range(parts)], axis=0)
     found = p_value(shares, gaussian_mass(400.0))

@@ -20,6 +20,7 @@ from scenarios.run.terms import terms_of
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.policy import read_policy, template
+from tests.conftest import long_but_for
 from tests.hosts import NAMES, hosts
 
 TERMS = Terms("pan-svm", {"solver": "interior-point", "min_cluster_size": 3}, "masked", {"threshold": 0.6}, 3)
@@ -284,7 +285,7 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("case", long_but_for(REFUSED, "too few sites"))
 def test_a_site_on_a_host_of_its_own_refuses_at_both_ends_before_anything_is_computed(
     case: str, tmp_path: Path
 ) -> None:

@@ -27,6 +27,7 @@ from protocols.analysis.execution import site_names
 from protocols.analysis.views import Coalition, RoundView, RunView
 from protocols.sets.records import compare_records, encrypt_records, records_cost
 from tests.commands import fedsvm
+from tests.conftest import long_but_for
 from tests.tasks import table
 from tests.test_runs import run
 from tests.views import WrittenDown, scaled
@@ -105,7 +106,7 @@ def test_rows_of_one_class_are_all_it_knows(tmp_path: Path) -> None:
     assert np.isfinite(model.decision_function(ROWS)).all()
 
 
-@pytest.mark.parametrize("kernel", ["rbf", "poly"])
+@pytest.mark.parametrize("kernel", long_but_for(["rbf", "poly"], "rbf"))
 def test_sites_that_keep_support_rows_score_by_one_sum(kernel: str, tmp_path: Path) -> None:
     result = run(
         "pp-svm", tmp_path / "run", f"algorithm.kernel={kernel}", "data.folds=2", "data.test_fraction=0"

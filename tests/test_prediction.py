@@ -43,10 +43,10 @@ def write_table(path: Path, source: str, indices: np.ndarray) -> np.ndarray:
     ("name", "source"),
     [
         ("quickstart", "tic-tac-toe"),
-        ("quickstart fourier", "tic-tac-toe"),
+        pytest.param("quickstart fourier", "tic-tac-toe", marks=pytest.mark.long),
         ("quickstart identity", "tic-tac-toe"),
         ("dpp-svm-rbf", "wdbc"),
-        ("dpp-svm-tic-tac-toe", "tic-tac-toe"),
+        pytest.param("dpp-svm-tic-tac-toe", "tic-tac-toe", marks=pytest.mark.long),
         ("dp-logistic", "wdbc"),
         ("hybrid-stand-in", "made-census"),
     ],

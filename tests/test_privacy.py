@@ -144,6 +144,7 @@ def test_half_the_noise_is_found_out(privacy: PrivacyParameters, record_property
     assert found.sure > privacy.epsilon
 
 
+@pytest.mark.long
 def test_the_papers_printed_combination_is_found_out() -> None:
     """C times the sum in equation 3, and noise for C / n in algorithm 1: false by a factor of n."""
     features = np.tile(LARGEST_IN_L1, (ROWS, 1))

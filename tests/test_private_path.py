@@ -31,6 +31,7 @@ from scenarios.run.horizontal import HorizontalPipeline
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 from scenarios.schema.spec import Scenario
+from tests.conftest import long_but_for
 from tests.in_process import InProcessFederation
 from tests.test_runs import run
 
@@ -46,7 +47,7 @@ CASES = {
     "hybrid-better": SMALL,
     "dp-logistic": [],
 }
-by_scenario = pytest.mark.parametrize("name", CASES)
+by_scenario = pytest.mark.parametrize("name", long_but_for(CASES, "hybrid-stand-in", "dp-logistic"))
 
 
 @pytest.fixture

@@ -30,7 +30,7 @@ from scenarios.run.result import RunResult, write_ledger
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 from tests.commands import fedsvm
-from tests.conftest import ROOT
+from tests.conftest import ROOT, long_but_for
 
 FAST = {"compare.centralised": False, "algorithm.landmarks": 40}
 
@@ -185,7 +185,7 @@ def test_a_report_says_what_repeats_and_folds_are_means_of(repeated: Path) -> No
 
 
 @needs_browser
-@pytest.mark.parametrize("width", [1400, 1100, 420])
+@pytest.mark.parametrize("width", long_but_for([1400, 1100, 420], 420))
 def test_no_figure_of_a_measure_is_cut(width: int, repeated: Path, tmp_path: Path) -> None:
     """Cut digits read as other numbers; the page's policy is taken out, so that a script can measure tables."""
     _, _, text = page_of(repeated)

@@ -23,11 +23,13 @@ from federation.journal import Journal
 from federation.transport import framefile
 from protocols.sums.registry import SUMS
 from scenarios.data import dataset
+from scenarios.data.dataset import FederatedDataset
 from scenarios.run import resume, runner
 from scenarios.run.runner import Finished
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
-from tests.conftest import ROOT, wait_until
+from scenarios.schema.spec import Scenario
+from tests.conftest import ROOT, long_but_for, wait_until
 from tests.hosts import EXACT
 
 NAME = "coordinator.journal"
@@ -88,7 +90,7 @@ def begin(folder: Path, name: str, *changes: str) -> Finished:
     rows = dataset.prepare(scenario, base)
     folder.mkdir(parents=True)
     with resume.begun(folder, scenario, base) as journal:
-        return completed(runner.run(scenario, rows, folder, lambda federation, faults: None, journal=journal))
+        return completed(run(scenario, rows, folder, journal))
 
 
 def go_on(folder: Path) -> Finished:
@@ -100,7 +102,11 @@ def resumed(folder: Path) -> Finished:
     """The run in a folder, resumed."""
     with resume.resumed(folder) as (journal, scenario, base):
         rows = dataset.prepare(scenario, base)
-        return runner.run(scenario, rows, folder, lambda federation, faults: None, journal=journal)
+        return run(scenario, rows, folder, journal)
+
+
+def run(scenario: Scenario, rows: FederatedDataset, folder: Path, journal: Journal) -> Finished:
+    return runner.run(scenario, rows, folder, lambda federation, faults: None, journal=journal, another_follows=True)
 
 
 def completed(finished: Finished) -> Finished:
@@ -164,7 +170,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.7, 1.0])
+@pytest.mark.parametrize("share", long_but_for([0.0, 0.3, 0.7, 1.0], 0.3, 1.0))
 def test_a_run_that_is_resumed_ends_as_it_would_have(share: float, undisturbed: Path, tmp_path: Path) -> None:
     records = ends(undisturbed / "journal" / NAME)
     folder = cut(undisturbed, tmp_path / "run", records[round(share * (len(records) - 1))])
@@ -172,9 +178,7 @@ def test_a_run_that_is_resumed_ends_as_it_would_have(share: float, undisturbed: 
     check(folder, undisturbed)
 
 
-@pytest.mark.parametrize(
-    "sum_name", [name if name in ("ring", "masked") else pytest.param(name, marks=pytest.mark.long) for name in SUMS]
-)
+@pytest.mark.parametrize("sum_name", long_but_for(SUMS, "masked"))
 def test_it_does_under_every_sum(sum_name: str, tmp_path: Path) -> None:
     begin(tmp_path / "whole", *EXACTLY["pan-svm"], f"protocol.sum={sum_name}", "protocol.rings=1")
     records = ends(tmp_path / "whole" / "journal" / NAME)
@@ -183,14 +187,13 @@ def test_it_does_under_every_sum(sum_name: str, tmp_path: Path) -> None:
     check(folder, tmp_path / "whole")
 
 
-QUICK = ("naive-bayes", "least-squares", "hybrid-svm, one-shot")
 LAST = 80
 """A coordinator that is killed lags a round behind its sites; one whose journal is cut must not by `SKIPPED_ROUNDS`."""
 
-OTHERS = [pytest.param(name, marks=[] if name in QUICK else pytest.mark.long) for name in EXACTLY if name != "pan-svm"]
+OTHERS = [name for name in EXACTLY if name != "pan-svm"]
 
 
-@pytest.mark.parametrize("algorithm", OTHERS)
+@pytest.mark.parametrize("algorithm", long_but_for(OTHERS, "naive-bayes", "hybrid-svm, one-shot"))
 def test_it_does_with_every_algorithm(algorithm: str, tmp_path: Path) -> None:
     begin(tmp_path / "whole", *scenario_of(algorithm, tmp_path))
     records = ends(tmp_path / "whole" / "journal" / NAME)
@@ -227,7 +230,7 @@ def test_a_fault_before_the_end_of_the_journal_is_not_struck_again(tmp_path: Pat
     whole = tmp_path / "whole"
     whole.mkdir()
     with resume.begun(whole, scenario, base) as journal:
-        completed(runner.run(scenario, rows, whole, lambda federation, faults: None, journal=journal))
+        completed(run(scenario, rows, whole, journal))
     records = ends(whole / "journal" / NAME)
     folder = cut(whole, tmp_path / "cut", records[-4])
     finished = go_on(folder)
@@ -288,7 +291,7 @@ def test_a_run_that_goes_otherwise_than_its_journal_says_stops_with_a_sentence(
     with resume.resumed(folder) as (journal, scenario, base):
         other = scenario.model_copy(update={"seed": scenario.seed + 1})
         rows = dataset.prepare(other, base)
-        result = runner.run(other, rows, folder, lambda federation, faults: None, journal=journal).result
+        result = run(other, rows, folder, journal).result
     assert result.status == "failed"
     assert "The run does not go as its journal" in str(result.error)
 
@@ -308,7 +311,7 @@ def test_a_run_without_a_journal_cannot_be_resumed(tmp_path: Path) -> None:
         pass
 
 
-@pytest.mark.parametrize("perturbation", ["objective", "output"])
+@pytest.mark.parametrize("perturbation", long_but_for(["objective", "output"], "objective"))
 def test_noise_is_drawn_once_and_a_release_charged_once(perturbation: str, tmp_path: Path) -> None:
     ledger = tmp_path / "wdbc.ledger"
     changes = [f"algorithm.perturbation={perturbation}", f'algorithm.ledger="{ledger}"']
@@ -333,9 +336,7 @@ def test_noise_is_drawn_once_and_a_release_charged_once(perturbation: str, tmp_p
 NOISY = ("algorithm.variant=one-shot", "algorithm.epsilon=1.0", "algorithm.tolerance=1e-10")
 
 
-@pytest.mark.parametrize(
-    "mechanism", ["spherical", *(pytest.param(each, marks=pytest.mark.long) for each in ("laplace", "gaussian"))]
-)
+@pytest.mark.parametrize("mechanism", long_but_for(["spherical", "laplace", "gaussian"], "spherical"))
 def test_a_site_adds_the_same_share_of_noise_to_a_release_whatever_process_it_is(
     mechanism: str, tmp_path: Path
 ) -> None:
@@ -365,7 +366,7 @@ def test_a_release_that_a_site_is_lost_in_is_charged_once_more_and_not_by_who_re
     rows, whole = dataset.prepare(scenario, base), tmp_path / "whole"
     whole.mkdir()
     with resume.begun(whole, scenario, base) as journal:
-        finished = completed(runner.run(scenario, rows, whole, lambda federation, faults: None, journal=journal))
+        finished = completed(run(scenario, rows, whole, journal))
     charged = ledger.read_text()
     assert finished.result.privacy is not None
     assert [each.what for each in finished.result.privacy.releases] == [

@@ -36,7 +36,7 @@ def pooled_order(source: str, C: float) -> list[str]:
 
 @pytest.mark.parametrize(
     ("source", "C", "most_rounds", "most_bytes"),
-    [("pima_diabetes", 1.0, 79, 1_000_000), ("wdbc", 1.0, 150, 2_500_000)],
+    [pytest.param("pima_diabetes", 1.0, 79, 1_000_000, marks=pytest.mark.long), ("wdbc", 1.0, 150, 2_500_000)],
 )
 def test_the_order_is_scikit_learns_and_every_step_is_certain(
     source: str, C: float, most_rounds: int, most_bytes: int, tmp_path: Path, data_folder: Path

@@ -20,7 +20,7 @@ from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from federation.transport.wire import DATA_KIND, Message
 from protocols.sums.registry import SUMS
 from tests.capture import captured, may_capture
-from tests.conftest import ROWS, drill
+from tests.conftest import ROWS, drill, long_but_for
 from tests.small_runs import check_optimum, run
 
 RUN = b"run-id.."
@@ -167,8 +167,8 @@ def summed(name: str, transport: Literal["tcp", "ipc"], *, via_coordinator: bool
     return federation
 
 
-@pytest.mark.parametrize("transport", ["tcp", pytest.param("ipc", marks=pytest.mark.long)])
-@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize("transport", long_but_for(["tcp", "ipc"], "tcp"))
+@pytest.mark.parametrize("name", long_but_for(SUMS, "k-secure", "masked"))
 def test_every_sum_runs_unchanged_and_is_counted_on_both_hops(name: str, transport: Literal["tcp", "ipc"]) -> None:
     directly, sealed = (summed(name, transport, via_coordinator=via) for via in (False, True))
     among_sites = sum(count for link, count in links(directly).items() if COORDINATOR not in link)
@@ -196,8 +196,8 @@ FAULTS = {
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-@pytest.mark.parametrize("protocol", ["ring", pytest.param("k-secure", marks=pytest.mark.long)])
+@pytest.mark.parametrize("fault", long_but_for(FAULTS, "kill and rejoin", "disconnect"))
+@pytest.mark.parametrize("protocol", long_but_for(["ring", "k-secure"], "ring"))
 def test_faults_and_relays_do_what_they_do_without(fault: str, protocol: str, tmp_path: Path) -> None:
     changes = [f"protocol.sum={protocol}", "protocol.routing=via-coordinator"]
     check_optimum(run(tmp_path / "run", changes, [FAULTS[fault]]).result)

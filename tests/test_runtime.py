@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import secrets
+import select
 import signal
 import socket
 import subprocess
@@ -170,6 +171,7 @@ def test_a_round_whose_sites_compute_for_long_is_given_the_time() -> None:
         assert not any(record.aborted for record in federation.accounts.rounds.values())
 
 
+@pytest.mark.long
 def test_a_site_that_does_not_take_in_its_partition_is_named() -> None:
     def stall(launcher: LocalLauncher) -> None:
         os.kill(launcher.pids["site-2"], signal.SIGSTOP)
@@ -508,7 +510,7 @@ def test_nothing_outlives_a_run(end: str, temporary_folder: Path) -> None:
 
 
 def test_a_partition_is_gone_as_soon_as_its_site_has_read_it(temporary_folder: Path) -> None:
-    with drill(3) as federation:
+    with drill(3, another_follows=False) as federation:
         (workspace,) = workspaces(temporary_folder)
         assert workspace.stat().st_mode & 0o777 == 0o700
         assert list(workspace.glob("*.partition")) == []
@@ -522,6 +524,17 @@ def test_sockets_of_ipc_are_gone_when_a_site_was_killed(temporary_folder: Path) 
         assert len(list(workspace.glob("*.sock"))) == 4
         federation.sum("die", shape=(3,), bound=1.0, site="site-1")
     assert not workspaces(temporary_folder)
+
+
+def test_a_server_that_nobody_needs_ends_while_it_loads_and_leaves_nothing_once_it_has(temporary_folder: Path) -> None:
+    with LocalLauncher("tests.site_process") as launcher:
+        pass
+    assert launcher._server.process.returncode == -signal.SIGTERM
+    with LocalLauncher("tests.site_process") as launcher:
+        assert select.select([launcher], [], [], 30)[0]
+        assert len(workspaces(temporary_folder)) == 1
+    assert launcher._server.process.returncode == 0
+    assert list(temporary_folder.iterdir()) == []
 
 
 # One server for several federations.

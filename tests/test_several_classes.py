@@ -54,6 +54,7 @@ from scenarios.run.result import read_result
 from scenarios.schema import spec
 from tests.choosing import choose, inner_folds
 from tests.commands import fedsvm
+from tests.conftest import long_but_for
 from tests.ran import Ran
 from tests.test_privacy import lower_bounds
 from tests.test_runs import run
@@ -147,7 +148,7 @@ def test_predictions_are_written_with_a_value_for_each_class(ring: Ran, tmp_path
 
 
 @pytest.mark.parametrize(("protocol", "solver"), [("ring", "interior-point"), ("masked", "cutting-plane")])
-@pytest.mark.parametrize("scheme", ["ovr", "ovo"])
+@pytest.mark.parametrize("scheme", long_but_for(["ovr", "ovo"], "ovr"))
 def test_a_killed_site_leaves_certificates_of_all_problems(
     protocol: str, solver: str, scheme: str, tmp_path: Path
 ) -> None:
@@ -653,7 +654,7 @@ def test_an_estimator_of_columns_tells_several_classes_apart() -> None:
 
 
 @pytest.mark.parametrize("variant", ["joint", "one-shot"])
-@pytest.mark.parametrize("prior", ["none", "public"])
+@pytest.mark.parametrize("prior", long_but_for(["none", "public"], "public"))
 def test_private_training_of_several_classes_is_that_of_pooled_rows(variant: str, prior: str, tmp_path: Path) -> None:
     """Without noise, in the joint variant; each site's own models are others."""
     changes = [*NO_NOISE, f"algorithm.variant={variant}", f"algorithm.prior={prior}"]
@@ -849,7 +850,9 @@ def test_what_a_round_is_predicted_to_take_is_what_the_network_makes_of_its_byte
     assert 8 * numbers == pytest.approx(235e6, rel=0.01)
 
 
-@pytest.mark.parametrize(("landmarks", "chosen"), [(20, "interior-point"), (100, "cutting-plane")])
+@pytest.mark.parametrize(
+    ("landmarks", "chosen"), [(20, "interior-point"), pytest.param(100, "cutting-plane", marks=pytest.mark.long)]
+)
 def test_a_solver_is_chosen_for_the_network_of_the_scenario(landmarks: int, chosen: str, tmp_path: Path) -> None:
     slow = ["data.positive=class_0", "algorithm.solver=auto", "network={bandwidth_mbit=2.0}", "algorithm.cut_groups=16"]
     slow += ["algorithm.min_cluster_size=1", "algorithm.tolerance=0.05", f"algorithm.landmarks={landmarks}"]

@@ -123,7 +123,7 @@ def test_a_process_forwards_no_more_than_its_share() -> None:
 
 
 def test_a_site_that_forwards_nothing_writes_to_its_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
-    with drill(3, log_level="none") as federation:
+    with drill(3, log_level="none", another_follows=False) as federation:
         federation.run("log", site="site-2", text="a column is constant")
     assert federation.logged == []
     assert "a column is constant" in capfd.readouterr().err

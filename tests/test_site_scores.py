@@ -37,9 +37,9 @@ def scores_of(decisions: FloatArray, labels: FloatArray, bins: int) -> SiteScore
 @pytest.mark.parametrize(
     "changes",
     [
-        ("quickstart",),
+        pytest.param(("quickstart",), marks=pytest.mark.long),
         ("quickstart", "algorithm.release=sites"),
-        ("naive-bayes", "data.test_fraction=0.3"),
+        pytest.param(("naive-bayes", "data.test_fraction=0.3"), marks=pytest.mark.long),
         ("decision-tree", "data.folds=2", "data.repeats=2", "data.test_fraction=0.0"),
     ],
     ids=" ".join,

@@ -16,7 +16,7 @@ from federation.errors import DeadlineExpired, EndpointError
 from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Endpoint, descriptors_explained
 from federation.transport.keys import KeyPair
-from tests.conftest import wait_until
+from tests.conftest import long_but_for, wait_until
 
 SOFT_LIMIT = 1024  # what most systems allow a process unless it asks for more
 
@@ -114,7 +114,7 @@ def run_in_a_crowd(whom: str, count: int, soft: int, hard: int) -> str:
     return said
 
 
-@pytest.mark.parametrize("whom", ["coordinator", "site-2"])
+@pytest.mark.parametrize("whom", long_but_for(["coordinator", "site-2"], "coordinator"))
 def test_idle_strangers_do_not_stop_a_run_from_its_start_on(whom: str) -> None:
     """They are there before the sites, or before the sites are introduced, and come again when they are hung up on."""
     assert run_in_a_crowd(whom, crowd_size(), SOFT_LIMIT, HARD_LIMIT) == "completed 5\n"

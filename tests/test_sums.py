@@ -44,10 +44,10 @@ from tests.conftest import drill, sum_protocol
 PROTOCOLS = [
     PLAIN,
     RING,
-    k_secure(2),
+    pytest.param(k_secure(2), marks=pytest.mark.long),
     k_secure(3),
-    k_secure(5),
-    changing_neighbours(1),
+    pytest.param(k_secure(5), marks=pytest.mark.long),
+    pytest.param(changing_neighbours(1), marks=pytest.mark.long),
     changing_neighbours(2),
     masked(0.6),
 ]

@@ -24,6 +24,7 @@ from fedsvm import classifier
 from protocols.sums.ring import RING
 from scenarios.data import sources
 from tests.commands import fedsvm
+from tests.conftest import long_but_for
 from tests.tasks import NAMES, table
 from tests.test_runs import run
 
@@ -203,7 +204,7 @@ def check_certificate(result: dict[str, Any]) -> None:
         *(pytest.param(*place, marks=pytest.mark.long) for place in (("setup", 2), ("landmarks", 3), ("train", 1))),
     ],
 )
-@pytest.mark.parametrize("protocol", ["ring", "masked"])
+@pytest.mark.parametrize("protocol", long_but_for(["ring", "masked"], "masked"))
 def test_a_site_that_drops_takes_its_multipliers_along(phase: str, number: int, protocol: str, tmp_path: Path) -> None:
     kill = f"faults=[{{kind='kill',site=2,phase='{phase}',round={number}}}]"
     result = run("svm-admm", tmp_path / "run", *SMALL, f"protocol.sum={protocol}", kill).result

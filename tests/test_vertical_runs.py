@@ -24,6 +24,7 @@ from scenarios.data import dataset
 from scenarios.run import runner
 from scenarios.schema import spec
 from tests.commands import fedsvm
+from tests.conftest import long_but_for
 from tests.ran import Ran
 from tests.test_runs import run
 
@@ -69,7 +70,7 @@ def payload_of(finished: Ran, step: str) -> int:
 # The model.
 
 
-@pytest.mark.parametrize("sites", [pytest.param(2, marks=pytest.mark.long), 3, pytest.param(4, marks=pytest.mark.long)])
+@pytest.mark.parametrize("sites", long_but_for([2, 3, 4], 3))
 def test_the_papers_experiment_gives_the_pooled_model_in_every_fold(sites: int, tmp_path: Path) -> None:
     result = run("dpp-svm-tic-tac-toe", tmp_path / "run", sites=sites).result
     assert len(result["metrics"]["folds"]) == 10
@@ -79,8 +80,8 @@ def test_the_papers_experiment_gives_the_pooled_model_in_every_fold(sites: int, 
     assert result["cost"]["wire_bytes"] == result["cost"]["predicted_wire_bytes"]
 
 
-@pytest.mark.parametrize("kernel", ["linear", "rbf", "poly", "sigmoid"])
-@pytest.mark.parametrize("data", ["tic-tac-toe", pytest.param("wdbc", marks=pytest.mark.long)])
+@pytest.mark.parametrize("kernel", long_but_for(["linear", "rbf", "poly", "sigmoid"], "rbf", "sigmoid"))
+@pytest.mark.parametrize("data", long_but_for(["tic-tac-toe", "wdbc"], "tic-tac-toe"))
 def test_any_kernel_gives_the_pooled_model(data: str, kernel: str, tmp_path: Path) -> None:
     positive = {"tic-tac-toe": "positive", "wdbc": "malignant"}[data]
     scale = {"tic-tac-toe": "none", "wdbc": "standard"}[data]
@@ -312,7 +313,7 @@ def test_a_site_lost_before_the_exchange_is_left_out_and_its_columns_are_named(t
     assert warning.startswith("The columns of site-2 are not in the model (mean-symmetry, ")
 
 
-@pytest.mark.parametrize("phase", ["train", "evaluate"])
+@pytest.mark.parametrize("phase", long_but_for(["train", "evaluate"], "train"))
 def test_a_site_lost_later_is_named_and_ends_the_run(phase: str, tmp_path: Path) -> None:
     result = fails("dpp-svm-unaligned", tmp_path / "run", faults=(f"kill:site=2,phase={phase},round=2",))
     assert "site-2 dropped in round" in result["error"]
@@ -322,13 +323,9 @@ def test_a_site_lost_later_is_named_and_ends_the_run(phase: str, tmp_path: Path)
 
 @pytest.mark.parametrize(
     "place",
-    [
-        "train,round=2,message=1",
-        *(
-            pytest.param(place, marks=pytest.mark.long)
-            for place in ("train,round=2", "train,round=4", "evaluate,round=2")
-        ),
-    ],
+    long_but_for(
+        ["train,round=2,message=1", "train,round=2", "train,round=4", "evaluate,round=2"], "train,round=2,message=1"
+    ),
 )
 def test_a_site_that_is_started_again_is_waited_for(place: str, tmp_path: Path) -> None:
     result = attempt("dpp-svm-unaligned", tmp_path / "run", faults=(f"kill:site=2,phase={place},rejoin=true",)).result

@@ -82,6 +82,7 @@ def test_an_index_would_take_its_metadata(wheel: Path) -> None:
     assert "](docs/" not in (metadata.description or ""), "an index shows this page without the files beside it"
 
 
+@pytest.mark.long
 def test_every_module_of_it_can_be_imported(wheel: Path, elsewhere: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         paths = [Path(name).with_suffix("") for name in archive.namelist() if name.endswith(".py")]

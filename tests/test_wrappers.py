@@ -29,6 +29,7 @@ from scenarios.report.summary import lines
 from scenarios.run.result import read_result
 from tests.choosing import choose, inner_folds, standardised
 from tests.commands import fedsvm
+from tests.conftest import long_but_for
 from tests.in_process import InProcessFederation, Loss
 from tests.test_runs import run
 
@@ -136,10 +137,7 @@ def test_the_vote_is_that_of_pooled_rows_of_more(source: str, solver: str, tmp_p
     check_reference(source, tmp_path / "run", f"algorithm.select_solver={solver}", "algorithm.select_groups=32")
 
 
-@pytest.mark.parametrize(
-    "source",
-    ["wine", *(pytest.param(name, marks=pytest.mark.long) for name in ("pima_diabetes", "ionosphere"))],
-)
+@pytest.mark.parametrize("source", long_but_for(["wine", "pima_diabetes", "ionosphere"], "wine"))
 def test_filter_and_wrapper_remove_what_pooled_rows_remove(source: str, tmp_path: Path, data_folder: Path) -> None:
     changes = [*CUTS, f"algorithm.inner_folds={FOLDS}", "algorithm.select_tolerance=1e-6", "algorithm.size=3"]
     changes += ["algorithm.filter_keep=7"] if source == "wine" else []
@@ -165,7 +163,7 @@ def test_comparing_with_all_candidates_would_remove_the_same(tmp_path: Path) -> 
     assert printed == int(np.argmax(found))
 
 
-@pytest.mark.parametrize("criteria", ["rfe", "rsvm", "svm-t"])
+@pytest.mark.parametrize("criteria", long_but_for(["rfe", "rsvm", "svm-t"], "svm-t"))
 def test_a_score_by_itself_decides_every_step(criteria: str, tmp_path: Path) -> None:
     changes = [*CUTS, f"algorithm.criteria={criteria}", "algorithm.size=3"]
     result = choose(tmp_path / "run", "wine", "voted-wrappers", *changes).result
@@ -279,7 +277,7 @@ def test_more_candidates_than_are_affordable_go_by_weight(tmp_path: Path) -> Non
     assert steps[-1]["decided_by"] in ("accuracy", "loss", "rank")
 
 
-@pytest.mark.parametrize("name", ["voted-wrappers", pytest.param("filter-wrapper", marks=pytest.mark.long)])
+@pytest.mark.parametrize("name", long_but_for(["voted-wrappers", "filter-wrapper"], "voted-wrappers"))
 def test_a_scenario_runs_predicts_and_reports(name: str, tmp_path: Path) -> None:
     small = ["data.source=wine", "data.positive=class_0", "algorithm.size=3", "algorithm.landmarks=20", *CUTS]
     result = run(name, tmp_path / "run", *small, f"algorithm.inner_folds={FOLDS}").result

@@ -44,7 +44,8 @@ _C = ctypes.CDLL(None)
 
 def main(installation: Installation, descriptor: int) -> None:
     """Serve the coordinator's process at the other end of socket `descriptor` until it is gone."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for number in (signal.SIGINT, signal.SIGTERM):  # the stream says when to end, and nothing else leaves a workspace
+        signal.signal(number, signal.SIG_IGN)
     with socket.socket(fileno=descriptor) as stream, _workspace(stream) as workspace:
         if workspace is None:
             return
@@ -169,7 +170,8 @@ class _ForkServer:
     def _detach(self, server: int) -> None:
         """Let go of what belongs to the server, and die with it."""
         signal.set_wakeup_fd(-1)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        for number in (signal.SIGCHLD, signal.SIGTERM):
+            signal.signal(number, signal.SIG_DFL)
         self._selector.close()
         self._stream.close()
         self._reports.close()
