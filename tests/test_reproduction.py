@@ -24,6 +24,7 @@ from scenarios.schema.errors import ScenarioError
 from tests.commands import FEDSVM, fedsvm
 from tests.conftest import ROOT, site_processes, wait_until
 from tests.test_report import loaded, needs_browser
+from tools import figures
 
 SMALL = """
 name = "A paper"
@@ -252,6 +253,8 @@ def test_a_result_of_a_run_that_failed_is_a_failure_and_is_run_again(wine: tuple
         ('cannot = "It has no values."', "", "must have columns, or say in `cannot`"),
         ('name = "again"', 'name = "one"', "two rows or columns of one name"),
         ('differs = { ours = "No', 'differs = { theirs = "No', "there is no column 'theirs'"),
+        ("paper = [99.0, 20]", 'paper = [99.0, 20], said = ["a.md: {ours:.1f}"]', "said must quote each of its values"),
+        ("paper = [99.0, 20]", 'paper = [99.0, ""], said = ["a.md: {theirs}"]', "there is no column 'theirs'"),
         ('full = ["ours"]', 'full = ["theirs"]', "there is no column 'theirs'"),
         ('less = "accuracy"', 'less = "rounds above"', "less must name a column that is measured and has none itself"),
         ('unit = "%"', 'units = "%"', "units"),
@@ -292,7 +295,7 @@ def lu() -> Iterator[str]:
     yield from ("lu-4.1", *(f"lu-5.{n}" for n in range(1, 10)), *(f"lu-6.{n}" for n in range(1, 7)))
 
 
-def figures() -> Iterator[str]:
+def plots() -> Iterator[str]:
     yield from (f"lu-fig-3.{n}" for n in range(1, 13))
     yield from (f"lu-fig-4.{n}" for n in range(1, 10))
     yield from (f"lu-fig-5.{n}" for n in range(1, 9))
@@ -304,7 +307,7 @@ def figures() -> Iterator[str]:
 
 def test_every_table_figure_and_plot_has_an_entry() -> None:
     tables = [*lu(), "li-1", "que-1"]
-    pictured = list(figures())
+    pictured = list(plots())
     assert (len(tables), len(pictured)) == (24, 56)
     assert set(tables) | set(pictured) <= entries().keys()
 
@@ -312,7 +315,7 @@ def test_every_table_figure_and_plot_has_an_entry() -> None:
 def test_the_list_names_them_with_what_they_lack(tmp_path: Path) -> None:
     done = fedsvm("reproduce", "--list", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert {*lu(), *figures(), "li-1", "que-1"} <= {line.split()[0] for line in done.stdout.splitlines()}
+    assert {*lu(), *plots(), "li-1", "que-1"} <= {line.split()[0] for line in done.stdout.splitlines()}
     assert "hospital discharge set is not public" in done.stdout
 
 
@@ -426,16 +429,90 @@ def test_every_table_with_values_is_typed_here() -> None:
     assert len(TABLE_3_4.split()) + len(TABLE_3_5.split()) == 48
 
 
-def test_values_that_we_claim_are_those_of_our_guides() -> None:
-    """Every one is quoted from where it stands, so that neither changes without the other."""
-    for entry in papers()["ours"].entry:
-        for row in entry.rows:
-            claimed = [(each.name, value) for each, value in zip(entry.column, row.paper, strict=False) if value != ""]
-            for name, value in claimed:
-                place, _, words = row.said[name].partition(": ")
-                assert words in (ROOT / place).read_text(), f"{place} does not say {words!r}"
-                numbers = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", words)}
-                assert value in numbers or (value == 0 and "as predicted" in words), f"{words!r} has no {value}"
+# This project's own figures, and the pages that have them.
+
+
+def test_figures_of_readme_and_guides_are_those_of_their_file() -> None:
+    """`python -m tools.figures` writes both, so that neither changes without the other."""
+    quoted = [(entry, row) for entry in papers()["ours"].entry for row in entry.rows if row.paper]
+    assert all(row.said for _, row in quoted)
+    for entry, row in quoted:
+        for quotation in figures.quotations(row):
+            words = quotation.text(figures.stated(entry, row))
+            assert (ROOT / quotation.page).read_text().count(words) == 1, f"{quotation.page} must say {words!r} once"
+
+
+def test_lines_of_readmes_demo_are_written_by_the_tool_or_stand_in_a_guide_that_is_followed() -> None:
+    (demo,) = re.findall(r"^```\n(sites .*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    entry = entries()["ours-quickstart"][1]
+    (row,) = entry.rows
+    written = "".join(quotation.text(figures.stated(entry, row)) for quotation in figures.quotations(row))
+    followed = (ROOT / "docs" / "first-run.md").read_text()
+    assert all(line in written or line in followed for line in demo.splitlines(keepends=True))
+    assert sum(line in written for line in demo.splitlines(keepends=True)) == 10
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    """A folder with the pages that figures are quoted in, and their file."""
+    quoted = {q.page for entry in papers()["ours"].entry for row in entry.rows for q in figures.quotations(row)}
+    for page in quoted:
+        (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / page, tmp_path / page)
+    shutil.copy(figures.OURS, tmp_path / "ours.toml")
+    return tmp_path
+
+
+def measured_again(folder: Path, mode: str, of: dict[str, float]) -> Path:
+    """A folder as `fedsvm reproduce` leaves it, where of each entry that is named a column has another value."""
+    quoted = [(entry, row) for entry in papers()["ours"].entry for row in entry.rows]
+    plain = [
+        {
+            "id": entry.id,
+            "cells": [
+                {"row": row.name, "column": name, "value": of.get(f"{entry.id} {row.name} {name}", value)}
+                for name, value in figures.stated(entry, row).items()
+            ],
+        }
+        for entry, row in quoted
+    ]
+    (folder / "reproduction.json").write_text(json.dumps({"mode": mode, "entries": plain}))
+    return folder
+
+
+def test_what_was_measured_is_written_into_the_pages_and_the_file(pages: Path) -> None:
+    ours = pages / "ours.toml"
+    again = {
+        "ours-quickstart README AUC": 0.98765432,
+        "ours-quickstart README rounds": 31.0,
+        "ours-comparators ADMM, as Boyd's rounds": 77.0,
+        "ours-private the paper's random features": 0.5,
+    }
+    changed = list(figures.rewrite(measured_again(pages, "quick", again), pages, ours))
+    assert sorted(changed) == sorted(
+        str(pages / name) for name in ("README.md", "docs/first-run.md", "docs/algorithms.md", "ours.toml")
+    )
+    readme = (pages / "README.md").read_text()
+    assert "AUC 0.9877\n" in readme
+    assert "rounds       31 (123 hops)\n" in readme
+    assert "0.500 for random features" not in readme, "--full has more seeds"
+    assert "| 118 | 8.9e-03 | 77 |" in (pages / "docs" / "algorithms.md").read_text()
+    entry = next(each for each in read(ours).entry if each.id == "ours-quickstart")
+    assert figures.stated(entry, entry.rows[0])["AUC"] == 0.9877
+    assert list(figures.rewrite(pages, pages, ours)) == [], "what is written is left"
+    full = {"ours-private the paper's random features": 0.5}
+    assert list(figures.rewrite(measured_again(pages, "full", full), pages, ours))
+    assert "0.500 for random features" in (pages / "README.md").read_text()
+
+
+def test_a_page_that_does_not_say_what_the_file_quotes_is_left(pages: Path) -> None:
+    readme = pages / "README.md"
+    readme.write_text(readme.read_text().replace("AUC 0.", "an AUC of 0."))
+    before = {path: path.read_text() for path in pages.rglob("*") if path.is_file()}
+    again = measured_again(pages, "quick", {"ours-quickstart README rounds": 31.0})
+    with pytest.raises(ValueError, match=r"README\.md has 'accuracy .* 0 times; it must be there once"):
+        list(figures.rewrite(again, pages, pages / "ours.toml"))
+    assert all(path.read_text() == text for path, text in before.items())
 
 
 def test_a_file_can_be_read_by_itself() -> None:

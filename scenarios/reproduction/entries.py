@@ -12,6 +12,7 @@ import functools
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from string import Formatter
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
@@ -43,6 +44,8 @@ class Column(Part):
     """Another column, whose value is taken away, seed by seed."""
     within: float | None = None
     """How far a value may be from the printed one, in the entry's unit."""
+    scale: float | None = None
+    """What figures of results are multiplied by, in place of what the entry's unit says."""
     better: Literal["higher", "lower", ""] = ""
     """Which way values are better than printed ones."""
     cannot: str = ""
@@ -67,8 +70,9 @@ class Row(Part):
     """The printed values, one a column."""
     within: float | list[float] | None = None
     """In place of what columns say, for all of them or for each."""
-    said: dict[str, str] = Field(default={})
-    """Of this project's own values: where they are claimed, by column, as "README.md: the words"."""
+    said: list[str] = Field(default=[])
+    """Of this project's own values: where they are claimed, as "README.md: accuracy {accuracy:.2f} %", with names of
+    columns where figures stand."""
     differs: dict[str, str] = Field(default={})
     """Columns whose value is known to differ, each with the reason."""
     cannot: str = ""
@@ -76,6 +80,12 @@ class Row(Part):
     note: str = ""
     full: bool | list[str] = False
     """Whether --full alone has it, or the columns that it alone has."""
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """Columns whose values are quoted in `said`, with the format of each."""
+        parsed = (field for words in self.said for field in Formatter().parse(words))
+        return {name: spec or "" for _, name, spec, _ in parsed if name is not None}
 
 
 class Axis(Part):
@@ -148,10 +158,13 @@ class Entry(Part):
             if row.paper and len(row.paper) != len(names):
                 raise ValueError(f"{self.id}, {row.name}: {len(row.paper)} printed values for {len(names)} columns")
             left = row.full if isinstance(row.full, list) else []
-            if unknown := [name for name in (*row.cells, *row.differs, *row.said, *left) if name not in names]:
+            if unknown := [name for name in (*row.cells, *row.differs, *row.figures, *left) if name not in names]:
                 raise ValueError(f"{self.id}, {row.name}: there is no column {unknown[0]!r}")
             if isinstance(row.within, list) and len(row.within) != len(names):
                 raise ValueError(f"{self.id}, {row.name}: {len(row.within)} tolerances for {len(names)} columns")
+            claimed = {name for name, value in zip(names, row.paper, strict=False) if value != ""}
+            if row.said and claimed != row.figures.keys():
+                raise ValueError(f"{self.id}, {row.name}: said must quote each of its values, and no others")
             for column, printed in zip(self.column, row.paper, strict=False):
                 if (
                     printed != ""
@@ -207,9 +220,9 @@ class Entry(Part):
         return (*self.changes, *smaller, *row.changes, *column.changes, *row.cells.get(column.name, ()))
 
     @property
-    def scale(self) -> float:
-        """What figures of results are multiplied by."""
-        return 100.0 if self.unit == "%" else 1.0
+    def is_smaller_in_quick(self) -> bool:
+        """Whether --full's values are means of more runs, or of larger ones."""
+        return self.full_seeds > self.seeds or bool(self.quick_changes)
 
 
 class Paper(Part):

@@ -127,5 +127,5 @@ def _of_folds(judged: Judged, out: Path) -> list[float]:
     """The cell's measure in each fold of its run; the mean where folds do not have it."""
     measure = judged.cell.measure.removeprefix("metrics.")
     folds = [fold for run in judged.cell.runs for fold in measures.at(plan.result_of(run, out), "metrics.folds") or []]
-    values = [judged.cell.entry.scale * fold[measure] for fold in folds if fold.get(measure) is not None]
+    values = [judged.cell.scale * fold[measure] for fold in folds if fold.get(measure) is not None]
     return values or list(judged.values)

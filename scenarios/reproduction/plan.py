@@ -87,6 +87,13 @@ class Cell:
         return self.column.measure or self.entry.measure
 
     @property
+    def scale(self) -> float:
+        """What figures of results are multiplied by."""
+        if self.column.scale is not None:
+            return self.column.scale
+        return 100.0 if self.entry.unit == "%" else 1.0
+
+    @property
     def missing(self) -> str:
         """The data file that its runs lack, or ""."""
         return next((run.missing for run in self.all_runs if run.missing), "")
@@ -230,7 +237,7 @@ def _parsed(path: Path, written_ns: int) -> Mapping[str, Any]:
 
 def values_of(cell: Cell, out: Path) -> list[Reading]:
     """What the cell's completed runs measured; nothing where one of them did not."""
-    found = [reading(result_of(run, out), cell.measure, cell.entry.scale) for run in cell.runs if is_done(run, out)]
+    found = [reading(result_of(run, out), cell.measure, cell.scale) for run in cell.runs if is_done(run, out)]
     known = [each for each in found if each is not None]
     if len(known) < len(cell.runs):
         return []
