@@ -242,6 +242,78 @@ def test_a_result_of_a_run_that_failed_is_a_failure_and_is_run_again(wine: tuple
     assert not plan.is_done(run, tmp_path / "out")
 
 
+DERIVED = """
+name = "A paper"
+title = "of wine"
+
+[[entry]]
+id = "a-1"
+what = "table 1"
+title = "accuracy"
+unit = "%"
+within = 5.0
+seeds = 2
+scenario = "quickstart"
+changes = ["data.source=wine", "data.positive=class_0"]
+pictures = ["sizes"]
+column = [{ name = "ours" }, { name = "share", scale = 1.0, within = 0.1 }]
+row = [
+  { name = "one", paper = [60.0, ""] },
+  { name = "other", changes = ["algorithm.C=2.0"], paper = [70.0, ""] },
+  { name = "sum", sum_of = ["one", "other"], paper = [150.0, 1.3] },
+  { name = "deviation", deviation_of = "one", paper = ["", 0.1] },
+]
+claim = [{ text = "All are shares.", test = 'max(column("ours")) <= 70 and min(column("share")) > 0.5' }]
+
+[[entry]]
+id = "a-2"
+what = "figure 1"
+title = "table 1 once more"
+kind = "figure"
+pictures = ["points"]
+draws = ["a-1"]
+"""
+
+
+def invented(run: plan.PlannedRun, folder: Path, accuracy: float) -> None:
+    """A result of which only what is judged is there."""
+    run.folder(folder).mkdir(parents=True)
+    curve = [{"size": size, "test_accuracy": accuracy - 0.1 / size} for size in (1, 2, 200)]
+    result = {"status": "completed", "metrics": {"accuracy": accuracy}, "selection": {"curve": curve}}
+    (run.folder(folder) / "result.json").write_text(json.dumps(result))
+
+
+def test_rows_follow_from_others_and_a_figure_draws_a_table_whose_verdicts_count_once(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(DERIVED)
+    chosen = Chosen.of(["a-2"], tmp_path / "out", full=False, papers=tmp_path)
+    paper, table = chosen.known["a-1"]
+    before = judge.judge(paper, table, tmp_path / "out", full=False)
+    assert {each.verdict for each in before.cells} == {"open"}
+    runs = plan.needed([each.cell for each in before.cells])
+    assert len(runs) == 4, "sums and deviations have none of their own"
+    for run, accuracy in zip(runs, (0.5, 0.7, 0.65, 0.75), strict=True):
+        invented(run, tmp_path / "out", accuracy)
+    judged = judge.judge(paper, table, tmp_path / "out", full=False)
+    ours, share = ({each.cell.row.name: each for each in judged.cells[place::2]} for place in (0, 1))
+    assert ours["sum"].values == pytest.approx((115.0, 145.0))
+    assert ours["sum"].verdict == "differs"
+    assert (share["sum"].value, share["sum"].verdict) == (pytest.approx(1.3), "same")
+    assert (share["deviation"].value, share["deviation"].verdict) == (pytest.approx(0.2 / 2**0.5), "same")
+    assert share["deviation"].deviation is None
+    assert [each.verdict for each in judged.claims] == ["same"], "a column has no sums and no deviations"
+    chart, other = drawn(judged, tmp_path / "out")
+    assert [key.name for key in chart.keys] == ["one", "other"]
+    assert (chart.title, other.title) == ("Table 1: accuracy: ours", "Table 1: accuracy: share")
+    figure = judge.judge(paper, chosen.known["a-2"][1], tmp_path / "out", full=False)
+    assert (figure.counts, figure.runs) == ({}, [])
+    (redrawn,) = drawn(figure, tmp_path / "out")
+    assert "ours, printed: 60" in redrawn.body
+    chosen.carry_out(1)  # nothing is left of the table that it draws
+    assert chosen.conclude(), "the sum is not as printed"
+    assert '<a href="#a-1">a-1</a> once more' in (tmp_path / "out" / "index.html").read_text()
+    assert chosen.table()[1][-1] == "draws a-1"
+
+
 # What a file may say.
 
 
@@ -250,13 +322,15 @@ def test_a_result_of_a_run_that_failed_is_a_failure_and_is_run_again(wine: tuple
     [
         ("paper = [99.0, 20]", "paper = [99.0]", "1 printed values for 2 columns"),
         ("within = 2.0\n", "", "within must say what counts as the same"),
-        ('cannot = "It has no values."', "", "must have columns, or say in `cannot`"),
+        ('cannot = "It has no values."', "", "must have columns, name tables in `draws`, or say in"),
         ('name = "again"', 'name = "one"', "two rows or columns of one name"),
         ('differs = { ours = "No', 'differs = { theirs = "No', "there is no column 'theirs'"),
         ("paper = [99.0, 20]", 'paper = [99.0, 20], said = ["a.md: {ours:.1f}"]', "said must quote each of its values"),
         ("paper = [99.0, 20]", 'paper = [99.0, ""], said = ["a.md: {theirs}"]', "there is no column 'theirs'"),
         ('full = ["ours"]', 'full = ["theirs"]', "there is no column 'theirs'"),
         ('less = "accuracy"', 'less = "rounds above"', "less must name a column that is measured and has none itself"),
+        ('name = "later"', 'name = "later", sum_of = ["none"]', "must name rows that have runs, got 'none'"),
+        ('cannot = "It has no values."', 'draws = ["a-9"]', "draws must name an entry of the same file"),
         ('unit = "%"', 'units = "%"', "units"),
         ('id = "a-1"', 'id = "A"', "id"),
         ('id = "a-2"', 'id = "a-1"', "two entries are called a-1"),
@@ -324,8 +398,10 @@ def test_every_entry_can_be_run_or_says_why_not(full: bool, tmp_path: Path) -> N
     """Scenarios are right, claims are written in their language, and nothing is without a verdict to come."""
     for paper, entry in entries().values():
         judged = judge.judge(paper, entry, tmp_path, full=full)
-        assert entry.cannot or judged.cells
-        assert entry.cannot or entry.claim or any(each.cell.printed is not None for each in judged.cells), entry.id
+        assert entry.cannot or judged.cells or judged.shows
+        assert (
+            entry.cannot or entry.draws or entry.claim or any(each.cell.printed is not None for each in judged.cells)
+        ), entry.id
         assert judged.surprises == 0
 
 

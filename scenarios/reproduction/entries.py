@@ -26,7 +26,7 @@ Printed = float | Literal[""]
 """A value as a paper prints it; "" where it prints none."""
 
 Kind = Literal["table", "figure", "drawing"]
-Picture = Literal["lines", "points", "roc", "boxes"]
+Picture = Literal["lines", "points", "roc", "boxes", "sizes"]
 
 
 class Column(Part):
@@ -77,9 +77,18 @@ class Row(Part):
     """Columns whose value is known to differ, each with the reason."""
     cannot: str = ""
     """Why it cannot be had."""
+    sum_of: list[str] = Field(default=[])
+    """Rows whose values are added up, seed by seed, in place of runs of its own."""
+    deviation_of: str = ""
+    """A row whose standard deviation over the seeds it is, in place of runs of its own."""
     note: str = ""
     full: bool | list[str] = False
     """Whether --full alone has it, or the columns that it alone has."""
+
+    @property
+    def derived_from(self) -> list[str]:
+        """The rows that it follows from; none of a row with runs of its own."""
+        return self.sum_of or ([self.deviation_of] if self.deviation_of else [])
 
     @property
     def figures(self) -> dict[str, str]:
@@ -143,16 +152,19 @@ class Entry(Part):
     axis: Axis | None = None
     claim: list[Claim] = Field(default=[])
     pictures: list[Picture] = Field(default=[])
-    """What is drawn: curves over the axis, points over the rows' names, mean ROC curves, boxes of seeds or folds."""
+    """What is drawn: curves over the axis, points over the rows' names, mean ROC curves, boxes of seeds or folds, and
+    for each column accuracy against the number of columns kept."""
     correction: str = ""
     """What of the paper had to be read in another way, in a sentence."""
+    draws: list[str] = Field(default=[])
+    """Of a figure that draws tables of its paper once more: their ids, which have the verdicts."""
     cannot: str = ""
     """Why nothing of it can be had."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if bool(self.cannot) == bool(self.column):
-            raise ValueError(f"{self.id} must have columns, or say in `cannot` why it has none")
+        if [bool(self.cannot), bool(self.column), bool(self.draws)].count(True) != 1:
+            raise ValueError(f"{self.id} must have columns, name tables in `draws`, or say in `cannot` why it has none")
         names = [each.name for each in self.column]
         for row in self.rows:
             if row.paper and len(row.paper) != len(names):
@@ -173,6 +185,9 @@ class Entry(Part):
                     and not self.reason(row, column)
                 ):
                     raise ValueError(f"{self.id}, {row.name}, {column.name}: within must say what counts as the same")
+        own = {row.name for row in self.rows if not row.derived_from}
+        if unknown := [name for row in self.rows for name in row.derived_from if name not in own]:
+            raise ValueError(f"{self.id}: sum_of and deviation_of must name rows that have runs, got {unknown[0]!r}")
         plain = [each.name for each in self.column if not each.less and not each.cannot]
         if unknown := [each.less for each in self.column if each.less and each.less not in plain]:
             raise ValueError(
@@ -231,6 +246,13 @@ class Paper(Part):
     name: str
     title: str
     entry: list[Entry]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        tables = {entry.id for entry in self.entry if entry.column}
+        if unknown := [name for entry in self.entry for name in entry.draws if name not in tables]:
+            raise ValueError(f"draws must name an entry of the same file that has columns, got {unknown[0]!r}")
+        return self
 
 
 @functools.cache

@@ -14,20 +14,34 @@ from scenarios.reproduction.judge import Judged, JudgedEntry
 
 _GRID = 21
 """Places along the false positive rate at which curves are averaged."""
+_MAX_LINEAR = 100
+"""Numbers of columns above which an axis of them is logarithmic."""
 
 
 def drawn(judged: JudgedEntry, out: Path) -> list[Chart]:
-    """The pictures of an entry; none where nothing of it was measured."""
-    known = [each for each in judged.cells if each.value is not None and each.cell.column.drawn]
-    return [_drawn(picture, judged, known, out) for picture in judged.entry.pictures] if known else []
+    """The pictures of an entry, or of the tables that it draws; none where nothing of them was measured."""
+    shown = judged.shows or (judged,)
+    return [chart for each in shown for chart in _charts(judged.entry.pictures, each, out)]
 
 
-def _drawn(picture: Picture, judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
+def _charts(pictures: Sequence[Picture], judged: JudgedEntry, out: Path) -> list[Chart]:
+    known = [
+        each
+        for each in judged.cells
+        if each.value is not None and each.cell.column.drawn and not each.cell.row.derived_from
+    ]
+    return [chart for picture in pictures for chart in _drawn(picture, judged, known, out)] if known else []
+
+
+def _drawn(picture: Picture, judged: JudgedEntry, known: Sequence[Judged], out: Path) -> list[Chart]:
     if picture == "roc":
-        return _roc(judged, known, out)
+        return [_roc(judged, known, out)]
     if picture == "boxes":
-        return _boxes(judged, known, out)
-    return _lines(judged, known, by_name=picture == "points")
+        return [_boxes(judged, known, out)]
+    if picture == "sizes":
+        names = dict.fromkeys(each.cell.column.name for each in known)
+        return [_sizes(judged, name, [each for each in known if each.cell.column.name == name], out) for name in names]
+    return [_lines(judged, known, by_name=picture == "points")]
 
 
 def _title(judged: JudgedEntry) -> str:
@@ -104,6 +118,27 @@ def _roc(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
         Axis("true positive rate", number=lambda value: f"{value:.3g}"),
         series,
         has_diagonal=True,
+    )
+
+
+def _sizes(judged: JudgedEntry, column: str, known: Sequence[Judged], out: Path) -> Chart:
+    """Of each row in a column, accuracy on held-out rows at each number of columns that was tried."""
+    series, most = [], 0
+    for number, each in enumerate(known):
+        curve = measures.at(plan.result_of(each.cell.runs[0], out), "selection.curve") or []
+        points = [
+            (float(at["size"]), each.cell.scale * at["test_accuracy"])
+            for at in curve
+            if at["test_accuracy"] is not None
+        ]
+        most = max([most, *(int(size) for size, _ in points)])
+        series.append(Series(each.cell.row.name, points, style(number)))
+    return lines(
+        f"{_title(judged)}: {column}",
+        "Means over splits of the rows, of linear SVMs on the columns that are kept.",
+        Axis("columns kept", is_log=most > _MAX_LINEAR, number=lambda value: f"{value:g}"),
+        Axis(f"accuracy, {judged.entry.unit}", number=lambda value: f"{value:.6g}"),
+        [each for each in series if each.points],
     )
 
 
