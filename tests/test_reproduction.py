@@ -225,7 +225,17 @@ def test_a_command_that_is_killed_repeats_no_finished_run(tmp_path: Path, tempor
     wait_until(lambda: not site_processes(temporary_folder))
     chosen = Chosen.of(["ours-sums"], tmp_path / "out", full=False)
     runs = plan.needed(plan.cells(chosen.known["ours-sums"][1], full=False))
-    assert 1 <= sum(plan.is_done(run, tmp_path / "out") for run in runs) < 5
+    finished = {run: _written_at(run, tmp_path / "out") for run in runs if plan.is_done(run, tmp_path / "out")}
+    assert 1 <= len(finished) < 5
+    again = fedsvm(*command[1:], folder=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert again.stderr.startswith(f"5 runs, of which {len(finished)} are there\n")
+    assert all(plan.is_done(run, tmp_path / "out") for run in runs)
+    assert all(_written_at(run, tmp_path / "out") == before for run, before in finished.items())
+
+
+def _written_at(run: plan.PlannedRun, folder: Path) -> int:
+    return (run.folder(folder) / "result.json").stat().st_mtime_ns
 
 
 def test_a_result_of_a_run_that_failed_is_a_failure_and_is_run_again(wine: tuple[Path, Path], tmp_path: Path) -> None:

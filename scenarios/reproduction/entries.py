@@ -130,6 +130,8 @@ class Entry(Part):
     """Of the printed paper."""
     title: str
     kind: Kind = "table"
+    quantity: str = ""
+    """What values are of, as the vertical axes of pictures call it."""
     unit: str = ""
     """Of all values; with % shares are multiplied by 100."""
     decimals: int = 2

@@ -9,7 +9,7 @@ import numpy as np
 
 from scenarios.report.chart import Axis, Chart, Series, Style, boxes, lines, style
 from scenarios.reproduction import measures, plan
-from scenarios.reproduction.entries import Picture
+from scenarios.reproduction.entries import Entry, Picture
 from scenarios.reproduction.judge import Judged, JudgedEntry
 
 _GRID = 21
@@ -49,6 +49,11 @@ def _title(judged: JudgedEntry) -> str:
     return f"{what[0].upper()}{what[1:]}: {judged.entry.title}"
 
 
+def _measured(entry: Entry) -> str:
+    """What a vertical axis is called."""
+    return ", ".join(filter(None, (entry.quantity or "measured", entry.unit)))
+
+
 def _lines(judged: JudgedEntry, known: Sequence[Judged], *, by_name: bool) -> Chart:
     entry = judged.entry
     names = list(dict.fromkeys(each.cell.row.name for each in known)) if by_name else []
@@ -65,14 +70,13 @@ def _lines(judged: JudgedEntry, known: Sequence[Judged], *, by_name: bool) -> Ch
     spread = any(low < high for each in series for low, high in each.spread)
     told = ["Strokes reach two standard errors to both sides."] if spread else []
     told += ["Hollow marks are printed values."] if any(each.hollow for each in series) else []
-    unit = f", {entry.unit}" if entry.unit else ""
     label = entry.axis.label if entry.axis else ""
     is_log = entry.axis is not None and entry.axis.log
     return lines(
         _title(judged),
         " ".join(told),
         Axis(label, is_log=is_log, number=lambda value: f"{value:g}"),
-        Axis(f"measured{unit}", number=lambda value: f"{value:.6g}"),
+        Axis(_measured(entry), number=lambda value: f"{value:.6g}"),
         series,
         names=names,
     )
@@ -124,7 +128,8 @@ def _roc(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
 def _sizes(judged: JudgedEntry, column: str, known: Sequence[Judged], out: Path) -> Chart:
     """Of each row in a column, accuracy on held-out rows at each number of columns that was tried."""
     series, most = [], 0
-    for number, each in enumerate(known):
+    rows = [row.name for row in judged.entry.rows]
+    for each in known:
         curve = measures.at(plan.result_of(each.cell.runs[0], out), "selection.curve") or []
         points = [
             (float(at["size"]), each.cell.scale * at["test_accuracy"])
@@ -132,12 +137,12 @@ def _sizes(judged: JudgedEntry, column: str, known: Sequence[Judged], out: Path)
             if at["test_accuracy"] is not None
         ]
         most = max([most, *(int(size) for size, _ in points)])
-        series.append(Series(each.cell.row.name, points, style(number)))
+        series.append(Series(each.cell.row.name, points, style(rows.index(each.cell.row.name))))
     return lines(
         f"{_title(judged)}: {column}",
-        "Means over splits of the rows, of linear SVMs on the columns that are kept.",
+        f"{', '.join(each.cell.row.name for each in known)}: means over splits of the rows, of linear SVMs.",
         Axis("columns kept", is_log=most > _MAX_LINEAR, number=lambda value: f"{value:g}"),
-        Axis(f"accuracy, {judged.entry.unit}", number=lambda value: f"{value:.6g}"),
+        Axis(_measured(judged.entry), number=lambda value: f"{value:.6g}"),
         [each for each in series if each.points],
     )
 
@@ -153,7 +158,7 @@ def _boxes(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
         "Boxes are quartiles over seeds, or over the folds of one, with the median across; "
         "whiskers end within 1.5 boxes.",
         entry.axis.label if entry.axis else "",
-        Axis(f"measured{', ' + entry.unit if entry.unit else ''}", number=lambda value: f"{value:.6g}"),
+        Axis(_measured(entry), number=lambda value: f"{value:.6g}"),
         found,
     )
 
