@@ -307,8 +307,9 @@ def test_rows_follow_from_others_and_a_figure_draws_a_table_whose_verdicts_count
     ours, share = ({each.cell.row.name: each for each in judged.cells[place::2]} for place in (0, 1))
     assert ours["sum"].values == pytest.approx((115.0, 145.0))
     assert ours["sum"].verdict == "differs"
-    assert (share["sum"].value, share["sum"].verdict) == (pytest.approx(1.3), "same")
-    assert (share["deviation"].value, share["deviation"].verdict) == (pytest.approx(0.2 / 2**0.5), "same")
+    assert share["sum"].value == pytest.approx(1.3)
+    assert share["deviation"].value == pytest.approx(0.2 / 2**0.5)
+    assert share["sum"].verdict == share["deviation"].verdict == "same"
     assert share["deviation"].deviation is None
     assert [each.verdict for each in judged.claims] == ["same"], "a column has no sums and no deviations"
     chart, other = drawn(judged, tmp_path / "out")
