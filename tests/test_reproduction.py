@@ -24,6 +24,7 @@ from scenarios.schema.errors import ScenarioError
 from tests.commands import FEDSVM, fedsvm
 from tests.conftest import ROOT, site_processes, wait_until
 from tests.test_report import loaded, needs_browser
+from tools import figures
 
 SMALL = """
 name = "A paper"
@@ -224,7 +225,17 @@ def test_a_command_that_is_killed_repeats_no_finished_run(tmp_path: Path, tempor
     wait_until(lambda: not site_processes(temporary_folder))
     chosen = Chosen.of(["ours-sums"], tmp_path / "out", full=False)
     runs = plan.needed(plan.cells(chosen.known["ours-sums"][1], full=False))
-    assert 1 <= sum(plan.is_done(run, tmp_path / "out") for run in runs) < 5
+    finished = {run: _written_at(run, tmp_path / "out") for run in runs if plan.is_done(run, tmp_path / "out")}
+    assert 1 <= len(finished) < 5
+    again = fedsvm(*command[1:], folder=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert again.stderr.startswith(f"5 runs, of which {len(finished)} are there\n")
+    assert all(plan.is_done(run, tmp_path / "out") for run in runs)
+    assert all(_written_at(run, tmp_path / "out") == before for run, before in finished.items())
+
+
+def _written_at(run: plan.PlannedRun, folder: Path) -> int:
+    return (run.folder(folder) / "result.json").stat().st_mtime_ns
 
 
 def test_a_result_of_a_run_that_failed_is_a_failure_and_is_run_again(wine: tuple[Path, Path], tmp_path: Path) -> None:
@@ -241,6 +252,79 @@ def test_a_result_of_a_run_that_failed_is_a_failure_and_is_run_again(wine: tuple
     assert not plan.is_done(run, tmp_path / "out")
 
 
+DERIVED = """
+name = "A paper"
+title = "of wine"
+
+[[entry]]
+id = "a-1"
+what = "table 1"
+title = "accuracy"
+unit = "%"
+within = 5.0
+seeds = 2
+scenario = "quickstart"
+changes = ["data.source=wine", "data.positive=class_0"]
+pictures = ["sizes"]
+column = [{ name = "ours" }, { name = "share", scale = 1.0, within = 0.1 }]
+row = [
+  { name = "one", paper = [60.0, ""] },
+  { name = "other", changes = ["algorithm.C=2.0"], paper = [70.0, ""] },
+  { name = "sum", sum_of = ["one", "other"], paper = [150.0, 1.3] },
+  { name = "deviation", deviation_of = "one", paper = ["", 0.1] },
+]
+claim = [{ text = "All are shares.", test = 'max(column("ours")) <= 70 and min(column("share")) > 0.5' }]
+
+[[entry]]
+id = "a-2"
+what = "figure 1"
+title = "table 1 once more"
+kind = "figure"
+pictures = ["points"]
+draws = ["a-1"]
+"""
+
+
+def invented(run: plan.PlannedRun, folder: Path, accuracy: float) -> None:
+    """A result of which only what is judged is there."""
+    run.folder(folder).mkdir(parents=True)
+    curve = [{"size": size, "test_accuracy": accuracy - 0.1 / size} for size in (1, 2, 200)]
+    result = {"status": "completed", "metrics": {"accuracy": accuracy}, "selection": {"curve": curve}}
+    (run.folder(folder) / "result.json").write_text(json.dumps(result))
+
+
+def test_rows_follow_from_others_and_a_figure_draws_a_table_whose_verdicts_count_once(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(DERIVED)
+    chosen = Chosen.of(["a-2"], tmp_path / "out", full=False, papers=tmp_path)
+    paper, table = chosen.known["a-1"]
+    before = judge.judge(paper, table, tmp_path / "out", full=False)
+    assert {each.verdict for each in before.cells} == {"open"}
+    runs = plan.needed([each.cell for each in before.cells])
+    assert len(runs) == 4, "sums and deviations have none of their own"
+    for run, accuracy in zip(runs, (0.5, 0.7, 0.65, 0.75), strict=True):
+        invented(run, tmp_path / "out", accuracy)
+    judged = judge.judge(paper, table, tmp_path / "out", full=False)
+    ours, share = ({each.cell.row.name: each for each in judged.cells[place::2]} for place in (0, 1))
+    assert ours["sum"].values == pytest.approx((115.0, 145.0))
+    assert ours["sum"].verdict == "differs"
+    assert share["sum"].value == pytest.approx(1.3)
+    assert share["deviation"].value == pytest.approx(0.2 / 2**0.5)
+    assert share["sum"].verdict == share["deviation"].verdict == "same"
+    assert share["deviation"].deviation is None
+    assert [each.verdict for each in judged.claims] == ["same"], "a column has no sums and no deviations"
+    chart, other = drawn(judged, tmp_path / "out")
+    assert [key.name for key in chart.keys] == ["one", "other"]
+    assert (chart.title, other.title) == ("Table 1: accuracy: ours", "Table 1: accuracy: share")
+    figure = judge.judge(paper, chosen.known["a-2"][1], tmp_path / "out", full=False)
+    assert (figure.counts, figure.runs) == ({}, [])
+    (redrawn,) = drawn(figure, tmp_path / "out")
+    assert "ours, printed: 60" in redrawn.body
+    chosen.carry_out(1)  # nothing is left of the table that it draws
+    assert chosen.conclude(), "the sum is not as printed"
+    assert '<a href="#a-1">a-1</a> once more' in (tmp_path / "out" / "index.html").read_text()
+    assert chosen.table()[1][-1] == "draws a-1"
+
+
 # What a file may say.
 
 
@@ -249,11 +333,15 @@ def test_a_result_of_a_run_that_failed_is_a_failure_and_is_run_again(wine: tuple
     [
         ("paper = [99.0, 20]", "paper = [99.0]", "1 printed values for 2 columns"),
         ("within = 2.0\n", "", "within must say what counts as the same"),
-        ('cannot = "It has no values."', "", "must have columns, or say in `cannot`"),
+        ('cannot = "It has no values."', "", "must have columns, name tables in `draws`, or say in"),
         ('name = "again"', 'name = "one"', "two rows or columns of one name"),
         ('differs = { ours = "No', 'differs = { theirs = "No', "there is no column 'theirs'"),
+        ("paper = [99.0, 20]", 'paper = [99.0, 20], said = ["a.md: {ours:.1f}"]', "said must quote each of its values"),
+        ("paper = [99.0, 20]", 'paper = [99.0, ""], said = ["a.md: {theirs}"]', "there is no column 'theirs'"),
         ('full = ["ours"]', 'full = ["theirs"]', "there is no column 'theirs'"),
         ('less = "accuracy"', 'less = "rounds above"', "less must name a column that is measured and has none itself"),
+        ('name = "later"', 'name = "later", sum_of = ["none"]', "must name rows that have runs, got 'none'"),
+        ('cannot = "It has no values."', 'draws = ["a-9"]', "draws must name an entry of the same file"),
         ('unit = "%"', 'units = "%"', "units"),
         ('id = "a-1"', 'id = "A"', "id"),
         ('id = "a-2"', 'id = "a-1"', "two entries are called a-1"),
@@ -292,7 +380,7 @@ def lu() -> Iterator[str]:
     yield from ("lu-4.1", *(f"lu-5.{n}" for n in range(1, 10)), *(f"lu-6.{n}" for n in range(1, 7)))
 
 
-def figures() -> Iterator[str]:
+def plots() -> Iterator[str]:
     yield from (f"lu-fig-3.{n}" for n in range(1, 13))
     yield from (f"lu-fig-4.{n}" for n in range(1, 10))
     yield from (f"lu-fig-5.{n}" for n in range(1, 9))
@@ -304,7 +392,7 @@ def figures() -> Iterator[str]:
 
 def test_every_table_figure_and_plot_has_an_entry() -> None:
     tables = [*lu(), "li-1", "que-1"]
-    pictured = list(figures())
+    pictured = list(plots())
     assert (len(tables), len(pictured)) == (24, 56)
     assert set(tables) | set(pictured) <= entries().keys()
 
@@ -312,7 +400,7 @@ def test_every_table_figure_and_plot_has_an_entry() -> None:
 def test_the_list_names_them_with_what_they_lack(tmp_path: Path) -> None:
     done = fedsvm("reproduce", "--list", folder=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert {*lu(), *figures(), "li-1", "que-1"} <= {line.split()[0] for line in done.stdout.splitlines()}
+    assert {*lu(), *plots(), "li-1", "que-1"} <= {line.split()[0] for line in done.stdout.splitlines()}
     assert "hospital discharge set is not public" in done.stdout
 
 
@@ -321,8 +409,10 @@ def test_every_entry_can_be_run_or_says_why_not(full: bool, tmp_path: Path) -> N
     """Scenarios are right, claims are written in their language, and nothing is without a verdict to come."""
     for paper, entry in entries().values():
         judged = judge.judge(paper, entry, tmp_path, full=full)
-        assert entry.cannot or judged.cells
-        assert entry.cannot or entry.claim or any(each.cell.printed is not None for each in judged.cells), entry.id
+        assert entry.cannot or judged.cells or judged.shows
+        assert (
+            entry.cannot or entry.draws or entry.claim or any(each.cell.printed is not None for each in judged.cells)
+        ), entry.id
         assert judged.surprises == 0
 
 
@@ -426,16 +516,90 @@ def test_every_table_with_values_is_typed_here() -> None:
     assert len(TABLE_3_4.split()) + len(TABLE_3_5.split()) == 48
 
 
-def test_values_that_we_claim_are_those_of_our_guides() -> None:
-    """Every one is quoted from where it stands, so that neither changes without the other."""
-    for entry in papers()["ours"].entry:
-        for row in entry.rows:
-            claimed = [(each.name, value) for each, value in zip(entry.column, row.paper, strict=False) if value != ""]
-            for name, value in claimed:
-                place, _, words = row.said[name].partition(": ")
-                assert words in (ROOT / place).read_text(), f"{place} does not say {words!r}"
-                numbers = {float(number) for number in re.findall(r"\d+(?:\.\d+)?", words)}
-                assert value in numbers or (value == 0 and "as predicted" in words), f"{words!r} has no {value}"
+# This project's own figures, and the pages that have them.
+
+
+def test_figures_of_readme_and_guides_are_those_of_their_file() -> None:
+    """`python -m tools.figures` writes both, so that neither changes without the other."""
+    quoted = [(entry, row) for entry in papers()["ours"].entry for row in entry.rows if row.paper]
+    assert all(row.said for _, row in quoted)
+    for entry, row in quoted:
+        for quotation in figures.quotations(row):
+            words = quotation.text(figures.stated(entry, row))
+            assert (ROOT / quotation.page).read_text().count(words) == 1, f"{quotation.page} must say {words!r} once"
+
+
+def test_lines_of_readmes_demo_are_written_by_the_tool_or_stand_in_a_guide_that_is_followed() -> None:
+    (demo,) = re.findall(r"^```\n(sites .*?)^```", (ROOT / "README.md").read_text(), re.MULTILINE | re.DOTALL)
+    entry = entries()["ours-quickstart"][1]
+    (row,) = entry.rows
+    written = "".join(quotation.text(figures.stated(entry, row)) for quotation in figures.quotations(row))
+    followed = (ROOT / "docs" / "first-run.md").read_text()
+    assert all(line in written or line in followed for line in demo.splitlines(keepends=True))
+    assert sum(line in written for line in demo.splitlines(keepends=True)) == 10
+
+
+@pytest.fixture
+def pages(tmp_path: Path) -> Path:
+    """A folder with the pages that figures are quoted in, and their file."""
+    quoted = {q.page for entry in papers()["ours"].entry for row in entry.rows for q in figures.quotations(row)}
+    for page in quoted:
+        (tmp_path / page).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / page, tmp_path / page)
+    shutil.copy(figures.OURS, tmp_path / "ours.toml")
+    return tmp_path
+
+
+def measured_again(folder: Path, mode: str, of: dict[str, float]) -> Path:
+    """A folder as `fedsvm reproduce` leaves it, where of each entry that is named a column has another value."""
+    quoted = [(entry, row) for entry in papers()["ours"].entry for row in entry.rows]
+    plain = [
+        {
+            "id": entry.id,
+            "cells": [
+                {"row": row.name, "column": name, "value": of.get(f"{entry.id} {row.name} {name}", value)}
+                for name, value in figures.stated(entry, row).items()
+            ],
+        }
+        for entry, row in quoted
+    ]
+    (folder / "reproduction.json").write_text(json.dumps({"mode": mode, "entries": plain}))
+    return folder
+
+
+def test_what_was_measured_is_written_into_the_pages_and_the_file(pages: Path) -> None:
+    ours = pages / "ours.toml"
+    again = {
+        "ours-quickstart README AUC": 0.98765432,
+        "ours-quickstart README rounds": 31.0,
+        "ours-comparators ADMM, as Boyd's rounds": 77.0,
+        "ours-private the paper's random features": 0.5,
+    }
+    changed = list(figures.rewrite(measured_again(pages, "quick", again), pages, ours))
+    assert sorted(changed) == sorted(
+        str(pages / name) for name in ("README.md", "docs/first-run.md", "docs/algorithms.md", "ours.toml")
+    )
+    readme = (pages / "README.md").read_text()
+    assert "AUC 0.9877\n" in readme
+    assert "rounds       31 (" in readme
+    assert "0.500 for random features" not in readme, "--full has more seeds"
+    assert "| 77 | " in (pages / "docs" / "algorithms.md").read_text()
+    entry = next(each for each in read(ours).entry if each.id == "ours-quickstart")
+    assert figures.stated(entry, entry.rows[0])["AUC"] == 0.9877
+    assert list(figures.rewrite(pages, pages, ours)) == [], "what is written is left"
+    full = {"ours-private the paper's random features": 0.5}
+    assert list(figures.rewrite(measured_again(pages, "full", full), pages, ours))
+    assert "0.500 for random features" in (pages / "README.md").read_text()
+
+
+def test_a_page_that_does_not_say_what_the_file_quotes_is_left(pages: Path) -> None:
+    readme = pages / "README.md"
+    readme.write_text(readme.read_text().replace("AUC 0.", "an AUC of 0."))
+    before = {path: path.read_text() for path in pages.rglob("*") if path.is_file()}
+    again = measured_again(pages, "quick", {"ours-quickstart README rounds": 31.0})
+    with pytest.raises(ValueError, match=r"README\.md has 'accuracy .* 0 times; it must be there once"):
+        list(figures.rewrite(again, pages, pages / "ours.toml"))
+    assert all(path.read_text() == text for path, text in before.items())
 
 
 def test_a_file_can_be_read_by_itself() -> None:

@@ -9,7 +9,8 @@ calls of the functions below; everything else is refused, and nothing is ever gi
 cells that could not be had are left out of columns, and of several columns that are compared; a claim that has none
 left cannot be told.
 
-column(name[, low, high])   values of a column, by row, or of the rows that stand between two places of the axis
+column(name[, low, high])   values of a column, by row, or of the rows that stand between two places of the axis;
+                            without rows that are sums or deviations of others
 row(name)                   values of a row, by column
 cell(row, column)           one value
 paper(row, column)          the printed one

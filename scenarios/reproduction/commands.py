@@ -37,6 +37,8 @@ class Chosen:
         where = f"{paper.name}, {entry.what}{f', {entry.page}' if entry.page else ''}"
         if entry.cannot:
             return entry.id, where, entry.title, "", f"cannot: {entry.cannot}"
+        if entry.draws:
+            return entry.id, where, entry.title, "", f"draws {', '.join(entry.draws)}"
         cells = plan.cells(entry, full=self.full)
         missing = sorted({cell.missing for cell in cells if cell.missing})
         lacking = [f"lacks {', '.join(missing)}"] if missing else []
@@ -48,9 +50,13 @@ class Chosen:
 
         Raises ScenarioError for a scenario that is wrong, and a folder that cannot be had.
         """
-        cells = [cell for each in self.ids for cell in plan.cells(self.known[each][1], full=self.full)]
+        cells = [cell for each in self._with_drawn() for cell in plan.cells(self.known[each][1], full=self.full)]
         with plan.alone_in(self.folder):
             self._carry_out(plan.needed(cells), jobs)
+
+    def _with_drawn(self) -> list[str]:
+        """Its entries, and the tables that they draw."""
+        return list(dict.fromkeys(name for each in self.ids for name in (each, *self.known[each][1].draws)))
 
     def _carry_out(self, runs: Sequence[plan.PlannedRun], jobs: int) -> None:
         waiting = [run for run in runs if not plan.is_done(run, self.folder)]
@@ -70,8 +76,10 @@ class Chosen:
         judged = {
             name: judge.judge(paper, entry, self.folder, full=self.full) for name, (paper, entry) in self.known.items()
         }
-        own = [judged[each] for each in self.ids]
+        own = [judged[each] for each in self._with_drawn()]
         for each in own:
+            if each.shows:
+                continue
             counts = ", ".join(f"{number} {WORDS[verdict][1]}" for verdict, number in judge.counted([each]))
             out.print(f"{each.entry.id}: {counts}", highlight=False, soft_wrap=True)
         self._name_missing(own)

@@ -12,6 +12,7 @@ import functools
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from string import Formatter
 from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
@@ -25,7 +26,7 @@ Printed = float | Literal[""]
 """A value as a paper prints it; "" where it prints none."""
 
 Kind = Literal["table", "figure", "drawing"]
-Picture = Literal["lines", "points", "roc", "boxes"]
+Picture = Literal["lines", "points", "roc", "boxes", "sizes"]
 
 
 class Column(Part):
@@ -43,6 +44,8 @@ class Column(Part):
     """Another column, whose value is taken away, seed by seed."""
     within: float | None = None
     """How far a value may be from the printed one, in the entry's unit."""
+    scale: float | None = None
+    """What figures of results are multiplied by, in place of what the entry's unit says."""
     better: Literal["higher", "lower", ""] = ""
     """Which way values are better than printed ones."""
     cannot: str = ""
@@ -67,15 +70,31 @@ class Row(Part):
     """The printed values, one a column."""
     within: float | list[float] | None = None
     """In place of what columns say, for all of them or for each."""
-    said: dict[str, str] = Field(default={})
-    """Of this project's own values: where they are claimed, by column, as "README.md: the words"."""
+    said: list[str] = Field(default=[])
+    """Of this project's own values: where they are claimed, as "README.md: accuracy {accuracy:.2f} %", with names of
+    columns where figures stand."""
     differs: dict[str, str] = Field(default={})
     """Columns whose value is known to differ, each with the reason."""
     cannot: str = ""
     """Why it cannot be had."""
+    sum_of: list[str] = Field(default=[])
+    """Rows whose values are added up, seed by seed, in place of runs of its own."""
+    deviation_of: str = ""
+    """A row whose standard deviation over the seeds it is, in place of runs of its own."""
     note: str = ""
     full: bool | list[str] = False
     """Whether --full alone has it, or the columns that it alone has."""
+
+    @property
+    def derived_from(self) -> list[str]:
+        """The rows that it follows from; none of a row with runs of its own."""
+        return self.sum_of or ([self.deviation_of] if self.deviation_of else [])
+
+    @property
+    def figures(self) -> dict[str, str]:
+        """Columns whose values are quoted in `said`, with the format of each."""
+        parsed = (field for words in self.said for field in Formatter().parse(words))
+        return {name: spec or "" for _, name, spec, _ in parsed if name is not None}
 
 
 class Axis(Part):
@@ -111,6 +130,8 @@ class Entry(Part):
     """Of the printed paper."""
     title: str
     kind: Kind = "table"
+    quantity: str = ""
+    """What values are of, as the vertical axes of pictures call it."""
     unit: str = ""
     """Of all values; with % shares are multiplied by 100."""
     decimals: int = 2
@@ -133,25 +154,31 @@ class Entry(Part):
     axis: Axis | None = None
     claim: list[Claim] = Field(default=[])
     pictures: list[Picture] = Field(default=[])
-    """What is drawn: curves over the axis, points over the rows' names, mean ROC curves, boxes of seeds or folds."""
+    """What is drawn: curves over the axis, points over the rows' names, mean ROC curves, boxes of seeds or folds, and
+    for each column accuracy against the number of columns kept."""
     correction: str = ""
     """What of the paper had to be read in another way, in a sentence."""
+    draws: list[str] = Field(default=[])
+    """Of a figure that draws tables of its paper once more: their ids, which have the verdicts."""
     cannot: str = ""
     """Why nothing of it can be had."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if bool(self.cannot) == bool(self.column):
-            raise ValueError(f"{self.id} must have columns, or say in `cannot` why it has none")
+        if [bool(self.cannot), bool(self.column), bool(self.draws)].count(True) != 1:
+            raise ValueError(f"{self.id} must have columns, name tables in `draws`, or say in `cannot` why it has none")
         names = [each.name for each in self.column]
         for row in self.rows:
             if row.paper and len(row.paper) != len(names):
                 raise ValueError(f"{self.id}, {row.name}: {len(row.paper)} printed values for {len(names)} columns")
             left = row.full if isinstance(row.full, list) else []
-            if unknown := [name for name in (*row.cells, *row.differs, *row.said, *left) if name not in names]:
+            if unknown := [name for name in (*row.cells, *row.differs, *row.figures, *left) if name not in names]:
                 raise ValueError(f"{self.id}, {row.name}: there is no column {unknown[0]!r}")
             if isinstance(row.within, list) and len(row.within) != len(names):
                 raise ValueError(f"{self.id}, {row.name}: {len(row.within)} tolerances for {len(names)} columns")
+            claimed = {name for name, value in zip(names, row.paper, strict=False) if value != ""}
+            if row.said and claimed != row.figures.keys():
+                raise ValueError(f"{self.id}, {row.name}: said must quote each of its values, and no others")
             for column, printed in zip(self.column, row.paper, strict=False):
                 if (
                     printed != ""
@@ -160,6 +187,9 @@ class Entry(Part):
                     and not self.reason(row, column)
                 ):
                     raise ValueError(f"{self.id}, {row.name}, {column.name}: within must say what counts as the same")
+        own = {row.name for row in self.rows if not row.derived_from}
+        if unknown := [name for row in self.rows for name in row.derived_from if name not in own]:
+            raise ValueError(f"{self.id}: sum_of and deviation_of must name rows that have runs, got {unknown[0]!r}")
         plain = [each.name for each in self.column if not each.less and not each.cannot]
         if unknown := [each.less for each in self.column if each.less and each.less not in plain]:
             raise ValueError(
@@ -207,9 +237,9 @@ class Entry(Part):
         return (*self.changes, *smaller, *row.changes, *column.changes, *row.cells.get(column.name, ()))
 
     @property
-    def scale(self) -> float:
-        """What figures of results are multiplied by."""
-        return 100.0 if self.unit == "%" else 1.0
+    def is_smaller_in_quick(self) -> bool:
+        """Whether --full's values are means of more runs, or of larger ones."""
+        return self.full_seeds > self.seeds or bool(self.quick_changes)
 
 
 class Paper(Part):
@@ -218,6 +248,13 @@ class Paper(Part):
     name: str
     title: str
     entry: list[Entry]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        tables = {entry.id for entry in self.entry if entry.column}
+        if unknown := [name for entry in self.entry for name in entry.draws if name not in tables]:
+            raise ValueError(f"draws must name an entry of the same file that has columns, got {unknown[0]!r}")
+        return self
 
 
 @functools.cache

@@ -75,12 +75,13 @@ class JudgedClaim:
 
 @dataclass(frozen=True)
 class JudgedEntry:
-    """An entry with the verdicts of its cells and claims."""
+    """An entry with the verdicts of its cells and claims; shows: the tables that it draws, which have the verdicts."""
 
     paper: Paper
     entry: Entry
     cells: tuple[Judged, ...]
     claims: tuple[JudgedClaim, ...]
+    shows: tuple[JudgedEntry, ...] = ()
 
     @property
     def counts(self) -> Counter[str]:
@@ -109,7 +110,9 @@ def judge(paper: Paper, entry: Entry, out: Path, *, full: bool) -> JudgedEntry:
     cells = tuple(judged(cell, out) for cell in plan.cells(entry, full=full))
     measured = _Measured(entry, cells)
     claims = (_judged_claim(claim, measured, full=full) for claim in entry.claim)
-    return JudgedEntry(paper, entry, cells, tuple(claims))
+    drawn = (each for each in paper.entry if each.id in entry.draws)
+    shows = tuple(judge(paper, each, out, full=full) for each in drawn)
+    return JudgedEntry(paper, entry, cells, tuple(claims), shows)
 
 
 def judged(cell: Cell, out: Path) -> Judged:
@@ -177,6 +180,7 @@ class _Measured:
         self.lacking = 0
         self._rows = {row.name: number for number, row in enumerate(entry.rows)}
         self._columns = {column.name: number for number, column in enumerate(entry.column)}
+        self._has_runs = np.array([not row.derived_from for row in entry.rows])
         self._at = np.array([np.nan if row.at is None else row.at for row in entry.rows])
         shape = (len(self._rows), len(self._columns))
         self._values = np.array([_number(each.value) for each in cells]).reshape(shape)
@@ -209,7 +213,7 @@ class _Measured:
 
     def _between(self, low: float, high: float) -> NDArray[np.bool_]:
         if low == -np.inf and high == np.inf:
-            return np.ones(len(self._at), dtype=np.bool_)
+            return self._has_runs
         return np.asarray((self._at >= low - _ROUNDING) & (self._at <= high + _ROUNDING))
 
 

@@ -53,17 +53,17 @@ def _error_of(path: str) -> Callable[[Mapping[str, Any]], float | None]:
     return error
 
 
-def _percent_of(path: str) -> Callable[[Mapping[str, Any]], float | None]:
-    def percent(result: Mapping[str, Any]) -> float | None:
-        share = at(result, path)
-        return None if share is None else 100.0 * float(share)
-
-    return percent
-
-
 def _private_rows(result: Mapping[str, Any]) -> float | None:
     held = [site["rows"] for site in result.get("sites", [])]
     return float(sum(held)) if held else None
+
+
+def _fewest_rows(result: Mapping[str, Any]) -> float | None:
+    return min((site["rows"] for site in result.get("sites", [])), default=None)
+
+
+def _most_rows(result: Mapping[str, Any]) -> float | None:
+    return max((site["rows"] for site in result.get("sites", [])), default=None)
 
 
 def _classes(result: Mapping[str, Any]) -> float | None:
@@ -109,9 +109,9 @@ DERIVED: Mapping[str, Callable[[Mapping[str, Any]], float | None]] = {
     "rows-recovered-by-coordinator": _recovered,
     "false-claims": _false_claims,
     "wire-bytes-beyond-formula": _beyond_formula,
-    "accuracy-in-percent": _percent_of("metrics.accuracy"),
-    "exact-kernel-in-percent": _percent_of("centralised.exact_kernel.accuracy"),
     "private-rows": _private_rows,
+    "fewest-rows-at-a-site": _fewest_rows,
+    "most-rows-at-a-site": _most_rows,
     "largest-site-cpu": _largest_site_cpu,
     "spread-of-fold-auc": _fold_spread,
 }

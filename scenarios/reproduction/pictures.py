@@ -9,30 +9,49 @@ import numpy as np
 
 from scenarios.report.chart import Axis, Chart, Series, Style, boxes, lines, style
 from scenarios.reproduction import measures, plan
-from scenarios.reproduction.entries import Picture
+from scenarios.reproduction.entries import Entry, Picture
 from scenarios.reproduction.judge import Judged, JudgedEntry
 
 _GRID = 21
 """Places along the false positive rate at which curves are averaged."""
+_MAX_LINEAR = 100
+"""Numbers of columns above which an axis of them is logarithmic."""
 
 
 def drawn(judged: JudgedEntry, out: Path) -> list[Chart]:
-    """The pictures of an entry; none where nothing of it was measured."""
-    known = [each for each in judged.cells if each.value is not None and each.cell.column.drawn]
-    return [_drawn(picture, judged, known, out) for picture in judged.entry.pictures] if known else []
+    """The pictures of an entry, or of the tables that it draws; none where nothing of them was measured."""
+    shown = judged.shows or (judged,)
+    return [chart for each in shown for chart in _charts(judged.entry.pictures, each, out)]
 
 
-def _drawn(picture: Picture, judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
+def _charts(pictures: Sequence[Picture], judged: JudgedEntry, out: Path) -> list[Chart]:
+    known = [
+        each
+        for each in judged.cells
+        if each.value is not None and each.cell.column.drawn and not each.cell.row.derived_from
+    ]
+    return [chart for picture in pictures for chart in _drawn(picture, judged, known, out)] if known else []
+
+
+def _drawn(picture: Picture, judged: JudgedEntry, known: Sequence[Judged], out: Path) -> list[Chart]:
     if picture == "roc":
-        return _roc(judged, known, out)
+        return [_roc(judged, known, out)]
     if picture == "boxes":
-        return _boxes(judged, known, out)
-    return _lines(judged, known, by_name=picture == "points")
+        return [_boxes(judged, known, out)]
+    if picture == "sizes":
+        names = dict.fromkeys(each.cell.column.name for each in known)
+        return [_sizes(judged, name, [each for each in known if each.cell.column.name == name], out) for name in names]
+    return [_lines(judged, known, by_name=picture == "points")]
 
 
 def _title(judged: JudgedEntry) -> str:
     what = judged.entry.what
     return f"{what[0].upper()}{what[1:]}: {judged.entry.title}"
+
+
+def _measured(entry: Entry) -> str:
+    """What a vertical axis is called."""
+    return ", ".join(filter(None, (entry.quantity or "measured", entry.unit)))
 
 
 def _lines(judged: JudgedEntry, known: Sequence[Judged], *, by_name: bool) -> Chart:
@@ -51,14 +70,13 @@ def _lines(judged: JudgedEntry, known: Sequence[Judged], *, by_name: bool) -> Ch
     spread = any(low < high for each in series for low, high in each.spread)
     told = ["Strokes reach two standard errors to both sides."] if spread else []
     told += ["Hollow marks are printed values."] if any(each.hollow for each in series) else []
-    unit = f", {entry.unit}" if entry.unit else ""
     label = entry.axis.label if entry.axis else ""
     is_log = entry.axis is not None and entry.axis.log
     return lines(
         _title(judged),
         " ".join(told),
         Axis(label, is_log=is_log, number=lambda value: f"{value:g}"),
-        Axis(f"measured{unit}", number=lambda value: f"{value:.6g}"),
+        Axis(_measured(entry), number=lambda value: f"{value:.6g}"),
         series,
         names=names,
     )
@@ -107,6 +125,28 @@ def _roc(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
     )
 
 
+def _sizes(judged: JudgedEntry, column: str, known: Sequence[Judged], out: Path) -> Chart:
+    """Of each row in a column, accuracy on held-out rows at each number of columns that was tried."""
+    series, most = [], 0
+    rows = [row.name for row in judged.entry.rows]
+    for each in known:
+        curve = measures.at(plan.result_of(each.cell.runs[0], out), "selection.curve") or []
+        points = [
+            (float(at["size"]), each.cell.scale * at["test_accuracy"])
+            for at in curve
+            if at["test_accuracy"] is not None
+        ]
+        most = max([most, *(int(size) for size, _ in points)])
+        series.append(Series(each.cell.row.name, points, style(rows.index(each.cell.row.name))))
+    return lines(
+        f"{_title(judged)}: {column}",
+        f"{', '.join(each.cell.row.name for each in known)}: means over splits of the rows, of linear SVMs.",
+        Axis("columns kept", is_log=most > _MAX_LINEAR, number=lambda value: f"{value:g}"),
+        Axis(_measured(judged.entry), number=lambda value: f"{value:.6g}"),
+        [each for each in series if each.points],
+    )
+
+
 def _boxes(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
     """Of each column in each row, the values of its seeds; of one seed, of its folds."""
     entry, found = judged.entry, {}
@@ -118,7 +158,7 @@ def _boxes(judged: JudgedEntry, known: Sequence[Judged], out: Path) -> Chart:
         "Boxes are quartiles over seeds, or over the folds of one, with the median across; "
         "whiskers end within 1.5 boxes.",
         entry.axis.label if entry.axis else "",
-        Axis(f"measured{', ' + entry.unit if entry.unit else ''}", number=lambda value: f"{value:.6g}"),
+        Axis(_measured(entry), number=lambda value: f"{value:.6g}"),
         found,
     )
 
@@ -127,5 +167,5 @@ def _of_folds(judged: Judged, out: Path) -> list[float]:
     """The cell's measure in each fold of its run; the mean where folds do not have it."""
     measure = judged.cell.measure.removeprefix("metrics.")
     folds = [fold for run in judged.cell.runs for fold in measures.at(plan.result_of(run, out), "metrics.folds") or []]
-    values = [judged.cell.entry.scale * fold[measure] for fold in folds if fold.get(measure) is not None]
+    values = [judged.cell.scale * fold[measure] for fold in folds if fold.get(measure) is not None]
     return values or list(judged.values)

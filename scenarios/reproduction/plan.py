@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
+from statistics import stdev
 from typing import Any
 
 from scenarios.data import sources
@@ -64,7 +65,7 @@ class PlannedRun:
 class Cell:
     """A cell of an entry, with a run for each seed; without runs where it cannot be had, or is left out.
 
-    less: the cell whose values are taken away.
+    less: the cell whose values are taken away. parts: cells that its value follows from, where its row has no runs.
     """
 
     entry: Entry
@@ -72,6 +73,7 @@ class Cell:
     column: Column
     runs: tuple[PlannedRun, ...] = ()
     less: Cell | None = None
+    parts: tuple[Cell, ...] = ()
 
     @property
     def printed(self) -> float | None:
@@ -87,6 +89,13 @@ class Cell:
         return self.column.measure or self.entry.measure
 
     @property
+    def scale(self) -> float:
+        """What figures of results are multiplied by."""
+        if self.column.scale is not None:
+            return self.column.scale
+        return 100.0 if self.entry.unit == "%" else 1.0
+
+    @property
     def missing(self) -> str:
         """The data file that its runs lack, or ""."""
         return next((run.missing for run in self.all_runs if run.missing), "")
@@ -94,7 +103,8 @@ class Cell:
     @property
     def all_runs(self) -> tuple[PlannedRun, ...]:
         """Its runs, and those of what is taken away."""
-        return (*self.runs, *(self.less.runs if self.less is not None else ()))
+        taken = (*self.parts, *([self.less] if self.less is not None else []))
+        return (*self.runs, *(run for each in taken for run in each.all_runs))
 
 
 def cells(entry: Entry, *, full: bool) -> list[Cell]:
@@ -105,6 +115,8 @@ def cells(entry: Entry, *, full: bool) -> list[Cell]:
 def _cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell:
     if entry.reason(row, column) or (entry.is_left_to_full(row, column) and not full):
         return Cell(entry, row, column)
+    if row.derived_from:
+        return _derived_cell(entry, row, column, full=full)
     name = entry.scenario_of(row, column)
     if not name:
         raise ScenarioError([f"{entry.id}, {row.name}, {column.name}: no scenario is named."])
@@ -117,6 +129,14 @@ def _cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell:
         raise ScenarioError(said) from None
     less = next((each for each in entry.column if each.name == column.less), None)
     return Cell(entry, row, column, runs, None if less is None else _cell(entry, row, less, full=full))
+
+
+def _derived_cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell:
+    """A cell that follows from others; without runs where one of them has none, or one alone for a deviation."""
+    others = (each for each in entry.rows if each.name in row.derived_from)
+    parts = tuple(_cell(entry, each, column, full=full) for each in others)
+    is_told = all(len(each.runs) > (1 if row.deviation_of else 0) for each in parts)
+    return Cell(entry, row, column, parts[0].runs, parts=parts) if is_told else Cell(entry, row, column)
 
 
 def planned(scenario: str, changes: tuple[str, ...], seed: int, *, audit: bool = False) -> PlannedRun:
@@ -230,7 +250,9 @@ def _parsed(path: Path, written_ns: int) -> Mapping[str, Any]:
 
 def values_of(cell: Cell, out: Path) -> list[Reading]:
     """What the cell's completed runs measured; nothing where one of them did not."""
-    found = [reading(result_of(run, out), cell.measure, cell.entry.scale) for run in cell.runs if is_done(run, out)]
+    if cell.parts:
+        return _derived(cell, [values_of(each, out) for each in cell.parts])
+    found = [reading(result_of(run, out), cell.measure, cell.scale) for run in cell.runs if is_done(run, out)]
     known = [each for each in found if each is not None]
     if len(known) < len(cell.runs):
         return []
@@ -238,6 +260,15 @@ def values_of(cell: Cell, out: Path) -> list[Reading]:
         return known
     taken = values_of(cell.less, out)
     return [Reading(of.value - away.value) for of, away in zip(known, taken, strict=True)] if taken else []
+
+
+def _derived(cell: Cell, values: Sequence[Sequence[Reading]]) -> list[Reading]:
+    """What follows from the values of other cells; nothing where there are none of one."""
+    if not all(values):
+        return []
+    if cell.row.deviation_of:
+        return [Reading(stdev(each.value for each in values[0]))]
+    return [Reading(sum(each.value for each in of_seed)) for of_seed in zip(*values, strict=True)]
 
 
 def unfinished(cell: Cell, out: Path) -> Iterator[PlannedRun]:
