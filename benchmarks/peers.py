@@ -4,7 +4,9 @@
 ring,masked` measures these numbers of sites and these sums alone, and keeps what the folder has of other numbers. 1,000
 sites take some minutes.
 Beside our five sums stand the floor (`benchmarks.floor`: the same bytes, passed on by processes that do nothing else)
-and, where it is installed (`pip install fedsvm[peers]`), the sum of MPyC, by Shamir's shares between as many processes.
+and, where they are installed, the sum of MPyC, by Shamir's shares between as many processes (`pip install
+fedsvm[peers]`), and Flower's SecAgg+, in an environment of its own: `FLOWER_PYTHON` names the Python of one with
+`pip install "flwr[simulation]"`.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ MANY_SITES, FEW_ROUNDS = 500, 7
 """From so many sites on the median is of so many rounds at most."""
 
 ROOT = Path(__file__).parents[1]
-FLOOR, MPYC = "bare ring and star", "MPyC"
+FLOOR, MPYC, FLOWER = "bare ring and star", "MPyC", "Flower SecAgg+"
 PEER_SITES, PEER_NUMBERS, PEER_ROUNDS = 20, 10_000, 3
 """MPyC connects everybody to everybody and shares every number with each: more of either takes minutes a round."""
 
@@ -99,6 +101,15 @@ def mpyc_sums(sites: int, lengths: tuple[int, ...]) -> Iterator[Measured]:
         yield Measured(MPYC, sites, length, float(done.stdout.split()[-1]))
 
 
+def flower_sums(sites: int, lengths: tuple[int, ...]) -> Iterator[Measured]:
+    """Of Flower's SecAgg+, where a Python is named that has it."""
+    python = os.environ.get("FLOWER_PYTHON", "")
+    for length in lengths if python and sites <= PEER_SITES else ():
+        command = [python, "-m", "benchmarks.flower_sum", str(sites), str(length), str(PEER_ROUNDS)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=600)
+        yield Measured(FLOWER, sites, length, float(done.stdout.split()[-1]))
+
+
 def machine() -> str:
     """Which machine this is, in words."""
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -157,6 +168,7 @@ def main() -> None:
         for name in names:
             measured += sums(name, sites, lengths)
         measured += mpyc_sums(sites, lengths)
+        measured += flower_sums(sites, lengths)
         measured.sort(key=lambda each: (each.sites, each.numbers))
         _write(folder, measured)
         print(f"{sites} sites measured", flush=True)

@@ -21,7 +21,7 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -345,7 +345,7 @@ class Federation:
         order = _order(step, step, params)
         value = self._complete(order, take_part, work_s)
         if remember:
-            self._admission.remember(self._timed(order, work_s))
+            self._admission.remember(replace(order, timeout_s=self._timeout_s(work_s)))
         return value
 
     def drawn(self, purpose: str, draw: Callable[[], T]) -> T:
@@ -525,7 +525,7 @@ class Federation:
                 everybody = self.membership.all_sites
                 self._disclosures.record_difference_leakage(order, order.terms, contributed, everybody)
             self._on_shown(_shown(order, record.round, tried.sites, record, value))
-        self._write("round", **asdict(record))
+        self._write("round", **vars(record))
 
     def _go_live(self, journal: Journal) -> None:
         """The journal has ended: rounds that it does not know of may have begun, and their numbers are not used again.
@@ -580,7 +580,8 @@ class Federation:
         round_ = Round(
             self._dispatcher,
             replace(
-                self._timed(order, work_s),
+                order,
+                timeout_s=self._timeout_s(work_s),
                 phase=phase,
                 phase_round=phase_round,
                 sites=sites,
@@ -602,12 +603,13 @@ class Federation:
         record.hops, record.aborted = round_.hops, not attempt.complete
         record.seconds = time.monotonic() - began
         self._dispatcher.close_books(whole=record.aborted)
-        self._write("round", **asdict(record))
+        self._write("round", **vars(record))
         self._on_progress(self)
         return attempt, round_
 
-    def _timed(self, order: Order, work_s: float) -> Order:
-        return replace(order, timeout_s=_PATIENCE * (self._round_timeout_s + work_s))
+    def _timeout_s(self, work_s: float) -> float:
+        """How long a site waits for a peer."""
+        return _PATIENCE * (self._round_timeout_s + work_s)
 
     def _change_membership(self, left: Mapping[str, str], joined: tuple[str, ...]) -> None:
         """Raises SitesDropped if the others cannot or must not go on, MembershipChanged within a stage."""

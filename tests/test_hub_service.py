@@ -538,8 +538,8 @@ def test_a_message_that_comes_twice_is_stored_once(told: Told) -> None:
         run_id = told.one(Task).run
         from federation.transport.wire import DATA_KIND, Message
 
-        frames = [bytes(frame) for frame in Message(DATA_KIND, run_id, 5000).frames]
-        said = {"number": 0, "frames": frames}
+        frame = Message(DATA_KIND, run_id, 5000).frame
+        said = {"number": 0, "message": frame}
         request, opened = Requests(each["north"].keys, told.hub.keys.public).seal(
             msgpack.packb({"verb": "say", **said})
         )
@@ -547,14 +547,12 @@ def test_a_message_that_comes_twice_is_stored_once(told: Told) -> None:
             assert msgpack.unpackb(opened(told.hub.desk.answer(request))) == {"said": 1}
         with told.hub.database.session() as session:
             assert session.scalar(sql.select(sql.func.count()).select_from(Letter).filter_by(way="said")) == 1
-        assert "was due" in each["north"].ask("say", number=7, frames=frames)["refused"]
+        assert "was due" in each["north"].ask("say", number=7, message=frame)["refused"]
         assert (
             "another run"
-            in each["north"].ask(
-                "say", number=1, frames=[bytes(frame) for frame in Message(DATA_KIND, bytes(8), 5000).frames]
-            )["refused"]
+            in each["north"].ask("say", number=1, message=Message(DATA_KIND, bytes(8), 5000).frame)["refused"]
         )
-        assert "cannot read" in each["north"].ask("say", number=1, frames=[b"nonsense"])["refused"]
+        assert "cannot read" in each["north"].ask("say", number=1, message=b"nonsense")["refused"]
         assert number
 
     run(story)
@@ -583,7 +581,7 @@ def test_columns_that_differ_are_refused_where_sites_hold_rows(told: Told) -> No
     verb=st.sampled_from(["join", "ready", "decline", "take", "say", "leave", "x"]),
     names=st.lists(
         st.sampled_from(
-            ["token", "version", "columns", "agreement_key", "reason", "after", "watches", "number", "frames"]
+            ["token", "version", "columns", "agreement_key", "reason", "after", "watches", "number", "message"]
         ),
         max_size=4,
     ),
@@ -607,8 +605,8 @@ def test_no_word_of_a_participant_brings_the_desk_out_of_step(
     own: tuple[Told, Program], number: int, header: list[Any], verb: str
 ) -> None:
     told, program = own
-    frames = [msgpack.packb(header)]
-    said = {"number": number, "after": number, "frames": frames, "columns": [header], "agreement_key": frames[0]}
+    packed = msgpack.packb(header)
+    said = {"number": number, "after": number, "message": packed, "columns": [header], "agreement_key": packed}
     heard = told.one(Participant, site="north").said
     answer = program.ask(verb, **said)
     assert "refused" in answer or verb in ("take", "leave") or (verb == "say" and number < heard)

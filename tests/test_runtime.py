@@ -311,9 +311,28 @@ def test_a_key_that_is_not_in_the_roster_is_refused(listening: tuple[Endpoint, K
 def test_a_peer_is_called_what_its_key_stands_for(listening: tuple[Endpoint, KeyPair, KeyPair]) -> None:
     endpoint, keys, friend = listening
     with zmq.Context() as context, dealer(context, endpoint, keys.public, friend) as client:
-        client.send_multipart(wire.encode(wire.Message("data", b"12345678", fields={"from": "server"})))
+        client.send(wire.encode(wire.Message("data", b"12345678", fields={"from": "server"})))
         received = receive(endpoint, Deadline(10))
     assert received.peer == "friend"
+
+
+def test_what_came_when_a_read_was_interrupted_is_taken_in(
+    listening: tuple[Endpoint, KeyPair, KeyPair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C between the two halves of a message: it is lost, and no other is, nor taken for one half of it."""
+    endpoint, keys, friend = listening
+
+    def interrupted(opened: zmq.Socket[bytes]) -> None:
+        raise KeyboardInterrupt
+
+    with zmq.Context() as context, dealer(context, endpoint, keys.public, friend) as client:
+        with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+            patched.setattr(endpoint, "_frame", interrupted)
+            for run in (b"cut-off!", b"1st-run!", b"2nd-run!"):
+                client.send(wire.encode(wire.Message("data", run)))
+            receive(endpoint, Deadline(10))
+        assert [receive(endpoint, Deadline(10)).message.run for _ in range(2)] == [b"1st-run!", b"2nd-run!"]
+    assert not endpoint.refused
 
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -324,7 +343,7 @@ def test_malformed_frames_of_an_admitted_peer_are_refused(
     endpoint, keys, friend = listening
     with zmq.Context() as context, dealer(context, endpoint, keys.public, friend) as client:
         client.send_multipart(frames)
-        client.send_multipart(wire.encode(wire.Message("data", b"12345678")))
+        client.send(wire.encode(wire.Message("data", b"12345678")))
         assert receive(endpoint, Deadline(10)).message.run == b"12345678"
     assert any("malformed" in reason for reason in endpoint.refused)
 

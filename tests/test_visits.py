@@ -37,19 +37,14 @@ VISITS = 9
 SUM = SUMS["masked"](threshold=0.66)
 
 
-def frames(message: Message) -> list[bytes]:
-    """As a store keeps a message."""
-    return [bytes(frame) for frame in message.frames]
-
-
 @dataclass
 class Store:
     """What a hub keeps, in memory: what sites said, in order, and what each is told, by round and place."""
 
     folder: Path
-    said: list[tuple[str, list[bytes]] | Left] = field(default_factory=list)
+    said: list[tuple[str, bytes] | Left] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SITES, 0))
-    told: dict[str, dict[tuple[int, int], list[bytes]]] = field(default_factory=lambda: {site: {} for site in SITES})
+    told: dict[str, dict[tuple[int, int], bytes]] = field(default_factory=lambda: {site: {} for site in SITES})
     visits: dict[str, int] = field(default_factory=lambda: dict.fromkeys(SITES, 0))
     model: DppModel | None = None
 
@@ -76,8 +71,8 @@ class Store:
                         yield Arrived(each[0], message)
 
             def store(site: str, number: int, place: int, message: Message) -> None:
-                known = self.told[site].setdefault((number, place), frames(message))
-                assert known == frames(message)
+                known = self.told[site].setdefault((number, place), message.frame)
+                assert known == message.frame
 
             policy = DropoutPolicy(min_sites=2)
             try:
@@ -114,7 +109,7 @@ class Store:
     def hear(self, site: str, number: int, message: Message) -> None:
         assert number == self.counts[site]
         self.counts[site] += 1
-        self.said.append((site, frames(message)))
+        self.said.append((site, message.frame))
         self.advance()
 
 

@@ -7,7 +7,7 @@ a message is, of whom, for whom and when.
 
 An envelope is a message of its own kind with the fields `sender` and `receiver`, and one array of bytes:
 
-    nonce (12) | sealed msgpack list of the frames of the message within | tag (16)
+    nonce (12) | sealed frame of the message within | tag (16)
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-import msgpack
 import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
@@ -53,8 +52,7 @@ class Sealer:
         secret = self._secret(receiver, self._me, receiver)
         nonce = self._sent[secret].to_bytes(NONCE_BYTES, "little")
         self._sent[secret] += 1
-        content = msgpack.packb([bytes(frame) for frame in message.frames])
-        sealed = ChaCha20Poly1305(secret).encrypt(nonce, content, _bound(self._me, receiver, message.round))
+        sealed = ChaCha20Poly1305(secret).encrypt(nonce, message.frame, _bound(self._me, receiver, message.round))
         array = np.frombuffer(nonce + sealed, dtype=np.uint8)
         fields = {"sender": self._me, "receiver": receiver}
         return Message(ENVELOPE_KIND, message.run, message.round, fields=fields, arrays={_SEALED: array})
@@ -68,15 +66,10 @@ class Sealer:
         nonce, sealed = array[:NONCE_BYTES].tobytes(), array[NONCE_BYTES:].tobytes()
         secret = self._secret(sender, sender, self._me)
         try:
-            content = ChaCha20Poly1305(secret).decrypt(nonce, sealed, _bound(sender, self._me, envelope.round))
-            frames = msgpack.unpackb(content)
+            frame = ChaCha20Poly1305(secret).decrypt(nonce, sealed, _bound(sender, self._me, envelope.round))
         except InvalidTag:
             raise Malformed(f"an envelope that {sender} did not seal") from None
-        except (ValueError, msgpack.exceptions.UnpackException) as error:
-            raise Malformed("an envelope without frames in it") from error
-        if not isinstance(frames, list) or not all(isinstance(frame, bytes) for frame in frames):
-            raise Malformed("an envelope without frames in it")
-        message = wire.decode(frames)
+        message = wire.decode(frame)
         if (message.run, message.round) != (envelope.run, envelope.round):
             raise Malformed("an envelope with a message of another round in it")
         return sender, message

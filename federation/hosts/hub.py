@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import zmq
@@ -157,49 +157,49 @@ class HubEndpoint(Endpoint):
     def _send_to(self, routing_id: bytes, message: wire.Message) -> bool:
         """Whether it could be sent."""
         try:
-            self._send(self._router, self._read_router, [routing_id, *message.frames])
+            self._send(self._router, self._read_router, message.frame, routing_id)
         except zmq.ZMQError:
             return False
-        self._lines[routing_id].stream.count(message, message.frames, sent=True)
+        self._lines[routing_id].stream.count(message, len(message.frame), sent=True)
         return True
 
-    def _take(self, peer: str, frames: Sequence[zmq.Frame], routing_id: bytes | None) -> None:
+    def _take(self, peer: str, frame: zmq.Frame, routing_id: bytes | None) -> None:
         """Take in a message: one that says what a connection is, or one by a connection that is known."""
-        buffers = [frame.buffer for frame in frames]
+        if (message := self._decoded(frame)) is None:
+            return
         try:
-            message = wire.decode(buffers)
-            if routing_id is None or not self._is_welcome(peer, frames, routing_id, message):
+            if routing_id is None or not self._is_welcome(peer, frame, routing_id, message):
                 self.refused["no ticket"] += 1
                 return
         except Malformed as error:
             self.refused[f"malformed: {error}"] += 1
             return
-        self._lines[routing_id].stream.count(message, buffers, sent=False)
+        self._lines[routing_id].stream.count(message, len(frame), sent=False)
         if message.kind == Join.kind:
             self.on_call(Call(peer, routing_id, Join.from_message(message)))
-        elif message.kind in JOINING_KINDS - {Hello.kind}:
+        elif message.kind in JOINING_KINDS:
             self.on_word(peer, message)
         elif message.kind != Hello.kind:
             answer = self._guests[peer].orders == routing_id
             self._pending.append(Received(peer, message, answer=answer))
 
-    def _is_welcome(self, peer: str, frames: Sequence[zmq.Frame], routing_id: bytes, message: wire.Message) -> bool:
+    def _is_welcome(self, peer: str, frame: zmq.Frame, routing_id: bytes, message: wire.Message) -> bool:
         """Whether a message may come by its connection; the first says what that is. Raises Malformed."""
         line = self._lines.get(routing_id)
         if message.kind == Join.kind:
             Join.from_message(message)
             if line is None:
-                self._open_line(peer, frames, routing_id, control=True)
+                self._open_line(peer, frame, routing_id, control=True)
             return line is None
         if message.kind != Hello.kind:
             return line is not None and line.known and line.peer == peer
         hello, guest = Hello.from_message(message), self._guests.get(peer)
         if line is not None or guest is None or not hmac.compare_digest(hello.ticket, guest.ticket):
             if line is None and hello.control:
-                self._open_line(peer, frames, routing_id, control=True)
+                self._open_line(peer, frame, routing_id, control=True)
                 self._send_to(routing_id, Refused(_UNKNOWN_TICKET).to_message(self.round))
             return False
-        self._open_line(peer, frames, routing_id, control=hello.control).known = True
+        self._open_line(peer, frame, routing_id, control=hello.control).known = True
         if hello.control:
             guest.orders = routing_id
             self.on_back(peer)
@@ -208,8 +208,8 @@ class HubEndpoint(Endpoint):
             self._pending.append(Received(peer, message, answer=False))
         return True
 
-    def _open_line(self, peer: str, frames: Sequence[zmq.Frame], routing_id: bytes, *, control: bool) -> _Line:
-        line = self._lines[routing_id] = _Line(peer, self._accepted_stream(peer, frames, control=control))
+    def _open_line(self, peer: str, frame: zmq.Frame, routing_id: bytes, *, control: bool) -> _Line:
+        line = self._lines[routing_id] = _Line(peer, self._accepted_stream(peer, frame, control=control))
         return line
 
     def _note_stranger(self, event: int, value: int) -> None:

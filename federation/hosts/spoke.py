@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import zmq
 
-from federation.errors import Malformed, PeerDropped
+from federation.errors import PeerDropped
 from federation.hosts.messages import Hello
 from federation.transport import wire
 from federation.transport.connection import Dialler
@@ -100,16 +100,10 @@ class SpokeEndpoint(Endpoint):
         if self.ticket and dialler.peer == COORDINATOR:
             self._write(peer, dialler, Hello(self.ticket, control=peer == _ORDERS).to_message(self.round))
 
-    def _take(self, peer: str, frames: Sequence[zmq.Frame], routing_id: bytes | None) -> None:
+    def _take(self, peer: str, frame: zmq.Frame, routing_id: bytes | None) -> None:
         """Take in a message; what comes by the connection for orders is no answer."""
         if peer != _ORDERS:
-            super()._take(peer, frames, routing_id)
-            return
-        buffers = [frame.buffer for frame in frames]
-        try:
-            message = wire.decode(buffers)
-        except Malformed as error:
-            self.refused[f"malformed: {error}"] += 1
-            return
-        self._opened[_ORDERS][-1].count(message, buffers, sent=False)
-        self._pending.append(Received(COORDINATOR, message, answer=False))
+            super()._take(peer, frame, routing_id)
+        elif (message := self._decoded(frame)) is not None:
+            self._opened[_ORDERS][-1].count(message, len(frame), sent=False)
+            self._pending.append(Received(COORDINATOR, message, answer=False))

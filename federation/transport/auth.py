@@ -81,9 +81,9 @@ class Authenticator:
         else:
             dealer.setsockopt(zmq.ROUTING_ID, self.routing_id)
 
-    def sender(self, routing_id: zmq.Frame, frames: Sequence[zmq.Frame]) -> str | None:
+    def sender(self, routing_id: bytes, frame: zmq.Frame) -> str | None:
         """Who sent a message that came in by the listening socket; None for somebody the roster does not know."""
         if self._keys is None:
-            claimed = routing_id.bytes.decode("utf-8", "replace")
+            claimed = routing_id.decode("utf-8", "replace")
             return claimed if claimed in self.roster else None
-        return str(frames[0].get("User-Id")) if frames else None
+        return str(frame.get("User-Id"))

@@ -81,15 +81,15 @@ class Stream:
         out = counters.bytes_sent(self._kernel) if self._kernel is not None else None
         return out is None or out >= self._sent_bytes
 
-    def count(self, message: Message, frames: Sequence[bytes | memoryview], *, sent: bool) -> None:
-        """Enter one message in the ledger, and with the first the handshake.
+    def count(self, message: Message, size: int, *, sent: bool) -> None:
+        """Enter one message, of a frame of this size, in the ledger, and with the first the handshake.
 
         It is known to both ends then, and to both in the same round. One that no message follows is entered by neither.
         """
         if not self._in_use:
             self._in_use = self._was_heard = True
             self._enter_handshake(message.round)
-        predicted_bytes = zmtp.message_bytes(map(len, frames), self._encrypted)
+        predicted_bytes = zmtp.frame_bytes(size, self._encrypted)
         traffic = self._traffic(message.round, sent=sent)
         traffic.messages += 1
         traffic.payload_bytes += message.payload_bytes

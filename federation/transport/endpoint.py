@@ -19,7 +19,7 @@ import selectors
 import sys
 import time
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -177,6 +177,7 @@ class Endpoint:
         self._failure = _UNRECOGNISED
         self._selector = selectors.DefaultSelector()
         self._monitors: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}
+        self._readers: dict[zmq.Socket[bytes], Callable[[], bool]] = {}
         self._unread: dict[zmq.Socket[bytes], Callable[[], bool]] = {}
         self._broken: set[str] = set()
         raise_descriptor_limit(peers * _DESCRIPTORS_PER_PEER + _DESCRIPTORS_TO_SPARE)
@@ -256,10 +257,10 @@ class Endpoint:
     def reply(self, peer: str, message: wire.Message) -> None:
         """Send back over the connection that `peer` opened. Raises PeerDropped if it has none any more."""
         try:
-            self._send(self._router, self._read_router, [self._routing_ids[peer], *message.frames])
+            self._send(self._router, self._read_router, message.frame, self._routing_ids[peer])
         except (KeyError, zmq.Again, zmq.ZMQError) as error:
             raise PeerDropped(f"{self.name} cannot answer {peer}: its connection is gone or full.") from error
-        self._accepted[peer][-1].count(message, message.frames, sent=True)
+        self._accepted[peer][-1].count(message, len(message.frame), sent=True)
 
     def flush(self, peer: str) -> None:
         """Wait until what was sent back to `peer` has left this process, a tenth of a second at most.
@@ -346,18 +347,11 @@ class Endpoint:
         dealer = self._socket(zmq.DEALER)
         self._authenticator.secure_dialler(dealer, party)
 
-        def read() -> bool:
-            came = False
-            for frames in _drain(dealer):
-                came = True
-                self._take(peer, frames, None)
-            return came
-
         dialler = Dialler(
             self.name,
             party,
             dealer,
-            read,
+            lambda: self._read_dealer(peer, dealer),
             self._opened[peer],
             control=control,
             encrypted=self._authenticator.encrypted,
@@ -384,19 +378,21 @@ class Endpoint:
 
     def _write(self, name: str, dialler: Dialler, message: wire.Message) -> None:
         """Send by a connection of our own that stands."""
-        self._send(dialler.dealer, dialler.read, message.frames)
-        self._opened[name][-1].count(message, message.frames, sent=True)
+        self._send(dialler.dealer, dialler.read, message.frame)
+        self._opened[name][-1].count(message, len(message.frame), sent=True)
 
-    def _send(self, opened: zmq.Socket[bytes], read: Callable[[], bool], frames: Sequence[bytes | memoryview]) -> None:
-        """Send one message by a socket, which is read before it is waited for again, see `_poll`.
+    def _send(
+        self, opened: zmq.Socket[bytes], read: Callable[[], bool], frame: bytes, routing_id: bytes | None = None
+    ) -> None:
+        """Send one frame by a socket, which is read before it is waited for again, see `_poll`; to whom, by a ROUTER.
 
         Raises zmq.ZMQError where it cannot be sent now.
         """
         # Copied: to send large frames without a copy pyzmq would start a thread, and memory for it, in every site.
         self._unread[opened] = read
-        for place in range(len(frames) - 1):
-            opened.send(frames[place], _MORE)
-        opened.send(frames[-1], _NOBLOCK)
+        if routing_id is not None:
+            opened.send(routing_id, _MORE)
+        opened.send(frame, _NOBLOCK)
 
     def _hang_up(self, peer: str) -> None:
         """Close the connection to a party that is not there any more as it was."""
@@ -406,6 +402,7 @@ class Endpoint:
         for closed in (dealer, self._monitors.pop(dealer)):
             self._selector.unregister(closed.FD)
             self._unread.pop(closed, None)
+            del self._readers[closed]
         dealer.disable_monitor()
         dealer.close(linger=0)
 
@@ -416,7 +413,7 @@ class Endpoint:
         so uses it, is to read it before waiting: see `_serve`.
         """
         self._selector.register(opened.FD, selectors.EVENT_READ, read)
-        self._unread[opened] = read
+        self._readers[opened] = self._unread[opened] = read
 
     def _monitor(self, watched: zmq.Socket[bytes], note: Callable[[int, int], None]) -> None:
         address = f"inproc://monitor-{watched.FD}"
@@ -441,12 +438,16 @@ class Endpoint:
         if self._broken:
             timeout_ms = min(timeout_ms, int(REDIAL_S * 1000))
         came = False
-        if self._unread:
-            unread, self._unread = self._unread, {}
-            for read in unread.values():
-                came = read() or came
-        for key, _ in self._selector.select(0 if came else timeout_ms / 1000):  # reading may have ended the wait
-            key.data()
+        try:
+            if self._unread:
+                unread, self._unread = self._unread, {}
+                for read in unread.values():
+                    came = read() or came
+            for key, _ in self._selector.select(0 if came else timeout_ms / 1000):  # reading may have ended the wait
+                key.data()
+        except BaseException:  # as Ctrl-C: what was being read is not signalled again
+            self._unread.update(self._readers)
+            raise
         if self._broken:
             for peer in [peer for peer in self._broken if self._diallers[peer].to_redial]:
                 self._hang_up(peer)
@@ -471,37 +472,68 @@ class Endpoint:
             self._failure = _UNRECOGNISED
 
     def _read_router(self) -> bool:
-        came = False
-        for routing_id, *frames in _drain(self._router):
+        came, router = False, self._router
+        while int(router.getsockopt(_EVENTS)) & _POLLIN:  # an exception for each end would cost more than a message
             came = True
-            peer = self._authenticator.sender(routing_id, frames)
+            first = router.recv(_NOBLOCK, copy=False)
+            if not first.more:  # Ctrl-C came while the message was read
+                continue
+            if (frame := self._frame(router)) is None:
+                continue
+            routing_id = first.bytes
+            peer = self._authenticator.sender(routing_id, frame)
             if peer is None:
                 self.refused["unknown sender"] += 1
-                continue
-            self._take(peer, frames, routing_id.bytes)
+            else:
+                self._take(peer, frame, routing_id)
         return came
 
-    def _take(self, peer: str, frames: Sequence[zmq.Frame], routing_id: bytes | None) -> None:
+    def _read_dealer(self, peer: str, dealer: zmq.Socket[bytes]) -> bool:
+        came = False
+        while int(dealer.getsockopt(_EVENTS)) & _POLLIN:
+            came = True
+            if (frame := self._frame(dealer)) is not None:
+                self._take(peer, frame, None)
+        return came
+
+    def _frame(self, opened: zmq.Socket[bytes]) -> zmq.Frame | None:
+        """The one frame of the message that is next; None of one that has more, which is refused."""
+        frame = opened.recv(_NOBLOCK, copy=False)
+        if not frame.more:
+            return frame
+        while opened.recv(_NOBLOCK, copy=False).more:
+            pass
+        self.refused["malformed: more than one frame"] += 1
+        return None
+
+    def _take(self, peer: str, frame: zmq.Frame, routing_id: bytes | None) -> None:
         """Take in a message that came by the connection with this routing id, or, with None, by one of our own."""
-        buffers = [frame.buffer for frame in frames]
+        if (message := self._decoded(frame)) is None:
+            return
+        if routing_id is None:
+            stream = self._opened[peer][-1]
+        else:
+            if self._routing_ids.get(peer) != routing_id:
+                self._accept(peer, routing_id, frame)
+            stream = self._accepted[peer][-1]
+        stream.count(message, len(frame), sent=False)
+        self._pending.append(Received(peer, message, routing_id is None))
+
+    def _decoded(self, frame: zmq.Frame) -> wire.Message | None:
+        """The message in a frame; None of one that is malformed, which is refused."""
         try:
-            message = wire.decode(buffers)
+            return wire.decode(frame.buffer)
         except Malformed as error:
             self.refused[f"malformed: {error}"] += 1
-            return
-        if routing_id is not None and self._routing_ids.get(peer) != routing_id:
-            self._accept(peer, routing_id, frames)
-        streams = (self._opened if routing_id is None else self._accepted)[peer]
-        streams[-1].count(message, buffers, sent=False)
-        self._pending.append(Received(peer, message, answer=routing_id is None))
+            return None
 
-    def _accept(self, peer: str, routing_id: bytes, frames: Sequence[zmq.Frame]) -> None:
-        """Keep account of the connection these frames came by, the first by it."""
+    def _accept(self, peer: str, routing_id: bytes, frame: zmq.Frame) -> None:
+        """Keep account of the connection this frame came by, the first by it."""
         self._routing_ids[peer] = routing_id
-        self._accepted_stream(peer, frames, control=peer == COORDINATOR)
+        self._accepted_stream(peer, frame, control=peer == COORDINATOR)
 
-    def _accepted_stream(self, peer: str, frames: Sequence[zmq.Frame], *, control: bool) -> Stream:
-        descriptor = frames[0].get(zmq.SRCFD) if frames else -1
+    def _accepted_stream(self, peer: str, frame: zmq.Frame, *, control: bool) -> Stream:
+        descriptor = frame.get(zmq.SRCFD)
         descriptor = descriptor if isinstance(descriptor, int) else -1
         self._descriptors.add(descriptor)
         stream = Stream(
@@ -564,7 +596,7 @@ def _descriptor_limits() -> tuple[int, int]:
 
 def _drain(opened: zmq.Socket[bytes]) -> Iterator[list[zmq.Frame]]:
     """Every message that waits on a socket."""
-    while int(opened.getsockopt(_EVENTS)) & _POLLIN:  # an exception for each end would cost more than a message
+    while int(opened.getsockopt(_EVENTS)) & _POLLIN:
         frame = opened.recv(_NOBLOCK, copy=False)
         frames = [frame]
         while frame.more:

@@ -1,4 +1,5 @@
-"""Messages in a file: the frames of each (see `wire`), every frame behind its length in 8 bytes, and zeros behind it.
+"""Messages in a file: the frame of each (see `wire`), which may be longer than one that is sent, behind its length in 8
+bytes, and zeros behind it.
 
 As many of these as it takes for the next length to begin at a multiple of 8: so arrays that are read are views of what
 was read, as numbers have to lie.
@@ -28,10 +29,9 @@ def create(path: str) -> IO[bytes]:
 
 def write(file: IO[bytes], message: wire.Message) -> None:
     """Append one message."""
-    for frame in wire.encode(message):
-        file.write(_LENGTH.pack(len(frame)))
-        file.write(frame)
-        file.write(bytes(_padding(len(frame))))
+    parts = wire.parts(message)
+    length = sum(map(len, parts))
+    file.writelines([_LENGTH.pack(length), *parts, bytes(_padding(length))])
 
 
 def read(path: str) -> Iterator[wire.Message]:
@@ -60,25 +60,15 @@ def _content(path: str) -> memoryview:
 
 def _message(content: memoryview) -> tuple[wire.Message, memoryview]:
     """The message that content begins with, and what follows it. Raises Malformed."""
-    head, rest = _frame(content)
-    frames = [head]
-    for _ in range(wire.array_count(head)):
-        frame, rest = _frame(rest)
-        frames.append(frame)
-    return wire.decode(frames), rest
-
-
-def _frame(content: memoryview) -> tuple[memoryview, memoryview]:
-    """The frame that content begins with, and what follows it."""
     try:
         (length,) = _LENGTH.unpack_from(content)
     except struct.error as error:
-        raise Malformed("a frame that is cut short") from error
+        raise Malformed("a message that is cut short") from error
     end = _LENGTH.size + length
     following = end + _padding(length)
     if following > len(content):
-        raise Malformed("a frame that is cut short")
-    return content[_LENGTH.size : end], content[following:]
+        raise Malformed("a message that is cut short")
+    return wire.decode(content[_LENGTH.size : end]), content[following:]
 
 
 def _padding(length: int) -> int:

@@ -1,18 +1,23 @@
-"""A message as frames: one small msgpack header, then raw array buffers without a copy. Never pickle.
+"""A message as one frame: a head of fixed form, msgpack for what is plain, then raw array buffers. Never pickle.
 
-Wire format, version 1. Frame 0 is the msgpack array
+Wire format, version 2. All numbers are little-endian:
 
-    [version, kind, run, round, sequence, hop, fields, [[name, dtype, shape], ...]]
+    version (1) | kind (1) | 0 (2) | bytes of fields (4) | bytes of specs (4) | sequence (4) | hop (4) | 0 (4)
+    round (8) | run (8) | fields | specs | zeros | array | zeros | array ...
 
-and frame i + 1 is the C-ordered, little-endian buffer of the i-th array listed at the end. `run` is 8 random
-bytes that every message of a run carries. Everything a header claims is checked against the frames that came
-with it before an array is made, and arrays are views of those frames: nothing is allocated on a sender's word.
+`fields` is a msgpack table, and `specs` a msgpack list of [name, dtype, shape]; where there are none it has no bytes.
+Every array is C-ordered and begins at a multiple of 8; the last ends the frame. `run` is 8 random bytes that every
+message of a run carries. All that a frame claims is checked against its length before an array is made, and arrays are
+views of it: nothing is allocated on a sender's word.
+
+One frame, because each that CURVE seals and opens by itself costs as much as all that Python does with it.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+import struct
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,24 +27,26 @@ from numpy.typing import NDArray
 
 from federation.errors import Malformed
 
-VERSION = 1
+VERSION = 2
 RUN_ID_BYTES = 8
-MAX_HEADER_BYTES = 1 << 20
-MAX_FRAME_BYTES = 1 << 28
+MAX_FIELDS_BYTES, MAX_SPECS_BYTES = 1 << 20, 1 << 12
+MAX_ARRAY_BYTES = 1 << 28
+"""Of all arrays of a message together."""
 MAX_ARRAYS = 16
+MAX_FRAME_BYTES = MAX_ARRAY_BYTES + MAX_FIELDS_BYTES + (1 << 13)
+"""With the head, the specs, and what aligns arrays."""
 MAX_DIMENSIONS = 4
 
-CONTROL_KINDS = frozenset(
-    {"roster", "order", "done", "failed", "abort", "aborted", "log_record", "stop", "final_report"}
-)
 DATA_KIND = "data"
-JOINING_KINDS = frozenset({"join", "offer", "ready", "declined", "refused", "begin", "hello"})
-"""Across hosts: what is said before the first roster, see `federation.hosts.messages`."""
 ENVELOPE_KIND = "envelope"
 """What a site tells another through the coordinator, sealed: see `channel.envelope`."""
 HELLO_KIND = "hello"
 """What a site says first on a connection by which it is to be reached."""
-KINDS = CONTROL_KINDS | JOINING_KINDS | {DATA_KIND, ENVELOPE_KIND, HELLO_KIND}
+CONTROL_KINDS = ("roster", "order", "done", "failed", "abort", "aborted", "log_record", "stop", "final_report")
+JOINING_KINDS = ("join", "offer", "ready", "declined", "refused", "begin")
+"""Across hosts: what is said before the first roster, see `federation.hosts.messages`."""
+KINDS = (DATA_KIND, ENVELOPE_KIND, HELLO_KIND, *CONTROL_KINDS, *JOINING_KINDS)
+"""All, each at the place by which a frame names it."""
 
 _DTYPES: dict[str, np.dtype[Any]] = {
     "<f8": np.dtype("<f8"),
@@ -49,6 +56,11 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 }
 
 Array = NDArray[Any]
+
+ALIGNMENT = 8
+_HEAD = struct.Struct("<BBxxIIIIxxxxQ8s")
+_PLACES = {kind: place for place, kind in enumerate(KINDS)}
+_ZEROS = bytes(ALIGNMENT)
 
 
 @dataclass(slots=True)
@@ -80,14 +92,14 @@ class Message:
     hop: int = 0
     fields: dict[str, Any] = field(default_factory=dict)
     arrays: dict[str, Array] = field(default_factory=dict)
-    _frames: list[bytes | memoryview] | None = field(default=None, init=False, repr=False, compare=False)
+    _frame: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
-    def frames(self) -> list[bytes | memoryview]:
-        """Its frames, see `encode`: once, however many it is sent to."""
-        if self._frames is None:
-            self._frames = encode(self)
-        return self._frames
+    def frame(self) -> bytes:
+        """What goes over the network, see `encode`: made once, however many it is sent to."""
+        if self._frame is None:
+            self._frame = encode(self)
+        return self._frame
 
     @property
     def payload_bytes(self) -> int:
@@ -98,94 +110,102 @@ class Message:
         return payload_bytes
 
 
-def encode(message: Message) -> list[bytes | memoryview]:
-    """Frames of `message`; the buffers of contiguous arrays are not copied.
+def encode(message: Message) -> bytes:
+    """The frame of `message`.
 
     Raises ValueError where the message could not be decoded at the other end.
     """
-    specs: list[list[Any]] = []
+    if (payload_bytes := message.payload_bytes) > MAX_ARRAY_BYTES:
+        raise ValueError(f"the arrays of a message have {payload_bytes} bytes; at most {MAX_ARRAY_BYTES} go")
+    return b"".join(parts(message))
+
+
+def parts(message: Message) -> list[bytes | memoryview]:
+    """The frame of `message` in parts, of which the buffers of contiguous arrays are not copied.
+
+    Raises ValueError as `encode` does, but for arrays that are too long.
+    """
+    specs: list[tuple[str, str, tuple[int, ...]]] = []
     buffers: list[bytes | memoryview] = []
     for name, given in message.arrays.items():
         array = np.asarray(given, order="C")
-        _require_sendable(name, array)
-        specs.append([name, array.dtype.str, array.shape])
-        buffers.append(_buffer(array))
+        code = array.dtype.str
+        if code not in _DTYPES or array.ndim > MAX_DIMENSIONS:
+            raise ValueError(f"array {name!r} ({array.dtype}, {array.ndim} dimensions) has no wire form")
+        specs.append((name, code, array.shape))
+        buffers.append(array.reshape(-1).view(np.uint8).data if array.size else b"")
     if len(specs) > MAX_ARRAYS:
         raise ValueError(f"{len(specs)} arrays in one message; at most {MAX_ARRAYS} go")
-    tags = (message.run, message.round, message.sequence, message.hop)
-    header = msgpack.packb((VERSION, message.kind, *tags, message.fields, specs))
-    if len(header) > MAX_HEADER_BYTES:
-        raise ValueError(
-            f"the header of a {message.kind} message has {len(header)} bytes; at most {MAX_HEADER_BYTES} go"
-        )
-    return [header, *buffers]
+    of_fields = msgpack.packb(message.fields) if message.fields else b""
+    of_specs = msgpack.packb(specs) if specs else b""
+    for name, packed, most in (("fields", of_fields, MAX_FIELDS_BYTES), ("specs", of_specs, MAX_SPECS_BYTES)):
+        if len(packed) > most:
+            raise ValueError(f"the {name} of a {message.kind} message have {len(packed)} bytes; at most {most} go")
+    lengths = (len(of_fields), len(of_specs))
+    end = sum(lengths)
+    tags = (message.sequence, message.hop, message.round, message.run)
+    joined = [_HEAD.pack(VERSION, _PLACES[message.kind], *lengths, *tags), of_fields, of_specs]
+    for buffer in buffers:
+        joined += (_ZEROS[: -end % ALIGNMENT], buffer)
+        end = len(buffer)
+    return joined
 
 
-def _buffer(array: Array) -> bytes | memoryview:
-    return array.reshape(-1).view(np.uint8).data if array.size else b""
+def decode(frame: bytes | memoryview) -> Message:
+    """The message in `frame`; its arrays are read-only, and views of the frame where these lie as numbers have to.
 
-
-def _require_sendable(name: str, array: Array) -> None:
-    if array.dtype.str not in _DTYPES or array.ndim > MAX_DIMENSIONS:
-        raise ValueError(f"array {name!r} ({array.dtype}, {array.ndim} dimensions) has no wire form")
-    if array.nbytes > MAX_FRAME_BYTES:
-        raise ValueError(f"array {name!r} has {array.nbytes} bytes; at most {MAX_FRAME_BYTES} go in one frame")
-
-
-def decode(frames: Sequence[bytes | memoryview]) -> Message:
-    """The message in `frames`; its arrays are read-only, and views of the frames where these lie as numbers have to.
-
-    Raises Malformed, and nothing else, for frames that do not keep the format.
+    Raises Malformed, and nothing else, for a frame that does not keep the format.
     """
-    _, kind, run, round_number, sequence, hop, fields, specs = _header(frames)
-    if not isinstance(kind, str) or kind not in KINDS:
+    if len(frame) < _HEAD.size:
+        raise Malformed("header too short")
+    version, place, of_fields, of_specs, sequence, hop, round_number, run = _HEAD.unpack_from(frame)
+    if version != VERSION:
+        raise Malformed("header of another format or version")
+    if place >= len(KINDS):
         raise Malformed("unknown kind of message")
-    if not isinstance(run, bytes) or len(run) != RUN_ID_BYTES:
-        raise Malformed("the run is not 8 bytes")
-    for number in (round_number, sequence, hop):
-        if type(number) is not int or not 0 <= number < 1 << 53:
-            raise Malformed("round, sequence or hop is not a count")
+    if round_number >= 1 << 53:
+        raise Malformed("round is not a count")
+    if of_fields > MAX_FIELDS_BYTES or of_specs > MAX_SPECS_BYTES:
+        raise Malformed("header too long")
+    start = _HEAD.size + of_fields
+    end = start + of_specs
+    if end > len(frame):
+        raise Malformed("a frame that is cut short")
+    fields = _unpacked(frame[_HEAD.size : start]) if of_fields else {}
     if not isinstance(fields, dict):
         raise Malformed("the fields are not a table")
-    return Message(kind, run, round_number, sequence, hop, fields, _arrays(specs, frames))
-
-
-def array_count(head: bytes | memoryview) -> int:
-    """How many frames follow a header frame. Raises Malformed."""
-    specs = _header([head])[-1]
-    if not isinstance(specs, list):
-        raise Malformed("array list does not match the frames")
-    return len(specs)
-
-
-def _header(frames: Sequence[bytes | memoryview]) -> list[Any]:
-    if not frames or len(frames) > MAX_ARRAYS + 1:
-        raise Malformed("wrong number of frames")
-    if len(frames[0]) > MAX_HEADER_BYTES:
-        raise Malformed("header too long")
-    try:
-        header = msgpack.unpackb(frames[0], strict_map_key=True)
-    except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException) as error:
-        raise Malformed("header is not msgpack") from error
-    if not isinstance(header, list) or len(header) != 8 or type(header[0]) is not int or header[0] != VERSION:
-        raise Malformed("header of another format or version")
-    return header
-
-
-def _arrays(specs: object, frames: Sequence[bytes | memoryview]) -> dict[str, Array]:
-    """The arrays in the frames behind the first."""
-    if not isinstance(specs, list) or len(specs) != len(frames) - 1:
-        raise Malformed("array list does not match the frames")
     arrays: dict[str, Array] = {}
-    for place, spec in enumerate(specs, start=1):
-        name, array = _array(spec, frames[place])
+    for name, dtype, shape, size in _specs(bytes(frame[start:end])) if of_specs else ():
+        begin = end + -end % ALIGNMENT
+        end = begin + size
+        if end > len(frame):
+            raise Malformed("array list does not match the frame")
+        array = np.frombuffer(frame, dtype, size // dtype.itemsize, begin).reshape(shape)
+        if not array.flags.aligned:  # numpy adds up such arrays in another order, and where one lies is chance
+            array = array.copy()
+        array.setflags(write=False)
         arrays[name] = array
-    if len(arrays) != len(specs):
+    if end != len(frame):
+        raise Malformed("array list does not match the frame")
+    return Message(KINDS[place], run, round_number, sequence, hop, fields, arrays)
+
+
+@functools.lru_cache(maxsize=32)
+def _specs(packed: bytes) -> tuple[tuple[str, np.dtype[Any], tuple[int, ...], int], ...]:
+    """Name, type, shape and bytes of every array. Raises Malformed.
+
+    Remembered, for round after round a peer says the same.
+    """
+    specs = _unpacked(packed)
+    if not isinstance(specs, list) or len(specs) > MAX_ARRAYS:
+        raise Malformed("array list does not match the frame")
+    known = tuple(map(_spec, specs))
+    if len({name for name, *_ in known}) != len(known):
         raise Malformed("two arrays of one name")
-    return arrays
+    return known
 
 
-def _array(spec: object, frame: bytes | memoryview) -> tuple[str, Array]:
+def _spec(spec: object) -> tuple[str, np.dtype[Any], tuple[int, ...], int]:
     if not isinstance(spec, list) or len(spec) != 3 or not isinstance(spec[0], str):
         raise Malformed("an array is not described by name, type and shape")
     name, code, shape = spec
@@ -193,12 +213,14 @@ def _array(spec: object, frame: bytes | memoryview) -> tuple[str, Array]:
     if dtype is None or not isinstance(shape, list) or len(shape) > MAX_DIMENSIONS:
         raise Malformed("an array of unknown type or shape")
     for side in shape:
-        if type(side) is not int or not 0 <= side <= MAX_FRAME_BYTES:
+        if type(side) is not int or not 0 <= side <= MAX_ARRAY_BYTES:
             raise Malformed("an array with an impossible side")
-    if math.prod(shape) * dtype.itemsize != len(frame):
-        raise Malformed("an array whose buffer has another size than its shape")
-    array = np.frombuffer(frame, dtype=dtype).reshape(shape)
-    if not array.flags.aligned:  # numpy adds up such arrays in another order, and where one lies is chance
-        array = array.copy()
-    array.flags.writeable = False
-    return name, array
+    return name, dtype, tuple(shape), math.prod(shape) * dtype.itemsize
+
+
+def _unpacked(packed: bytes | memoryview) -> object:
+    """What msgpack stands for. Raises Malformed."""
+    try:
+        return msgpack.unpackb(packed, strict_map_key=True)
+    except (ValueError, TypeError, RecursionError, msgpack.exceptions.UnpackException) as error:
+        raise Malformed("header is not msgpack") from error

@@ -5,8 +5,6 @@ The prediction is exact for libzmq 4.3: a run compares it with the kernel's own 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 _GREETING = 64
 _SHORT_HEADER, _LONG_HEADER = 2, 9
 _MAX_SHORT = 255
@@ -21,16 +19,8 @@ _CURVE_MESSAGE_OVERHEAD = 33
 
 def frame_bytes(size: int, encrypted: bool) -> int:
     """Bytes on the stream of one frame with `size` bytes of content."""
-    return message_bytes((size,), encrypted)
-
-
-def message_bytes(sizes: Iterable[int], encrypted: bool) -> int:
-    """Bytes on the stream of one message whose frames have these `sizes`."""
-    overhead, total = _CURVE_MESSAGE_OVERHEAD if encrypted else 0, 0
-    for size in sizes:
-        body = size + overhead
-        total += body + (_SHORT_HEADER if body <= _MAX_SHORT else _LONG_HEADER)
-    return total
+    body = size + _CURVE_MESSAGE_OVERHEAD if encrypted else size
+    return body + (_SHORT_HEADER if body <= _MAX_SHORT else _LONG_HEADER)
 
 
 def opener_handshake_bytes(routing_id: bytes, encrypted: bool) -> int:

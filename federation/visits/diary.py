@@ -94,11 +94,11 @@ class Diary:
 
     def receive(self, message: Message) -> None:
         """Write down what came in."""
-        self._append(_IN, _frames(message))
+        self._append(_IN, message.frame)
 
     def say(self, message: Message) -> None:
         """Write down what the site is about to say."""
-        self._append(_OUT, _frames(message))
+        self._append(_OUT, message.frame)
 
     def close_for_good(self, facts: Mapping[str, Any]) -> None:
         """Forget what masks and draws follow from, all that came in and was said: at once these facts alone are left.
@@ -159,7 +159,3 @@ class Diary:
             self._take(*msgpack.unpackb(record))
             place = end
         os.ftruncate(self._file, place)
-
-
-def _frames(message: Message) -> list[bytes]:
-    return [bytes(frame) for frame in message.frames]

@@ -148,8 +148,7 @@ class StoredEndpoint:
         """Nothing is open."""
 
     def _count(self, peer: str, message: Message, *, sent: bool) -> None:
-        """Enter one message. What carries it seals it, so that its frames are all that is known of its size."""
+        """Enter one message. What carries it seals it, so that its frame is all that is known of its size."""
         sender, receiver = (self.name, peer) if sent else (peer, self.name)
         traffic = self.ledger.traffic(message.round, message.kind in CONTROL_KINDS, sender, receiver)
-        whole = sum(map(len, message.frames))
-        traffic.add(Traffic(1, message.payload_bytes, whole, None))
+        traffic.add(Traffic(1, message.payload_bytes, len(message.frame), None))

@@ -9,7 +9,7 @@ where it comes to nothing.
 | ready | columns, agreement_key | nothing: it takes part |
 | decline | reason | nothing |
 | take | after, acted, watches | state, reason, sites, columns, said, letters: what it was told from a number on |
-| say | number, frames | said: how many messages the hub has |
+| say | number, message | said: how many messages the hub has |
 | leave | | nothing: who comes again is asked by mail |
 
 `acted` says that the site did what all that it has before that number asks for; who did not is asked again.
@@ -223,16 +223,16 @@ class Desk:
             return who.told > after or who.task.state not in ("inviting", "running")
 
     def _say(self, key: bytes, word: Word) -> Word:
-        number, frames = word.get("number"), word.get("frames")
-        if type(number) is not int or not isinstance(frames, list) or not all(type(each) is bytes for each in frames):
-            raise Malformed("a message must have a number, and frames of bytes")
+        number, frame = word.get("number"), word.get("message")
+        if type(number) is not int or type(frame) is not bytes:
+            raise Malformed("a message must have a number, and be bytes")
         with self._tasks.database.reading() as session:
             task_id = _required(session, key).task_id
         with self._of_task[task_id], self._tasks.database.session() as session:
             who = _required(session, key)
             if who.state != "joined" or who.task.state != "running":
                 raise Refused(_why_closed(who))
-            self._tasks.letters.say(session, who, number, frames)
+            self._tasks.letters.say(session, who, number, frame)
             said = who.said
         self._conductor.nudge(task_id)
         return {"said": said}

@@ -304,8 +304,8 @@ class Joining:
         """What comes in from here on."""
         while True:
             letters = list(standing["letters"])
-            for frames in letters:
-                yield _message(frames)
+            for letter in letters:
+                yield _message(letter)
             is_due = letters or (self.watches and standing["state"] in ("inviting", "running"))
             if not is_due:
                 return
@@ -316,7 +316,7 @@ class Joining:
         return self._hub.ask("take", after=len(diary.received), acted=acted, watches=self.watches)
 
     def _say(self, number: int, message: Message) -> None:
-        self._hub.ask("say", number=number, frames=[bytes(frame) for frame in message.frames])
+        self._hub.ask("say", number=number, message=message.frame)
 
 
 def _terms(fields: Any) -> Terms:
@@ -326,9 +326,9 @@ def _terms(fields: Any) -> Terms:
         raise FederationError(f"The terms of the task cannot be read: {error}.") from error
 
 
-def _message(frames: Any) -> Message:
+def _message(letter: Any) -> Message:
     try:
-        return wire.decode(frames)
+        return wire.decode(letter)
     except (Malformed, TypeError) as error:
         raise FederationError(f"The hub handed on what is no message: {error}.") from error
 

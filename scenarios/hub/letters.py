@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import msgpack
 import sqlalchemy as sql
 from sqlalchemy.orm import Session
 
@@ -37,29 +36,29 @@ class Letters:
         known = sql.select(Letter.id).filter_by(participant_id=to.id, way=TOLD, round=round_number, place=place)
         if session.scalar(known) is not None:
             return False
-        self._add(session, to, TOLD, to.told, (round_number, place), [bytes(frame) for frame in message.frames])
+        self._add(session, to, TOLD, to.told, (round_number, place), message.frame)
         to.told += 1
         return True
 
-    def say(self, session: Session, who: Participant, number: int, frames: list[bytes]) -> None:
+    def say(self, session: Session, who: Participant, number: int, frame: bytes) -> None:
         """Store what a site says, unless it is there. Raises Malformed for what is no message or skips ahead."""
         if number < who.said:
             return
         if number > who.said:
             raise Malformed(f"message {number} where {who.said} was due")
-        message = wire.decode(frames)
+        message = wire.decode(frame)
         if message.run != who.task.run:
             raise Malformed("a message of another run")
-        self._add(session, who, SAID, number, (message.round, number), frames)
+        self._add(session, who, SAID, number, (message.round, number), frame)
         who.said += 1
 
     def leave(self, session: Session, who: Participant, how: str) -> None:
         """Store that a site left for good."""
-        self._add(session, who, LEFT, 0, (_LEAVES_AT, 0), [how.encode()])
+        self._add(session, who, LEFT, 0, (_LEAVES_AT, 0), how.encode())
 
-    def told_after(self, session: Session, who: Participant, number: int, most_bytes: int) -> list[list[bytes]]:
+    def told_after(self, session: Session, who: Participant, number: int, most_bytes: int) -> list[bytes]:
         """What a site was told from a number on, and no more than so many bytes of it, but one piece at least."""
-        found: list[list[bytes]] = []
+        found: list[bytes] = []
         wanted = sql.select(Letter).filter_by(participant_id=who.id, way=TOLD).where(Letter.number >= number)
         for letter in session.scalars(wanted.order_by(Letter.number).execution_options(yield_per=8)):
             most_bytes -= len(letter.body)
@@ -79,16 +78,16 @@ class Letters:
             who = sites.get(letter.participant_id)
             if who is None:
                 continue
-            frames = self._opened(letter, who)
+            said = self._opened(letter, who)
             if letter.way == LEFT:
-                yield letter.id, Left(who.site, frames[0].decode())
+                yield letter.id, Left(who.site, said.decode())
             else:
-                yield letter.id, Arrived(who.site, wire.decode(frames))
+                yield letter.id, Arrived(who.site, wire.decode(said))
 
     def _add(
-        self, session: Session, who: Participant, way: str, number: int, where: tuple[int, int], frames: list[bytes]
+        self, session: Session, who: Participant, way: str, number: int, where: tuple[int, int], said: bytes
     ) -> None:
-        body = self._vault.seal(msgpack.packb(frames), f"{who.id} {way} {number}")
+        body = self._vault.seal(said, f"{who.id} {way} {number}")
         session.add(
             Letter(
                 task_id=who.task_id,
@@ -102,6 +101,5 @@ class Letters:
         )
         session.flush()
 
-    def _opened(self, letter: Letter, who: Participant) -> list[bytes]:
-        frames: list[bytes] = msgpack.unpackb(self._vault.open(letter.body, f"{who.id} {letter.way} {letter.number}"))
-        return frames
+    def _opened(self, letter: Letter, who: Participant) -> bytes:
+        return self._vault.open(letter.body, f"{who.id} {letter.way} {letter.number}")
