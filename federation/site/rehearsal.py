@@ -16,22 +16,23 @@ import gc
 import secrets
 import sys
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
 from types import CodeType, FrameType, FunctionType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import zmq
 
-from federation.arrays import FloatArray
-from federation.control import Done, FinalReport, GatherTerms, Order, RosterUpdate, Stop
+from federation.arrays import FloatArray, Residues
+from federation.channel.contract import Channel
+from federation.control import Done, FinalReport, Order, RosterUpdate, Stop, SumTerms
 from federation.errors import FederationError
 from federation.site.partition import Partition
 from federation.site.policy import SitePolicy
-from federation.site.program import Installation, SiteProgram, step
+from federation.site.program import Installation, SiteProgram, SumProtocol, step
 from federation.site.site import Assignment, run_site
 from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Endpoint
@@ -49,8 +50,24 @@ _PATIENCE_S = 2.0
 """After which it is over, where something does not come: a site that is started will say what is wrong."""
 
 
+class _Sent:
+    """What a site asks of a secure sum; of this one no more than that numbers go to whoever opens it."""
+
+    def sends_to(self, me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
+        return (COORDINATOR,)
+
+    def encoded(self, value: FloatArray, bound: float, sites: int) -> Residues:
+        return np.zeros(value.shape, dtype=np.uint64)
+
+    def contribute(self, channel: Channel, residues: Residues, receiver: str) -> None:
+        channel.send(receiver, residues + channel.random(residues.shape))
+
+
+_SUM = cast(Callable[..., SumProtocol], _Sent)
+
+
 class _Ones(SiteProgram):
-    @step(opens="value")
+    @step
     def ones(self) -> FloatArray:
         return np.ones(_SHAPE)
 
@@ -117,11 +134,11 @@ def _live(workspace: Path, lifeline: int) -> None:
                 coordinator_key=me.public_key,
                 program=_SITE,
                 partition_path=str(path),
-                policy=SitePolicy((_SITE,), sum_name=""),
+                policy=SitePolicy((_SITE,), sum_name=_SITE),
                 patience_s=_PATIENCE_S,
             )
             try:
-                run_site(assignment, Installation({_SITE: _Ones}, {}), reports.put, lifeline)
+                run_site(assignment, Installation({_SITE: _Ones}, {_SITE: _SUM}), reports.put, lifeline)
             finally:
                 reports.put({})  # it may never have been up
                 coordinator.join()
@@ -134,7 +151,9 @@ def _coordinate(endpoint: Endpoint, me: Party, run: bytes, reports: SimpleQueue[
     if "party" not in (report := reports.get()):
         return
     roster = Roster([me, report["party"]])
-    order = Order(_Ones.ones.__name__, "gather", GatherTerms(_SHAPE), sites=(_SITE,), timeout_s=_PATIENCE_S)
+    order = Order(
+        _Ones.ones.__name__, _SITE, SumTerms(_SHAPE, 1.0, {}, COORDINATOR), sites=(_SITE,), timeout_s=_PATIENCE_S
+    )
     said: list[RosterUpdate | Order | Stop] = [RosterUpdate(roster), *[order] * _ROUNDS, Stop()]
     with suppress(FederationError, OSError, zmq.ZMQError):
         endpoint.admit(roster)
