@@ -180,7 +180,7 @@ class _ForkServer:
         signal.set_wakeup_fd(-1)
         _SIGNAL(_SIGCHLD, None)
         for descriptor in self._own:
-            os.close(descriptor)
+            os.closerange(descriptor, descriptor + 1)  # a kqueue is not there in a child, and that is no error
         if _PRCTL is not None:
             _PRCTL(_PR_SET_PDEATHSIG, _SIGKILL)
         if os.getppid() != server:
