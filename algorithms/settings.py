@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt, doc
 
-from federation.transport.wire import MAX_FRAME_BYTES
+from federation.transport.wire import MAX_ARRAY_BYTES
 
 __all__ = [
     "Count",
@@ -44,7 +44,7 @@ MAX_MAGNITUDE = 1e12
 MIN_TOLERANCE = 1e-15
 """Relative differences that are smaller are rounding errors of float64."""
 
-MAX_DIMENSION = math.isqrt(MAX_FRAME_BYTES // 8)
+MAX_DIMENSION = math.isqrt(MAX_ARRAY_BYTES // 8)
 """A matrix of float64 with this many rows and columns is the largest that one message carries."""
 
 MAX_DEGREE = 100

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from federation.arrays import FloatArray, IntArray
 from federation.errors import FederationError, StepRefused
 from federation.federation import Federation
-from federation.transport.wire import MAX_FRAME_BYTES
+from federation.transport.wire import MAX_ARRAY_BYTES
 
 MAX_VALUE_BYTES = 64
 CHECK_BYTES = 8
@@ -85,7 +85,7 @@ def agree(federation: Federation, columns: Mapping[int, str], seed: int) -> dict
 def _batches(columns: Mapping[int, str], slots: int) -> Iterator[dict[int, str]]:
     """The columns, so many at a time as one message carries the tables of, in the widest encoding."""
     remaining = iter(columns.items())
-    count = max(1, MAX_FRAME_BYTES // (2 * 8 * slots * RECORD))
+    count = max(1, MAX_ARRAY_BYTES // (2 * 8 * slots * RECORD))
     while batch := dict(itertools.islice(remaining, count)):
         yield batch
 

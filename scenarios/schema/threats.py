@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 from algorithms.settings import MAX_COUNT
 from federation.site.faults import OWN_KINDS, OwnFault
 from federation.transport.keys import COORDINATOR
-from federation.transport.wire import MAX_FRAME_BYTES
+from federation.transport.wire import MAX_ARRAY_BYTES
 from scenarios.schema.base import Count, Delay, Part, Rate, Seconds, SiteRef, resolve
 
 LINK_KINDS = ("disconnect", "partition", "delay", "corrupt")
@@ -66,7 +66,7 @@ class FaultSpec(Part):
     """Of partition: "split-one", "bisect", or lists of sites."""
     delay_ms: Annotated[Delay, Field(gt=0)] | None = None
     """Of delay: milliseconds that bytes come later."""
-    bytes: Annotated[int, Field(ge=1, le=MAX_FRAME_BYTES)] = 1
+    bytes: Annotated[int, Field(ge=1, le=MAX_ARRAY_BYTES)] = 1
     """Of corrupt: how many bytes of a frame are changed."""
 
     @model_validator(mode="after")
