@@ -14,7 +14,9 @@ from federation.arrays import FloatArray
 from federation.channel.agreement import KeyAgreement, keystream
 from federation.processes.forkserver import main
 from federation.site.program import Installation, SiteProgram, step
+from protocols.arithmetic.fixed_point import add, subtract
 from protocols.sums.registry import SUMS
+from protocols.sums.ring import RING
 
 
 class Numbers(SiteProgram):
@@ -44,6 +46,8 @@ def warm_up() -> None:
     """What sites share because it is done before they are forked, as in `algorithms.site_process`."""
     one, other = KeyAgreement(bytes(8)), KeyAgreement(bytes(8))
     keystream(one.secret(other.public, "warm-up"), (1, 3))
+    residues = RING.encoded(np.ones(3), 1.0, 3)
+    subtract(add(residues, residues), residues)
 
 
 if __name__ == "__main__":

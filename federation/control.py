@@ -65,26 +65,28 @@ class RosterUpdate:
 
     def to_message(self, run: bytes, round_number: int) -> Message:
         """Fields: names, addresses, each a text with a line for every party; arrays: public_keys, agreement_keys, of 32
-        bytes a party, zeros where it has none."""
+        bytes a party, zeros where it has none, or empty where nobody has one."""
         names, addresses, public_keys, agreement_keys = self.parties.to_columns()
-        fields = {"names": "\n".join(names), "addresses": "\n".join(addresses)}
+        fields = {"names": names, "addresses": addresses}
         arrays = {"public_keys": public_keys, "agreement_keys": agreement_keys}
         tables = {name: np.frombuffer(keys, dtype=np.uint8) for name, keys in arrays.items()}
         return Message(self.kind, run, round_number, fields=fields, arrays=tables)
 
     @classmethod
-    def from_message(cls, message: Message) -> RosterUpdate:
-        """Raises Malformed."""
+    def from_message(cls, message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdate:
+        """all_sites: those of the run, as the reader knows them. Raises Malformed."""
         fields = read_fields(message, names=(str,), addresses=(str,))
-        names, addresses = fields["names"].split("\n"), fields["addresses"].split("\n")
-        if len(names) != len(addresses):
-            raise Malformed(f"a roster must have an address for each of {len(names)} parties, got {len(addresses)}")
+        names, addresses = fields["names"], fields["addresses"]
+        parties, reachable = (column.count("\n") + 1 for column in (names, addresses))
+        if parties != reachable:
+            raise Malformed(f"a roster must have an address for each of {parties} parties, got {reachable}")
         if message.arrays.keys() != {"public_keys", "agreement_keys"}:
             raise Malformed("a roster must have public_keys and agreement_keys, and nothing else")
         for name, table in message.arrays.items():
-            if table.dtype != np.uint8 or table.shape != (KEY_BYTES * len(names),):
+            if table.dtype != np.uint8 or table.shape not in ((KEY_BYTES * parties,), (0,)):
                 raise Malformed(f"{name} of a roster must be {KEY_BYTES} bytes for each party")
-        if len(set(names)) < len(names):
+        known = "\n".join((COORDINATOR, "\n".join(all_sites)))  # whoever knows them need not take the names apart
+        if names != known and len(set(names.split("\n"))) < parties:
             raise Malformed("each party of the roster must be listed once")
         public_keys, agreement_keys = (message.arrays[name].tobytes() for name in ("public_keys", "agreement_keys"))
         return cls(Roster.from_columns(names, addresses, public_keys, agreement_keys))
@@ -417,7 +419,7 @@ _ANSWERS: Mapping[str, type[Done | Aborted | Failed | FinalReport | LogRecord]] 
 def read_order(message: Message, all_sites: tuple[str, ...] = ()) -> RosterUpdate | Order:
     """What a coordinator orders. all_sites: those of the run, as the reader knows them. Raises Malformed."""
     if message.kind == RosterUpdate.kind:
-        return RosterUpdate.from_message(message)
+        return RosterUpdate.from_message(message, all_sites)
     if message.kind == Order.kind:
         return Order.from_message(message, all_sites)
     raise Malformed(f"an order must be {RosterUpdate.kind} or {Order.kind}, got {message.kind}")

@@ -88,6 +88,56 @@ def test_a_roster_finds_a_party_by_its_whole_key_alone(keys: list[bytes]) -> Non
     assert roster.shares_keys == (len(set(keys)) < len(keys))
 
 
+NAMES = st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), min_size=1, max_size=40)
+
+
+@given(
+    st.dictionaries(NAMES, st.tuples(NAMES, st.none() | st.binary(min_size=32, max_size=32).filter(any)), max_size=9)
+)
+def test_a_roster_gives_back_its_parties(given_parties: dict[str, tuple[str, bytes | None]]) -> None:
+    parties = [Party(name, *rest) for name, rest in given_parties.items()]
+    roster = Roster(parties)
+    assert list(roster) == [roster[party.name] for party in parties] == parties
+    assert (len(roster), list(roster.names)) == (len(parties), list(given_parties))
+    assert list(Roster.from_columns(*roster.to_columns())) == parties or not parties
+    assert not list(roster.others_keys(Roster(reversed(parties))))
+
+
+def test_a_name_of_two_lines_is_nobody() -> None:
+    roster = Roster([Party("site-1", "tcp://a", None), Party("site-2", "tcp://b", None)])
+    assert "site-2" in roster
+    for claimed in ("site-1\nsite-2", "", "ite-1", "site-"):
+        assert claimed not in roster
+        with pytest.raises(KeyError):
+            roster[claimed]
+
+
+def test_a_key_that_changed_is_found_among_few_and_many() -> None:
+    parties = [Party(f"site-{number}", "", bytes([number + 1] * 32)) for number in range(40)]
+    now = Roster(parties).replaced(parties[7]._replace(public_key=b"k" * 32))
+    assert list(now.others_keys(Roster(parties))) == ["site-7"]
+    assert list(now.others_keys(Roster(parties[5:9]))) == ["site-7"]
+    assert not list(now.others_keys(Roster(parties[8:])))
+
+
+def test_keys_that_begin_alike_are_not_the_same() -> None:
+    begin = b"begins so"
+    parties = [Party(f"site-{number}", "", begin.ljust(31) + bytes([number])) for number in range(1, 4)]
+    assert not Roster(parties).shares_keys
+    assert Roster([*parties, Party("other", "", None, parties[0].public_key)]).shares_keys
+    zeros = [Party(f"site-{number}", "", bytes(8) + bytes([number] * 24)) for number in (1, 2)]
+    assert not Roster(zeros).shares_keys
+    assert Roster([*zeros, zeros[0]._replace(name="other")]).shares_keys
+
+
+@pytest.mark.parametrize("all_sites", [(), ("site-1", "site-2")])
+def test_a_roster_that_lists_one_twice_is_malformed(all_sites: tuple[str, ...]) -> None:
+    message = RosterUpdate(Roster([Party("coordinator", "a", None), Party("site-1", "b", None)])).to_message(RUN, 0)
+    twice = with_fields(message, {"names": "site-1\nsite-1", "addresses": "a\nb"})
+    with pytest.raises(Malformed, match="must be listed once"):
+        read_order(twice, all_sites)
+
+
 @pytest.mark.parametrize("key", [b"k" * 31, b"k" * 33, bytes(32)])
 def test_a_key_of_another_form_is_refused(key: bytes) -> None:
     with pytest.raises(ValueError, match="a key must be 32 bytes, and not all of them zero"):
@@ -112,7 +162,7 @@ def test_what_no_site_may_send_is_no_answer() -> None:
 
 MESSAGES: list[Message] = [
     *(Order(**{**vars(ORDER), "terms": terms}).to_message(RUN, 7) for terms in TERMS),
-    RosterUpdate(Roster([Party("a", "b", None)])).to_message(RUN, 7),
+    RosterUpdate(Roster([Party("a", "b", bytes([7] * 32))])).to_message(RUN, 7),
     *(answer.to_message(RUN, 7) for answer in ANSWERS),
 ]
 

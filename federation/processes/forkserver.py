@@ -32,6 +32,7 @@ from federation.errors import FederationError
 from federation.processes import pipe
 from federation.site.policy import SitePolicy
 from federation.site.program import Installation
+from federation.site.rehearsal import rehearse
 from federation.site.site import Assignment, run_site
 
 WORKSPACE_PREFIX = "fedsvm-"
@@ -40,6 +41,9 @@ REST_S = 2.0
 _PR_SET_PDEATHSIG = 1
 _MAX_REPORT_BYTES = 1 << 14
 _C = ctypes.CDLL(None)
+_SIGNAL = _C.signal
+_SIGCHLD, _SIGTERM, _SIGKILL = int(signal.SIGCHLD), int(signal.SIGTERM), int(signal.SIGKILL)
+_PRCTL = _C.prctl if sys.platform.startswith("linux") else None
 
 
 def main(installation: Installation, descriptor: int) -> None:
@@ -85,6 +89,7 @@ class _ForkServer:
         self._reports.setblocking(False)
         self._lifeline, self._life = os.pipe()
         self._selector = selectors.DefaultSelector()
+        self._own = (self._selector.fileno(), stream.fileno(), self._reports.fileno(), self._life)
         self._serving = True
         self._rests_until = math.inf
 
@@ -99,6 +104,7 @@ class _ForkServer:
         self._selector.register(self._reports, selectors.EVENT_READ, self._pass_on)
         self._selector.register(wakeup, selectors.EVENT_READ, lambda: self._reap(wakeup))
         self._installation.warm_up()
+        rehearse(self._workspace, self._lifeline)
         gc.collect()
         gc.freeze()
         try:
@@ -168,16 +174,18 @@ class _ForkServer:
         return report
 
     def _detach(self, server: int) -> None:
-        """Let go of what belongs to the server, and die with it."""
+        """Let go of what belongs to the server, and die with it.
+
+        By the numbers of descriptors and signals: to take leave of Python's objects for them would write to a hundred
+        pages, in each site.
+        """
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)
-        self._selector.close()
-        self._stream.close()
-        self._reports.close()
-        os.close(self._life)
-        if sys.platform.startswith("linux"):
-            _C.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        for number in (_SIGCHLD, _SIGTERM):
+            _SIGNAL(number, None)
+        for descriptor in self._own:
+            os.closerange(descriptor, descriptor + 1)  # a kqueue is not there in a child, and that is no error
+        if _PRCTL is not None:
+            _PRCTL(_PR_SET_PDEATHSIG, _SIGKILL)
         if os.getppid() != server:
             os._exit(1)
 

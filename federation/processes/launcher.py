@@ -31,9 +31,11 @@ _GIVE_MEMORY_BACK = {
     "MALLOC_ARENA_MAX": "1",
     "MALLOC_MMAP_THRESHOLD_": str(1 << 20),
     "MALLOC_TRIM_THRESHOLD_": str(1 << 20),
+    "GLIBC_TUNABLES": "glibc.malloc.tcache_count=0",
 }
 """Without these the C library of Linux keeps what large vectors took, in every site. A megabyte it may keep: to give
-back and fetch anew each matrix of a few hundred rows makes a step of training take twice as long."""
+back and fetch anew each matrix of a few hundred rows makes a step of training take twice as long. The last has it keep
+no pieces of each thread's own, which lie where the server freed them: a site would write to a page for each."""
 
 
 class LocalLauncher:

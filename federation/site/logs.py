@@ -57,8 +57,14 @@ class LogForwarder(logging.Handler):
         """Take all records of this process, and what libraries warn of."""
         root = logging.getLogger()
         root.addHandler(self)
-        root.setLevel(self.level)
+        if root.level != self.level:  # else every logger there is would be written to
+            root.setLevel(self.level)
         logging.captureWarnings(True)
+
+    def remove(self) -> None:
+        """Take none any more, in a process that goes on."""
+        logging.getLogger().removeHandler(self)
+        logging.captureWarnings(False)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record, unless there were too many. Sockets are the main thread's: what others say waits for it.

@@ -126,7 +126,8 @@ class SitePolicy:
         me : str
             This site.
         """
-        if list(roster.names) != [COORDINATOR, *self.sites] and set(roster.names) != {COORDINATOR, *self.sites}:
+        in_order = "\n".join((COORDINATOR, "\n".join(self.sites)))  # to hold each name is to own the page it is on
+        if roster.names_column != in_order and set(roster.names) != {COORDINATOR, *self.sites}:
             expected, named = {COORDINATOR, *self.sites}, set(roster.names)
             strangers, missing = sorted(named - expected), sorted(expected - named)
             found = [*(f"{name} is none of them" for name in strangers), *(f"{name} is left out" for name in missing)]
@@ -141,7 +142,7 @@ class SitePolicy:
         if (order.protocol, dict(terms.options)) != (self.sum_name, dict(self.sum_options)):
             wanted = _described(self.sum_name, self.sum_options)
             raise OrderRefused(f"the sum must be {wanted}, got {_described(order.protocol, terms.options)}")
-        if terms.receiver not in (COORDINATOR, *order.sites):
+        if terms.receiver != COORDINATOR and terms.receiver not in order.sites:
             raise OrderRefused(f"a sum must be opened by the coordinator or a site in it, got {terms.receiver}")
 
     def _is_among(self, sites: tuple[str, ...], me: str) -> bool:

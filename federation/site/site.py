@@ -225,6 +225,9 @@ class Site:
         except (Stopped, DeadlineExpired) as end:
             self._send_final_report()
             return isinstance(end, Stopped)
+        finally:
+            if self._logs is not None:
+                self._logs.remove()
 
     # What the coordinator says.
 

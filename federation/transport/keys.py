@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import zmq
+from numpy.typing import NDArray
 from zmq.utils import z85
 
 COORDINATOR = "coordinator"
 KEY_BYTES = 32
 _NO_KEY = bytes(KEY_BYTES)
+_NO_KEYS = (_NO_KEY, b"")
+"""How a column has none: zeros, or no place at all."""
+_FEW = 16
+"""Parties that are looked up one by one: at its first roster a site knows two."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +50,8 @@ class Party(NamedTuple):
 class Roster:
     """The parties of a run, by name and by key. Who is not in it may not speak.
 
-    Every site holds one, so that it is kept in columns, as it travels, and a party is made when it is asked for. As
-    objects a thousand parties would be half a megabyte at each of a thousand sites.
+    Every site holds one, so that it is kept as it travels, in four columns of bytes, and a party is made when it is
+    asked for. As objects a thousand parties would be half a megabyte at each of a thousand sites.
 
     Parameters
     ----------
@@ -61,57 +66,66 @@ class Roster:
 
     def __init__(self, parties: Iterable[Party]) -> None:
         listed = list({party.name: party for party in parties}.values())
-        self._names = [party.name for party in listed]
-        self._addresses = [party.address for party in listed]
-        self._public_keys = b"".join(_packed(party.public_key) for party in listed)
-        self._agreement_keys = b"".join(_packed(party.agreement_key) for party in listed)
+        self._names = _column(party.name for party in listed)
+        self._addresses = _column(party.address for party in listed)
+        self._public_keys = _keys([party.public_key for party in listed])
+        self._agreement_keys = _keys([party.agreement_key for party in listed])
 
     @classmethod
-    def from_columns(
-        cls, names: Sequence[str], addresses: Sequence[str], public_keys: bytes, agreement_keys: bytes
-    ) -> Self:
-        """What `to_columns` gave. The names must differ."""
+    def from_columns(cls, names: str, addresses: str, public_keys: bytes, agreement_keys: bytes) -> Self:
+        """What `to_columns` gave. The names must differ, and the columns be of as many parties."""
         roster = cls([])
-        roster._names, roster._addresses = list(names), list(addresses)
+        roster._names, roster._addresses = _column([names]), _column([addresses])
         roster._public_keys, roster._agreement_keys = public_keys, agreement_keys
         return roster
 
-    def to_columns(self) -> tuple[Sequence[str], Sequence[str], bytes, bytes]:
-        """Names, addresses, and both keys of each party, one behind the other, zeros for one that is missing."""
-        return self._names, self._addresses, self._public_keys, self._agreement_keys
+    def to_columns(self) -> tuple[str, str, bytes, bytes]:
+        """Names and addresses, a line for each party, and both keys of each, one behind the other: zeros for one that
+        is missing, and nothing where no party has one."""
+        return self.names_column, self._addresses[1:-1].decode(), self._public_keys, self._agreement_keys
 
     def __iter__(self) -> Iterator[Party]:
-        return map(self._party, range(len(self._names)))
+        lines = zip(self.names, self._addresses[1:-1].decode().split("\n"), strict=True) if len(self) else ()
+        for place, (name, address) in enumerate(lines):
+            yield self._party(place, name, address)
 
     def __len__(self) -> int:
-        return len(self._names)
+        return self._names.count(b"\n") - 1
 
     def __contains__(self, name: object) -> bool:
-        return name in self._names
+        return isinstance(name, str) and self._place(name) is not None
 
     def __getitem__(self, name: str) -> Party:
-        try:
-            return self._party(self._names.index(name))
-        except ValueError:
-            raise KeyError(name) from None
+        if (place := self._place(name)) is None:
+            raise KeyError(name)
+        return self._party(place, name, _line(self._addresses, place, len(self)))
 
     @property
     def names(self) -> Sequence[str]:
         """Of the parties, in order."""
-        return self._names
+        return self.names_column.split("\n") if len(self) else []
+
+    @property
+    def names_column(self) -> str:
+        """The same, a line for each."""
+        return self._names[1:-1].decode()
 
     @property
     def shares_keys(self) -> bool:
         """Whether a key of one party is another's as well, or its other one."""
-        keys = np.frombuffer(self._public_keys + self._agreement_keys, dtype=f"S{KEY_BYTES}")
-        present = np.sort(keys[keys != b""])  # np.unique would have every site load four megabytes of numpy
-        return bool((present[1:] == present[:-1]).any())
+        both = self._public_keys, self._agreement_keys
+        columns = [np.frombuffer(keys, dtype="<u8").reshape(-1, KEY_BYTES // 8) for keys in both]
+        begins = np.concatenate([words[:, 0] for words in columns])
+        if not _repeats(begins[begins != 0]) and not any(words[words[:, 0] == 0].any() for words in columns):
+            return False  # as with all keys that are drawn: to know it by a quarter of each takes a site less memory
+        keys = np.frombuffer(b"".join(both), dtype=f"S{KEY_BYTES}")
+        return _repeats(keys[keys != b""])
 
     def others_keys(self, known: Roster) -> Iterator[str]:
         """The parties of a known roster whose keys, or one of them, are others in this one. They must be in it."""
-        places = dict(zip(self._names, range(len(self._names)), strict=True))
+        places = dict(zip(self.names, range(len(self)), strict=True)) if len(known) > _FEW else None
         for party in known:
-            now = self._party(places[party.name])
+            now = self[party.name] if places is None else self._party(places[party.name], party.name, party.address)
             if (now.public_key, now.agreement_key) != (party.public_key, party.agreement_key):
                 yield party.name
 
@@ -128,17 +142,48 @@ class Roster:
             if start < 0:
                 return None
             start = self._public_keys.find(raw_key, start + 1)
-        return self._names[start // KEY_BYTES]
+        return _line(self._names, start // KEY_BYTES, len(self))
 
-    def _party(self, place: int) -> Party:
+    def _place(self, name: str) -> int | None:
+        """Which of the parties has this name."""
+        start = self._names.find(b"\n%s\n" % name.encode()) if "\n" not in name else -1
+        return self._names.count(b"\n", 0, start) if start >= 0 else None
+
+    def _party(self, place: int, name: str, address: str) -> Party:
         keys = slice(place * KEY_BYTES, (place + 1) * KEY_BYTES)
         public_key, agreement_key = self._public_keys[keys], self._agreement_keys[keys]
         return Party(
-            self._names[place],
-            self._addresses[place],
-            None if public_key == _NO_KEY else public_key,
-            None if agreement_key == _NO_KEY else agreement_key,
+            name,
+            address,
+            None if public_key in _NO_KEYS else public_key,
+            None if agreement_key in _NO_KEYS else agreement_key,
         )
+
+
+def _column(lines: Iterable[str]) -> bytes:
+    """Each line between two ends of lines, so that it is found by looking for it."""
+    return b"".join([b"\n", *(line.encode() + b"\n" for line in lines)])
+
+
+def _line(column: bytes, place: int, lines: int) -> str:
+    """One of so many lines. Looks where it would be if all were of one length, and goes on from there."""
+    start = column.rfind(b"\n", 0, 1 + (len(column) - 1) * place // lines)
+    before = column.count(b"\n", 0, start)
+    while before < place:
+        start, before = column.index(b"\n", start + 1), before + 1
+    while before > place:
+        start, before = column.rindex(b"\n", 0, start), before - 1
+    return column[start + 1 : column.index(b"\n", start + 1)].decode()
+
+
+def _keys(keys: Sequence[bytes | None]) -> bytes:
+    return b"".join(map(_packed, keys)) if any(keys) else b""
+
+
+def _repeats(values: NDArray[Any]) -> bool:
+    """Whether one is there twice. Sorts them; np.unique would have every site load four megabytes of numpy."""
+    values.sort()
+    return bool((values[1:] == values[:-1]).any())
 
 
 def _packed(key: bytes | None) -> bytes:
