@@ -22,12 +22,13 @@ from algorithms.optimisation.path_sums import Layout
 from algorithms.pan_svm import PanSite
 from algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
 from federation.arrays import FloatArray
-from federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystream
+from federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystreams, round_keys, seal, unseal
 from federation.channel.generator import KeyedRandom
 from federation.processes.forkserver import main
 from federation.site.program import Installation, SiteProgram
 from federation.transport import wire
 from protocols import common_seed
+from protocols.arithmetic import shamir
 from protocols.arithmetic.commutative import P256, Cipher
 from protocols.arithmetic.fixed_point import add, subtract
 from protocols.secret_order import secret_order
@@ -47,7 +48,9 @@ def _warm_up() -> None:
     local_centres(np.eye(3), 2, 1, np.random.default_rng(0))
     secret_order(np.zeros((1, 4), dtype=np.uint64), "warm-up", 3)
     one, other = KeyAgreement(bytes(8)), KeyAgreement(bytes(8))
-    keystream(one.secret(other.public, "warm-up"), (1, 3))
+    keys = round_keys(one.pair_key("one", "other", other.public, "warm-up"), 1)
+    keystreams([unseal(keys, seal(keys, bytes(SECRET_BYTES), by_lower=True), by_lower=True)] * 2, (1, 3))
+    shamir.split(np.ones((4, shamir.SECRET_WORDS), dtype=np.uint32), 5)
     Cipher(P256, KeyedRandom(bytes(SECRET_BYTES))).encrypt(P256.hashed(["warm-up"], b""))
     for _ in range(_ENOUGH):
         _train_and_tell()

@@ -11,9 +11,10 @@ import sys
 import numpy as np
 
 from federation.arrays import FloatArray
-from federation.channel.agreement import KeyAgreement, keystream
+from federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystreams, round_keys, seal, unseal
 from federation.processes.forkserver import main
 from federation.site.program import Installation, SiteProgram, step
+from protocols.arithmetic import shamir
 from protocols.arithmetic.fixed_point import add, subtract
 from protocols.sums.registry import SUMS
 from protocols.sums.ring import RING
@@ -45,7 +46,9 @@ class Numbers(SiteProgram):
 def warm_up() -> None:
     """What sites share because it is done before they are forked, as in `algorithms.site_process`."""
     one, other = KeyAgreement(bytes(8)), KeyAgreement(bytes(8))
-    keystream(one.secret(other.public, "warm-up"), (1, 3))
+    keys = round_keys(one.pair_key("one", "other", other.public, "warm-up"), 1)
+    keystreams([unseal(keys, seal(keys, bytes(SECRET_BYTES), by_lower=True), by_lower=True)] * 2, (1, 3))
+    shamir.split(np.ones((4, shamir.SECRET_WORDS), dtype=np.uint32), 5)
     residues = RING.encoded(np.ones(3), 1.0, 3)
     subtract(add(residues, residues), residues)
 

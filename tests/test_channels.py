@@ -11,14 +11,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from federation.channel.agreement import KeyAgreement
+from federation.channel.agreement import KeyAgreement, keystream, keystreams, round_keys, seal, unseal
 from federation.channel.conformance import SITES, ConformanceError, Network, Party, check_channel
 from federation.channel.mailbox import Mailbox
 from federation.channel.memory import Died, InMemoryNetwork, MemoryChannel
@@ -37,6 +41,35 @@ ALL = (COORDINATOR, *SITES)
 def in_memory(parties: Mapping[str, Party], timeout_s: float) -> dict[str, Any]:
     """In threads, over queues."""
     return InMemoryNetwork(SITES, timeout_s=timeout_s).run(parties)
+
+
+@given(run=st.binary(min_size=8, max_size=8), number=st.integers(1, 2**53), content=st.binary(max_size=64))
+def test_what_two_sites_share_is_of_one_round_one_purpose_and_one_direction(
+    run: bytes, number: int, content: bytes
+) -> None:
+    one, other, third = KeyAgreement(run), KeyAgreement(run), KeyAgreement(run)
+    pair = one.pair_key("a", "b", other.public, "purpose")
+    assert pair == other.pair_key("b", "a", one.public, "purpose")
+    assert pair not in (
+        one.pair_key("a", "b", other.public, "another"),
+        one.pair_key("a", "c", third.public, "purpose"),
+    )
+    keys, next_keys = round_keys(pair, number), round_keys(pair, number + 1)
+    assert len({keys[:32], keys[32:], next_keys[:32], next_keys[32:]}) == 4
+    sealed = seal(keys, content, by_lower=True)
+    assert unseal(keys, sealed, by_lower=True) == content
+    for wrong, by_lower in ((keys, False), (next_keys, True)):
+        with pytest.raises(InvalidTag):
+            unseal(wrong, sealed, by_lower=by_lower)
+
+
+@given(st.lists(st.binary(min_size=32, max_size=32), min_size=1, max_size=4), st.integers(0, 9), st.integers(0, 5))
+def test_keystreams_are_those_of_aes_in_counter_mode(secrets: list[bytes], length: int, part: int) -> None:
+    rows = keystreams(secrets, (2, length), part)
+    for secret, row in zip(secrets, rows, strict=True):
+        start = part.to_bytes(12, "little") + (2).to_bytes(4, "big")  # the first block of GCM is of its tag
+        stream = Cipher(AES(secret), CTR(start)).encryptor().update(bytes(16 * length))
+        assert row.tobytes() == stream == keystream(secret, (2, length), part).tobytes()
 
 
 class SocketNetwork:

@@ -27,7 +27,7 @@ from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Endpoint, Received
 from federation.transport.keys import COORDINATOR, KeyPair
 from federation.transport.wire import Message
-from protocols.sums.masked import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS, request
+from protocols.sums.masked import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS, neighbourhoods, requests
 from protocols.sums.ring import ring_reveal
 from tests.conftest import ROWS, drill, long_but_for, sum_protocol
 
@@ -304,10 +304,10 @@ def ask_for_both_halves(channel: Channel, shape: tuple[int, int]) -> Residues:
     sites = channel.sites
     masked = channel.collect(dict.fromkeys(sites, shape))
     channel.collect(dict.fromkeys(sites, (len(sites) - 1, SEALED_WORDS)))
-    helper = sites[0]
-    channel.send(helper, request(MISSING, helper, sites, frozenset(sites) - {"site-3"}))
+    helper, graph = sites[0], neighbourhoods(sites)
+    channel.send(helper, requests(graph, MISSING, np.array([site != "site-3" for site in sites]))[0])
     channel.receive(helper, (1, SECRET_WORDS))
-    channel.send(helper, request(OPEN, helper, sites, frozenset(sites)))
+    channel.send(helper, requests(graph, OPEN, np.ones(len(sites), dtype=bool))[0])
     channel.receive(helper, (len(sites), SECRET_WORDS))
     return masked[helper]
 

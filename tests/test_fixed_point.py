@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federation.channel.contract import uniform_residues
 from federation.errors import BoundExceeded
-from protocols.arithmetic.fixed_point import MAX_BOUND, MIN_FRACTION_BITS, FixedPoint, add, subtract
+from protocols.arithmetic.fixed_point import (
+    MAX_BOUND,
+    MIN_FRACTION_BITS,
+    FixedPoint,
+    accumulate,
+    add,
+    subtract,
+    total_of,
+)
 
 BOUNDS = st.floats(1e-6, 2.0**60)
 SITES = st.integers(1, 1000)
@@ -54,6 +63,40 @@ def test_sums_of_residues_are_the_sums_of_the_encoded_integers(bound: float, sit
 def test_subtraction_takes_back_addition(limbs: int, length: int) -> None:
     a, b = uniform_residues((limbs, length)), uniform_residues((limbs, length))
     np.testing.assert_array_equal(subtract(add(a, b), b), a)
+
+
+@given(st.sampled_from([1, 2]), st.integers(1, 5), st.integers(1, 30))
+def test_adding_in_place_is_adding(limbs: int, count: int, length: int) -> None:
+    vectors = uniform_residues((count, limbs, length))
+    expected = functools.reduce(add, vectors)
+    np.testing.assert_array_equal(total_of(vectors), expected)
+    total = np.zeros((limbs, length), dtype=np.uint64)
+    for vector in vectors:
+        accumulate(total, vector)
+    np.testing.assert_array_equal(total, expected)
+    for vector in vectors:
+        accumulate(total, vector, -1)
+    assert not total.any()
+
+
+@pytest.mark.parametrize("bound", [1.0, 2.0**40], ids=["one limb", "two limbs"])
+@given(st.sampled_from([2**14, 2**14 + 1, 40_000]), st.integers(0, 2**32))
+@settings(max_examples=10)
+def test_long_vectors_are_encoded_as_short_ones_are(bound: float, length: int, seed: int) -> None:
+    encoding = FixedPoint.for_bound(bound, 20)
+    values = np.random.default_rng(seed).uniform(-bound, bound, length)
+    residues, step = encoding.encode(values), 1000
+    by_parts = [encoding.encode(values[start : start + step]) for start in range(0, length, step)]
+    np.testing.assert_array_equal(residues, np.concatenate(by_parts, axis=1))
+    decoded = [encoding.decode(part) for part in by_parts]
+    np.testing.assert_array_equal(encoding.decode(residues), np.concatenate(decoded))
+
+
+def test_a_refusal_speaks_of_the_whole_of_a_long_vector() -> None:
+    values = np.zeros(40_000)
+    values[[20_000, 39_999]] = math.nan
+    with pytest.raises(BoundExceeded, match="2 of 40000 values are not finite"):
+        FixedPoint.for_bound(10.0, 3).encode(values)
 
 
 def test_carry_and_borrow_cross_the_limbs() -> None:

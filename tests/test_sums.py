@@ -88,6 +88,34 @@ def test_sums_of_any_length(protocol: SecureSum, length: int) -> None:
     conformance.check_exact(protocol, 5, (1, length))
 
 
+@pytest.mark.parametrize(
+    ("protocol", "count"),
+    [
+        (changing_neighbours(2), 6),
+        (changing_neighbours(3), 7),
+        (changing_neighbours(3), 8),
+        (changing_neighbours(4), 11),
+        (k_secure(5), 5),
+        (k_secure(4), 5),
+    ],
+    ids=lambda each: each.described if isinstance(each, SecureSum) else str(each),
+)
+def test_sums_of_some_chunks_cost_what_they_promise(protocol: SecureSum, count: int) -> None:
+    """Where a site comes at other places in each ring, or has two vectors of one peer."""
+    conformance.check_exact(protocol, count, (2, 3 * CHUNK + 1))
+
+
+@pytest.mark.parametrize("protocol", [PLAIN, masked(0.6)], ids=lambda protocol: protocol.name)
+@pytest.mark.parametrize("message", range(1, 6))
+def test_a_site_that_dies_among_its_chunks_is_not_in_the_sum(protocol: SecureSum, message: int) -> None:
+    """Three chunks, and then the shares."""
+    inputs = [uniform_residues((1, 2 * CHUNK + 9)) for _ in range(5)]
+    total = run_sum(protocol, inputs, InMemoryNetwork(site_names(5), deaths={"site-2": message})).total
+    stays = message > (3 if protocol is PLAIN else 4)
+    expected = [vector for number, vector in enumerate(inputs) if stays or number != 1]
+    np.testing.assert_array_equal(total, functools.reduce(add, expected))
+
+
 @pytest.mark.parametrize("protocol", [PLAIN, masked(0.6)], ids=lambda protocol: protocol.name)
 @pytest.mark.parametrize("message", range(1, 9))
 def test_some_sums_are_recovered_when_a_site_dies(protocol: SecureSum, message: int) -> None:
@@ -369,20 +397,34 @@ def test_a_site_helps_with_a_list_of_the_missing_that_grows() -> None:
     assert consent.opened
 
 
-def uniform_secrets(count: int) -> list[int]:
-    return [secrets.randbelow(shamir.PRIME) for _ in range(count)]
+def uniform_elements(count: int) -> shamir.Elements:
+    """(count, 8), uniform below the prime."""
+    return np.array([[secrets.randbelow(shamir.PRIME) for _ in range(8)] for _ in range(count)], dtype=np.uint32)
 
 
-@given(st.integers(1, 20), st.data())
+@given(st.integers(1, 60), st.data())
 def test_any_threshold_of_shares_gives_the_secret_and_fewer_do_not(holders: int, data: st.DataObject) -> None:
     threshold = data.draw(st.integers(1, holders))
-    (secret,) = uniform_secrets(1)
-    shares = shamir.split(secret, threshold, holders, uniform_secrets)
-    chosen = data.draw(st.permutations(range(1, holders + 1)))
-    known = {number: shares[number - 1] for number in chosen[:threshold]}
-    assert shamir.combine(known) == secret
+    coefficients = uniform_elements(threshold)
+    shares = shamir.split(coefficients, holders)
+    chosen = tuple(data.draw(st.permutations(range(1, holders + 1))))[:threshold]
+    known = shares[[holder - 1 for holder in chosen]]
+    np.testing.assert_array_equal(shamir.combine(chosen, known), coefficients[0])
     if threshold > 1:
-        assert shamir.combine(dict(list(known.items())[:-1])) != secret
+        assert not np.array_equal(shamir.combine(chosen[:-1], known[:-1]), coefficients[0])
+
+
+@given(st.integers(1, 51), st.sampled_from([0, 1, 2**16 - 1, 2**16, shamir.PRIME - 1]))
+def test_shares_are_the_values_of_a_polynomial_over_the_integers_modulo_the_prime(threshold: int, entry: int) -> None:
+    """Also where every product is as large as it can be."""
+    coefficients = np.full((threshold, 8), entry, dtype=np.uint32)
+    shares = shamir.split(coefficients, 51)
+    expected = [sum(entry * pow(x, k, shamir.PRIME) for k in range(threshold)) % shamir.PRIME for x in range(1, 52)]
+    np.testing.assert_array_equal(shares, np.array([expected] * 8).T)
+    many = np.stack([shares[:threshold]] * 3)
+    np.testing.assert_array_equal(
+        shamir.combine(tuple(range(1, threshold + 1)), many), coefficients[:1].repeat(3, axis=0)
+    )
 
 
 # Seeds and orders that only the sites know.

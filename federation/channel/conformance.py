@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from federation.channel.agreement import TAG_BYTES
 from federation.channel.contract import Channel
 from federation.channel.memory import Died
 from federation.errors import FederationError, PeerDropped, PeerLate, ProtocolError, RoundAborted
@@ -185,11 +186,20 @@ def _check_dead_peer(run: Network, timeout_s: float) -> None:
 def _check_randomness(run: Network) -> None:
     def draw(channel: Channel) -> dict[str, Any]:
         others = [site for site in SITES if site != channel.me]
+        contents = {peer: f"{channel.me} to {peer}".encode() for peer in others}
+        for peer, sealed in zip(others, channel.seal(contents, "one"), strict=True):
+            channel.send(peer, np.frombuffer(sealed, dtype=np.uint8))
+        length = len(contents[others[0]]) + TAG_BYTES
+        came = {peer: channel.receive(peer, (length,), np.uint8).tobytes() for peer in others}
+        first, second = others
         return {
+            "opened": dict(zip(others, channel.unseal(came, "one"), strict=True)),
+            "swapped": _error(lambda: channel.unseal({first: came[second]}, "one")),
             "random": [channel.random((2, 500)) for _ in range(2)],
-            "secrets": {peer: channel.shared_secret(peer, "one") for peer in others},
-            "others": [channel.shared_secret(others[0], "another")],
-            "expanded": [channel.expand(bytes(32), (1, 3)) for _ in range(2)],
+            "secrets": dict(zip(others, channel.shared_secrets(others, "one"), strict=True)),
+            "others": channel.shared_secrets(others, "another"),
+            "expanded": [*channel.expand([bytes(32)] * 2, (1, 3)), *channel.expand([bytes(32)], (1, 3))],
+            "part": channel.expand([bytes(32)], (1, 3), 1)[0],
         }
 
     results = run({COORDINATOR: _nothing, **dict.fromkeys(SITES, draw)}, _LONG_S)
@@ -205,6 +215,12 @@ def _check_randomness(run: Network) -> None:
     _require(everything.isdisjoint(results["site-1"]["others"]), "a secret is the same for two purposes")
     expanded = [array for site in SITES for array in results[site]["expanded"]]
     _require(len({array.tobytes() for array in expanded}) == 1, "what a secret expands to depends on who expands it")
+    parts = {results[site]["part"].tobytes() for site in SITES}
+    _require(len(parts) == 1 and parts != {expanded[0].tobytes()}, "two parts have one keystream")
+    for site in SITES:
+        for peer, content in results[site]["opened"].items():
+            _require(content == f"{peer} to {site}".encode(), f"{site} does not open what {peer} sealed for it")
+        _require(isinstance(results[site]["swapped"], ProtocolError), f"{site} takes what one sealed for another's")
 
 
 def _nothing(channel: Channel) -> None:

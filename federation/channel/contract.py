@@ -20,10 +20,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
+from cryptography.exceptions import InvalidTag
 from numpy.typing import NDArray
 
 from federation.arrays import Residues
-from federation.channel.agreement import SECRET_BYTES, keystream
+from federation.channel.agreement import SECRET_BYTES, keystream, seal, unseal
 from federation.errors import ProtocolError
 
 _MAX_SYSTEM_WORDS = 1 << 13
@@ -88,11 +89,30 @@ class Channel(Protocol):
     def random(self, shape: Sequence[int]) -> Residues:
         """Residues uniform over the whole modulus, as `uniform_residues` draws them."""
 
-    def shared_secret(self, peer: str, purpose: str) -> bytes:
-        """256 bits that this site and `peer` alone can derive, fresh for this round and purpose."""
+    def shared_secrets(self, peers: Sequence[str], purpose: str) -> list[bytes]:
+        """With each peer 256 bits that this site and it alone can derive, fresh for this round and purpose."""
 
-    def expand(self, secret: bytes, shape: Sequence[int]) -> Residues:
-        """The keystream of a 256-bit secret as residues: uniform to everyone who does not know it."""
+    def seal(self, contents: Mapping[str, bytes], purpose: str) -> list[bytes]:
+        """For each peer a content that it alone can open, 16 bytes longer; one a round, peer and purpose."""
+
+    def unseal(self, sealed: Mapping[str, bytes], purpose: str) -> list[bytes]:
+        """What each of these peers sealed for this site in this round. Raises ProtocolError for anything else."""
+
+    def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
+        """The keystreams of 256-bit secrets as residues: uniform to everyone who does not know these.
+
+        Parameters
+        ----------
+        secrets : sequence of bytes
+        shape : sequence of int
+            Of each keystream.
+        part : int, default 0
+            A long vector is hidden part by part; each has a keystream of its own.
+
+        Returns
+        -------
+        Residues of shape (secrets, *shape)
+        """
 
 
 class Observer(Protocol):
@@ -104,8 +124,8 @@ class Observer(Protocol):
     def received(self, peer: str, array: NDArray[Any]) -> None:
         """Called with every array that a protocol takes in."""
 
-    def drew(self, residues: Residues) -> None:
-        """Called with every random vector and every keystream."""
+    def drew(self, residues: Residues, stream: str = "") -> None:
+        """Called with every random vector, and with every keystream; those of one secret have a name in common."""
 
 
 def uniform_residues(shape: Sequence[int]) -> Residues:
@@ -125,3 +145,20 @@ def checked(sender: str, receiver: str, array: NDArray[Any] | None, shape: Seque
         got = "no array" if array is None else f"{array.dtype} {array.shape}"
         raise ProtocolError(sender, receiver, f"{np.dtype(dtype)} {tuple(shape)}", got)
     return array
+
+
+def sealed_for(me: str, contents: Mapping[str, bytes], keys: Sequence[bytes]) -> list[bytes]:
+    """What a party seals for some peers, by the keys of each pair and round."""
+    return [seal(of_pair, contents[peer], by_lower=me < peer) for peer, of_pair in zip(contents, keys, strict=True)]
+
+
+def unsealed(me: str, sealed: Mapping[str, bytes], keys: Sequence[bytes]) -> list[bytes]:
+    """What some peers sealed for a party, by the keys of each pair and round. Raises ProtocolError."""
+    contents: list[bytes] = []
+    try:
+        for peer, of_pair in zip(sealed, keys, strict=True):
+            contents.append(unseal(of_pair, sealed[peer], by_lower=peer < me))
+    except InvalidTag:
+        sender = list(sealed)[len(contents)]
+        raise ProtocolError(sender, me, f"what it sealed for {me}", "bytes that it did not") from None
+    return contents

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,12 +19,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federation.arrays import Residues
-from federation.channel.agreement import KeyAgreement, keystream
-from federation.channel.contract import checked, uniform_residues
+from federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystreams, round_keys
+from federation.channel.contract import checked, sealed_for, uniform_residues, unsealed
 from federation.errors import PeerDropped, PeerLate, RoundAborted, Transient
 from federation.transport.keys import COORDINATOR
 
 T = TypeVar("T")
+
+_ROUND = 1
+"""Its number: a network has one."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,9 @@ class InMemoryNetwork:
     sent : list of Sent
         Every message, in the order in which they were sent.
     drawn : dict of str to list of Residues
-        Every random vector and keystream, by the party that drew it.
+        Every random vector, by the party that drew it.
+    expanded : dict of str to dict of bytes to list of Residues
+        Every keystream, by the party that expanded it and the secret, which come in the order of their first use.
     """
 
     sites: tuple[str, ...]
@@ -67,6 +72,9 @@ class InMemoryNetwork:
     deaths: Mapping[str, int] = field(default_factory=dict)
     sent: list[Sent] = field(default_factory=list)
     drawn: dict[str, list[Residues]] = field(default_factory=lambda: defaultdict(list))
+    expanded: dict[str, dict[bytes, list[Residues]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(list))
+    )
 
     def __post_init__(self) -> None:
         self._queues: dict[tuple[str, str], deque[Sent]] = defaultdict(deque)
@@ -191,15 +199,33 @@ class MemoryChannel:
         """Uniform residues, remembered as drawn by this party."""
         return self._drawn(uniform_residues(shape))
 
-    def shared_secret(self, peer: str, purpose: str) -> bytes:
-        """256 bits that this site and `peer` alone can derive."""
-        agreements = self._network.agreements
-        pair = " ".join(sorted((self.me, peer)))
-        return agreements[self.me].secret(agreements[peer].public, f"{purpose} {pair}")
+    def shared_secrets(self, peers: Sequence[str], purpose: str) -> list[bytes]:
+        """With each peer 256 bits that this site and it alone can derive, fresh for this network and purpose."""
+        return [keys[:SECRET_BYTES] for keys in self._keys_of(peers, purpose)]
 
-    def expand(self, secret: bytes, shape: Sequence[int]) -> Residues:
-        """The keystream of a secret, remembered as drawn by this party."""
-        return self._drawn(keystream(secret, shape))
+    def seal(self, contents: Mapping[str, bytes], purpose: str) -> list[bytes]:
+        """For each peer a content that it alone can open."""
+        return sealed_for(self.me, contents, self._keys_of(contents, purpose))
+
+    def unseal(self, sealed: Mapping[str, bytes], purpose: str) -> list[bytes]:
+        """What each of these peers sealed for this site. Raises ProtocolError."""
+        return unsealed(self.me, sealed, self._keys_of(sealed, purpose))
+
+    def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
+        """The keystreams of secrets, remembered as this party's."""
+        return self._expanded(secrets, keystreams(secrets, shape, part))
+
+    def _expanded(self, secrets: Sequence[bytes], rows: Residues) -> Residues:
+        for secret, row in zip(secrets, rows, strict=True):
+            self._network.expanded[self.me][secret].append(row)
+        return rows
+
+    def _keys_of(self, peers: Iterable[str], purpose: str) -> list[bytes]:
+        agreements = self._network.agreements
+        return [
+            round_keys(agreements[self.me].pair_key(self.me, peer, agreements[peer].public, purpose), _ROUND)
+            for peer in peers
+        ]
 
     def _drawn(self, residues: Residues) -> Residues:
         self._network.drawn[self.me].append(residues)

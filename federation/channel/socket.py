@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federation.arrays import Residues
-from federation.channel.agreement import KeyAgreement, keystream
-from federation.channel.contract import Draw, Observer, checked, uniform_residues
+from federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystreams, round_keys
+from federation.channel.contract import Draw, Observer, checked, sealed_for, uniform_residues, unsealed
 from federation.channel.mailbox import Mailbox
 from federation.errors import DeadlineExpired, PeerDropped, PeerLate, StepRefused
 from federation.transport.deadline import Deadline
@@ -83,6 +83,8 @@ class SocketChannel:
         self._agreement = agreement
         self._observers = observers
         self._draw = draw
+        self._round_keys: dict[str, dict[str, bytes]] = {}
+        self._streams: dict[bytes, str] = {}
 
     def drop(self, site: str, why: str) -> None:
         """From now on `collect` leaves this site out, and `receive` gives up."""
@@ -142,26 +144,44 @@ class SocketChannel:
 
     def random(self, shape: Sequence[int]) -> Residues:
         """Residues uniform over the whole modulus."""
-        return self._drawn(self._draw(shape))
-
-    def shared_secret(self, peer: str, purpose: str) -> bytes:
-        """256 bits that this site and `peer` alone can derive, fresh for this round and purpose."""
-        public = self._mailbox.agreement_key(peer)
-        if self._agreement is None or public is None:
-            raise StepRefused(
-                f"{self.me} and {peer} have no keys to agree on a secret with; a sum that needs them must say so"
-            )
-        pair = f"{self.me} {peer}" if self.me < peer else f"{peer} {self.me}"
-        return self._agreement.secret(public, f"fedsvm {purpose} {self._round} {pair}")
-
-    def expand(self, secret: bytes, shape: Sequence[int]) -> Residues:
-        """The keystream of a 256-bit secret as residues."""
-        return self._drawn(keystream(secret, shape))
-
-    def _drawn(self, residues: Residues) -> Residues:
+        residues = self._draw(shape)
         for observer in self._observers:
             observer.drew(residues)
         return residues
+
+    def shared_secrets(self, peers: Sequence[str], purpose: str) -> list[bytes]:
+        """With each peer 256 bits that this site and it alone can derive, fresh for this round and purpose."""
+        return [keys[:SECRET_BYTES] for keys in self._keys_of(peers, purpose)]
+
+    def seal(self, contents: Mapping[str, bytes], purpose: str) -> list[bytes]:
+        """For each peer a content that it alone can open; one a round, peer and purpose."""
+        return sealed_for(self.me, contents, self._keys_of(contents, purpose))
+
+    def unseal(self, sealed: Mapping[str, bytes], purpose: str) -> list[bytes]:
+        """What each of these peers sealed for this site in this round. Raises ProtocolError."""
+        return unsealed(self.me, sealed, self._keys_of(sealed, purpose))
+
+    def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
+        """The keystreams of 256-bit secrets as residues."""
+        rows = keystreams(secrets, shape, part)
+        for observer in self._observers:
+            for secret, row in zip(secrets, rows, strict=True):
+                observer.drew(row, self._streams.setdefault(secret, f"keystream {len(self._streams) + 1}"))
+        return rows
+
+    def _keys_of(self, peers: Iterable[str], purpose: str) -> list[bytes]:
+        """What this site shares with each of these peers in this round. Raises StepRefused where it is nothing."""
+        known = self._round_keys.setdefault(purpose, {})
+        for peer in peers:
+            if peer not in known:
+                public = self._mailbox.agreement_key(peer)
+                if self._agreement is None or public is None:
+                    raise StepRefused(
+                        f"{self.me} and {peer} have no keys to agree on a secret with; "
+                        "a sum that needs them must say so"
+                    )
+                known[peer] = round_keys(self._agreement.pair_key(self.me, peer, public, purpose), self._round)
+        return [known[peer] for peer in peers]
 
     def _check_reachable(self) -> None:
         """Raise PeerDropped where what is waited for may never come, long before its time is up."""

@@ -68,9 +68,9 @@ class Transcript:
         """An array that came in."""
         self._observe(RECEIVED, peer, array)
 
-    def drew(self, residues: Residues) -> None:
-        """A random vector, or a keystream."""
-        self._observe(DREW, "", residues)
+    def drew(self, residues: Residues, stream: str = "") -> None:
+        """A random vector, or a keystream, whose name is written in the place of a peer."""
+        self._observe(DREW, stream, residues)
 
     def _observe(self, what: str, peer: str, array: NDArray[Any]) -> None:
         if self._colludes:

@@ -67,7 +67,7 @@ class OwnFaults:
     def received(self, peer: str, array: NDArray[Any]) -> None:
         """Nothing waits for a message to come in."""
 
-    def drew(self, residues: Residues) -> None:
+    def drew(self, residues: Residues, stream: str = "") -> None:
         """Nothing waits for randomness."""
 
     def _strike(self) -> None:

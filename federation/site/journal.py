@@ -18,10 +18,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federation.arrays import FloatArray, Residues
-from federation.channel.agreement import SECRET_BYTES
+from federation.channel.agreement import SECRET_BYTES, TAG_BYTES
 from federation.channel.contract import checked
 from federation.control import Order
-from federation.errors import Malformed
+from federation.errors import Malformed, StepRefused
 from federation.transport import framefile
 from federation.transport.wire import DATA_KIND, RUN_ID_BYTES, Message
 
@@ -84,7 +84,7 @@ class SiteJournal:
         if self._in_step:
             self._note(_RECEIVED, peer, array)
 
-    def drew(self, residues: Residues) -> None:
+    def drew(self, residues: Residues, stream: str = "") -> None:
         """A random vector, or a keystream."""
         if self._in_step:
             self._note(_DREW, "", residues)
@@ -154,10 +154,21 @@ class ReplayChannel:
             raise EndOfRecordError
         return self._record.drew.popleft()
 
-    def shared_secret(self, peer: str, purpose: str) -> bytes:
-        """Nothing: what a step made of the secret was written down."""
-        return bytes(SECRET_BYTES)
+    def shared_secrets(self, peers: Sequence[str], purpose: str) -> list[bytes]:
+        """Nothing: what a step made of the secrets was written down."""
+        return [bytes(SECRET_BYTES)] * len(peers)
 
-    def expand(self, secret: bytes, shape: Sequence[int]) -> Residues:
-        """The keystream of then. Raises EndOfRecordError."""
-        return self.random(shape)
+    def seal(self, contents: Mapping[str, bytes], purpose: str) -> list[bytes]:
+        """Nothing: it was sealed, and sent."""
+        return [bytes(len(content) + TAG_BYTES) for content in contents.values()]
+
+    def unseal(self, sealed: Mapping[str, bytes], purpose: str) -> list[bytes]:
+        """Raises StepRefused: a process that is started again has other keys."""
+        raise StepRefused(
+            f"a step of {self.me} opened what {', '.join(sealed)} sealed for it, which its journal does not have; "
+            "start the run anew"
+        )
+
+    def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
+        """The keystreams of then. Raises EndOfRecordError."""
+        return np.stack([self.random(shape) for _ in secrets])

@@ -29,7 +29,7 @@ class Label(NamedTuple):
     party : str
         Who received or drew it, or put it in; "" of the total.
     peer : str, default ""
-        Who sent what was received.
+        Who sent what was received; which keystream it is that was drawn.
     place : int, default 0
         Its place among those of the same kind, party and peer.
     """
@@ -80,6 +80,9 @@ class Execution(NamedTuple):
             record |= labelled("received", receiver, sender, arrays, shape)
         for party, arrays in self.network.drawn.items():
             record |= labelled("drew", party, "", arrays, shape)
+        for party, streams in self.network.expanded.items():
+            for number, arrays in enumerate(streams.values(), start=1):
+                record |= labelled("drew", party, f"keystream {number}", arrays, shape)
         return record
 
 

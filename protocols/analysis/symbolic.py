@@ -68,9 +68,9 @@ class _SymbolicChannel(MemoryChannel):
         is_vector = tuple(shape) == self._network.shape
         return self._drawn(self._network.unit() if is_vector else uniform_residues(shape))
 
-    def expand(self, secret: bytes, shape: Sequence[int]) -> Residues:
-        """The unknown that the secret stands for."""
-        return self._drawn(self._network.unit(secret))
+    def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
+        """The unknowns that the secrets stand for."""
+        return self._expanded(secrets, np.stack([self._network.unit(secret) for secret in secrets]))
 
 
 def unit_vector(number: int, length: int) -> Residues:

@@ -8,6 +8,7 @@ protocols, and know of the honest sites' inputs no more than this.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -28,6 +29,7 @@ from protocols.analysis.execution import Label, Record, labelled
 from protocols.analysis.symbolic import linear_views
 from protocols.arithmetic.fixed_point import FixedPoint
 from protocols.sums.registry import SUMS
+from protocols.sums.ring import chunk_count
 
 
 @dataclass(frozen=True)
@@ -229,7 +231,10 @@ class RecordedRun:
             return {}
         terms, record = recorded.terms, recorded.record
         sites = tuple(terms["sites"])
-        deaths = {} if record.aborted else {site: 1 + taken for site, taken in record.missing.items()}
+        # on symbols a vector is one message; a site that goes missing in a sum that goes on without it sends that first
+        further = max(0, chunk_count(math.prod(terms["shape"])) - 1)
+        missing = {} if record.aborted else record.missing
+        deaths = {site: 1 + max(0, taken - further) for site, taken in missing.items()}
         symbols = self._linear_views(terms, sites, deaths)
         numbers = _numbers(recorded, coalition, symbols, sites)
         in_sight = view(symbols, coalition.sites, coordinator=coalition.coordinator)

@@ -20,6 +20,9 @@ LIMB_BITS = 64
 MIN_FRACTION_BITS = 40
 """One limb serves where it leaves this many bits behind the point; beyond, two limbs do."""
 
+_BLOCK = 1 << 14
+"""Values that are encoded or decoded at a time: what is between the steps stays in the cache."""
+
 MAX_BOUND = 2.0**62
 """What stands in for an unknown bound: two limbs then keep 50 bits and more behind the point."""
 
@@ -89,8 +92,16 @@ class FixedPoint:
             For a value that is not finite or beyond the bound.
         """
         flat = values.reshape(-1)
+        if flat.size <= _BLOCK:
+            return self._encoded(flat, flat)
+        residues = np.empty((self.limbs, flat.size), dtype=np.uint64)
+        for start in range(0, flat.size, _BLOCK):
+            residues[:, start : start + _BLOCK] = self._encoded(flat[start : start + _BLOCK], flat)
+        return residues
+
+    def _encoded(self, flat: FloatArray, whole: FloatArray) -> Residues:
         if flat.size and not max(flat.max(), -flat.min()) <= self.bound:  # one that is not a number is not below it
-            self._refuse(flat)
+            self._refuse(whole)
         scaled = flat * 2.0**self.fraction_bits  # exact, as is every product with a power of two in this range
         np.rint(scaled, out=scaled)
         if self.limbs == 1:
@@ -117,6 +128,14 @@ class FixedPoint:
         -------
         float64 array of shape (d,)
         """
+        if residues.shape[1] <= _BLOCK:
+            return self._decoded(residues)
+        values = np.empty(residues.shape[1])
+        for start in range(0, len(values), _BLOCK):
+            values[start : start + _BLOCK] = self._decoded(residues[:, start : start + _BLOCK])
+        return values
+
+    def _decoded(self, residues: Residues) -> FloatArray:
         if self.limbs == 1:
             values: FloatArray = residues[0].view(np.int64).astype(np.float64)
             values *= 2.0**-self.fraction_bits
@@ -152,12 +171,40 @@ def accumulate(total: Residues, residues: Residues, sign: int = 1) -> None:
     total, residues : Residues of shape (limbs, d)
     sign : {1, -1}, default 1
     """
-    if len(total) == 2:
-        total[:] = add(total, residues) if sign > 0 else subtract(total, residues)
-    elif sign > 0:
+    if sign > 0:
         np.add(total, residues, out=total)
+        if len(total) == 2:
+            total[1] += total[0] < residues[0]
     else:
+        borrow = total[0] < residues[0] if len(total) == 2 else None
         np.subtract(total, residues, out=total)
+        if borrow is not None:
+            total[1] -= borrow
+
+
+def total_of(vectors: Residues) -> Residues:
+    """The sum of several vectors of residues.
+
+    Parameters
+    ----------
+    vectors : Residues of shape (vectors, limbs, d)
+        One at least.
+
+    Returns
+    -------
+    Residues of shape (limbs, d)
+        Of one vector that vector itself.
+    """
+    total: Residues
+    if len(vectors) == 1:
+        total = vectors[0]
+    elif vectors.shape[1] == 1:
+        total = np.add.reduce(vectors, axis=0)
+    else:
+        total = vectors[0].copy()
+        for vector in vectors[1:]:
+            accumulate(total, vector)
+    return total
 
 
 def subtract(a: Residues, b: Residues) -> Residues:

@@ -1,6 +1,8 @@
-"""Secret sharing over the integers modulo 2^256 - 189, the largest prime below 2^256.
+"""Secret sharing over the integers modulo 2^32 - 5, the largest prime below 2^32; eight of them are a secret.
 
-Any `threshold` shares give the secret back; fewer say nothing about it.
+Any `threshold` shares give the secret back; fewer say nothing about it. Each word of the secret is shared for itself,
+by a polynomial of its own, so that numpy does all of them at once: what is exact is that every product, of a word with
+16 bits of another, and any sum of up to 2^16 such products fit 64 bits.
 
 References
 ----------
@@ -10,62 +12,79 @@ A. Shamir, "How to share a secret", Communications of the ACM 22 (11), 1979.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
 
-PRIME = 2**256 - 189
+import numpy as np
+from numpy.typing import NDArray
+
+PRIME = 2**32 - 5
 """The order of the field."""
 
+SECRET_WORDS = 8
+"""Elements of the field in a secret, and in a share."""
 
-def split(secret: int, threshold: int, holders: int, draw: Callable[[int], list[int]]) -> list[int]:
+Elements = NDArray[np.uint32]
+"""(..., words): elements of the field."""
+
+_HALF_BITS = 16
+
+
+def split(coefficients: Elements, holders: int) -> Elements:
     """Shares of a secret for holders 1 … `holders`.
 
     Parameters
     ----------
-    secret : int
-        From 0 to PRIME - 1.
-    threshold : int
-        How many shares it takes to learn the secret, from 1.
+    coefficients : Elements of shape (threshold, words)
+        The secret, and behind it as many random ones, uniform below PRIME, as there are shares, less one, that are to
+        say nothing about it.
     holders : int
         How many shares there are, `threshold` or more.
-    draw : callable
-        Gives so many integers uniform below PRIME.
 
     Returns
     -------
-    list of int
-        The share of holder x is f(x).
+    Elements of shape (holders, words)
+        The share of holder x is f(x) = secret + c_1 x + … + c_(threshold - 1) x^(threshold - 1), word by word.
     """
-    # f(x) = secret + c_1 x + … + c_(threshold - 1) x^(threshold - 1), by Horner's rule
-    # x is small, and one remainder at the end costs less than one at every step
-    coefficients = [secret, *draw(threshold - 1)]
-    coefficients.reverse()
-    shares = []
-    for x in range(1, holders + 1):
-        value = 0
-        for coefficient in coefficients:
-            value = value * x + coefficient
-        shares.append(value % PRIME)
-    return shares
+    return _multiplied(_powers(len(coefficients), holders), coefficients)
 
 
-def combine(shares: Mapping[int, int]) -> int:
-    """The secret from shares, by Lagrange's interpolation at 0.
+def combine(holders: tuple[int, ...], shares: Elements) -> Elements:
+    """Secrets from shares, by Lagrange's interpolation at 0.
 
     Parameters
     ----------
-    shares : mapping of holder to int
+    holders : tuple of int
         As many as the threshold, or more; with fewer the result is another number.
+    shares : Elements of shape (..., holders, words)
+        Of one secret or of many, in the order of the holders.
 
     Returns
     -------
-    int
+    Elements of shape (..., words)
     """
-    weights = _weights_at_zero(tuple(shares))
-    return sum(weight * share for weight, share in zip(weights, shares.values(), strict=True)) % PRIME
+    secrets: Elements = _multiplied(_weights_at_zero(holders), shares)[..., 0, :]
+    return secrets
+
+
+def _multiplied(halves: NDArray[np.uint64], elements: Elements) -> Elements:
+    """The product of a matrix, by its upper and lower halves, and elements, modulo PRIME."""
+    upper, lower = np.split(halves @ elements.astype(np.uint64), 2, axis=-2)
+    return ((((upper % PRIME) << _HALF_BITS) + lower) % PRIME).astype(np.uint32)
+
+
+def _halved(rows: list[list[int]]) -> NDArray[np.uint64]:
+    """The upper 16 bits of a matrix above the lower 16 bits."""
+    matrix = np.array(rows, dtype=np.uint64)
+    return np.concatenate([matrix >> _HALF_BITS, matrix & (1 << _HALF_BITS) - 1])
+
+
+@functools.lru_cache(maxsize=8)
+def _powers(threshold: int, holders: int) -> NDArray[np.uint64]:
+    """x^k of each holder x."""
+    return _halved([[pow(x, k, PRIME) for k in range(threshold)] for x in range(1, holders + 1)])
 
 
 @functools.lru_cache(maxsize=1024)
-def _weights_at_zero(holders: tuple[int, ...]) -> list[int]:
+def _weights_at_zero(holders: tuple[int, ...]) -> NDArray[np.uint64]:
     """prod over j != i of x_j / (x_j - x_i), for each holder x_i."""
     weights = []
     for own in holders:
@@ -75,4 +94,4 @@ def _weights_at_zero(holders: tuple[int, ...]) -> list[int]:
                 numerator = numerator * other % PRIME
                 denominator = denominator * (other - own) % PRIME
         weights.append(numerator * pow(denominator, -1, PRIME) % PRIME)
-    return weights
+    return _halved([weights])

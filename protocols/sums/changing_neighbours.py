@@ -4,7 +4,8 @@ The vector is split into r additive segments, all but one uniform over the whole
 of its own. The rings are edge-disjoint Hamiltonian cycles (Walecki's construction), of which n sites have
 (n - 1) // 2; the schedule of the protocol's paper falls to three colluders.
 
-Cost: r n messages a chunk and one for the sum; r n + 1 hops; (r n + 1) d residues.
+Cost: r n messages a chunk and one for the sum; n + 1 hops, and 2 (r - 1) for each chunk but the first; (r n + 1) d
+residues.
 
 Security. Against semi-honest parties. A site has 2 r different neighbours, and all of them together learn its vector;
 2 r - 1 do not, since the segment between two of them that do not collude is uniform to the others. The initiator of all
@@ -19,15 +20,14 @@ International Journal of Computer Science and Information Security 7 (1), 2010.
 from __future__ import annotations
 
 import functools
-
-import numpy as np
+from collections.abc import Iterable
 
 from federation.arrays import Residues
 from federation.channel.contract import Channel
 from federation.transport.keys import COORDINATOR
-from protocols.arithmetic.fixed_point import add, subtract
+from protocols.arithmetic.fixed_point import accumulate
 from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
-from protocols.sums.ring import chunk_count, chunks, ring_reveal, ring_sends_to, round_the_ring
+from protocols.sums.ring import chunk_count, chunks, random_chunks, ring_reveal, ring_sends_to, round_the_rings
 
 DEFAULT_RINGS = 2
 
@@ -43,14 +43,16 @@ def changing_neighbours_contribute(rings: int, channel: Channel, vector: Residue
     vector : Residues of shape (limbs, d)
         The site's own.
     """
-    last = vector
-    total = np.zeros_like(vector)
-    for number, ring in enumerate(edge_disjoint_rings(channel.sites, rings), start=1):
-        segment = last if number == rings else channel.random(vector.shape)
-        last = subtract(last, segment)
-        for chunk, of_segment in zip(chunks(total), round_the_ring(channel, ring, segment), strict=False):
-            chunk[...] = add(chunk, of_segment)
-    if channel.me == channel.sites[0]:
+    last = vector.copy()
+    segments: list[Iterable[Residues]] = []
+    for _ in range(rings - 1):
+        segment = list(random_chunks(channel, vector))
+        for rest, drawn in zip(chunks(last), segment, strict=True):
+            accumulate(rest, drawn, -1)
+        segments.append(segment)
+    segments.append(chunks(last))
+    total = round_the_rings(channel, edge_disjoint_rings(channel.sites, rings), segments, vector.shape)
+    if total is not None:
         channel.send(COORDINATOR, total)
 
 
@@ -78,7 +80,10 @@ def edge_disjoint_rings(sites: tuple[str, ...], rings: int) -> list[tuple[str, .
 
 
 def changing_neighbours_cost(rings: int, sites: int, shape: tuple[int, int]) -> Cost:
-    """What it costs: one ring after the other, and then the sum.
+    """What it costs: all rings at the same time, and then the sum.
+
+    A site has a chunk of all rings before the next of any, and its places in two rings differ by 2 (r - 1) at most:
+    by so many hops each further chunk comes later.
 
     Parameters
     ----------
@@ -96,7 +101,7 @@ def changing_neighbours_cost(rings: int, sites: int, shape: tuple[int, int]) -> 
     count = chunk_count(length)
     return Cost(
         messages=rings * sites * count + 1,
-        hops=rings * sites + 1 if count else 1,
+        hops=sites + 1 + 2 * (rings - 1) * (count - 1) if count else 1,
         payload_bytes=(rings * sites + 1) * limbs * length * RESIDUE_BYTES,
     )
 

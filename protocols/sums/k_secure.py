@@ -5,8 +5,8 @@ the others to k - 1 different sites. Every site then adds what it kept and what 
 the ring sum. The papers leave out that segments must be residues: parts that are merely smaller numbers let a coalition
 estimate the whole.
 
-Cost: n (k - 1) messages for the segments, n a chunk for the ring and one for the sum; n + 2 hops;
-(n (k - 1) + n + 1) d residues.
+Cost: of each chunk n (k - 1) messages for the segments and n for the ring, and one for the sum; n + 2 hops;
+(n k + 1) d residues.
 
 Security. Against semi-honest parties. To learn a site's vector takes its two ring neighbours, who know its block, and
 every site it sent a segment to or received one from: what they did not all see is uniform to the others. Segments go to
@@ -22,12 +22,14 @@ Journal of Computing 2 (3), 2010.
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator, Sequence
 
 from federation.arrays import Residues
 from federation.channel.contract import Channel
-from protocols.arithmetic.fixed_point import add, subtract
+from federation.transport.keys import COORDINATOR
+from protocols.arithmetic.fixed_point import accumulate
 from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
-from protocols.sums.ring import chunk_count, ring_contribute, ring_reveal, ring_sends_to
+from protocols.sums.ring import chunk_count, chunks, random_chunks, ring_reveal, ring_sends_to, round_the_rings
 
 MIN_SITES = 3
 
@@ -46,14 +48,30 @@ def k_secure_contribute(segments: int, channel: Channel, vector: Residues) -> No
         The site's own.
     """
     count, position = len(channel.sites), channel.sites.index(channel.me)
-    block = vector
+    block = vector.copy()
     for distance in distances(count, segments):
-        segment = channel.random(vector.shape)
-        block = subtract(block, segment)
-        channel.send(channel.sites[(position + distance) % count], segment)
-    for distance in distances(count, segments):
-        block = add(block, channel.receive(channel.sites[(position - distance) % count], vector.shape))
-    ring_contribute(channel, block)
+        for chunk, segment in zip(chunks(block), random_chunks(channel, vector), strict=True):
+            accumulate(chunk, segment, -1)
+            channel.send(channel.sites[(position + distance) % count], segment)
+    owners = [channel.sites[(position - distance) % count] for distance in distances(count, segments)]
+    total = round_the_rings(channel, [channel.sites], [_with_segments(channel, owners, block)], vector.shape)
+    if total is not None:
+        channel.send(COORDINATOR, total)
+
+
+def _with_segments(channel: Channel, owners: Sequence[str], block: Residues) -> Iterator[Residues]:
+    """The chunks of a block, each as soon as the segments of others are in it.
+
+    All that comes from one peer comes in order: from the predecessor in the ring first the whole of its segment.
+    """
+    predecessor = channel.sites[channel.sites.index(channel.me) - 1]
+    for chunk in chunks(block) if predecessor in owners else ():
+        accumulate(chunk, channel.receive(predecessor, chunk.shape))
+    for chunk in chunks(block):
+        for owner in owners:
+            if owner != predecessor:
+                accumulate(chunk, channel.receive(owner, chunk.shape))
+        yield chunk
 
 
 def distances(sites: int, segments: int) -> list[int]:
@@ -109,9 +127,9 @@ def k_secure_cost(segments: int, sites: int, shape: tuple[int, int]) -> Cost:
     limbs, length = shape
     count = chunk_count(length)
     return Cost(
-        messages=sites * (segments - 1 + count) + 1,
-        hops=sites + 2 if count else 2,
-        payload_bytes=(sites * (segments - 1) + sites + 1) * limbs * length * RESIDUE_BYTES,
+        messages=sites * segments * count + 1,
+        hops=sites + 2 if count else 1,
+        payload_bytes=(sites * segments + 1) * limbs * length * RESIDUE_BYTES,
     )
 
 

@@ -4,7 +4,7 @@ Site u sends y_u = x_u + PRG(b_u) + sum_{v > u} PRG(s_uv) - sum_{v < u} PRG(s_uv
 masks cancel in the sum; the own mask b_u protects a site that is given up and whose y_u comes in late. Everybody talks
 to the coordinator only, so no two sites need a connection:
 
-    1. u -> coordinator: y_u, and shares of b_u, each sealed for the neighbour that holds it
+    1. u -> coordinator: y_u, by chunks, and shares of b_u, each sealed for the neighbour that holds it
     2. if sites are missing, the coordinator names them, and the others give it the s_uv they have in common with them;
        again with a longer list if one of those is lost meanwhile
     3. the coordinator hands on the sealed shares, and the sites give it the shares of b_u of all that are in the sum
@@ -17,8 +17,8 @@ neighbours themselves, each of which lives, or joins the list of the missing bef
 share a neighbour instead of two, and no coalition of sites, however many, can open the pairwise masks between two
 others.
 
-Cost without dropouts, with m - 1 neighbours each: 4 n messages and 3 hops; n d limbs residues, and for each site
-6 (m - 1) words of sealed shares up, 7 m words down (the sealed shares, and who is in), and 4 m words of opened ones.
+Cost without dropouts, with m - 1 neighbours each: n messages a chunk and 3 n more, 3 hops; n d limbs residues, and of
+each site 6 (m - 1) words of sealed shares up, 7 m down (the sealed shares, and who is in), and 4 m of opened ones.
 
 Security. Against semi-honest parties, coordinator included. For one peer and round a *site* gives either the pairwise
 seed or its share of the own mask, never both; it refuses a coordinator that names itself or a peer in both lists, takes
@@ -41,36 +41,44 @@ from __future__ import annotations
 import functools
 import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM, ChaCha20Poly1305
+from numpy.typing import NDArray
 
 from federation.arrays import IntArray, Residues
+from federation.channel.agreement import TAG_BYTES
 from federation.channel.contract import Channel
 from federation.errors import PeerDropped, StepRefused
 from federation.transport.keys import COORDINATOR
 from protocols.arithmetic import shamir
-from protocols.arithmetic.fixed_point import accumulate, add
+from protocols.arithmetic.fixed_point import accumulate, total_of
 from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
+from protocols.sums.plain import collect_chunks
+from protocols.sums.ring import chunk_count, chunks
 
 MAX_NEIGHBOURS = 50
 """Of a site; all others, where there are no more."""
 
-SECRET_WORDS, SEALED_WORDS = 4, 6
-"""Of 64 bits: in a seed or share, and in a share that is sealed (with 16 bytes of authentication)."""
+SECRET_WORDS = shamir.SECRET_WORDS // 2
+"""Of 64 bits, in a seed or share."""
 
 _SECRET_BYTES = RESIDUE_BYTES * SECRET_WORDS
+_SEALED_BYTES = _SECRET_BYTES + TAG_BYTES
+
+SEALED_WORDS = _SEALED_BYTES // RESIDUE_BYTES
+"""In a share that is sealed."""
 
 REQUEST_WORDS = 1 + SEALED_WORDS
 """In what a coordinator says of one site of a neighbourhood."""
 
-_NONCE = bytes(12)
-"""Every share is sealed with a key of its own, derived for one round and holder, so that its nonce may be constant; so
-is what the keys of a pair are made of."""
+_AT_ONCE = 1 << 12
+"""Residues of keystreams that are made before they are added: few enough for the cache, and for memory that is reused
+where the system would give, clear and take back the pages of more (glibc's malloc: from 128 KiB)."""
 
-_ZEROS = bytes(96)
+_PURPOSE = "masked sum"
 
 DEFAULT_THRESHOLD = 0.66
 """The fraction of a neighbourhood that must remain."""
@@ -114,30 +122,26 @@ class Neighbourhoods:
         return {site: self.of(site) for site in self._sites}
 
     @functools.cached_property
-    def places(self) -> dict[str, dict[str, int]]:
-        """Of every site, where in its neighbourhood who is."""
-        return {site: {peer: place for place, peer in enumerate(group)} for site, group in self.all.items()}
+    def numbers(self) -> dict[str, int]:
+        """The place of every site in the ring."""
+        return {site: number for number, site in enumerate(self._sites)}
 
     @functools.cached_property
-    def routes(self) -> dict[str, tuple[IntArray, IntArray]]:
-        """Where the shares are that are sealed for a site: the numbers of their owners, and the rows at these.
+    def members(self) -> IntArray:
+        """(n, m): the neighbourhood of every site, by numbers."""
+        return np.array([[self.numbers[peer] for peer in group] for group in self.all.values()])
 
-        Its neighbours are the owners, in order; a site seals for all of its neighbourhood but itself, in order.
-        """
-        numbers, places = {site: number for number, site in enumerate(self._sites)}, self.places
-        return {
-            site: (
-                np.array([numbers[owner] for owner in group if owner != site]),
-                np.array(
-                    [
-                        places[owner][site] - (places[owner][site] > places[owner][owner])
-                        for owner in group
-                        if owner != site
-                    ]
-                ),
-            )
-            for site, group in self.all.items()
-        }
+    @functools.cached_property
+    def place(self) -> IntArray:
+        """(n,): of every site, its place in its own neighbourhood."""
+        place: IntArray = np.argmax(self.members == np.arange(len(self._sites))[:, None], axis=1)
+        return place
+
+    @functools.cached_property
+    def place_at(self) -> IntArray:
+        """(n, m): of every site, its place in the neighbourhood of each of its own, in order."""
+        places = [{peer: place for place, peer in enumerate(group.tolist())} for group in self.members]
+        return np.array([[places[peer][site] for peer in group.tolist()] for site, group in enumerate(self.members)])
 
 
 @functools.lru_cache(maxsize=1)
@@ -264,97 +268,57 @@ def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> No
         When the coordinator asks for what would open the site's or a peer's input.
     """
     group = neighbourhood(channel.sites, channel.me)
+    place = group.index(channel.me)
+    before, behind = group[:place], group[place + 1 :]
+    peers = (*before, *behind)
     consent = Consent(channel.me, group, threshold_of(fraction, len(group)))
-    pairs = {peer: PairKeys.of(channel, peer) for peer in group if peer != channel.me}
-    (own,) = _draw(channel, 1)
-    draw = functools.partial(_draw, channel)
-    shares = dict(zip(group, shamir.split(own, consent.threshold, len(group), draw), strict=True))
-    channel.send(COORDINATOR, _masked(channel, group, pairs, own, vector))
-    channel.send(COORDINATOR, _sealed(pairs, shares))
+    seeds = channel.shared_secrets(peers, _PURPOSE)
+    coefficients = _draw(channel, consent.threshold)
+    shares = _secrets(shamir.split(coefficients, len(group)))
+    plus, minus = [coefficients[0].tobytes(), *seeds[place:]], seeds[:place]
+    # y = x + PRG(b) + sum_{v > u} PRG(s_uv) - sum_{v < u} PRG(s_uv)
+    for part, chunk in enumerate(chunks(vector)):
+        total = chunk.copy()
+        _mask(channel, total, plus, minus, part)
+        channel.send(COORDINATOR, total)
+    sealed = channel.seal(dict(zip(peers, shares[:place] + shares[place + 1 :], strict=True)), _PURPOSE)
+    channel.send(COORDINATOR, _words(sealed, SEALED_WORDS))
     while not consent.opened:
-        stage, present, sealed = _request(channel, group)
+        stage, present, held = _request(channel, group)
         consent.agree(stage, present)
         if stage == MISSING:
-            channel.send(COORDINATOR, _words([pairs[peer].seed for peer in group if peer in consent.missing]))
-    held = {peer: _to_bytes(shares[peer]) if peer == channel.me else pairs[peer].open(sealed[peer]) for peer in present}
-    channel.send(COORDINATOR, _words([held[peer] for peer in group if peer in present]))
+            channel.send(
+                COORDINATOR, _words([seed for peer, seed in zip(peers, seeds, strict=True) if peer in consent.missing])
+            )
+    opened = channel.unseal({peer: held[peer] for peer in peers if peer in present}, _PURPOSE)
+    opened.insert(sum(peer in present for peer in before), shares[place])
+    channel.send(COORDINATOR, _words(opened))
 
 
-class PairKeys:
-    """What a site and one neighbour share in one round: the seed of their pairwise mask, and a key for each direction.
-
-    All three come from one secret of the pair, by a cipher, so that the seed says nothing of the keys.
-
-    Attributes
-    ----------
-    seed : bytes
-        Of 256 bits.
-    """
-
-    __slots__ = ("_opener", "_sealer", "seed")
-
-    def __init__(self, seed: bytes, sealer: bytes, opener: bytes) -> None:
-        self.seed = seed
-        self._sealer = sealer
-        self._opener = opener
-
-    @classmethod
-    def of(cls, channel: Channel, peer: str) -> PairKeys:
-        """Those of this site and a peer in the channel's round."""
-        secret = channel.shared_secret(peer, "masked sum")
-        keys = AESGCM(secret).encrypt(_NONCE, _ZEROS, None)
-        seed, lower, upper = keys[:32], keys[32:64], keys[64:96]
-        return cls(seed, lower, upper) if channel.me < peer else cls(seed, upper, lower)
-
-    def seal(self, share: bytes) -> bytes:
-        """A share that the peer is to hold, which only it can open."""
-        return ChaCha20Poly1305(self._sealer).encrypt(_NONCE, share, None)
-
-    def open(self, words: Residues) -> bytes:
-        """The share of the peer's own mask that it sealed for this site."""
-        return ChaCha20Poly1305(self._opener).decrypt(_NONCE, words.tobytes(), None)
+def _mask(channel: Channel, total: Residues, plus: Sequence[bytes], minus: Sequence[bytes], part: int) -> None:
+    """Add the keystreams of some secrets to a part of a vector, and take off those of others, in its place."""
+    at_once = max(1, _AT_ONCE // total.size)
+    for secrets, sign in ((plus, 1), (minus, -1)):
+        for first in range(0, len(secrets), at_once):
+            accumulate(total, total_of(channel.expand(secrets[first : first + at_once], total.shape, part)), sign)
 
 
-def _masked(
-    channel: Channel, group: tuple[str, ...], pairs: Mapping[str, PairKeys], own: int, vector: Residues
-) -> Residues:
-    """y = x + PRG(b) + sum_{v > u} PRG(s_uv) - sum_{v < u} PRG(s_uv)."""
-    total = add(vector, channel.expand(_to_bytes(own), vector.shape))
-    position = group.index(channel.me)
-    for number, peer in enumerate(group):
-        if number != position:
-            accumulate(total, channel.expand(pairs[peer].seed, vector.shape), 1 if number > position else -1)
-    return total
-
-
-def _sealed(pairs: Mapping[str, PairKeys], shares: Mapping[str, int]) -> Residues:
-    """(m - 1, 6) words: the share of each neighbour, which only it can open."""
-    return _words([keys.seal(_to_bytes(shares[peer])) for peer, keys in pairs.items()], SEALED_WORDS)
-
-
-def _request(channel: Channel, group: tuple[str, ...]) -> tuple[int, frozenset[str], dict[str, Residues]]:
+def _request(channel: Channel, group: tuple[str, ...]) -> tuple[int, frozenset[str], dict[str, bytes]]:
     """What the coordinator asks for, who of the group it says is in the sum, and the shares that it hands on."""
     rows = channel.receive(COORDINATOR, (len(group), REQUEST_WORDS))
     stage, flags = int(rows[group.index(channel.me), 1]), rows[:, 0].tolist()
     if stage not in (MISSING, OPEN) or not set(flags) <= {0, 1}:
         raise StepRefused("the coordinator asks for something that the protocol does not know")
     present = frozenset(peer for peer, flag in zip(group, flags, strict=True) if flag)
-    return stage, present, dict(zip(group, rows[:, 1:], strict=True))
+    return stage, present, dict(zip(group, _cut(rows[:, 1:].tobytes(), _SEALED_BYTES), strict=True))
 
 
-def _draw(channel: Channel, count: int) -> list[int]:
-    """Uniform below the prime of the secret sharing."""
-    drawn: list[int] = []
-    while len(drawn) < count:
-        words = channel.random((count - len(drawn), SECRET_WORDS)).tobytes()
-        numbers = [int.from_bytes(words[start : start + _SECRET_BYTES], "little") for start in _starts(words)]
-        drawn += [number for number in numbers if number < shamir.PRIME]
+def _draw(channel: Channel, count: int) -> shamir.Elements:
+    """(count, 8), uniform below the prime of the secret sharing."""
+    drawn = channel.random((count, SECRET_WORDS)).view(np.uint32)
+    while (beyond := drawn >= shamir.PRIME).any():
+        drawn = np.where(beyond, channel.random((count, SECRET_WORDS)).view(np.uint32), drawn)
     return drawn
-
-
-def _starts(secrets: bytes) -> range:
-    """Where each of the secrets begins that lie one behind the other."""
-    return range(0, len(secrets), _SECRET_BYTES)
 
 
 # The coordinator's part.
@@ -380,106 +344,119 @@ def masked_reveal(fraction: float, channel: Channel, shape: tuple[int, int]) -> 
     PeerDropped
         When fewer remain; nothing is revealed then.
     """
-    groups = neighbourhoods(channel.sites).all
-    masked = channel.collect(dict.fromkeys(channel.sites, shape))
-    sealed = channel.collect({site: (len(groups[site]) - 1, SEALED_WORDS) for site in masked})
-    present, seeds = _settle(channel, groups, fraction, frozenset(sealed))
-    own = _open_own_masks(channel, groups, fraction, present, sealed)
+    graph = neighbourhoods(channel.sites)
+    threshold = threshold_of(fraction, graph.members.shape[1])
+    masked, whole = collect_chunks(channel, shape)
+    sealed = channel.collect(dict.fromkeys(whole, (graph.members.shape[1] - 1, SEALED_WORDS)))
+    present, plus, minus = _settle(channel, graph, threshold, frozenset(sealed))
+    minus += _own_seeds(channel, graph, threshold, present, sealed)
     total = np.zeros(shape, dtype=np.uint64)
-    for site in sorted(present):
-        accumulate(total, masked[site])
-        accumulate(total, channel.expand(_to_bytes(own[site]), shape), -1)
-    for (site, gone), seed in seeds.items():
-        later = groups[site].index(gone) > groups[site].index(site)
-        accumulate(total, channel.expand(seed, shape), -1 if later else 1)
+    for part, (chunk, of_part) in enumerate(zip(chunks(total), masked, strict=True)):
+        for site in present:
+            accumulate(chunk, of_part[site])
+        _mask(channel, chunk, plus, minus, part)
     return total
 
 
 def _settle(
-    channel: Channel, groups: Mapping[str, tuple[str, ...]], fraction: float, present: frozenset[str]
-) -> tuple[frozenset[str], dict[tuple[str, str], bytes]]:
-    """Who is in the sum, and the seeds of the pairwise masks between them and the missing."""
+    channel: Channel, graph: Neighbourhoods, threshold: int, present: frozenset[str]
+) -> tuple[list[str], list[bytes], list[bytes]]:
+    """Who is in the sum, and the seeds of the masks between them and the missing: what to add, and to take off."""
     while True:
-        _require_enough(groups, fraction, present)
-        missing = {site: [peer for peer in groups[site] if peer not in present] for site in present}
-        asked = [site for site in channel.sites if site in present and missing[site]]
+        there = _there(channel, graph, threshold, present)
+        staying = [site for site in channel.sites if site in present]
+        if len(staying) == len(channel.sites):
+            return staying, [], []
+        missing = {site: [peer for peer in graph.all[site] if peer not in present] for site in staying}
+        asked = [site for site in staying if missing[site]]
+        rows = requests(graph, MISSING, there)
         for site in asked:
-            channel.send(site, request(MISSING, site, groups[site], present))
+            channel.send(site, rows[graph.numbers[site]])
         answers = channel.collect({site: (len(missing[site]), SECRET_WORDS) for site in asked})
         if len(answers) == len(asked):
-            pairs = [(site, gone) for site in asked for gone in missing[site]]
-            seeds = [words.tobytes() for site in asked for words in answers[site]]
-            return present, dict(zip(pairs, seeds, strict=True))
+            plus: list[bytes] = []
+            minus: list[bytes] = []
+            for site in asked:
+                for peer, seed in zip(missing[site], _secrets(answers[site]), strict=True):
+                    (minus if graph.numbers[peer] > graph.numbers[site] else plus).append(seed)
+            return staying, plus, minus
         present -= frozenset(asked) - answers.keys()
 
 
-def _open_own_masks(
-    channel: Channel,
-    groups: Mapping[str, tuple[str, ...]],
-    fraction: float,
-    present: frozenset[str],
-    sealed: Mapping[str, Residues],
-) -> dict[str, int]:
-    """The own mask of every site in the sum, from the shares that its neighbours open."""
-    members = {site: [peer for peer in groups[site] if peer in present] for site in present}
-    places, routes = neighbourhoods(channel.sites).places, neighbourhoods(channel.sites).routes
-    nothing = np.zeros((len(next(iter(groups.values()))) - 1, SEALED_WORDS), dtype=np.uint64)
-    of_all = np.stack([sealed[site] if site in present else nothing for site in channel.sites])
-    for site in sorted(present):
-        owners, rows = routes[site]
-        channel.send(site, request(OPEN, site, groups[site], present, of_all[owners, rows]))
-    answers = channel.collect({site: (len(members[site]), SECRET_WORDS) for site in sorted(present)})
-    shares: dict[str, dict[int, int]] = {site: {} for site in present}
-    for holder, opened in answers.items():
-        secrets = opened.tobytes()
-        for start, owner in zip(_starts(secrets), members[holder], strict=True):
-            secret = secrets[start : start + _SECRET_BYTES]
-            shares[owner][places[owner][holder] + 1] = int.from_bytes(secret, "little")
-    own_masks = {}
-    for owner, of_owner in shares.items():
-        threshold = threshold_of(fraction, len(groups[owner]))
-        _require(len(of_owner), threshold, f"shares of {owner}")
-        own_masks[owner] = shamir.combine(dict(sorted(of_owner.items())[:threshold]))
-    return own_masks
+def _own_seeds(
+    channel: Channel, graph: Neighbourhoods, threshold: int, present: Sequence[str], sealed: Mapping[str, Residues]
+) -> list[bytes]:
+    """The seeds of the own masks of the sites in the sum, from the shares that their neighbours open."""
+    members, at, count = graph.members, graph.place_at, len(channel.sites)
+    numbers = [graph.numbers[site] for site in present]
+    there = np.zeros(count, dtype=bool)
+    there[numbers] = True
+    # a site seals for each of its neighbourhood but itself, and holds what each of it sealed: row place_at of theirs
+    by_owner = np.zeros((*members.shape, SEALED_WORDS), dtype=np.uint64)
+    theirs = there[:, None] & (members != np.arange(count)[:, None])
+    by_owner[theirs] = np.concatenate([sealed[site] for site in present])
+    rows = requests(graph, OPEN, there, by_owner[members, at])
+    for site, number in zip(present, numbers, strict=True):
+        channel.send(site, rows[number])
+    sizes = there[members].sum(axis=1).tolist()
+    answers = channel.collect(
+        {site: (sizes[number], SECRET_WORDS) for site, number in zip(present, numbers, strict=True)}
+    )
+    answered = np.array([site in answers for site in channel.sites])
+    opened = answered[:, None] & there[members]
+    shares = np.zeros((*members.shape, SECRET_WORDS), dtype=np.uint64)
+    if answers:
+        shares[opened] = np.concatenate(list(answers.values()))
+    # now by owner: its neighbours in order are the holders of its shares
+    known, shares = opened[members, at], shares[members, at].view(np.uint32)
+    by_holders: dict[tuple[int, ...], list[int]] = {}
+    for site, number in zip(present, numbers, strict=True):
+        places = np.flatnonzero(known[number])
+        _require(len(places), threshold, f"shares of {site}")
+        by_holders.setdefault(tuple(places[:threshold].tolist()), []).append(number)
+    seeds: list[bytes] = []
+    for holding, owners in by_holders.items():
+        of_owners = shares[np.ix_(owners, holding)]
+        seeds += _secrets(shamir.combine(tuple(place + 1 for place in holding), of_owners))
+    return seeds
 
 
-def request(
-    stage: int, site: str, group: tuple[str, ...], present: frozenset[str], held: Residues | None = None
-) -> Residues:
-    """What the coordinator tells a site: whom it takes to be in the sum, and, to open them, the shares sealed for it.
+def requests(graph: Neighbourhoods, stage: int, there: NDArray[np.bool_], held: Residues | None = None) -> Residues:
+    """What the coordinator tells sites: whom it takes to be in the sum, and, to open them, the shares sealed for each.
 
     Parameters
     ----------
+    graph : Neighbourhoods
     stage : int
         MISSING or OPEN.
-    site : str
-    group : tuple of str
-        Its neighbourhood.
-    present : frozenset of str
+    there : array of bool of shape (n,)
         Who is in the sum.
-    held : Residues of shape (m - 1, 6), optional
-        The shares that the others of the group sealed for the site, zeros of those that are not in the sum.
+    held : Residues of shape (n, m, 6), optional
+        The shares that the others of each neighbourhood sealed for the site, zeros of those that are not in the sum.
 
     Returns
     -------
-    Residues of shape (m, 7)
-        A row for each of the group: whether it is in, and the share of its own mask; in that of the site itself, which
-        has its own, the stage.
+    Residues of shape (n, m, 7)
+        For each site a row for each of its neighbourhood: whether it is in, and the share of its own mask; in that of
+        the site itself, which has its own, the stage.
     """
-    rows, place = np.zeros((len(group), REQUEST_WORDS), dtype=np.uint64), group.index(site)
-    rows[:, 0] = [peer in present for peer in group]
-    rows[place, 1] = stage
+    rows = np.zeros((*graph.members.shape, REQUEST_WORDS), dtype=np.uint64)
+    rows[..., 0] = there[graph.members]
     if held is not None:
-        rows[:place, 1:], rows[place + 1 :, 1:] = held[:place], held[place:]
+        rows[..., 1:] = held
+    rows[np.arange(len(rows)), graph.place, 1] = stage
     return rows
 
 
-def _require_enough(groups: Mapping[str, tuple[str, ...]], fraction: float, present: frozenset[str]) -> None:
+def _there(channel: Channel, graph: Neighbourhoods, threshold: int, present: frozenset[str]) -> NDArray[np.bool_]:
+    """Who is in the sum, by numbers. Raises PeerDropped where so few are that it would be too few around a site."""
     if not present:
         raise PeerDropped("no site is left in the masked sum")
-    for site in present:
-        left = sum(peer in present for peer in groups[site])
-        _require(left, threshold_of(fraction, len(groups[site])), f"sites around {site}")
+    there = np.array([site in present for site in channel.sites])
+    for number, left in enumerate(there[graph.members].sum(axis=1).tolist()):
+        if there[number]:
+            _require(left, threshold, f"sites around {channel.sites[number]}")
+    return there
 
 
 def _require(left: int, needed: int, what: str) -> None:
@@ -487,12 +464,17 @@ def _require(left: int, needed: int, what: str) -> None:
         raise PeerDropped(f"{left} {what} are left and a masked sum needs {needed}; nothing was revealed")
 
 
-def _words(secrets: list[bytes], words: int = SECRET_WORDS) -> Residues:
+def _words(secrets: Sequence[bytes], words: int = SECRET_WORDS) -> Residues:
     return np.frombuffer(b"".join(secrets), dtype=np.uint64).reshape(len(secrets), words)
 
 
-def _to_bytes(secret: int) -> bytes:
-    return secret.to_bytes(_SECRET_BYTES, "little")
+def _secrets(rows: NDArray[np.unsignedinteger[Any]]) -> list[bytes]:
+    """The secrets of which each row of an array is one."""
+    return _cut(rows.tobytes(), _SECRET_BYTES)
+
+
+def _cut(content: bytes, size: int) -> list[bytes]:
+    return [content[start : start + size] for start in range(0, len(content), size)]
 
 
 def masked_cost(sites: int, shape: tuple[int, int]) -> Cost:
@@ -511,7 +493,11 @@ def masked_cost(sites: int, shape: tuple[int, int]) -> Cost:
     limbs, length = shape
     members = min(sites, MAX_NEIGHBOURS + 1)
     words = SEALED_WORDS * (members - 1) + (REQUEST_WORDS + SECRET_WORDS) * members
-    return Cost(messages=4 * sites, hops=3, payload_bytes=sites * (limbs * length + words) * RESIDUE_BYTES)
+    return Cost(
+        messages=(chunk_count(length) + 3) * sites,
+        hops=3,
+        payload_bytes=sites * (limbs * length + words) * RESIDUE_BYTES,
+    )
 
 
 def masked(threshold: float = DEFAULT_THRESHOLD) -> SecureSum:

@@ -1,6 +1,6 @@
 """The sum that hides nothing: every site sends its vector to the coordinator. The one to compare with.
 
-Cost: n messages, 1 hop, n * d residues.
+Cost: n messages a chunk, 1 hop, n * d residues.
 
 Security. The coordinator alone learns every input.
 """
@@ -14,6 +14,7 @@ from federation.channel.contract import Channel
 from federation.transport.keys import COORDINATOR
 from protocols.arithmetic.fixed_point import accumulate
 from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
+from protocols.sums.ring import chunk_count, chunk_widths, chunks
 
 
 def plain_contribute(channel: Channel, vector: Residues) -> None:
@@ -25,7 +26,8 @@ def plain_contribute(channel: Channel, vector: Residues) -> None:
     vector : Residues of shape (limbs, d)
         The site's own.
     """
-    channel.send(COORDINATOR, vector)
+    for chunk in chunks(vector):
+        channel.send(COORDINATOR, chunk)
 
 
 def plain_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
@@ -42,13 +44,37 @@ def plain_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
     Residues of shape (limbs, d)
     """
     total = np.zeros(shape, dtype=np.uint64)
-    for vector in channel.collect(dict.fromkeys(channel.sites, shape)).values():
-        accumulate(total, vector)
+    parts, whole = collect_chunks(channel, shape)
+    for chunk, of_part in zip(chunks(total), parts, strict=True):
+        for site in whole:
+            accumulate(chunk, of_part[site])
     return total
 
 
+def collect_chunks(channel: Channel, shape: tuple[int, int]) -> tuple[list[dict[str, Residues]], list[str]]:
+    """What every site sends of a vector, chunk by chunk, and who sent all of it.
+
+    Parameters
+    ----------
+    channel : Channel
+    shape : (limbs, d)
+        Of the vectors.
+
+    Returns
+    -------
+    list of dict of str to Residues of shape (limbs, at most CHUNK), list of str
+        Those that came, a dict for each chunk; the sites of which all came, in ring order.
+    """
+    parts: list[dict[str, Residues]] = []
+    whole = list(channel.sites)
+    for width in chunk_widths(shape[1]):
+        parts.append(channel.collect(dict.fromkeys(whole, (shape[0], width))))
+        whole = list(parts[-1])
+    return parts, whole
+
+
 def plain_cost(sites: int, shape: tuple[int, int]) -> Cost:
-    """What it costs: n messages of the whole vector, all at once.
+    """What it costs: n messages for each chunk, all at once.
 
     Parameters
     ----------
@@ -61,7 +87,8 @@ def plain_cost(sites: int, shape: tuple[int, int]) -> Cost:
     Cost
     """
     limbs, length = shape
-    return Cost(messages=sites, hops=1, payload_bytes=sites * limbs * length * RESIDUE_BYTES)
+    count = chunk_count(length)
+    return Cost(messages=sites * count, hops=min(count, 1), payload_bytes=sites * limbs * length * RESIDUE_BYTES)
 
 
 PLAIN = SecureSum(

@@ -22,14 +22,14 @@ SIGKDD Explorations 4 (2), 2002, section 3.1.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
 from federation.arrays import Residues
 from federation.channel.contract import Channel
 from federation.transport.keys import COORDINATOR
-from protocols.arithmetic.fixed_point import add, subtract
+from protocols.arithmetic.fixed_point import accumulate, add
 from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
 
 CHUNK = 1 << 16
@@ -45,39 +45,58 @@ def ring_contribute(channel: Channel, vector: Residues) -> None:
     vector : Residues of shape (limbs, d)
         The site's own.
     """
-    sum_chunks = list(round_the_ring(channel, channel.sites, vector))
-    if channel.me == channel.sites[0]:
-        channel.send(COORDINATOR, np.concatenate([vector[:, :0], *sum_chunks], axis=1))
+    total = round_the_rings(channel, [channel.sites], [chunks(vector)], vector.shape)
+    if total is not None:
+        channel.send(COORDINATOR, total)
 
 
-def round_the_ring(channel: Channel, ring: tuple[str, ...], vector: Residues) -> Iterator[Residues]:
-    """Add a vector to what goes round a ring.
+def round_the_rings(
+    channel: Channel, rings: Sequence[tuple[str, ...]], vectors: Sequence[Iterable[Residues]], shape: Sequence[int]
+) -> Residues | None:
+    """Add vectors to what goes round rings, all of which begin with one site and are gone round at the same time.
+
+    Chunk by chunk a site serves first the ring in which it comes first, so that no ring waits for another: a chunk of a
+    single one is back after n hops.
 
     Parameters
     ----------
     channel : Channel
-    ring : tuple of str
-        All sites, in the order in which it goes round.
-    vector : Residues of shape (limbs, d)
-        The site's own.
+    rings : sequence of tuple of str
+        All sites, in the order in which each goes round.
+    vectors : sequence of iterable of Residues of shape (limbs, at most CHUNK)
+        What this site adds in each ring, by chunks.
+    shape : (limbs, d)
+        Of each vector.
 
-    Yields
-    ------
-    Residues of shape (limbs, at most CHUNK)
-        At the first site of the ring the sum, by chunks; nothing elsewhere.
+    Returns
+    -------
+    Residues of shape (limbs, d), or None
+        At the first site the sum over all rings; None elsewhere.
     """
-    position = ring.index(channel.me)
-    predecessor = ring[position - 1]
-    successor = ring[(position + 1) % len(ring)]
-    if position > 0:
-        for own in chunks(vector):
-            channel.send(successor, add(channel.receive(predecessor, own.shape), own))
-        return
-    mask = channel.random(vector.shape)
-    for masked in chunks(add(mask, vector)):
-        channel.send(successor, masked)
-    for share in chunks(mask):
-        yield subtract(channel.receive(predecessor, share.shape), share)
+    if channel.me == rings[0][0]:
+        return _begin_rings(channel, rings, vectors, shape)
+    places = sorted((ring.index(channel.me), number) for number, ring in enumerate(rings))
+    for of_rings in zip(*vectors, strict=True):
+        for position, number in places:
+            ring, own = rings[number], of_rings[number]
+            channel.send(ring[(position + 1) % len(ring)], add(channel.receive(ring[position - 1], own.shape), own))
+    return None
+
+
+def _begin_rings(
+    channel: Channel, rings: Sequence[tuple[str, ...]], vectors: Sequence[Iterable[Residues]], shape: Sequence[int]
+) -> Residues:
+    """Mask each chunk, and take the masks off what comes back."""
+    total = np.zeros(shape, dtype=np.uint64)
+    for ring, vector in zip(rings, vectors, strict=True):
+        for chunk, own in zip(chunks(total), vector, strict=True):
+            mask = channel.random(own.shape)
+            channel.send(ring[1], add(mask, own))
+            accumulate(chunk, mask, -1)
+    for chunk in chunks(total):
+        for ring in rings:
+            accumulate(chunk, channel.receive(ring[-1], chunk.shape))
+    return total
 
 
 def ring_reveal(channel: Channel, shape: tuple[int, int]) -> Residues:
@@ -133,6 +152,21 @@ def chunk_count(length: int) -> int:
     return -(-length // CHUNK)
 
 
+def chunk_widths(length: int) -> list[int]:
+    """How many columns each chunk has.
+
+    Parameters
+    ----------
+    length : int
+        d.
+
+    Returns
+    -------
+    list of int
+    """
+    return [min(CHUNK, length - start) for start in range(0, length, CHUNK)]
+
+
 def chunks(vector: Residues) -> Iterator[Residues]:
     """Views of a vector, of at most CHUNK columns each.
 
@@ -146,6 +180,23 @@ def chunks(vector: Residues) -> Iterator[Residues]:
     """
     for start in range(0, vector.shape[1], CHUNK):
         yield vector[:, start : start + CHUNK]
+
+
+def random_chunks(channel: Channel, vector: Residues) -> Iterator[Residues]:
+    """As many chunks of random residues as a vector has.
+
+    Parameters
+    ----------
+    channel : Channel
+    vector : Residues of shape (limbs, d)
+
+    Yields
+    ------
+    Residues of shape (limbs, at most CHUNK)
+        Uniform over the whole modulus.
+    """
+    for chunk in chunks(vector):
+        yield channel.random(chunk.shape)
 
 
 def ring_sends_to(me: str, sites: tuple[str, ...]) -> tuple[str, ...]:
