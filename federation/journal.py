@@ -33,7 +33,8 @@ from federation.ledger import RoundRecord
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM_BYTES = 32
 _ARRAY, _TUPLE = 1, 2
-VERSION = 1
+VERSION = 2
+"""Of this file and of the sites' journals."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,10 @@ class Journal:
             raise FederationError(f"The journal {path} cannot be opened: {error.strerror}.") from error
         try:
             records = self._read()
+            if records and records[0].get("version") != VERSION:
+                raise FederationError(
+                    f"{path} was written by another version of fedsvm; resume the run with that one, or start it anew."
+                )
         except BaseException:
             os.close(self._file)
             raise

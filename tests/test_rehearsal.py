@@ -13,10 +13,12 @@ import numpy as np
 import pytest
 
 from federation.assemble import local_federation
+from federation.errors import DeadlineExpired
 from federation.site import rehearsal
 from federation.site.partition import Partition
 from federation.site.policy import SitePolicy
 from federation.site.rehearsal import rehearse
+from federation.transport.deadline import Deadline
 from federation.transport.endpoint import Endpoint
 from protocols.sums.ring import RING
 
@@ -46,6 +48,25 @@ def test_what_cannot_be_rehearsed_is_left_to_the_sites(tmp_path: Path, monkeypat
     os.close(life)
     assert not list(tmp_path.iterdir())
     assert threading.enumerate() == before
+
+
+def test_a_machine_that_is_too_slow_rehearses_once_and_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lives: list[int] = []
+
+    def never(self: Endpoint, deadline: Deadline) -> None:
+        lives.append(threading.get_ident())
+        raise DeadlineExpired
+
+    monkeypatch.setattr(Endpoint, "wait", never)
+    monkeypatch.setattr(rehearsal, "_PATIENCE_S", 0.0)
+    lifeline, life = os.pipe()
+    rehearse(tmp_path, lifeline)
+    os.close(lifeline)
+    os.close(life)
+    assert len(lives) <= 2
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="a process lists its open files there")

@@ -18,9 +18,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from algorithms.registry import OWN_ALGORITHMS
-from federation.errors import FederationError
+from federation.errors import FederationError, Malformed
 from federation.journal import Journal
+from federation.site.journal import SiteJournal
 from federation.transport import framefile
+from federation.transport.wire import DATA_KIND, Message
 from protocols.sums.registry import SUMS
 from scenarios.data import dataset
 from scenarios.data.dataset import FederatedDataset
@@ -258,6 +260,23 @@ def test_a_journal_that_is_cut_at_any_byte_of_its_last_record_counts_as_without_
     with Journal(path) as journal:
         known = [journal.drawn(f"number {number}", lambda: np.zeros((2, 2))) for number in range(3)]
     assert [values[0, 0] for values in known] == [0.0, 1.0, 0.0]
+
+
+def test_a_journal_of_another_version_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, of_site = tmp_path / NAME, tmp_path / "site.journal"
+    with monkeypatch.context() as earlier, Journal(path) as journal:
+        earlier.setattr("federation.journal.VERSION", 1)
+        journal.begin({"scenario": "", "base": ""})
+    with pytest.raises(FederationError, match="another version of fedsvm; resume the run with that one"):
+        Journal(path)
+    with framefile.create(str(of_site)) as file:
+        framefile.write(file, Message(DATA_KIND, bytes(8), fields={"what": "drew"}, arrays={"value": np.ones(3)}))
+    content = bytearray(of_site.read_bytes())
+    content[8] = 1  # the first byte of the first message
+    of_site.write_bytes(content)
+    with pytest.raises(Malformed, match="another format or version"):
+        SiteJournal(str(of_site))
+    assert of_site.read_bytes() == content
 
 
 def test_a_journal_that_is_damaged_before_its_last_record_is_not_believed(tmp_path: Path) -> None:

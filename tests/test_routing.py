@@ -82,6 +82,15 @@ def test_a_peer_that_sends_ahead_of_its_time_fills_nobodys_memory() -> None:
         assert sum(mailbox.next_array("north") is not None for _ in range(MAX_WAITING)) == MAX_WAITING // 2
 
 
+def test_fields_of_an_array_that_nobody_would_read_are_not_kept() -> None:
+    with Endpoint("south", "tcp://127.0.0.1:*", KeyPair.generate(), peers=2) as endpoint:
+        mailbox = Mailbox(endpoint, RUN)
+        mailbox.enter(3)
+        mailbox._keep("north", replace(message(3), fields={"tables": [{}] * 1000}))
+        assert mailbox.next_array("north") is None
+        assert mailbox.refused == {"malformed: an array with fields": 1}
+
+
 def test_of_a_peer_that_is_ahead_the_last_round_waits_that_it_speaks_of() -> None:
     """Whatever its number: a run that is resumed leaves out a hundred, and a site may not have heard of it yet."""
     with Endpoint("south", "tcp://127.0.0.1:*", KeyPair.generate(), peers=2) as endpoint:

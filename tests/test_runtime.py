@@ -537,6 +537,23 @@ def test_a_server_that_nobody_needs_ends_while_it_loads_and_leaves_nothing_once_
     assert list(temporary_folder.iterdir()) == []
 
 
+def test_a_server_that_is_busy_for_long_when_nobody_needs_it_leaves_nothing_either(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, temporary_folder: Path
+) -> None:
+    script = (
+        "import sys, time; from federation.processes.forkserver import main\n"
+        "from federation.site.program import Installation\n"
+        "main(Installation({}, {}, lambda: time.sleep(60)), int(sys.argv[1]))"
+    )
+    (tmp_path / "busy_site_process.py").write_text(script)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ['PYTHONPATH']}")
+    with LocalLauncher("busy_site_process") as launcher:
+        assert select.select([launcher], [], [], 30)[0]
+        assert len(workspaces(temporary_folder)) == 1
+    assert launcher._server.process.returncode == 0
+    assert not workspaces(temporary_folder)
+
+
 # One server for several federations.
 
 

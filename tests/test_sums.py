@@ -6,6 +6,7 @@ import functools
 import math
 import secrets
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -15,9 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federation.arrays import Residues
+from federation.channel.agreement import keystreams
 from federation.channel.contract import Channel, uniform_residues
 from federation.channel.memory import InMemoryNetwork, MemoryChannel
-from federation.errors import PeerDropped, ProtocolError, StepRefused
+from federation.errors import PeerDropped, PeerLate, ProtocolError, StepRefused
 from federation.transport.keys import COORDINATOR
 from protocols.analysis import conformance
 from protocols.analysis.execution import Execution, execute, site_names
@@ -32,9 +34,12 @@ from protocols.sums.masked import (
     MAX_NEIGHBOURS,
     MISSING,
     OPEN,
+    SEALED_WORDS,
+    SECRET_WORDS,
     Consent,
     masked,
     neighbourhoods,
+    requests,
     threshold_of,
 )
 from protocols.sums.plain import PLAIN
@@ -492,3 +497,43 @@ def test_sums_over_sockets_equal_the_formula_and_the_prediction(
         assert entry.received is not None
         assert entry.sent.payload_bytes == entry.received.payload_bytes
         assert entry.sent.predicted_wire_bytes == entry.received.predicted_wire_bytes
+
+
+@pytest.mark.parametrize("colluders", [0, 1])
+def test_a_lying_coordinator_needs_the_threshold_less_one_of_colluders(colluders: int) -> None:
+    """It has one site open its share of its own mask, and tells the others that this site is missing."""
+    sites, shape = site_names(3), (1, 3)
+    first, second, third = sites
+    inputs = dict(zip(sites, uniform_residues((3, *shape)), strict=True))
+    network, graph = InMemoryNetwork(sites, timeout_s=0.5), neighbourhoods(sites)
+    assert threshold_of(0.6, 3) == 2
+    learnt: list[Residues] = []
+
+    def contribute(channel: Channel) -> None:
+        with suppress(PeerLate, PeerDropped):  # the coordinator ends here
+            masked(0.6).contribute(channel, inputs[channel.me], COORDINATOR)
+
+    def lie(channel: Channel) -> None:
+        vectors = channel.collect(dict.fromkeys(sites, shape))
+        sealed = channel.collect(dict.fromkeys(sites, (2, SEALED_WORDS)))
+        by = np.zeros((3, 3, SEALED_WORDS), dtype=np.uint64)
+        for place, site in enumerate(sites):
+            by[place][graph.members[place] != place] = sealed[site]
+        everybody, others = np.ones(3, dtype=bool), np.array([False, True, True])
+        channel.send(first, requests(graph, OPEN, everybody, by[graph.members, graph.place_at])[0])
+        own = channel.receive(first, (3, SECRET_WORDS))[0]
+        channel.send(second, requests(graph, MISSING, others)[1])
+        seeds = [channel.receive(second, (1, SECRET_WORDS))[0].tobytes()]
+        if colluders:
+            accomplice = MemoryChannel(network, third)
+            seeds += accomplice.shared_secrets([first], "masked sum")
+            content = accomplice.unseal({first: sealed[first][1].tobytes()}, "masked sum")[0]
+            shares = np.stack([own.view(np.uint32), np.frombuffer(content, dtype=np.uint32)])
+            seeds.append(shamir.combine((1, 3), shares).tobytes())
+        total = vectors[first].copy()
+        for seed in seeds:
+            total = subtract(total, keystreams([seed], shape)[0])
+        learnt.append(total)
+
+    network.run({**dict.fromkeys(sites, contribute), COORDINATOR: lie})
+    assert np.array_equal(learnt[0], inputs[first]) == bool(colluders)

@@ -28,7 +28,7 @@ PLAIN = st.recursive(
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-COUNTS = st.integers(0, 2**32 - 1)
+COUNTS = st.integers(0, wire.MAX_HOP)
 MESSAGES = st.builds(
     Message,
     st.sampled_from(wire.KINDS),
@@ -116,6 +116,8 @@ LIES: list[tuple[str, bytes]] = [
     ("a round beyond counting", frame(round=1 << 53)),
     ("fields that are a list", frame(fields=msgpack.packb([]))),
     ("fields beyond the frame", frame(of_fields=100)),
+    ("a hop beyond counting", frame(hop=wire.MAX_HOP + 1)),
+    ("no numbers, of sides that numpy refuses", frame(specs=[["a", "<f8", [0, 2**28, 2**28, 2**28]]])),
     ("four gigabytes of fields", frame(of_fields=2**32 - 1)),
     ("an array that is not there", frame(specs=[["a", "<f8", [1]]])),
     ("half an array", frame(b"1234", specs=[["a", "<f8", [1]]])),

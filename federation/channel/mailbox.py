@@ -108,7 +108,9 @@ class Mailbox:
 
     def _keep(self, peer: str, message: Message) -> None:
         """Have an array wait for its round, unless its sender has too many waiting."""
-        if message.round != self._now and not self._is_of_latest(peer, message.round):
+        if message.fields:  # which nobody would read, and would be kept uncounted
+            self.refused["malformed: an array with fields"] += 1
+        elif message.round != self._now and not self._is_of_latest(peer, message.round):
             self.refused["stale"] += 1
         elif self._has_room(peer, message):
             self._waiting[message.round][peer].append(message)

@@ -24,7 +24,8 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import FrameType
+from typing import Any, NoReturn
 
 import msgpack
 
@@ -48,8 +49,8 @@ _PRCTL = _C.prctl if sys.platform.startswith("linux") else None
 
 def main(installation: Installation, descriptor: int) -> None:
     """Serve the coordinator's process at the other end of socket `descriptor` until it is gone."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # the stream says when to end, and nothing else leaves a workspace
-        signal.signal(number, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _leave)
     with socket.socket(fileno=descriptor) as stream, _workspace(stream) as workspace:
         if workspace is None:
             return
@@ -58,6 +59,11 @@ def main(installation: Installation, descriptor: int) -> None:
         except OSError:  # nobody is there any more
             return
         _ForkServer(installation, stream, Path(workspace)).serve()
+
+
+def _leave(number: int, frame: FrameType | None) -> NoReturn:
+    """Nobody needs what is being loaded: end, and leave nothing behind."""
+    raise SystemExit
 
 
 @contextlib.contextmanager
@@ -107,6 +113,7 @@ class _ForkServer:
         rehearse(self._workspace, self._lifeline)
         gc.collect()
         gc.freeze()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on the stream says when to end
         try:
             while self._serving and time.monotonic() < self._rests_until:
                 for key, _ in self._selector.select(self._until_next()):

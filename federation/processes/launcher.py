@@ -139,7 +139,7 @@ class LocalLauncher:
 
     def close(self) -> None:
         """End every process that is left, and remove the workspace."""
-        if self.workspace is None:  # the server may be loading what nobody needs any more; once loaded, it ignores this
+        if self.workspace is None:  # the server may be loading what nobody needs any more; one that has ignores this
             self._server.process.terminate()
         try:
             self._server.close()

@@ -16,6 +16,7 @@ import gc
 import secrets
 import sys
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -29,7 +30,7 @@ import zmq
 from federation.arrays import FloatArray, Residues
 from federation.channel.contract import Channel
 from federation.control import Done, FinalReport, Order, RosterUpdate, Stop, SumTerms
-from federation.errors import FederationError
+from federation.errors import DeadlineExpired, FederationError
 from federation.site.partition import Partition
 from federation.site.policy import SitePolicy
 from federation.site.program import Installation, SiteProgram, SumProtocol, step
@@ -84,10 +85,12 @@ def rehearse(workspace: Path, lifeline: int) -> None:
     lifeline : int
         See `run_site`.
     """
+    began = time.monotonic()
     with _noted() as ran:
         _live(workspace, lifeline)
-    _lay_side_by_side(ran.values())
-    _live(workspace, lifeline)
+    if time.monotonic() - began < _PATIENCE_S:  # else this machine is too slow for it to be worth a second life
+        _lay_side_by_side(ran.values())
+        _live(workspace, lifeline)
 
 
 @contextmanager
@@ -118,7 +121,7 @@ def _lay_side_by_side(ran: Collection[CodeType]) -> None:
 def _live(workspace: Path, lifeline: int) -> None:
     path = workspace / f"{_SITE}.partition"
     run, keys, reports = secrets.token_bytes(RUN_ID_BYTES), KeyPair.generate(), SimpleQueue[dict[str, Any]]()
-    with suppress(FederationError, OSError, zmq.ZMQError):
+    with suppress(FederationError, DeadlineExpired, OSError, zmq.ZMQError):
         Partition({"rows": np.zeros((1, 1))}).write(str(path))
         with Endpoint(COORDINATOR, _LISTEN, keys, peers=1) as endpoint:
             me = Party(COORDINATOR, endpoint.address, keys.public)
@@ -155,7 +158,7 @@ def _coordinate(endpoint: Endpoint, me: Party, run: bytes, reports: SimpleQueue[
         _Ones.ones.__name__, _SITE, SumTerms(_SHAPE, 1.0, {}, COORDINATOR), sites=(_SITE,), timeout_s=_PATIENCE_S
     )
     said: list[RosterUpdate | Order | Stop] = [RosterUpdate(roster), *[order] * _ROUNDS, Stop()]
-    with suppress(FederationError, OSError, zmq.ZMQError):
+    with suppress(FederationError, DeadlineExpired, OSError, zmq.ZMQError):
         endpoint.admit(roster)
         for number, message in enumerate(said):
             endpoint.send(_SITE, message.to_message(run, number), deadline)

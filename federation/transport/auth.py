@@ -13,6 +13,8 @@ import zmq
 from federation.transport.keys import KeyPair, Party, Roster
 
 _ZAP_ADDRESS = "inproc://zeromq.zap.01"
+ZAP_FRAMES = 7
+"""Of a question about a CURVE handshake: version, number, domain, address, identity, mechanism, key."""
 REFUSED = "key not in the roster"
 
 
@@ -60,7 +62,7 @@ class Authenticator:
 
     def answer(self, frames: Sequence[bytes]) -> list[bytes]:
         """The answer to one such question."""
-        version, request, *_, mechanism, key = frames
+        version, request, _, _, _, mechanism, key = frames
         name = self.roster.name_of(key) if mechanism == b"CURVE" else None
         verdict = (b"400", REFUSED.encode(), b"") if name is None else (b"200", b"OK", name.encode())
         return [version, request, *verdict, b""]

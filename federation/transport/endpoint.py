@@ -28,7 +28,7 @@ import zmq
 from federation.errors import DeadlineExpired, EndpointError, Malformed, PeerDropped
 from federation.ledger import Ledger
 from federation.transport import wire
-from federation.transport.auth import Authenticator
+from federation.transport.auth import ZAP_FRAMES, Authenticator
 from federation.transport.connection import (
     DISCONNECTED,
     EVENT,
@@ -457,7 +457,8 @@ class Endpoint:
         came = False
         for frames in _drain(zap):
             came = True
-            zap.send_multipart(self._authenticator.answer([frame.bytes for frame in frames]))
+            if len(frames) == ZAP_FRAMES:  # else Ctrl-C came while it was read
+                zap.send_multipart(self._authenticator.answer([frame.bytes for frame in frames]))
         return came
 
     def _note_stranger(self, event: int, value: int) -> None:

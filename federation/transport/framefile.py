@@ -13,13 +13,17 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import IO
 
 from federation.errors import Malformed
 from federation.transport import wire
 
 _LENGTH = struct.Struct("<Q")
+
+
+class _CutShort(Malformed):
+    def __init__(self) -> None:
+        super().__init__("a message that is cut short")
 
 
 def create(path: str) -> IO[bytes]:
@@ -43,13 +47,22 @@ def read(path: str) -> Iterator[wire.Message]:
 
 
 def read_whole(path: str) -> tuple[list[wire.Message], int]:
-    """The messages of a file up to where it is damaged, as by a writer that was killed, and how long these are."""
+    """The messages of a file up to where it is damaged, as by a writer that was killed, and how long these are.
+
+    Raises Malformed where already the first is none, as in a file of another version.
+    """
     content = rest = _content(path)
-    messages = []
-    with suppress(Malformed):
-        while rest:
+    messages: list[wire.Message] = []
+    while rest:
+        try:
             message, rest = _message(rest)
-            messages.append(message)
+        except _CutShort:
+            break
+        except Malformed:
+            if not messages:
+                raise
+            break
+        messages.append(message)
     return messages, len(content) - len(rest)
 
 
@@ -63,11 +76,11 @@ def _message(content: memoryview) -> tuple[wire.Message, memoryview]:
     try:
         (length,) = _LENGTH.unpack_from(content)
     except struct.error as error:
-        raise Malformed("a message that is cut short") from error
+        raise _CutShort from error
     end = _LENGTH.size + length
     following = end + _padding(length)
     if following > len(content):
-        raise Malformed("a message that is cut short")
+        raise _CutShort
     return wire.decode(content[_LENGTH.size : end]), content[following:]
 
 

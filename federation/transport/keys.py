@@ -177,7 +177,7 @@ def _line(column: bytes, place: int, lines: int) -> str:
 
 
 def _keys(keys: Sequence[bytes | None]) -> bytes:
-    return b"".join(map(_packed, keys)) if any(keys) else b""
+    return b"".join(map(_packed, keys)) if any(key is not None for key in keys) else b""
 
 
 def _repeats(values: NDArray[Any]) -> bool:

@@ -8,7 +8,7 @@ Wire format, version 2. All numbers are little-endian:
 `fields` is a msgpack table, and `specs` a msgpack list of [name, dtype, shape]; where there are none it has no bytes.
 Every array is C-ordered and begins at a multiple of 8; the last ends the frame. `run` is 8 random bytes that every
 message of a run carries. All that a frame claims is checked against its length before an array is made, and arrays are
-views of it: nothing is allocated on a sender's word.
+views of it: none is allocated on a sender's word.
 
 One frame, because each that CURVE seals and opens by itself costs as much as all that Python does with it.
 """
@@ -36,6 +36,8 @@ MAX_ARRAYS = 16
 MAX_FRAME_BYTES = MAX_ARRAY_BYTES + MAX_FIELDS_BYTES + (1 << 13)
 """With the head, the specs, and what aligns arrays."""
 MAX_DIMENSIONS = 4
+MAX_HOP = 1 << 31
+"""No chain of messages is so long; one that is told of it goes on to count."""
 
 DATA_KIND = "data"
 ENVELOPE_KIND = "envelope"
@@ -163,8 +165,8 @@ def decode(frame: bytes | memoryview) -> Message:
         raise Malformed("header of another format or version")
     if place >= len(KINDS):
         raise Malformed("unknown kind of message")
-    if round_number >= 1 << 53:
-        raise Malformed("round is not a count")
+    if round_number >= 1 << 53 or hop > MAX_HOP:
+        raise Malformed("round or hop is not a count")
     if of_fields > MAX_FIELDS_BYTES or of_specs > MAX_SPECS_BYTES:
         raise Malformed("header too long")
     start = _HEAD.size + of_fields
@@ -215,6 +217,8 @@ def _spec(spec: object) -> tuple[str, np.dtype[Any], tuple[int, ...], int]:
     for side in shape:
         if type(side) is not int or not 0 <= side <= MAX_ARRAY_BYTES:
             raise Malformed("an array with an impossible side")
+    if math.prod(side or 1 for side in shape) > MAX_ARRAY_BYTES:  # which numpy refuses even of no numbers
+        raise Malformed("an array with impossible sides")
     return name, dtype, tuple(shape), math.prod(shape) * dtype.itemsize
 
 

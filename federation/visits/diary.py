@@ -141,7 +141,13 @@ class Diary:
         if what == _FACTS:
             self.facts = {**self.facts, **value}
         else:
-            (self.received if what == _IN else self.said).append(wire.decode(value))
+            try:
+                message = wire.decode(value)
+            except (Malformed, TypeError) as error:
+                raise FederationError(
+                    f"{self._path} was written by another version of fedsvm; go on with that of the earlier visits."
+                ) from error
+            (self.received if what == _IN else self.said).append(message)
 
     def _read(self) -> None:
         content, place = memoryview(self._path.read_bytes()), 0

@@ -23,10 +23,10 @@ each site 6 (m - 1) words of sealed shares up, 7 m down (the sealed shares, and 
 Security. Against semi-honest parties, coordinator included. For one peer and round a *site* gives either the pairwise
 seed or its share of the own mask, never both; it refuses a coordinator that names itself or a peer in both lists, takes
 a missing site back, asks after the shares were opened, or leaves fewer than the threshold in the sum. So whatever a
-coordinator asks, with fewer colluders than the threshold at least one honest neighbour opened a share of b_u, and keeps
-its pairwise mask closed. To learn the vector of a site in the sum takes the coordinator and all its neighbours; of a
-site whose y_u came late, the coordinator and `threshold` of them. Public keys come with the roster: a coordinator that
-lies about these is not semi-honest.
+coordinator asks, with fewer colluders than the threshold less one (u opens a share of b_u itself) at least one honest
+neighbour opened a share of b_u, and keeps its pairwise mask closed. To learn the vector of a site in the sum takes the
+coordinator and all its neighbours; of a site whose y_u came late, the coordinator and `threshold` of them. Public keys
+come with the roster: a coordinator that lies about these is not semi-honest.
 
 References
 ----------
