@@ -14,9 +14,10 @@ What can go wrong is the same on both:
 
 from __future__ import annotations
 
+import abc
 import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -147,18 +148,31 @@ def checked(sender: str, receiver: str, array: NDArray[Any] | None, shape: Seque
     return array
 
 
-def sealed_for(me: str, contents: Mapping[str, bytes], keys: Sequence[bytes]) -> list[bytes]:
-    """What a party seals for some peers, by the keys of each pair and round."""
-    return [seal(of_pair, contents[peer], by_lower=me < peer) for peer, of_pair in zip(contents, keys, strict=True)]
+class KeyedChannel(abc.ABC):
+    """What a channel does by the keys that its party shares with each other one in a round, see `round_keys`."""
 
+    me: str
 
-def unsealed(me: str, sealed: Mapping[str, bytes], keys: Sequence[bytes]) -> list[bytes]:
-    """What some peers sealed for a party, by the keys of each pair and round. Raises ProtocolError."""
-    contents: list[bytes] = []
-    try:
-        for peer, of_pair in zip(sealed, keys, strict=True):
-            contents.append(unseal(of_pair, sealed[peer], by_lower=peer < me))
-    except InvalidTag:
-        sender = list(sealed)[len(contents)]
-        raise ProtocolError(sender, me, f"what it sealed for {me}", "bytes that it did not") from None
-    return contents
+    @abc.abstractmethod
+    def _keys_of(self, peers: Iterable[str], purpose: str) -> list[bytes]:
+        """Those with each of some peers. Raises StepRefused where it shares none."""
+
+    def shared_secrets(self, peers: Sequence[str], purpose: str) -> list[bytes]:
+        """With each peer 256 bits that this site and it alone can derive, fresh for this round and purpose."""
+        return [keys[:SECRET_BYTES] for keys in self._keys_of(peers, purpose)]
+
+    def seal(self, contents: Mapping[str, bytes], purpose: str) -> list[bytes]:
+        """For each peer a content that it alone can open; one a round, peer and purpose."""
+        keys = self._keys_of(contents, purpose)
+        return [seal(own, contents[peer], by_lower=self.me < peer) for peer, own in zip(contents, keys, strict=True)]
+
+    def unseal(self, sealed: Mapping[str, bytes], purpose: str) -> list[bytes]:
+        """What each of these peers sealed for this site in this round. Raises ProtocolError for anything else."""
+        contents: list[bytes] = []
+        try:
+            for peer, own in zip(sealed, self._keys_of(sealed, purpose), strict=True):
+                contents.append(unseal(own, sealed[peer], by_lower=peer < self.me))
+        except InvalidTag:
+            sender = list(sealed)[len(contents)]
+            raise ProtocolError(sender, self.me, f"what it sealed for {self.me}", "bytes that it did not") from None
+        return contents

@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federation.arrays import Residues
-from federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystreams, round_keys
-from federation.channel.contract import checked, sealed_for, uniform_residues, unsealed
+from federation.channel.agreement import KeyAgreement, keystreams, round_keys
+from federation.channel.contract import KeyedChannel, checked, uniform_residues
 from federation.errors import PeerDropped, PeerLate, RoundAborted, Transient
 from federation.transport.keys import COORDINATOR
 
@@ -164,7 +164,7 @@ def _is_consequence(error: BaseException) -> int:
     return 2 if isinstance(error, RoundAborted) else 1 if isinstance(error, Transient) else 0
 
 
-class MemoryChannel:
+class MemoryChannel(KeyedChannel):
     """One party's channel in memory."""
 
     def __init__(self, network: InMemoryNetwork, me: str) -> None:
@@ -198,18 +198,6 @@ class MemoryChannel:
     def random(self, shape: Sequence[int]) -> Residues:
         """Uniform residues, remembered as drawn by this party."""
         return self._drawn(uniform_residues(shape))
-
-    def shared_secrets(self, peers: Sequence[str], purpose: str) -> list[bytes]:
-        """With each peer 256 bits that this site and it alone can derive, fresh for this network and purpose."""
-        return [keys[:SECRET_BYTES] for keys in self._keys_of(peers, purpose)]
-
-    def seal(self, contents: Mapping[str, bytes], purpose: str) -> list[bytes]:
-        """For each peer a content that it alone can open."""
-        return sealed_for(self.me, contents, self._keys_of(contents, purpose))
-
-    def unseal(self, sealed: Mapping[str, bytes], purpose: str) -> list[bytes]:
-        """What each of these peers sealed for this site. Raises ProtocolError."""
-        return unsealed(self.me, sealed, self._keys_of(sealed, purpose))
 
     def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
         """The keystreams of secrets, remembered as this party's."""

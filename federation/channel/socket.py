@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federation.arrays import Residues
-from federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystreams, round_keys
-from federation.channel.contract import Draw, Observer, checked, sealed_for, uniform_residues, unsealed
+from federation.channel.agreement import KeyAgreement, keystreams, round_keys
+from federation.channel.contract import Draw, KeyedChannel, Observer, checked, uniform_residues
 from federation.channel.mailbox import Mailbox
 from federation.errors import DeadlineExpired, PeerDropped, PeerLate, StepRefused
 from federation.transport.deadline import Deadline
@@ -21,7 +21,7 @@ from federation.transport.wire import DATA_KIND, Message
 _ARRAY = "value"
 
 
-class SocketChannel:
+class SocketChannel(KeyedChannel):
     """A channel over sockets for one round.
 
     Parameters
@@ -148,18 +148,6 @@ class SocketChannel:
         for observer in self._observers:
             observer.drew(residues)
         return residues
-
-    def shared_secrets(self, peers: Sequence[str], purpose: str) -> list[bytes]:
-        """With each peer 256 bits that this site and it alone can derive, fresh for this round and purpose."""
-        return [keys[:SECRET_BYTES] for keys in self._keys_of(peers, purpose)]
-
-    def seal(self, contents: Mapping[str, bytes], purpose: str) -> list[bytes]:
-        """For each peer a content that it alone can open; one a round, peer and purpose."""
-        return sealed_for(self.me, contents, self._keys_of(contents, purpose))
-
-    def unseal(self, sealed: Mapping[str, bytes], purpose: str) -> list[bytes]:
-        """What each of these peers sealed for this site in this round. Raises ProtocolError."""
-        return unsealed(self.me, sealed, self._keys_of(sealed, purpose))
 
     def expand(self, secrets: Sequence[bytes], shape: Sequence[int], part: int = 0) -> Residues:
         """The keystreams of 256-bit secrets as residues."""
