@@ -12,7 +12,13 @@ from scenarios.schema.errors import ScenarioError
 VALUES = {"a": [1.0, 2.0, 3.0], "b": [1.5, np.nan, 2.5], "none": [np.nan] * 3}
 PLACES = np.array([0.05, 0.15, 0.85])
 ROWS = ["one", "two", "three"]
-SEEDS = {"one": (1.0, 1.1, 0.9), "two": (3.0,), "three": (2.0, 2.2, 1.9)}
+SEEDS = {
+    "one": (1.0, 1.1, 0.9),
+    "two": (3.0,),
+    "three": (2.0, 2.2, 1.9),
+    "ticks": (0.3, 0.1 + 0.2, 0.3),  # one of them off by rounding
+    "more ticks": (0.7, 0.7, 0.1 + 0.6),
+}
 
 
 class Table:
@@ -50,6 +56,7 @@ class Table:
         ('all(abs(column("a") - 2) <= 1) and max(-column("a")) == -1', True),
         ('sum(column("a")) / 3 * 2 == 4', True),
         ('0.0005 < welch("one", "three", "a") < 0.002', True),
+        ('0.003 < welch("one", "ticks", "a") < 0.008', True),
     ],
 )
 def test_claims_hold_or_do_not(test: str, expected: bool) -> None:
@@ -60,6 +67,7 @@ def test_claims_hold_or_do_not(test: str, expected: bool) -> None:
     "test",
     [
         'welch("one", "two", "a") < 0.05',
+        'welch("ticks", "more ticks", "a") < 0.05',
         'all(column("none") > 1)',
         'cell("two", "b") > 1',
         'all(column("a", 5, 6) > 1)',

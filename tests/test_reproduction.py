@@ -516,6 +516,33 @@ def test_every_table_with_values_is_typed_here() -> None:
     assert len(TABLE_3_4.split()) + len(TABLE_3_5.split()) == 48
 
 
+NUMBER = re.compile(r"-?\d[\d,]*(?:\.\d+)?")
+
+
+@pytest.fixture(scope="module")
+def dissertation() -> list[list[float]]:
+    """The numbers in each line of the dissertation, where its text lies in a folder beside that of the data sets."""
+    text = Path(os.environ.get(FOLDER_VARIABLE, "")).parent / "papers" / "lu-2016-pan-svm-dissertation.md"
+    if not text.is_file():
+        pytest.skip("there is no text of the dissertation beside the data sets")
+    return [[float(word.replace(",", "")) for word in NUMBER.findall(line)] for line in text.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", sorted(PRINTED.keys() - {"li-1"}))
+def test_each_row_of_values_stands_in_a_line_of_the_dissertation(name: str, dissertation: list[list[float]]) -> None:
+    rows = [[value for value in row.paper if value != ""] for row in entries()[name][1].rows]
+    lines = dissertation
+    if name == "lu-5.4":  # 1.00 stands there for 100 % in one row
+        lines = [[100.0 if value == 1.0 else value for value in line] for line in lines]
+    assert [row for row in rows if not any(_stand_in(row, line) for line in lines)] == []
+
+
+def _stand_in(row: list[float], line: list[float]) -> bool:
+    """Whether values stand in a line in their order."""
+    left = iter(line)
+    return all(value in left for value in row)
+
+
 # This project's own figures, and the pages that have them.
 
 
