@@ -161,6 +161,17 @@ def test_page_json_and_tables_say_the_same(wine: tuple[Path, Path]) -> None:
     assert "<one>" not in text
 
 
+def test_a_column_that_differs_does_so_for_the_entrys_reason_and_a_row_for_its_own(
+    wine: tuple[Path, Path], tmp_path: Path
+) -> None:
+    changed = SMALL.replace('{ name = "ours" }', '{ name = "ours", differs = true }')
+    (tmp_path / "a.toml").write_text(changed.replace("within = 2.0", 'within = 2.0\ndiffers = "So it is."', 1))
+    judged = judge.judge(*entries(tmp_path)["a-1"], wine[1], full=False)
+    reasons = {each.cell.row.name: each.reason for each in judged.cells if each.verdict == "differs"}
+    assert reasons == {"off": "No share is above one.", "wrong": "So it is."}
+    assert judged.surprises == 0
+
+
 def test_of_a_cell_another_is_taken_away(wine: tuple[Path, Path], tmp_path: Path) -> None:
     accuracy, above = entry_of(wine, "a-3").cells
     assert accuracy.value is not None
@@ -336,6 +347,8 @@ def test_rows_follow_from_others_and_a_figure_draws_a_table_whose_verdicts_count
         ('cannot = "It has no values."', "", "must have columns, name tables in `draws`, or say in"),
         ('name = "again"', 'name = "one"', "two rows or columns of one name"),
         ('differs = { ours = "No', 'differs = { theirs = "No', "there is no column 'theirs'"),
+        ('title = "accuracy"', 'title = "accuracy"\ndiffers = "So it is."', "say `differs = true`: give both"),
+        ('{ name = "ours" }', '{ name = "ours", differs = true }', "say `differs = true`: give both"),
         ("paper = [99.0, 20]", 'paper = [99.0, 20], said = ["a.md: {ours:.1f}"]', "said must quote each of its values"),
         ("paper = [99.0, 20]", 'paper = [99.0, ""], said = ["a.md: {theirs}"]', "there is no column 'theirs'"),
         ('full = ["ours"]', 'full = ["theirs"]', "there is no column 'theirs'"),

@@ -48,6 +48,8 @@ class Column(Part):
     """What figures of results are multiplied by, in place of what the entry's unit says."""
     better: Literal["higher", "lower", ""] = ""
     """Which way values are better than printed ones."""
+    differs: bool = False
+    """Whether values are known to differ, in any row, for the entry's reason."""
     cannot: str = ""
     """Why it cannot be had."""
     drawn: bool = True
@@ -74,7 +76,7 @@ class Row(Part):
     """Of this project's own values: where they are claimed, as "README.md: accuracy {accuracy:.2f} %", with names of
     columns where figures stand."""
     differs: dict[str, str] = Field(default={})
-    """Columns whose value is known to differ, each with the reason."""
+    """Columns whose value is known to differ, each with a reason of its own."""
     cannot: str = ""
     """Why it cannot be had."""
     sum_of: list[str] = Field(default=[])
@@ -156,6 +158,8 @@ class Entry(Part):
     pictures: list[Picture] = Field(default=[])
     """What is drawn: curves over the axis, points over the rows' names, mean ROC curves, boxes of seeds or folds, and
     for each column accuracy against the number of columns kept."""
+    differs: str = ""
+    """Why values differ in columns that say they may."""
     correction: str = ""
     """What of the paper had to be read in another way, in a sentence."""
     draws: list[str] = Field(default=[])
@@ -167,6 +171,8 @@ class Entry(Part):
     def _check(self) -> Self:
         if [bool(self.cannot), bool(self.column), bool(self.draws)].count(True) != 1:
             raise ValueError(f"{self.id} must have columns, name tables in `draws`, or say in `cannot` why it has none")
+        if bool(self.differs) != any(each.differs for each in self.column):
+            raise ValueError(f"{self.id}: differs says why values of columns do that say `differs = true`: give both")
         names = [each.name for each in self.column]
         for row in self.rows:
             if row.paper and len(row.paper) != len(names):
@@ -222,6 +228,10 @@ class Entry(Part):
     def reason(self, row: Row, column: Column) -> str:
         """Why a cell cannot be had, or ""."""
         return row.cannot or column.cannot
+
+    def reason_to_differ(self, row: Row, column: Column) -> str:
+        """Why a cell's value is known to differ from the printed one, or ""."""
+        return row.differs.get(column.name, self.differs if column.differs else "")
 
     def is_left_to_full(self, row: Row, column: Column) -> bool:
         """Whether --quick leaves a cell out."""

@@ -152,7 +152,7 @@ def _verdict(cell: Cell, value: float) -> tuple[Verdict, str]:
     way = cell.column.better or cell.entry.better
     if way and (value > printed) == (way == "higher"):
         return "better", ""
-    return "differs", cell.row.differs.get(cell.column.name, "")
+    return "differs", cell.entry.reason_to_differ(cell.row, cell.column)
 
 
 def _judged_claim(claim: Claim, measured: _Measured, *, full: bool) -> JudgedClaim:
