@@ -505,7 +505,7 @@ def sweep(
     drawn = [grid.read_plot(each, axes, chosen.measures) for each in plots or []] or grid.default_plots(axes)
     chosen.prepare()
     try:
-        chosen.run(jobs, lambda point: errors.print(f"{point.name} done"))
+        chosen.run(jobs, lambda point, said: errors.print(f"{point.name} {said or 'done'}", soft_wrap=True))
     except KeyboardInterrupt:
         complain(f"Interrupted; the same command does what is missing in {chosen.folder}.")
         raise typer.Exit(INTERRUPTED) from None
@@ -533,7 +533,8 @@ def reproduce(
 ) -> None:
     """Measure again what papers print and this project claims: a page with a verdict for every value.
 
-    Run again, it does what is missing. Exit status 3: something differs that the papers' files do not say will.
+    Run again, it does what is missing. Exit status 3: a run failed, or something differs that the papers' files do not
+    say will.
     """
     from scenarios.reproduction import commands
 
@@ -543,11 +544,11 @@ def reproduce(
         print_table(chosen.table())
         return
     try:
-        chosen.carry_out(jobs)
+        is_worse = chosen.reproduce(jobs)
     except KeyboardInterrupt:
         complain(f"Interrupted; the same command does what is missing in {folder}.")
         raise typer.Exit(INTERRUPTED) from None
-    if chosen.conclude():
+    if is_worse:
         raise typer.Exit(FAILED)
 
 

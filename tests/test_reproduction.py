@@ -11,15 +11,18 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scenarios.data.sources import FOLDER_VARIABLE
 from scenarios.report.chart import Axis, boxes
-from scenarios.reproduction import judge, measures, plan
+from scenarios.reproduction import judge, measures, plan, provenance
 from scenarios.reproduction.commands import Chosen
 from scenarios.reproduction.entries import FOLDER, Entry, Paper, entries, papers, read
+from scenarios.reproduction.page import Reproduction
 from scenarios.reproduction.pictures import drawn
+from scenarios.run.result import SCHEMA
 from scenarios.schema.errors import ScenarioError
 from tests.commands import FEDSVM, fedsvm
 from tests.conftest import ROOT, site_processes, wait_until
@@ -84,8 +87,7 @@ def wine(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     folder = tmp_path_factory.mktemp("papers")
     (folder / "a.toml").write_text(SMALL)
     chosen = Chosen.of([], folder / "out", full=False, papers=folder)
-    chosen.carry_out(1)
-    assert chosen.conclude()
+    assert chosen.reproduce(1)
     return folder, folder / "out"
 
 
@@ -100,7 +102,7 @@ def test_cells_of_one_content_share_a_run_and_a_second_time_nothing_runs(wine: t
     assert [path.name for path in (wine[1] / plan.RUNS).iterdir()] == [run.name]
     assert run.command.startswith("fedsvm run quickstart --set data.source=wine ")
     before = (run.folder(wine[1]) / "result.json").stat().st_mtime_ns
-    Chosen.of([], wine[1], full=False, papers=wine[0]).carry_out(1)
+    Chosen.of([], wine[1], full=False, papers=wine[0]).reproduce(1)
     assert (run.folder(wine[1]) / "result.json").stat().st_mtime_ns == before
 
 
@@ -263,6 +265,124 @@ def test_a_result_of_a_run_that_failed_is_a_failure_and_is_run_again(wine: tuple
     assert not plan.is_done(run, tmp_path / "out")
 
 
+def test_what_was_interrupted_has_not_been_carried_out_and_what_other_versions_wrote_is_not_read(
+    wine: tuple[Path, Path], tmp_path: Path
+) -> None:
+    judged = entry_of(wine, "a-1")
+    (run,) = judged.runs
+    shutil.copytree(wine[1], tmp_path / "out")
+    path = run.folder(tmp_path / "out") / "result.json"
+    text = path.read_text()
+    interrupted = text.replace('"completed"', '"interrupted"', 1)
+    for other in ("", interrupted, text.replace(f'"schema": {SCHEMA}', '"schema": 1')):
+        path.write_text(other)
+        again = judge.judge(judged.paper, judged.entry, tmp_path / "out", full=False)
+        assert (again.cells[0].verdict, again.surprises) == ("open", 0)
+        assert not plan.is_done(run, tmp_path / "out")
+
+
+def test_a_result_that_lacks_what_is_asked_for_has_no_such_figure() -> None:
+    lacking: list[dict[str, Any]] = [
+        {"sites": [{"id": 1}]},
+        {"sites": None},
+        {"audit": [{}]},
+        {"metrics": {"folds": [{}]}},
+        {},
+    ]
+    for result in lacking:
+        for measure in measures.DERIVED:
+            assert measures.reading(result, measure, 1.0) is None
+
+
+def test_a_run_that_cannot_be_started_is_a_failure_and_says_why(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "a.toml").write_text(SMALL.replace("data.positive=class_0", "data.positive=class_9"))
+    assert Chosen.of(["a-3"], tmp_path / "out", full=False, papers=tmp_path).reproduce(1)
+    assert "failed" in capsys.readouterr().err
+    (found, _) = json.loads((tmp_path / "out" / "reproduction.json").read_text())["entries"][2]["cells"]
+    assert found["verdict"] == "failed"
+    assert "data.positive" in found["reason"]
+    assert "class_9" in found["reason"]
+
+
+def test_a_data_file_that_has_changed_is_refused_and_another_state_of_the_code_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = "".join(f"{row},{row % 3},{'a' if row % 2 else 'b'}\n" for row in range(60))
+    (tmp_path / "own.csv").write_text("one,two,label\n" + rows)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    (tmp_path / "a.toml").write_text(
+        SMALL.replace("data.source=wine", "data.source=own").replace("data.positive=class_0", "data.positive=a")
+    )
+    chosen = Chosen.of(["a-3"], tmp_path / "out", full=False, papers=tmp_path)
+    chosen.reproduce(1)
+    written = tmp_path / "out" / provenance.NAME
+    made_with = json.loads(written.read_text())
+    assert set(made_with["files"]) == {"own.csv"}
+    assert len(made_with["code"]) == 1
+    written.write_text(json.dumps(made_with | {"code": ["0123456789abcdef"]}))
+    capsys.readouterr()
+    chosen.reproduce(1)
+    assert "another state of the code" in capsys.readouterr().err
+    assert "2 states of the code" in (tmp_path / "out" / "index.html").read_text()
+    (tmp_path / "own.csv").write_text("one,two,label\n" + rows + "7,7,a\n")
+    with pytest.raises(ScenarioError, match=r"own\.csv is not the file that runs in .* were made with"):
+        chosen.reproduce(1)
+
+
+def test_claims_of_this_project_are_marked_and_not_counted_as_the_papers(
+    wine: tuple[Path, Path], tmp_path: Path
+) -> None:
+    good = 'test = \'cell("one", "ours") > 90\''
+    changed = SMALL.replace(f"{good} }}", f"{good}, ours = true }}")
+    (tmp_path / "a.toml").write_text(changed.replace('cell("lacking", "ours") > 90', 'cell("one", "ours") > 100'))
+    judged = judge.judge(*entries(tmp_path)["a-1"], wine[1], full=False)
+    before = entry_of(wine, "a-1")
+    assert before.counts["same"] - judged.counts["same"] == 1
+    assert judged.surprises == before.surprises + 1, "it is a claim all the same"
+    page = Reproduction([judged], full=False, folder=tmp_path)
+    page.write()
+    assert (tmp_path / "index.html").read_text().count("This project says so, not the paper.") == 1
+
+
+WHOLE = """
+[[entry]]
+id = "a-4"
+what = "figure 2"
+title = "rounds"
+quantity = "rounds of all"
+kind = "figure"
+pictures = ["points"]
+draws = ["a-3"]
+whole = ["rounds above"]
+"""
+
+
+def test_a_figure_shows_what_a_table_takes_others_away_from(wine: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(SMALL + WHOLE)
+    judged = judge.judge(*entries(tmp_path)["a-4"], wine[1], full=False)
+    (chart,) = drawn(judged, wine[1])
+    (run,) = judged.shows[0].cells[1].cell.runs
+    rounds = plan.result_of(run, wine[1])["cost"]["rounds"]
+    assert chart.title == "Figure 2: rounds"
+    assert f"rounds of all {rounds}" in chart.body
+    assert "printed" not in chart.body
+    (tmp_path / "a.toml").write_text(SMALL + WHOLE.replace("above", "below"))
+    with pytest.raises(ScenarioError) as caught:
+        read(tmp_path / "a.toml")
+    assert "a-4: whole must name columns of what it draws, got 'rounds below'" in caught.value.problems[0]
+
+
+def test_printed_values_keep_their_digits(wine: tuple[Path, Path], tmp_path: Path) -> None:
+    changed = SMALL.replace("paper = [99.0, 20]", "paper = [99.1234567, 20.5]")
+    (tmp_path / "a.toml").write_text(changed.replace("paper = [10.0,", "paper = [10.5,"))
+    judged = judge.judge(*entries(tmp_path)["a-1"], wine[1], full=False)
+    Reproduction([judged], full=False, folder=tmp_path).write()
+    page = (tmp_path / "index.html").read_text()
+    assert all(f"<span>{printed}</span>" in page for printed in ("99.1234567", "20.50", "10.50"))
+
+
 DERIVED = """
 name = "A paper"
 title = "of wine"
@@ -300,7 +420,7 @@ def invented(run: plan.PlannedRun, folder: Path, accuracy: float) -> None:
     """A result of which only what is judged is there."""
     run.folder(folder).mkdir(parents=True)
     curve = [{"size": size, "test_accuracy": accuracy - 0.1 / size} for size in (1, 2, 200)]
-    result = {"status": "completed", "metrics": {"accuracy": accuracy}, "selection": {"curve": curve}}
+    result = {"schema": SCHEMA, "status": "completed", "metrics": {"accuracy": accuracy}, "selection": {"curve": curve}}
     (run.folder(folder) / "result.json").write_text(json.dumps(result))
 
 
@@ -330,8 +450,7 @@ def test_rows_follow_from_others_and_a_figure_draws_a_table_whose_verdicts_count
     assert (figure.counts, figure.runs) == ({}, [])
     (redrawn,) = drawn(figure, tmp_path / "out")
     assert "ours, printed: 60" in redrawn.body
-    chosen.carry_out(1)  # nothing is left of the table that it draws
-    assert chosen.conclude(), "the sum is not as printed"
+    assert chosen.reproduce(1), "the sum is not as printed; nothing is left to run of the table that it draws"
     assert '<a href="#a-1">a-1</a> once more' in (tmp_path / "out" / "index.html").read_text()
     assert chosen.table()[1][-1] == "draws a-1"
 

@@ -231,9 +231,16 @@ def is_there(source: str, base_folder: Path) -> bool:
     """Whether a source can be found, without reading it; of openml.org nothing is asked."""
     if source in _BUILT_IN or source.startswith((made.PREFIX, openml.PREFIX)):
         return True
+    return file_of(source, base_folder) is not None
+
+
+def file_of(source: str, base_folder: Path) -> Path | None:
+    """The file that holds a source, where one does."""
+    if source in _BUILT_IN:
+        return None
     if source.endswith(SUFFIXES):
-        return any(path.is_file() for path in (base_folder / source, Path(source)))
-    return source.replace("-", "_") in _found()
+        return next((path for path in (base_folder / source, Path(source)) if path.is_file()), None)
+    return _found().get(source.replace("-", "_"))
 
 
 def read(source: str, base_folder: Path, text: Collection[str] = (), form: TextForm | None = None) -> Table:

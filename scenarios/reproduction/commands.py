@@ -11,6 +11,7 @@ from scenarios.reproduction import judge, plan
 from scenarios.reproduction.entries import FOLDER, Entry, Paper, chosen, entries
 from scenarios.reproduction.judge import JudgedEntry
 from scenarios.reproduction.page import WORDS, Reproduction
+from scenarios.reproduction.provenance import MadeWith
 
 
 @dataclass(frozen=True)
@@ -45,20 +46,25 @@ class Chosen:
         lacking += [f"{row.name}: {row.cannot}" for row in entry.rows if row.cannot]
         return entry.id, where, entry.title, str(len(plan.needed(cells))), "; ".join(lacking)
 
-    def carry_out(self, jobs: int) -> None:
-        """Carry out the runs that are missing; a line for each goes to standard error.
+    def reproduce(self, jobs: int) -> bool:
+        """Carry out the runs that are missing, write the page and say what came of it.
 
-        Raises ScenarioError for a scenario that is wrong, and a folder that cannot be had.
+        A line for each run goes to standard error. Returns whether anything is worse than the papers' files say. Raises
+        ScenarioError for a scenario that is wrong, and a folder that cannot be had.
         """
         cells = [cell for each in self._with_drawn() for cell in plan.cells(self.known[each][1], full=self.full)]
         with plan.alone_in(self.folder):
-            self._carry_out(plan.needed(cells), jobs)
+            return self._conclude(self._carry_out(plan.needed(cells), jobs))
 
     def _with_drawn(self) -> list[str]:
         """Its entries, and the tables that they draw."""
         return list(dict.fromkeys(name for each in self.ids for name in (each, *self.known[each][1].draws)))
 
-    def _carry_out(self, runs: Sequence[plan.PlannedRun], jobs: int) -> None:
+    def _carry_out(self, runs: Sequence[plan.PlannedRun], jobs: int) -> dict[str, str]:
+        made_with = MadeWith.of(self.folder).extended(self.folder, (path for run in runs for path in run.files))
+        if len(made_with.code) > 1:
+            told = "runs that are there may have been made by another state of the code"
+            errors.print(f"note {told}; name another folder to measure this one alone", soft_wrap=True)
         waiting = [run for run in runs if not plan.is_done(run, self.folder)]
         errors.print(f"{len(runs)} runs, of which {len(runs) - len(waiting)} are there", highlight=False)
         done = 0
@@ -69,12 +75,12 @@ class Chosen:
             word = "done" if plan.is_done(run, self.folder) else "failed"
             errors.print(f"{done} of {len(waiting)} {run.name} {word}", highlight=False, soft_wrap=True)
 
-        plan.carry_out(waiting, self.folder, jobs, tell)
+        return plan.carry_out(waiting, self.folder, jobs, tell)
 
-    def conclude(self) -> bool:
-        """Write the page and say what came of it; whether anything is worse than the papers' files say."""
+    def _conclude(self, failures: Mapping[str, str]) -> bool:
         judged = {
-            name: judge.judge(paper, entry, self.folder, full=self.full) for name, (paper, entry) in self.known.items()
+            name: judge.judge(paper, entry, self.folder, full=self.full, failures=failures)
+            for name, (paper, entry) in self.known.items()
         }
         own = [judged[each] for each in self._with_drawn()]
         for each in own:

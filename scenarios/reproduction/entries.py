@@ -118,6 +118,8 @@ class Claim(Part):
     test: str
     differs: str = ""
     """Why it is known not to hold."""
+    ours: bool = False
+    """Of a paper's entry: whether this project says it, and the paper does not."""
     full: bool = False
     """Whether --full alone has runs enough to tell."""
 
@@ -164,6 +166,8 @@ class Entry(Part):
     """What of the paper had to be read in another way, in a sentence."""
     draws: list[str] = Field(default=[])
     """Of a figure that draws tables of its paper once more: their ids, which have the verdicts."""
+    whole: list[str] = Field(default=[])
+    """Of a figure that draws a table of differences: the columns that it shows, without taking anything away."""
     cannot: str = ""
     """Why nothing of it can be had."""
 
@@ -264,6 +268,10 @@ class Paper(Part):
         tables = {entry.id for entry in self.entry if entry.column}
         if unknown := [name for entry in self.entry for name in entry.draws if name not in tables]:
             raise ValueError(f"draws must name an entry of the same file that has columns, got {unknown[0]!r}")
+        for entry in self.entry:
+            there = {column.name for each in self.entry if each.id in entry.draws for column in each.column}
+            if unknown := [name for name in entry.whole if name not in there]:
+                raise ValueError(f"{entry.id}: whole must name columns of what it draws, got {unknown[0]!r}")
         return self
 
 

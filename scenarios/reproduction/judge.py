@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +21,7 @@ from scenarios.reproduction.plan import Cell, PlannedRun
 Verdict = Literal["same", "better", "differs", "cannot", "failed", "open", ""]
 """same: within tolerance, or a claim that holds. cannot: for want of data, or of anything that could be measured.
 
-failed: a run did not complete. open: its runs have not been started. "": measured, with nothing printed beside it.
+failed: a run failed. open: its runs have not been carried out. "": measured, with nothing printed beside it.
 """
 
 VERDICTS: tuple[Verdict, ...] = ("same", "better", "differs", "cannot", "failed", "open")
@@ -85,19 +86,19 @@ class JudgedEntry:
 
     @property
     def counts(self) -> Counter[str]:
-        """How many of its cells and claims have each verdict; an entry that cannot be had is one that cannot."""
+        """How many of its cells and claims have each verdict; an entry that cannot be had is one that cannot.
+
+        Claims that are this project's, and not the paper's, are not counted.
+        """
         if self.entry.cannot:
             return Counter({"cannot": 1})
-        return Counter(each.verdict for each in self._all if each.verdict)
+        printed: list[Judged | JudgedClaim] = [*self.cells, *(each for each in self.claims if not each.claim.ours)]
+        return Counter(each.verdict for each in printed if each.verdict)
 
     @property
     def surprises(self) -> int:
         """How many verdicts are worse than the files say."""
-        return sum(each.is_surprise for each in self._all)
-
-    @property
-    def _all(self) -> list[Judged | JudgedClaim]:
-        return [*self.cells, *self.claims]
+        return sum(each.is_surprise for each in self.cells) + sum(each.is_surprise for each in self.claims)
 
     @property
     def runs(self) -> list[PlannedRun]:
@@ -105,18 +106,23 @@ class JudgedEntry:
         return plan.needed([each.cell for each in self.cells])
 
 
-def judge(paper: Paper, entry: Entry, out: Path, *, full: bool) -> JudgedEntry:
-    """An entry by the results that are in the folder. Raises ScenarioError for an entry that is wrong."""
-    cells = tuple(judged(cell, out) for cell in plan.cells(entry, full=full))
+def judge(
+    paper: Paper, entry: Entry, out: Path, *, full: bool, failures: Mapping[str, str] = MappingProxyType({})
+) -> JudgedEntry:
+    """An entry by the results that are in the folder. Raises ScenarioError for an entry that is wrong.
+
+    failures: why runs that were just carried out did not complete, by their names.
+    """
+    cells = tuple(judged(cell, out, failures) for cell in plan.cells(entry, full=full))
     measured = _Measured(entry, cells)
     claims = (_judged_claim(claim, measured, full=full) for claim in entry.claim)
     drawn = (each for each in paper.entry if each.id in entry.draws)
-    shows = tuple(judge(paper, each, out, full=full) for each in drawn)
+    shows = tuple(judge(paper, each, out, full=full, failures=failures) for each in drawn)
     return JudgedEntry(paper, entry, cells, tuple(claims), shows)
 
 
-def judged(cell: Cell, out: Path) -> Judged:
-    """A cell by the results of its runs."""
+def judged(cell: Cell, out: Path, failures: Mapping[str, str] = MappingProxyType({})) -> Judged:
+    """A cell by the results of its runs, and by what is said of those that failed."""
     if reason := cell.entry.reason(cell.row, cell.column):
         return Judged(cell, "cannot", reason)
     if not cell.runs:
@@ -124,10 +130,10 @@ def judged(cell: Cell, out: Path) -> Judged:
     if cell.missing:
         return Judged(cell, "cannot", f"There is no {cell.missing}: put {cell.missing}.csv into FEDSVM_DATA's folder.")
     for run in plan.unfinished(cell, out):
-        said = plan.result_of(run, out).get("error")
-        if run.folder(out).is_dir():
-            return Judged(cell, "failed", said or f"The run left no result; see what {run.command} says.")
-        return Judged(cell, "open", "Its runs have not been started.")
+        result = plan.result_of(run, out)
+        if said := failures.get(run.name) or (result.get("status") == "failed" and result.get("error")):
+            return Judged(cell, "failed", said)
+        return Judged(cell, "open", "Its runs have not been carried out.")
     return _measured_cell(cell, out)
 
 
@@ -164,7 +170,7 @@ def _judged_claim(claim: Claim, measured: _Measured, *, full: bool) -> JudgedCla
             return JudgedClaim(claim, "same", lacking=measured.lacking)
     except CannotTell:
         if any(each.verdict in ("open", "failed") for each in measured.cells):
-            return JudgedClaim(claim, "open", "Its runs have not been started, or did not complete.")
+            return JudgedClaim(claim, "open", "Its runs have not been carried out, or failed.")
         return JudgedClaim(claim, "cannot", "What it is about could not be measured here.")
     return JudgedClaim(claim, "differs", claim.differs, measured.lacking)
 

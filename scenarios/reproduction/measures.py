@@ -53,17 +53,23 @@ def _error_of(path: str) -> Callable[[Mapping[str, Any]], float | None]:
     return error
 
 
+def _each(result: Mapping[str, Any], path: str, name: str) -> list[float]:
+    """A figure of each of a list's entries, where it has one."""
+    found = (at(each, name) for each in at(result, path) or [])
+    return [float(figure) for figure in found if isinstance(figure, int | float)]
+
+
 def _private_rows(result: Mapping[str, Any]) -> float | None:
-    held = [site["rows"] for site in result.get("sites", [])]
-    return float(sum(held)) if held else None
+    held = _each(result, "sites", "rows")
+    return sum(held) if held else None
 
 
 def _fewest_rows(result: Mapping[str, Any]) -> float | None:
-    return min((site["rows"] for site in result.get("sites", [])), default=None)
+    return min(_each(result, "sites", "rows"), default=None)
 
 
 def _most_rows(result: Mapping[str, Any]) -> float | None:
-    return max((site["rows"] for site in result.get("sites", [])), default=None)
+    return max(_each(result, "sites", "rows"), default=None)
 
 
 def _classes(result: Mapping[str, Any]) -> float | None:
@@ -78,22 +84,22 @@ def _on_unit_interval(result: Mapping[str, Any]) -> float | None:
 
 
 def _largest_site_cpu(result: Mapping[str, Any]) -> float | None:
-    return max((site["cpu_s"] for site in result.get("sites", []) if site["cpu_s"] is not None), default=None)
+    return max(_each(result, "sites", "cpu_s"), default=None)
 
 
 def _fold_spread(result: Mapping[str, Any]) -> float | None:
-    areas = [fold["auc"] for fold in at(result, "metrics.folds") or [] if fold["auc"] is not None]
+    areas = _each(result, "metrics.folds", "auc")
     return max(areas) - min(areas) if areas else None
 
 
 def _recovered(result: Mapping[str, Any]) -> float | None:
-    alone = [each for each in result.get("audit", []) if each["coordinator"] and not each["coalition"]]
-    return float(alone[0]["recovered"]) if alone else None
+    alone = [each for each in at(result, "audit") or [] if at(each, "coordinator") and not at(each, "coalition")]
+    return at(alone[0], "recovered") if alone else None
 
 
 def _false_claims(result: Mapping[str, Any]) -> float | None:
-    parties = result.get("audit", [])
-    return float(sum(each["false_claims"] for each in parties)) if parties else None
+    claims = _each(result, "audit", "false_claims")
+    return sum(claims) if claims else None
 
 
 def _beyond_formula(result: Mapping[str, Any]) -> float | None:

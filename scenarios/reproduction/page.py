@@ -14,6 +14,7 @@ from scenarios.report import template
 from scenarios.report.page import NAME as REPORT
 from scenarios.reproduction.judge import Judged, JudgedClaim, JudgedEntry, Verdict, counted
 from scenarios.reproduction.pictures import drawn
+from scenarios.reproduction.provenance import MadeWith
 from scenarios.run.result import environment, write_whole
 
 PAGE, DATA = "index.html", "reproduction.json"
@@ -55,6 +56,7 @@ class Reproduction:
         return {
             "mode": "full" if self.full else "quick",
             "date": on.date,
+            "code": list(MadeWith.of(self.folder).code),
             "environment": {"fedsvm": on.fedsvm, "python": on.python, "system": on.system, "cpus": on.cpus},
             "counts": dict(counted(self.entries)),
             "surprises": sum(each.surprises for each in self.entries),
@@ -65,6 +67,8 @@ class Reproduction:
         on, papers = environment(), list(dict.fromkeys(each.paper.name for each in self.entries))
         facts = [("runs", "--full" if self.full else "--quick"), ("fedsvm", on.fedsvm), ("Python", on.python)]
         facts += [("on", f"{on.system}, {on.cpus} processors"), ("date", on.date[:16].replace("T", " "))]
+        states = len(MadeWith.of(self.folder).code)
+        facts += [("by", f"{states} states of the code")] if states > 1 else []
         return template.render(
             "reproduction.html.j2",
             "Papers and measurements",
@@ -126,7 +130,7 @@ def _row(cells: Sequence[Judged], folder: Path) -> dict[str, Any]:
         "name": row.name,
         "reason": cells[0].reason if alone else "",
         "verdict": WORDS[cells[0].verdict][1] if alone else "",
-        "printed": ", ".join(_number(each.cell.printed, each) for each in cells if each.cell.printed is not None),
+        "printed": ", ".join(_printed(each) for each in cells if each.cell.printed is not None),
         "width": len(cells),
         "cells": [_cell(each, folder) for each in cells],
     }
@@ -139,10 +143,10 @@ def _cell(judged: Judged, folder: Path) -> dict[str, Any]:
     difference, within = judged.difference, judged.cell.entry.tolerance(judged.cell.row, judged.cell.column)
     return {
         "class": judged.verdict or "measured",
-        "printed": _number(judged.cell.printed, judged),
+        "printed": _printed(judged),
         "value": _number(judged.value, judged),
         "deviation": _number(judged.deviation, judged),
-        "difference": "" if difference is None else f"{difference:+.{judged.cell.entry.decimals}f}",
+        "difference": _number(difference, judged, sign="+"),
         "verdict": f"{symbol} {word}".strip(),
         "within": "" if difference is None or within is None else f"{within:g}",
         "link": str(link) if link is not None and (folder / link).is_file() else "",
@@ -151,12 +155,21 @@ def _cell(judged: Judged, folder: Path) -> dict[str, Any]:
     }
 
 
-def _number(value: float | None, judged: Judged) -> str:
+def _printed(judged: Judged) -> str:
+    """The printed value with all its digits."""
+    value, decimals = judged.cell.printed, judged.cell.entry.decimals
+    if value is None:
+        return ""
+    text = f"{value:.{decimals}f}"
+    return text if float(text) == value else f"{value:.10g}"
+
+
+def _number(value: float | None, judged: Judged, sign: str = "") -> str:
     if value is None:
         return ""
     decimals = judged.cell.entry.decimals
     small = value != 0 and abs(value) < 10.0**-decimals
-    return f"{value:.1e}" if small else f"{value:.{decimals}f}"
+    return f"{value:{sign}.3g}" if small else f"{value:{sign}.{decimals}f}"
 
 
 def _notes(judged: JudgedEntry) -> Iterator[str]:
@@ -176,6 +189,7 @@ def _claim(judged: JudgedClaim) -> dict[str, str]:
         "class": judged.verdict,
         "answer": f"{symbol} {answer}",
         "text": judged.claim.text,
+        "by": "This project says so, not the paper." if judged.claim.ours else "",
         "test": judged.claim.test,
         "reason": judged.reason,
         "lacking": f"Told without {judged.lacking} of its values, which are not there." if judged.lacking else "",
@@ -203,6 +217,7 @@ def _plain_entry(judged: JudgedEntry, folder: Path) -> dict[str, Any]:
             {
                 "text": each.claim.text,
                 "test": each.claim.test,
+                "ours": each.claim.ours,
                 "verdict": each.verdict,
                 "reason": each.reason,
                 "lacking": each.lacking,

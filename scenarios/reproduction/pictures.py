@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from scenarios.report.chart import Axis, Chart, Series, Style, boxes, lines, style
-from scenarios.reproduction import measures, plan
+from scenarios.reproduction import judge, measures, plan
 from scenarios.reproduction.entries import Entry, Picture
 from scenarios.reproduction.judge import Judged, JudgedEntry
 
@@ -20,8 +21,27 @@ _MAX_LINEAR = 100
 
 def drawn(judged: JudgedEntry, out: Path) -> list[Chart]:
     """The pictures of an entry, or of the tables that it draws; none where nothing of them was measured."""
-    shown = judged.shows or (judged,)
+    shown = [_whole(judged.entry, each, out) if judged.entry.whole else each for each in judged.shows] or [judged]
     return [chart for each in shown for chart in _charts(judged.entry.pictures, each, out)]
+
+
+def _whole(figure: Entry, table: JudgedEntry, out: Path) -> JudgedEntry:
+    """What a figure shows of a table of differences, without taking anything away; nothing of it is printed."""
+    columns = [each.model_copy(update={"less": "", "drawn": each.name in figure.whole}) for each in table.entry.column]
+    named = {"what": figure.what, "title": figure.title, "quantity": figure.quantity, "column": columns}
+    entry = table.entry.model_copy(update=named)
+    places = {each.name: each for each in columns}
+    cells = [
+        replace(
+            each.cell,
+            entry=entry,
+            row=each.cell.row.model_copy(update={"paper": []}),
+            column=places[each.cell.column.name],
+            less=None,
+        )
+        for each in table.cells
+    ]
+    return replace(table, entry=entry, cells=tuple(judge.judged(cell, out) for cell in cells))
 
 
 def _charts(pictures: Sequence[Picture], judged: JudgedEntry, out: Path) -> list[Chart]:

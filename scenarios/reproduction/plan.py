@@ -21,7 +21,7 @@ from typing import Any
 from scenarios.data import sources
 from scenarios.reproduction.entries import Column, Entry, Row
 from scenarios.reproduction.measures import Reading, reading
-from scenarios.run.result import RESULT
+from scenarios.run.result import RESULT, SCHEMA
 from scenarios.schema import spec
 from scenarios.schema.errors import ScenarioError
 from scenarios.sweep.worker import Workers
@@ -35,13 +35,14 @@ _LOCK = ".lock"
 class PlannedRun:
     """A run: its scenario and changes, the folder that its content calls for, and the data file that it lacks.
 
-    audit: whether it is attacked afterwards.
+    files: the data files that it reads. audit: whether it is attacked afterwards.
     """
 
     scenario: str
     changes: tuple[str, ...]
     name: str
     missing: str
+    files: tuple[Path, ...] = ()
     audit: bool = False
 
     def folder(self, out: Path) -> Path:
@@ -145,7 +146,7 @@ def planned(scenario: str, changes: tuple[str, ...], seed: int, *, audit: bool =
     told = f"{version('fedsvm')}\n{seed}{' audited' if audit else ''}\n{content.text}"
     name = f"{content.name}-{sha256(told.encode()).hexdigest()[:16]}"
     missing = next((each for each in content.sources if not sources.is_there(each, content.base)), "")
-    return PlannedRun(scenario, (*changes, f"seed={seed}"), name, missing, audit)
+    return PlannedRun(scenario, (*changes, f"seed={seed}"), name, missing, content.files, audit)
 
 
 @dataclass(frozen=True)
@@ -156,6 +157,12 @@ class _Content:
     text: str
     sources: tuple[str, ...]
     base: Path
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that hold its sources."""
+        found = (sources.file_of(each, self.base) for each in self.sources)
+        return tuple(path for path in found if path is not None)
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -205,31 +212,43 @@ def _locked(descriptor: int) -> bool:
     return True
 
 
-def carry_out(runs: Sequence[PlannedRun], out: Path, jobs: int, on_done: Callable[[PlannedRun], None]) -> None:
-    """Carry out those that have no result yet, `jobs` at a time. Interrupted, it ends those that run."""
+def carry_out(
+    runs: Sequence[PlannedRun], out: Path, jobs: int, on_done: Callable[[PlannedRun], None]
+) -> dict[str, str]:
+    """Carry out those that have no result yet, `jobs` at a time. Interrupted, it ends those that run.
+
+    Returns why those that did not complete did not, by their names.
+    """
     waiting = [run for run in runs if not is_done(run, out)]
     if not waiting:
-        return
+        return {}
+    failures: dict[str, str] = {}
     with Workers() as workers, ThreadPoolExecutor(jobs) as pool:
         begun = {pool.submit(_carry_out, run, out, workers): run for run in waiting}
         try:
             for done in as_completed(begun):
-                done.result()
-                on_done(begun[done])
+                run = begun[done]
+                said = done.result()
+                if not is_done(run, out):
+                    told = said or result_of(run, out).get("error")
+                    failures[run.name] = told or f"The run left no result; see what {run.command} says."
+                on_done(run)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             workers.interrupt()
             raise
+    return failures
 
 
-def _carry_out(run: PlannedRun, out: Path, workers: Workers) -> None:
+def _carry_out(run: PlannedRun, out: Path, workers: Workers) -> str:
     shutil.rmtree(run.folder(out), ignore_errors=True)
-    workers.carry_out(run.scenario, run.changes, run.folder(out), audit=run.audit)
+    return workers.carry_out(run.scenario, run.changes, run.folder(out), audit=run.audit)
 
 
 def is_done(run: PlannedRun, out: Path) -> bool:
-    """Whether it has completed."""
-    return result_of(run, out).get("status") == "completed"
+    """Whether it has completed, with a result as this version writes them."""
+    result = result_of(run, out)
+    return result.get("status") == "completed" and result.get("schema") == SCHEMA
 
 
 def result_of(run: PlannedRun, out: Path) -> Mapping[str, Any]:

@@ -129,23 +129,25 @@ class Sweep:
         result = self._result(point)
         return result is not None and result.status == "completed"
 
-    def run(self, jobs: int, on_done: Callable[[Point], None]) -> None:
-        """Run what is missing, `jobs` at a time, each in a process of its own. Interrupted, it ends those that run."""
+    def run(self, jobs: int, on_done: Callable[[Point, str], None]) -> None:
+        """Run what is missing, `jobs` at a time, each in a process of its own. Interrupted, it ends those that run.
+
+        on_done: is told of each, and why nothing was started, or "".
+        """
         with Workers() as workers, ThreadPoolExecutor(jobs) as pool:
             waiting = {pool.submit(self._run, point, workers): point for point in self.missing()}
             try:
                 for done in as_completed(waiting):
-                    done.result()
-                    on_done(waiting[done])
+                    on_done(waiting[done], done.result())
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 workers.interrupt()
                 raise
 
-    def _run(self, point: Point, workers: Workers) -> None:
+    def _run(self, point: Point, workers: Workers) -> str:
         target = self.folder / POINTS / point.name
         shutil.rmtree(target, ignore_errors=True)
-        workers.carry_out(self.scenario, (*self.changes, *point.changes), target)
+        return workers.carry_out(self.scenario, (*self.changes, *point.changes), target)
 
     def _result(self, point: Point) -> RunResult | None:
         with suppress(ScenarioError):

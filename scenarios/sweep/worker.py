@@ -19,8 +19,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self, cast
 
-_DONE = b"done\n"
-
 
 class Workers:
     """Processes that are started as they are needed, and used again; used from several threads."""
@@ -31,23 +29,25 @@ class Workers:
         self._all: set[_Worker] = set()
         self._is_stopped = False
 
-    def carry_out(self, scenario: str, changes: Sequence[str], folder: Path, *, audit: bool = False) -> None:
-        """Have a scenario run, with its changes as of `--set`. What came of it, if anything, is in the folder.
+    def carry_out(self, scenario: str, changes: Sequence[str], folder: Path, *, audit: bool = False) -> str:
+        """Have a scenario run, with its changes as of `--set`. What came of it is in the folder.
 
-        audit: whether it is attacked afterwards, as `fedsvm audit` does.
+        audit: whether it is attacked afterwards, as `fedsvm audit` does. Returns why nothing was started, or "".
         """
         with self._lock:
             if self._is_stopped:
-                return
+                return ""
             worker = self._idle.pop() if self._idle else _Worker()
             self._all.add(worker)
-        if worker.carry_out(scenario, changes, folder, audit=audit):
+        said = worker.carry_out(scenario, changes, folder, audit=audit)
+        if said is not None:
             with self._lock:
                 self._idle.append(worker)
-        else:  # it was killed, with its run; the next has another
-            with self._lock:
-                self._all.discard(worker)
-            worker.end()
+            return said
+        with self._lock:  # it was killed, with its run; the next has another
+            self._all.discard(worker)
+        worker.end()
+        return "The process that carried it out was ended."
 
     def interrupt(self) -> None:
         """End all, and what they run, which is left as interrupted runs are."""
@@ -75,15 +75,19 @@ class _Worker:
         )
         self._orders, self._answers = cast(IO[bytes], self._process.stdin), cast(IO[bytes], self._process.stdout)
 
-    def carry_out(self, scenario: str, changes: Sequence[str], folder: Path, *, audit: bool) -> bool:
-        """Have a scenario run; whether the worker is there afterwards. Every wait within a run has its deadline."""
+    def carry_out(self, scenario: str, changes: Sequence[str], folder: Path, *, audit: bool) -> str | None:
+        """Have a scenario run; why nothing was started, "" where it was, and None where the worker has gone.
+
+        Every wait within a run has its deadline.
+        """
         told = {"scenario": scenario, "changes": list(changes), "folder": str(folder), "audit": audit}
         order = json.dumps(told)
         with suppress(OSError):  # it is gone
             self._orders.write(order.encode() + b"\n")
             self._orders.flush()
-            return self._answers.readline() == _DONE
-        return False
+            if answer := self._answers.readline():
+                return str(json.loads(answer))
+        return None
 
     def interrupt(self) -> None:
         self._process.terminate()
@@ -107,15 +111,21 @@ def _orders(orders: queue.Queue[bytes | None]) -> None:
 _is_busy = threading.Event()
 
 
-def _carry_out(order: bytes) -> None:
+def _carry_out(order: bytes) -> str:
+    """Why nothing was started, or ""."""
     from scenarios.api import carry_out  # slow to import, while the first order is on its way
     from scenarios.schema import spec
     from scenarios.schema.errors import ScenarioError
 
     told = json.loads(order)
-    with suppress(ScenarioError, OSError):  # nothing was started, and there is no result, which says so
+    try:
         chosen, base = spec.read(told["scenario"], overrides=told["changes"])
         carry_out(chosen, base, Path(told["folder"]), audit=told["audit"])
+    except ScenarioError as error:
+        return " ".join(error.problems)
+    except OSError as error:
+        return f"{error}."
+    return ""
 
 
 def _serve() -> None:
@@ -126,9 +136,9 @@ def _serve() -> None:
     threading.Thread(target=_orders, args=[orders], daemon=True).start()
     with suppress(KeyboardInterrupt):
         while (order := orders.get()) is not None:
-            _carry_out(order)
+            said = _carry_out(order)
             _is_busy.clear()
-            answers.write(_DONE)
+            answers.write(json.dumps(said).encode() + b"\n")
 
 
 if __name__ == "__main__":
