@@ -98,6 +98,27 @@ def test_built_in_sets_are_listed_with_their_figures_and_hide_files_of_their_nam
     assert listed["made-sphere"] == (10_000, 10, 2)
 
 
+def test_leukaemia_of_t_cells_is_told_apart_in_the_file_of_two_classes(data_folder: Path) -> None:
+    data = load("leukemia_3c")
+    assert sorted((name, int((data.labels == name).sum())) for name in data.classes) == [
+        ("ALL-B", 38),
+        ("ALL-T", 9),
+        ("AML", 25),
+    ]
+    cd3 = next(feature.values for feature in data.features if feature.name == "X04145_at").astype(float)
+    assert cd3[data.labels == "ALL-T"].min() > cd3[data.labels != "ALL-T"].max()
+    assert any(item.name == "leukemia_3c" for item in sources.available())
+
+
+def test_another_file_of_leukaemia_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path, "leukemia.csv", GOOD)
+    monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path))
+    with pytest.raises(ScenarioError, match="Golub's 72 samples"):
+        load("leukemia_3c")
+    write(tmp_path, "leukemia_3c.csv", GOOD)
+    assert load("leukemia-3c").rows == 3, "a file of this name is taken as it is"
+
+
 def test_a_folder_that_is_not_there_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path / "gone"))
     with pytest.raises(ScenarioError, match=r"FEDSVM_DATA .*gone is no folder"):

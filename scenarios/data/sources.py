@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from federation.arrays import FloatArray, IntArray
 from scenarios.data import files, made, openml
 from scenarios.data.files import MISSING_MARKS, SUFFIXES
+from scenarios.data.relabelled import RELABELLED
 from scenarios.data.text_form import TextForm
 from scenarios.schema.errors import ScenarioError, nearest
 
@@ -214,8 +215,10 @@ def available() -> list[Available]:
         columns = build()
         labels = columns["label"]
         listed.append(Available(name, len(labels), len(columns) - 1, len(set(labels.tolist())), "built in"))
-    named = [(name, path) for name, path in sorted(_found().items()) if name not in _BUILT_IN]
-    return listed + [Available(name, None, None, None, path.name) for name, path in named]
+    found = _found()
+    named = [(name, path) for name, path in found.items() if name not in _BUILT_IN]
+    named += [(name, found[each.file]) for name, each in RELABELLED.items() if name not in found and each.file in found]
+    return listed + [Available(name, None, None, None, path.name) for name, path in sorted(named)]
 
 
 def data_folder() -> Path | None:
@@ -240,7 +243,10 @@ def file_of(source: str, base_folder: Path) -> Path | None:
         return None
     if source.endswith(SUFFIXES):
         return next((path for path in (base_folder / source, Path(source)) if path.is_file()), None)
-    return _found().get(source.replace("-", "_"))
+    found, name = _found(), source.replace("-", "_")
+    if name not in found and name in RELABELLED:
+        return found.get(RELABELLED[name].file)
+    return found.get(name)
 
 
 def read(source: str, base_folder: Path, text: Collection[str] = (), form: TextForm | None = None) -> Table:
@@ -273,9 +279,12 @@ def _find(source: str, base_folder: Path, text: Collection[str], form: TextForm 
         if path is None:
             raise ScenarioError([f"data.source: there is no file {source!r} in {base_folder.resolve()} or here."])
         return _read_file(path, text, form)
-    found = _found()
-    if source.replace("-", "_") in found:
-        return _read_file(found[source.replace("-", "_")], text, form)
+    found, name = _found(), source.replace("-", "_")
+    if name in found:
+        return _read_file(found[name], text, form)
+    if name in RELABELLED and RELABELLED[name].file in found:
+        table = _read_file(found[RELABELLED[name].file], text, form)
+        return replace(table, columns=RELABELLED[name].columns(table.columns))
     raise ScenarioError(
         [
             f"data.source: {source!r} is neither a file (*{', *'.join(SUFFIXES)}), nor found {_searched(found)}, "

@@ -37,12 +37,13 @@ def at(result: Any, path: str) -> Any:
 
 
 def _fold_error(result: Mapping[str, Any], measure: str, scale: float) -> float | None:
-    """Of a mean over folds: their deviation, by the root of their number."""
+    """Of a mean over folds: their deviation, by the root of their number; folds that are dealt anew add nothing."""
     name = "accuracy" if measure == "error" else measure.removeprefix("metrics.")
     deviation, folds = at(result, f"metrics.deviations.{name}"), at(result, "metrics.folds") or []
     if deviation is None or len(folds) < 2 or not (measure == "error" or measure.startswith("metrics.")):
         return None
-    return scale * float(deviation) / math.sqrt(len(folds))
+    dealt_once = at(result, "scenario.data.folds") or len(folds)
+    return scale * float(deviation) / math.sqrt(min(len(folds), dealt_once))
 
 
 def _error_of(path: str) -> Callable[[Mapping[str, Any]], float | None]:

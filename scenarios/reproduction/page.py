@@ -182,6 +182,12 @@ def _notes(judged: JudgedEntry) -> Iterator[str]:
             yield f"{each.cell.row.name}, {each.cell.column.name}: {each.reason}"
 
 
+def _declared(judged: JudgedClaim) -> str:
+    """What the file says of a claim that holds all the same."""
+    is_declared = judged.verdict == "same" and judged.claim.differs
+    return f"Its file says that it does not hold: {judged.claim.differs}" if is_declared else ""
+
+
 def _claim(judged: JudgedClaim) -> dict[str, str]:
     symbol, word = WORDS[judged.verdict]
     answer = {"same": "yes", "differs": "no"}.get(judged.verdict, word)
@@ -191,7 +197,7 @@ def _claim(judged: JudgedClaim) -> dict[str, str]:
         "text": judged.claim.text,
         "by": "This project says so, not the paper." if judged.claim.ours else "",
         "test": judged.claim.test,
-        "reason": judged.reason,
+        "reason": judged.reason or _declared(judged),
         "lacking": f"Told without {judged.lacking} of its values, which are not there." if judged.lacking else "",
     }
 
