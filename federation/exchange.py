@@ -16,6 +16,9 @@ from federation.membership import Membership
 from federation.transport.deadline import Deadline
 from federation.transport.wire import Message
 
+LAST_WORDS_S = 1.0
+"""How long what ended sites said may take to arrive, where their host cannot say that it ends."""
+
 
 class Dispatcher:
     """The coordinator's side of the control messages.
@@ -181,7 +184,14 @@ class Exchange:
                 self.unreachable[site] = answer.reason
 
     def dropped(self, deadline: Deadline) -> dict[str, str]:
-        """The sites that dropped, and why: those that did not answer, and those whose process ended."""
+        """The sites that dropped, and why: those that did not answer, and those whose process ended.
+
+        What these said last is taken in first. Raises SiteFailed when a site failed.
+        """
+        last = Deadline(LAST_WORDS_S)
+        for site in self._ended():
+            self._dispatcher.mailbox.endpoint.hear_out(site, last)
+            self.notice()
         silent = dict.fromkeys(self.unanswered(), f"it did not answer within {deadline.seconds:g} s")
         return {**silent, **self._ended()}
 

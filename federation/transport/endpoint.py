@@ -120,6 +120,9 @@ class Post(Protocol):
     def received(self) -> Received | None:
         """A valid message that came in already, or None."""
 
+    def hear_out(self, peer: str, deadline: Deadline) -> None:
+        """Take in what a party that is gone said last."""
+
     def measure(self, round_number: int, *, whole: bool) -> None:
         """Enter in the ledger what came in since the last call."""
 
@@ -282,6 +285,16 @@ class Endpoint:
     def received(self) -> Received | None:
         """A valid message that came in already, or None."""
         return self._pending.popleft() if self._pending else None
+
+    def hear_out(self, peer: str, deadline: Deadline) -> None:
+        """Take in what a party that is gone said last: all there is when its connections end, or until the deadline.
+
+        That its process ended may be known before libzmq has read what the kernel holds.
+        """
+        streams = (self._opened, self._accepted)
+        while not (deadline.expired or all(stream.ended for held in streams for stream in held.get(peer, ()))):
+            self._serve(deadline.remaining_ms())
+        self._serve(0)
 
     def measure(self, round_number: int, *, whole: bool) -> None:
         """Enter in the ledger what the kernel says came in since the last call.

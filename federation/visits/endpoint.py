@@ -141,6 +141,9 @@ class StoredEndpoint:
         """A message that was taken in, or None."""
         return self._pending.popleft() if self._pending else None
 
+    def hear_out(self, peer: str, deadline: Deadline) -> None:
+        """Messages are stored, and wait for nobody."""
+
     def measure(self, round_number: int, *, whole: bool) -> None:
         """Messages are counted as they are stored; no kernel counts them."""
 
