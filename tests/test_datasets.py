@@ -115,6 +115,9 @@ def test_another_file_of_leukaemia_is_refused(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setenv(sources.FOLDER_VARIABLE, str(tmp_path))
     with pytest.raises(ScenarioError, match="Golub's 72 samples"):
         load("leukemia_3c")
+    write(tmp_path, "leukemia.csv", GOOD.replace("label", "class"))
+    with pytest.raises(ScenarioError, match="in a column called label"):
+        load("leukemia_3c")
     write(tmp_path, "leukemia_3c.csv", GOOD)
     assert load("leukemia-3c").rows == 3, "a file of this name is taken as it is"
 

@@ -27,7 +27,9 @@ class Relabelled:
     labels: Callable[[NDArray[np.str_]], NDArray[np.str_]]
 
     def columns(self, read: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
-        """The file's columns, with other labels."""
+        """The file's columns, with other labels. Raises ScenarioError for a file of other columns or rows."""
+        if "label" not in read:
+            raise ScenarioError([f"data.source: {self.file} must have its classes in a column called label."])
         return {**read, "label": self.labels(read["label"].astype(np.str_))}
 
 
