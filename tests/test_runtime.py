@@ -537,13 +537,27 @@ def test_a_server_that_nobody_needs_ends_while_it_loads_and_leaves_nothing_once_
     assert list(temporary_folder.iterdir()) == []
 
 
+@pytest.mark.parametrize(
+    "busy",
+    [
+        pytest.param("lambda: time.sleep(60)", id="within a call"),
+        pytest.param("Gone", id="where Python prints exceptions and goes on"),
+    ],
+)
 def test_a_server_that_is_busy_for_long_when_nobody_needs_it_leaves_nothing_either(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, temporary_folder: Path
+    busy: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    temporary_folder: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     script = (
         "import sys, time; from federation.processes.forkserver import main\n"
         "from federation.site.program import Installation\n"
-        "main(Installation({}, {}, lambda: time.sleep(60)), int(sys.argv[1]))"
+        "class Gone:\n"
+        "    def __del__(self):\n"
+        "        time.sleep(60)\n"
+        f"main(Installation({{}}, {{}}, {busy}), int(sys.argv[1]))"
     )
     (tmp_path / "busy_site_process.py").write_text(script)
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ['PYTHONPATH']}")
@@ -552,6 +566,7 @@ def test_a_server_that_is_busy_for_long_when_nobody_needs_it_leaves_nothing_eith
         assert len(workspaces(temporary_folder)) == 1
     assert launcher._server.process.returncode == 0
     assert not workspaces(temporary_folder)
+    assert capfd.readouterr().err == ""
 
 
 # One server for several federations.

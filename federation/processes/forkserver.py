@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import heapq
 import math
@@ -50,7 +51,6 @@ _PRCTL = _C.prctl if sys.platform.startswith("linux") else None
 def main(installation: Installation, descriptor: int) -> None:
     """Serve the coordinator's process at the other end of socket `descriptor` until it is gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _leave)
     with socket.socket(fileno=descriptor) as stream, _workspace(stream) as workspace:
         if workspace is None:
             return
@@ -61,16 +61,13 @@ def main(installation: Installation, descriptor: int) -> None:
         _ForkServer(installation, stream, Path(workspace)).serve()
 
 
-def _leave(number: int, frame: FrameType | None) -> NoReturn:
-    """Nobody needs what is being loaded: end, and leave nothing behind."""
-    raise SystemExit
-
-
 @contextlib.contextmanager
 def _workspace(stream: socket.socket) -> Iterator[str | None]:
-    """A folder that only this user may enter, removed when the server ends."""
+    """A folder that only this user may enter, removed when the server ends, by SIGTERM too."""
     try:
-        folder = tempfile.mkdtemp(prefix=WORKSPACE_PREFIX)
+        with _terminated_later():
+            folder = tempfile.mkdtemp(prefix=WORKSPACE_PREFIX)
+            signal.signal(signal.SIGTERM, functools.partial(_leave, folder))
     except OSError as error:
         reason = f"No folder for temporary files: {error}; set TMPDIR to a folder that can be written."
         with contextlib.suppress(OSError):  # nobody is there any more
@@ -81,6 +78,26 @@ def _workspace(stream: socket.socket) -> Iterator[str | None]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _terminated_later() -> Iterator[None]:
+    """A SIGTERM that comes within is dealt with afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _leave(workspace: str, number: int, frame: FrameType | None) -> NoReturn:
+    """Nobody needs what is being loaded: end, and leave nothing behind.
+
+    An exception would not do: where an import is interrupted within the callback of a weak reference, Python prints
+    it and goes on.
+    """
+    shutil.rmtree(workspace, ignore_errors=True)
+    os._exit(0)
 
 
 class _ForkServer:
