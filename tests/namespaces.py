@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _ETC = Path("/etc/netns")
+_NOBODYS = "02:00:00:00:00:01"
 
 
 def why_not() -> str:
@@ -30,10 +31,11 @@ def why_not() -> str:
 
 @dataclass(frozen=True)
 class Network:
-    """Namespaces by the names of their hosts, and the bridge between them."""
+    """Namespaces and their network devices by the names of their hosts, and the bridge between them."""
 
     bridge: str
     spaces: dict[str, str]
+    devices: dict[str, str]
     addresses: dict[str, str]
 
     def within(self, host: str) -> list[str]:
@@ -41,9 +43,9 @@ class Network:
         return ["ip", "netns", "exec", self.spaces[host]]
 
     def cut(self, host: str, other: str) -> None:
-        """From now on a host drops what another sends."""
-        rule = ["iptables", "-A", "INPUT", "-s", self.addresses[other], "-j", "DROP"]
-        subprocess.run([*self.within(host), *rule], check=True)
+        """From now on what a host sends to another is lost: it has the wrong hardware address of it."""
+        wrong = ["lladdr", _NOBODYS, "dev", self.devices[host], "nud", "permanent"]
+        _ip("-n", self.spaces[host], "neigh", "replace", self.addresses[other], *wrong)
 
 
 @contextmanager
@@ -52,14 +54,15 @@ def network(hosts: Sequence[str]) -> Iterator[Network]:
     mark = f"fsv{os.getpid() % 10_000}"
     spaces = {host: f"{mark}{host[:5]}" for host in hosts}
     addresses = {host: f"10.213.7.{number}" for number, host in enumerate(hosts, start=1)}
-    found = Network(f"{mark}br", spaces, addresses)
+    devices = {host: f"{mark}t{number}" for number, host in enumerate(hosts)}
+    found = Network(f"{mark}br", spaces, devices, addresses)
     names = "".join(f"{address} {host}.example {host}\n" for host, address in addresses.items())
     try:
         _ip("link", "add", found.bridge, "type", "bridge")
         _ip("link", "set", found.bridge, "up")
         for number, (host, space) in enumerate(spaces.items()):
             _ip("netns", "add", space)
-            here, there = f"{mark}h{number}", f"{mark}t{number}"
+            here, there = f"{mark}h{number}", devices[host]
             _ip("link", "add", here, "type", "veth", "peer", "name", there, "netns", space)
             _ip("link", "set", here, "master", found.bridge, "up")
             _ip("-n", space, "addr", "add", f"{addresses[host]}/24", "dev", there)
