@@ -30,8 +30,10 @@ class Table:
     def errors(self, name: str, low: float, high: float) -> NDArray[np.float64]:
         return 0.1 * self.column(name, low, high)
 
-    def row(self, name: str) -> NDArray[np.float64]:
-        return np.array([values[ROWS.index(name)] for values in VALUES.values()])
+    def row(self, name: str, first: str, last: str) -> NDArray[np.float64]:
+        columns = list(VALUES)
+        some = columns[columns.index(first) : columns.index(last) + 1] if first else columns
+        return np.array([VALUES[column][ROWS.index(name)] for column in some])
 
     def cell(self, row: str, column: str) -> float:
         return VALUES[column][ROWS.index(row)]
@@ -53,6 +55,7 @@ class Table:
         ('any(column("a") - 2 * error("a") > column("b"))', False),
         ('cell("one", "a") < cell("two", "a") < cell("three", "a")', True),
         ('paper("three", "a") == 30 and mean(row("three")) == 2.75', True),
+        ('sum(row("three", "a", "a")) == 3 and mean(row("three", "a", "none")) == 2.75', True),
         ('all(abs(column("a") - 2) <= 1) and max(-column("a")) == -1', True),
         ('sum(column("a")) / 3 * 2 == 4', True),
         ('0.0005 < welch("one", "three", "a") < 0.002', True),
@@ -95,6 +98,7 @@ def test_what_could_not_be_measured_cannot_be_told(test: str) -> None:
         ("'a' + 'b' == 'ab'", "reckons with a text"),
         ("column('c') > 1", "names 'c', which the entry does not have"),
         ("column('a') > 1", "put a comparison of columns into all"),
+        ("sum(row('one', 'a')) > 1", "gives row what it does not take"),
         ("1 + 1", "must be true or false"),
         ("1 +", "is no expression"),
         ("1 / 0 > 1", "divides by 0"),

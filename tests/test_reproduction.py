@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 import os
 import re
@@ -58,7 +59,7 @@ claim = [
   { text = "It is good.", test = 'cell("one", "ours") > 90' },
   { text = "It is bad.", test = 'cell("one", "ours") < 90', differs = "It is not." },
   { text = "What is lacking is good.", test = 'cell("lacking", "ours") > 90' },
-  { text = "All are good.", test = 'all(column("ours") > 90)' },
+  { text = "All are good.", test = 'all(column("ours") > 90) and all(column("ours") > 80)' },
 ]
 
 [[entry]]
@@ -287,6 +288,8 @@ def test_a_result_that_lacks_what_is_asked_for_has_no_such_figure() -> None:
         {"sites": None},
         {"audit": [{}]},
         {"metrics": {"folds": [{}]}},
+        {"metrics": {"accuracy": "good"}, "baselines": {"libsvm-rbf": {"accuracy": "good"}}, "model": {"classes": 3}},
+        {"cost": {"wire_bytes": "few", "predicted_wire_bytes": 3}},
         {},
     ]
     for result in lacking:
@@ -299,7 +302,7 @@ def test_a_run_that_cannot_be_started_is_a_failure_and_says_why(
 ) -> None:
     (tmp_path / "a.toml").write_text(SMALL.replace("data.positive=class_0", "data.positive=class_9"))
     assert Chosen.of(["a-3"], tmp_path / "out", full=False, papers=tmp_path).reproduce(1)
-    assert "failed" in capsys.readouterr().err
+    assert re.search(r"failed: .*data\.positive.*class_9", capsys.readouterr().err)
     (found, _) = json.loads((tmp_path / "out" / "reproduction.json").read_text())["entries"][2]["cells"]
     assert found["verdict"] == "failed"
     assert "data.positive" in found["reason"]
@@ -319,16 +322,75 @@ def test_a_data_file_that_has_changed_is_refused_and_another_state_of_the_code_i
     chosen.reproduce(1)
     written = tmp_path / "out" / provenance.NAME
     made_with = json.loads(written.read_text())
-    assert set(made_with["files"]) == {"own.csv"}
+    assert set(made_with["files"]) == {"own"}
     assert len(made_with["code"]) == 1
     written.write_text(json.dumps(made_with | {"code": ["0123456789abcdef"]}))
     capsys.readouterr()
     chosen.reproduce(1)
     assert "another state of the code" in capsys.readouterr().err
+    assert "states of the code" not in (tmp_path / "out" / "index.html").read_text()  # this one has run nothing
+    shutil.rmtree(tmp_path / "out" / plan.RUNS)
+    chosen.reproduce(1)
+    assert "another state of the code" in capsys.readouterr().err
     assert "2 states of the code" in (tmp_path / "out" / "index.html").read_text()
-    (tmp_path / "own.csv").write_text("one,two,label\n" + rows + "7,7,a\n")
-    with pytest.raises(ScenarioError, match=r"own\.csv is not the file that runs in .* were made with"):
+    written.write_text("{")
+    with pytest.raises(ScenarioError, match=r"made-with\.json cannot be read, .* name another folder"):
         chosen.reproduce(1)
+    written.write_text(json.dumps(made_with))
+    (tmp_path / "own.csv").unlink()
+    with gzip.open(tmp_path / "own.csv.gz", "wt") as file:
+        file.write("one,two,label\n" + rows + "7,7,a\n")
+    with pytest.raises(ScenarioError, match=r"own is not the file that runs in .* were made with"):
+        chosen.reproduce(1)
+
+
+def test_finished_runs_are_judged_where_their_file_is_gone_and_a_folder_that_is_none_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = "".join(f"{row},{row % 3},{'a' if row % 2 else 'b'}\n" for row in range(60))
+    (tmp_path / "own.csv").write_text("one,two,label\n" + rows)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    (tmp_path / "a.toml").write_text(
+        SMALL.replace("data.source=wine", "data.source=own").replace("data.positive=class_0", "data.positive=a")
+    )
+    chosen = Chosen.of(["a-3"], tmp_path / "out", full=False, papers=tmp_path)
+    chosen.reproduce(1)
+    before = (tmp_path / "out" / "tables" / "a-3.csv").read_text()
+    (tmp_path / "own.csv").unlink()
+    chosen.reproduce(1)
+    assert (tmp_path / "out" / "tables" / "a-3.csv").read_text() == before
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "gone"))
+    with pytest.raises(ScenarioError, match=r"FEDSVM_DATA: .*gone is no folder"):
+        chosen.reproduce(1)
+    assert (tmp_path / "out" / "tables" / "a-3.csv").read_text() == before
+
+
+def test_a_page_of_the_other_mode_is_replaced_with_a_word(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], wine: tuple[Path, Path]
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(wine[1], out)
+    for full, said in ((False, False), (True, True), (True, False), (False, True)):
+        Chosen.of(["a-3"], out, full=full, papers=wine[0]).reproduce(1)
+        assert ("the page there is of" in capsys.readouterr().err) == said
+
+
+def test_names_of_settings_stand_for_changes(tmp_path: Path) -> None:
+    def changes(text: str) -> list[tuple[str, ...]]:
+        (tmp_path / "a.toml").write_text(text)
+        read_entries = read(tmp_path / "a.toml").entry
+        return [
+            each.changes_of(row, column, full=True)
+            for each in read_entries
+            for row in each.rows
+            for column in each.column
+        ]
+
+    short = SMALL.replace('"data.source=wine"', '"wine"')
+    named = short.replace("[[entry]]", '[settings]\nwine = ["data.source=wine"]\n\n[[entry]]', 1)
+    assert changes(named) == changes(SMALL) != []
+    with pytest.raises(ScenarioError, match="'wine' is no key=value, and there is no such name in settings"):
+        changes(short)
 
 
 def test_claims_of_this_project_are_marked_and_not_counted_as_the_papers(
@@ -455,6 +517,35 @@ def test_rows_follow_from_others_and_a_figure_draws_a_table_whose_verdicts_count
     assert chosen.table()[1][-1] == "draws a-1"
 
 
+def test_one_run_that_failed_is_told_beside_one_that_has_not_been_carried_out(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(DERIVED)
+    paper, table = entries(tmp_path)["a-1"]
+    first, second, *others = judge.judge(paper, table, tmp_path, full=False).runs
+    invented(second, tmp_path, 0.5)
+    for told, expected in (({"error": "Site 2 is gone."}, "Site 2 is gone."), ({}, "does not say why")):
+        path = second.folder(tmp_path) / "result.json"
+        path.write_text(json.dumps({"schema": SCHEMA, "status": "failed", **told}))
+        os.utime(path, (1, len(told)))
+        judged = judge.judge(paper, table, tmp_path, full=False)
+        assert judged.cells[0].verdict == "failed"
+        assert expected in judged.cells[0].reason
+    assert not first.folder(tmp_path).exists()
+    assert others
+
+
+def test_a_sum_of_what_cannot_be_had_cannot_be_had(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text(DERIVED.replace('{ name = "one"', '{ name = "one", cannot = "It is secret."', 1))
+    found = {each.cell.row.name: each for each in judge.judge(*entries(tmp_path)["a-1"], tmp_path, full=True).cells}
+    assert (found["sum"].verdict, found["sum"].reason) == ("cannot", "It is secret.")
+
+
+def test_the_file_that_a_relabelled_table_is_read_from_is_what_is_missing(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
+    assert plan.planned("quickstart", ("data.source=leukemia_3c",), 1).missing == "leukemia"
+
+
 # What a file may say.
 
 
@@ -472,6 +563,7 @@ def test_rows_follow_from_others_and_a_figure_draws_a_table_whose_verdicts_count
         ("paper = [99.0, 20]", 'paper = [99.0, ""], said = ["a.md: {theirs}"]', "there is no column 'theirs'"),
         ('full = ["ours"]', 'full = ["theirs"]', "there is no column 'theirs'"),
         ('less = "accuracy"', 'less = "rounds above"', "less must name a column that is measured and has none itself"),
+        ('{ name = "accuracy" }', '{ name = "accuracy", full = true }', "what less names is --full's alone"),
         ('name = "later"', 'name = "later", sum_of = ["none"]', "must name rows that have runs, got 'none'"),
         ('cannot = "It has no values."', 'draws = ["a-9"]', "draws must name an entry of the same file"),
         ('unit = "%"', 'units = "%"', "units"),
@@ -728,6 +820,9 @@ def measured_again(folder: Path, mode: str, of: dict[str, float]) -> Path:
 
 def test_what_was_measured_is_written_into_the_pages_and_the_file(pages: Path) -> None:
     ours = pages / "ours.toml"
+    text = ours.read_text()
+    assert "\nseeds = 20\n" in text
+    ours.write_text(text.replace("\nseeds = 20\n", "\nseeds = 8\n"))
     again = {
         "ours-quickstart README AUC": 0.98765432,
         "ours-quickstart README rounds": 31.0,

@@ -230,6 +230,18 @@ def data_folder() -> Path | None:
 # Finding a source.
 
 
+def check_folder() -> None:
+    """Raise ScenarioError where FEDSVM_DATA is set and names no folder."""
+    folder = data_folder()
+    if folder is not None and not folder.is_dir():
+        raise ScenarioError([f"{FOLDER_VARIABLE}: {folder} is no folder; set it to the folder of your files."])
+
+
+def file_name(source: str) -> str:
+    """The name, without an ending, of the file in FEDSVM_DATA's folder that a source without a path is read from."""
+    return RELABELLED[source].file if source in RELABELLED else source
+
+
 def is_there(source: str, base_folder: Path) -> bool:
     """Whether a source can be found, without reading it; of openml.org nothing is asked."""
     if source in _BUILT_IN or source.startswith((made.PREFIX, openml.PREFIX)):

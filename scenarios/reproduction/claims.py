@@ -11,7 +11,7 @@ left cannot be told.
 
 column(name[, low, high])   values of a column, by row, or of the rows that stand between two places of the axis;
                             without rows that are sums or deviations of others
-row(name)                   values of a row, by column
+row(name[, first, last])    values of a row, by column, or of the columns from one to another
 cell(row, column)           one value
 paper(row, column)          the printed one
 error(column[, low, high])  standard errors of a column's values
@@ -36,7 +36,8 @@ from scipy import stats
 
 from scenarios.schema.errors import ScenarioError
 
-_ROUNDING = 1e-9
+ROUNDING = 1e-9
+"""By which values that are the same may differ."""
 
 Value = Any
 """A number, a truth, a text, or a masked array of numbers or truths."""
@@ -51,8 +52,8 @@ class Measured(Protocol):
     def errors(self, name: str, low: float, high: float) -> NDArray[np.float64]:
         """Their standard errors by row. Raises KeyError for an unknown name."""
 
-    def row(self, name: str) -> NDArray[np.float64]:
-        """Values by column. Raises KeyError for an unknown name."""
+    def row(self, name: str, first: str, last: str) -> NDArray[np.float64]:
+        """Values by column, of all or, with names, from one to another. Raises KeyError for an unknown name."""
 
     def cell(self, row: str, column: str) -> float:
         """One value. Raises KeyError for an unknown name."""
@@ -85,7 +86,22 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Value, Value], Value]] = {
 def holds(test: str, measured: Measured) -> bool:
     """Whether a claim holds of what was measured.
 
-    Raises CannotTell where that was not measured, and ScenarioError for a claim that is not written in the language.
+    Parameters
+    ----------
+    test : str
+        The claim, in the language of this module.
+    measured : Measured
+
+    Returns
+    -------
+    bool
+
+    Raises
+    ------
+    CannotTell
+        Where it was not measured.
+    ScenarioError
+        For a claim that is not written in the language.
     """
     found = _known(_Evaluation(test, measured).of(_parsed(test)))
     if not isinstance(found, bool | np.bool_):
@@ -159,12 +175,13 @@ class _Evaluation:
                 column, low, high = [*given, -np.inf, np.inf] if len(given) == 1 else given
                 return np.ma.masked_invalid(of(column, low, high))
             if name == "row":
-                return np.ma.masked_invalid(self.measured.row(*given))
+                row, first, last = [*given, "", ""] if len(given) == 1 else given
+                return np.ma.masked_invalid(self.measured.row(row, first, last))
             if name in ("cell", "paper"):
                 return _known(np.ma.masked_invalid(getattr(self.measured, name)(*given)))
             if name == "welch":
-                row, other, column = given
-                return _welch(self.measured.seeds(row, column), self.measured.seeds(other, column))
+                one, other, column = given
+                return _welch(self.measured.seeds(one, column), self.measured.seeds(other, column))
             if name == "abs":
                 (value,) = given
                 return np.ma.abs(value)
@@ -207,7 +224,7 @@ def _welch(one: Sequence[float], other: Sequence[float]) -> float:
 
 def _deviation(values: Sequence[float]) -> float:
     """Standard deviation; 0 of values that differ by rounding alone, since counted ticks would else look exact."""
-    if np.ptp(values) <= _ROUNDING * np.max(np.abs(values)):
+    if np.ptp(values) <= ROUNDING * np.max(np.abs(values)):
         return 0.0
     return float(np.std(values, ddof=1))
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from scenarios.console import complain, errors, out
-from scenarios.reproduction import judge, plan
+from scenarios.data import sources
+from scenarios.reproduction import judge, page, plan
 from scenarios.reproduction.entries import FOLDER, Entry, Paper, chosen, entries
 from scenarios.reproduction.judge import JudgedEntry
 from scenarios.reproduction.page import WORDS, Reproduction
@@ -49,31 +50,55 @@ class Chosen:
     def reproduce(self, jobs: int) -> bool:
         """Carry out the runs that are missing, write the page and say what came of it.
 
-        A line for each run goes to standard error. Returns whether anything is worse than the papers' files say. Raises
-        ScenarioError for a scenario that is wrong, and a folder that cannot be had.
+        A line for each run goes to standard error.
+
+        Parameters
+        ----------
+        jobs : int
+            How many run at a time.
+
+        Returns
+        -------
+        bool
+            Whether anything is worse than the papers' files say.
+
+        Raises
+        ------
+        ScenarioError
+            For a scenario that is wrong, a folder that cannot be had, and data files that are not those that its runs
+            have read.
         """
         cells = [cell for each in self._with_drawn() for cell in plan.cells(self.known[each][1], full=self.full)]
+        sources.check_folder()
         with plan.alone_in(self.folder):
+            self._name_other_mode()
             return self._conclude(self._carry_out(plan.needed(cells), jobs))
 
     def _with_drawn(self) -> list[str]:
         """Its entries, and the tables that they draw."""
         return list(dict.fromkeys(name for each in self.ids for name in (each, *self.known[each][1].draws)))
 
+    def _name_other_mode(self) -> None:
+        if page.is_of_full(self.folder) not in (None, self.full):
+            mode, other = ("--full", "--quick") if self.full else ("--quick", "--full")
+            told = f"the page there is of {other}, whose runs stay; it is written anew of {mode}"
+            errors.print(f"note {told}", soft_wrap=True)
+
     def _carry_out(self, runs: Sequence[plan.PlannedRun], jobs: int) -> dict[str, str]:
-        made_with = MadeWith.of(self.folder).extended(self.folder, (path for run in runs for path in run.files))
-        if len(made_with.code) > 1:
+        waiting = [run for run in runs if not plan.is_done(run, self.folder)]
+        files = [path for run in runs for path in run.files]
+        made_with = MadeWith.of(self.folder).extended(self.folder, files, runs=bool(waiting))
+        if made_with.is_of_other_code:
             told = "runs that are there may have been made by another state of the code"
             errors.print(f"note {told}; name another folder to measure this one alone", soft_wrap=True)
-        waiting = [run for run in runs if not plan.is_done(run, self.folder)]
         errors.print(f"{len(runs)} runs, of which {len(runs) - len(waiting)} are there", highlight=False)
         done = 0
 
-        def tell(run: plan.PlannedRun) -> None:
+        def tell(run: plan.PlannedRun, failure: str) -> None:
             nonlocal done
             done += 1
-            word = "done" if plan.is_done(run, self.folder) else "failed"
-            errors.print(f"{done} of {len(waiting)} {run.name} {word}", highlight=False, soft_wrap=True)
+            word = f"failed: {failure}" if failure else "done"
+            errors.print(f"{done} of {len(waiting)} {run.name} {word}", highlight=False, soft_wrap=True, markup=False)
 
         return plan.carry_out(waiting, self.folder, jobs, tell)
 
@@ -89,8 +114,10 @@ class Chosen:
             counts = ", ".join(f"{number} {WORDS[verdict][1]}" for verdict, number in judge.counted([each]))
             out.print(f"{each.entry.id}: {counts}", highlight=False, soft_wrap=True)
         self._name_missing(own)
-        counts = ", ".join(f"{number} {WORDS[verdict][1]}" for verdict, number in judge.counted(own))
-        out.print(f"all: {counts}", highlight=False, soft_wrap=True)
+        for name, ours in (("the papers", False), ("this project", True)):
+            verdicts = judge.counted([each for each in own if each.paper.ours == ours])
+            if counts := ", ".join(f"{number} {WORDS[verdict][1]}" for verdict, number in verdicts):
+                out.print(f"{name}: {counts}", highlight=False, soft_wrap=True)
         out.print(str(Reproduction(list(judged.values()), self.full, self.folder).write()), soft_wrap=True)
         surprises = [each for each in own if each.surprises]
         if surprises:
@@ -99,7 +126,8 @@ class Chosen:
         return bool(surprises)
 
     def _name_missing(self, judged: Sequence[JudgedEntry]) -> None:
-        missing = sorted({cell.cell.missing for each in judged for cell in each.cells if cell.cell.missing})
+        cells = (cell for each in judged for cell in each.cells if cell.verdict == "cannot")
+        missing = sorted({cell.cell.missing for cell in cells if cell.cell.missing})
         if missing:
             files = ", ".join(missing)
             errors.print(f"note these files are not in the folder of FEDSVM_DATA: {files}", soft_wrap=True)

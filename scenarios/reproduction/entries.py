@@ -4,6 +4,9 @@ A file has a `name` ("Lu 2016"), a `title`, and entries: one for each table, fig
 be had, which say why. An entry has rows and columns, as the paper's table has them; a figure has a row for each place
 of its horizontal axis, and a column for each curve. A cell is a run of a scenario, changed by what its entry, row,
 column and the cell itself say, in this order, and a figure of the run's result, its measure.
+
+Changes that many of them share have a name in the file's `settings`, and where one is written among changes it stands
+for them.
 """
 
 from __future__ import annotations
@@ -37,7 +40,7 @@ class Column(Part):
     scenario: str = ""
     """Of its cells, where neither row nor entry say."""
     changes: list[str] = Field(default=[])
-    """key.path=value, as of --set."""
+    """key.path=value, as of --set, in a file also names of `settings`."""
     measure: str = ""
     """Where the figure stands in result.json, such as metrics.accuracy, or the name of one that is derived."""
     less: str = ""
@@ -200,13 +203,20 @@ class Entry(Part):
         own = {row.name for row in self.rows if not row.derived_from}
         if unknown := [name for row in self.rows for name in row.derived_from if name not in own]:
             raise ValueError(f"{self.id}: sum_of and deviation_of must name rows that have runs, got {unknown[0]!r}")
+        if len({row.name for row in self.rows}) < len(self.rows) or len(set(names)) < len(names):
+            raise ValueError(f"{self.id} has two rows or columns of one name")
+        return self
+
+    @model_validator(mode="after")
+    def _check_less(self) -> Self:
         plain = [each.name for each in self.column if not each.less and not each.cannot]
         if unknown := [each.less for each in self.column if each.less and each.less not in plain]:
             raise ValueError(
                 f"{self.id}: less must name a column that is measured and has none itself, got {unknown[0]!r}"
             )
-        if len({row.name for row in self.rows}) < len(self.rows) or len(set(names)) < len(names):
-            raise ValueError(f"{self.id} has two rows or columns of one name")
+        of_full = {each.name for each in self.column if each.full}
+        if early := [each.name for each in self.column if each.less in of_full and not each.full]:
+            raise ValueError(f"{self.id}, {early[0]}: what less names is --full's alone, and so must this be")
         return self
 
     @property
@@ -261,6 +271,10 @@ class Paper(Part):
 
     name: str
     title: str
+    ours: bool = False
+    """Whether it is what this project claims, and no paper."""
+    settings: dict[Annotated[str, Field(pattern=r"^[a-z0-9-]+$")], list[str]] = Field(default={})
+    """Changes that entries share, by name."""
     entry: list[Entry]
 
     @model_validator(mode="after")
@@ -286,14 +300,39 @@ def papers(folder: Path = FOLDER) -> Mapping[str, Paper]:
 
 
 def read(path: Path) -> Paper:
-    """A paper's file. Raises ScenarioError, saying what of it is wrong."""
+    """A paper's file, with settings written out. Raises ScenarioError, saying what of it is wrong."""
     try:
-        return Paper.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        paper = Paper.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
+        return paper.model_copy(update={"entry": [_written_out(each, paper.settings) for each in paper.entry]})
     except ValidationError as error:
         places = [(".".join(str(part) for part in each["loc"]), each["msg"]) for each in error.errors()]
         raise ScenarioError([f"{path.name}: {place}: {said}." for place, said in places]) from None
-    except ValueError as error:
+    except tomllib.TOMLDecodeError as error:
         raise ScenarioError([f"{path.name} is not valid TOML: {error}."]) from None
+    except ValueError as error:
+        raise ScenarioError([f"{path.name}: {error}."]) from None
+
+
+def _written_out(entry: Entry, settings: Mapping[str, list[str]]) -> Entry:
+    """An entry with the changes that names stand for. Raises ValueError for a name that there is not."""
+
+    def changes(shared: list[str]) -> list[str]:
+        if unknown := [each for each in shared if "=" not in each and each not in settings]:
+            raise ValueError(f"{entry.id}: {unknown[0]!r} is no key=value, and there is no such name in settings")
+        return [change for each in shared for change in settings.get(each, [each])]
+
+    def of_row(row: Row) -> Row:
+        cells = {name: changes(each) for name, each in row.cells.items()}
+        return row.model_copy(update={"changes": changes(row.changes), "cells": cells})
+
+    return entry.model_copy(
+        update={
+            "changes": changes(entry.changes),
+            "quick_changes": changes(entry.quick_changes),
+            "column": [each.model_copy(update={"changes": changes(each.changes)}) for each in entry.column],
+            "row": [of_row(each) for each in entry.row],
+        }
+    )
 
 
 def entries(folder: Path = FOLDER) -> dict[str, tuple[Paper, Entry]]:

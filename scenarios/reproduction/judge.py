@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scenarios.reproduction import plan
-from scenarios.reproduction.claims import CannotTell, holds
+from scenarios.reproduction.claims import ROUNDING, CannotTell, holds
 from scenarios.reproduction.entries import Claim, Entry, Paper
 from scenarios.reproduction.plan import Cell, PlannedRun
 
@@ -25,7 +25,6 @@ failed: a run failed. open: its runs have not been carried out. "": measured, wi
 """
 
 VERDICTS: tuple[Verdict, ...] = ("same", "better", "differs", "cannot", "failed", "open")
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -109,9 +108,27 @@ class JudgedEntry:
 def judge(
     paper: Paper, entry: Entry, out: Path, *, full: bool, failures: Mapping[str, str] = MappingProxyType({})
 ) -> JudgedEntry:
-    """An entry by the results that are in the folder. Raises ScenarioError for an entry that is wrong.
+    """An entry by the results that are in a folder.
 
-    failures: why runs that were just carried out did not complete, by their names.
+    Parameters
+    ----------
+    paper : Paper
+    entry : Entry
+    out : Path
+        The folder that `plan.carry_out` had.
+    full : bool
+        Whether as --full has it.
+    failures : mapping of str to str
+        Why runs that were just carried out did not complete, by their names.
+
+    Returns
+    -------
+    JudgedEntry
+
+    Raises
+    ------
+    ScenarioError
+        For an entry whose scenarios or claims are wrong.
     """
     cells = tuple(judged(cell, out, failures) for cell in plan.cells(entry, full=full))
     measured = _Measured(entry, cells)
@@ -123,24 +140,35 @@ def judge(
 
 def judged(cell: Cell, out: Path, failures: Mapping[str, str] = MappingProxyType({})) -> Judged:
     """A cell by the results of its runs, and by what is said of those that failed."""
-    if reason := cell.entry.reason(cell.row, cell.column):
+    if reason := cell.reason:
         return Judged(cell, "cannot", reason)
     if not cell.runs:
         return Judged(cell, "open", "--full has it.")
-    if cell.missing:
-        return Judged(cell, "cannot", f"There is no {cell.missing}: put {cell.missing}.csv into FEDSVM_DATA's folder.")
-    for run in plan.unfinished(cell, out):
-        result = plan.result_of(run, out)
-        if said := failures.get(run.name) or (result.get("status") == "failed" and result.get("error")):
-            return Judged(cell, "failed", said)
+    waiting = list(plan.unfinished(cell, out))
+    if missing := plan.missing(waiting):
+        return Judged(cell, "cannot", f"There is no {missing}: put {missing}.csv into FEDSVM_DATA's folder.")
+    if said := next(filter(None, (failures.get(run.name) or _failure(run, out) for run in waiting)), None):
+        return Judged(cell, "failed", said)
+    if waiting:
         return Judged(cell, "open", "Its runs have not been carried out.")
     return _measured_cell(cell, out)
+
+
+def _failure(run: PlannedRun, out: Path) -> str:
+    """Why a run failed that an earlier command carried out, or ""."""
+    result = plan.result_of(run, out)
+    if result.get("status") != "failed":
+        return ""
+    return str(result.get("error") or f"The run failed and does not say why; {run.command} repeats it.")
 
 
 def _measured_cell(cell: Cell, out: Path) -> Judged:
     readings = plan.values_of(cell, out)
     if not readings:
-        return Judged(cell, "failed", f"The result has no {cell.measure}.")
+        folder = cell.runs[0].folder(out)
+        return Judged(
+            cell, "failed", f"{folder} has no {cell.measure}; once it is removed, the same command repeats it."
+        )
     values = np.array([each.value for each in readings])
     several = len(values) > 1
     deviation = float(values.std(ddof=1)) if several else None
@@ -153,7 +181,7 @@ def _verdict(cell: Cell, value: float) -> tuple[Verdict, str]:
     printed, within = cell.printed, cell.entry.tolerance(cell.row, cell.column)
     if printed is None or within is None:
         return "", ""
-    if abs(value - printed) <= within + _ROUNDING:
+    if abs(value - printed) <= within + ROUNDING:
         return "same", ""
     way = cell.column.better or cell.entry.better
     if way and (value > printed) == (way == "higher"):
@@ -164,26 +192,26 @@ def _verdict(cell: Cell, value: float) -> tuple[Verdict, str]:
 def _judged_claim(claim: Claim, measured: _Measured, *, full: bool) -> JudgedClaim:
     if claim.full and not full:
         return JudgedClaim(claim, "open", "--full has the runs to tell.")
-    measured.lacking = 0
+    measured.lacking.clear()
     try:
         if holds(claim.test, measured):
-            return JudgedClaim(claim, "same", lacking=measured.lacking)
+            return JudgedClaim(claim, "same", lacking=len(measured.lacking))
     except CannotTell:
         if any(each.verdict in ("open", "failed") for each in measured.cells):
             return JudgedClaim(claim, "open", "Its runs have not been carried out, or failed.")
         return JudgedClaim(claim, "cannot", "What it is about could not be measured here.")
-    return JudgedClaim(claim, "differs", claim.differs, measured.lacking)
+    return JudgedClaim(claim, "differs", claim.differs, len(measured.lacking))
 
 
 class _Measured:
     """What claims of an entry are about: its values by row and column, NaN where there are none.
 
-    lacking: how many of the columns' and rows' values that were asked for are not there, and not left to --full.
+    lacking: places of values that columns and rows were asked for and that are not there, and not left to --full.
     """
 
     def __init__(self, entry: Entry, cells: Sequence[Judged]) -> None:
         self.cells = cells
-        self.lacking = 0
+        self.lacking: set[int] = set()
         self._rows = {row.name: number for number, row in enumerate(entry.rows)}
         self._columns = {column.name: number for number, column in enumerate(entry.column)}
         self._has_runs = np.array([not row.derived_from for row in entry.rows])
@@ -191,17 +219,22 @@ class _Measured:
         shape = (len(self._rows), len(self._columns))
         self._values = np.array([_number(each.value) for each in cells]).reshape(shape)
         self._errors = np.array([_number(each.error) for each in cells]).reshape(shape)
-        self._wanted = np.array([bool(each.cell.runs) or each.verdict == "cannot" for each in cells]).reshape(shape)
+        wanted = [bool(each.cell.runs) or each.verdict == "cannot" for each in cells]
+        lacking = [at if wanted[at] and each.value is None else -1 for at, each in enumerate(cells)]
+        self._lacking = np.array(lacking, dtype=int).reshape(shape)
         self._printed = np.array([_number(each.cell.printed) for each in cells]).reshape(shape)
 
     def column(self, name: str, low: float, high: float) -> NDArray[np.float64]:
         return self._counted((self._between(low, high), self._columns[name]))
 
     def errors(self, name: str, low: float, high: float) -> NDArray[np.float64]:
-        return np.asarray(self._errors[self._between(low, high), self._columns[name]])
+        place = (self._between(low, high), self._columns[name])
+        self._counted(place)
+        return np.asarray(self._errors[place])
 
-    def row(self, name: str) -> NDArray[np.float64]:
-        return self._counted((self._rows[name],))
+    def row(self, name: str, first: str, last: str) -> NDArray[np.float64]:
+        start, end = (self._columns[first], self._columns[last] + 1) if first else (0, len(self._columns))
+        return self._counted((self._rows[name], slice(start, end)))
 
     def cell(self, row: str, column: str) -> float:
         return float(self._values[self._rows[row], self._columns[column]])
@@ -213,14 +246,13 @@ class _Measured:
         return self.cells[self._rows[row] * len(self._columns) + self._columns[column]].values
 
     def _counted(self, place: tuple[Any, ...]) -> NDArray[np.float64]:
-        values = np.asarray(self._values[place])
-        self.lacking += int((np.isnan(values) & self._wanted[place]).sum())
-        return values
+        self.lacking.update(self._lacking[place][self._lacking[place] >= 0].tolist())
+        return np.asarray(self._values[place])
 
     def _between(self, low: float, high: float) -> NDArray[np.bool_]:
         if low == -np.inf and high == np.inf:
             return self._has_runs
-        return np.asarray((self._at >= low - _ROUNDING) & (self._at <= high + _ROUNDING))
+        return np.asarray((self._at >= low - ROUNDING) & (self._at <= high + ROUNDING))
 
 
 def _number(value: float | None) -> float:

@@ -17,8 +17,26 @@ class Reading:
 
 
 def reading(result: Mapping[str, Any], measure: str, scale: float) -> Reading | None:
-    """A measure of a completed run's result; None where it has no such figure."""
-    found = DERIVED[measure](result) if measure in DERIVED else at(result, measure)
+    """A measure of a completed run's result.
+
+    Parameters
+    ----------
+    result : mapping
+        What result.json holds.
+    measure : str
+        Where the figure stands, such as metrics.accuracy, or a name of `DERIVED`.
+    scale : float
+        What figure and standard error are multiplied by.
+
+    Returns
+    -------
+    Reading or None
+        None where the result has no such figure, or something else in its place.
+    """
+    try:
+        found = DERIVED[measure](result) if measure in DERIVED else at(result, measure)
+    except (TypeError, ValueError):
+        return None
     if not isinstance(found, int | float) or not math.isfinite(found):
         return None
     return Reading(scale * float(found), _fold_error(result, measure, scale))

@@ -58,10 +58,15 @@ class Reproduction:
             "date": on.date,
             "code": list(MadeWith.of(self.folder).code),
             "environment": {"fedsvm": on.fedsvm, "python": on.python, "system": on.system, "cpus": on.cpus},
-            "counts": dict(counted(self.entries)),
+            "counts": dict(self._counted(ours=False)),
+            "counts_ours": dict(self._counted(ours=True)),
             "surprises": sum(each.surprises for each in self.entries),
             "entries": [_plain_entry(each, self.folder) for each in self.entries],
         }
+
+    def _counted(self, *, ours: bool) -> Iterator[tuple[Verdict, int]]:
+        """Verdicts of the papers, or of what this project claims."""
+        return counted([each for each in self.entries if each.paper.ours == ours])
 
     def _page(self) -> str:
         on, papers = environment(), list(dict.fromkeys(each.paper.name for each in self.entries))
@@ -73,7 +78,11 @@ class Reproduction:
             "reproduction.html.j2",
             "Papers and measurements",
             facts=facts,
-            cards=[{"symbol": WORDS[name][0], "name": WORDS[name][1], "value": n} for name, n in counted(self.entries)],
+            cards=[
+                {"symbol": WORDS[name][0], "name": WORDS[name][1], "value": number}
+                for name, number in self._counted(ours=False)
+            ],
+            ours=_said(self._counted(ours=True)),
             surprises=[each.entry for each in self.entries if each.surprises],
             papers=[
                 {
@@ -85,6 +94,14 @@ class Reproduction:
                 for name in papers
             ],
         )
+
+
+def is_of_full(folder: Path) -> bool | None:
+    """Whether a folder's page is of full runs; None where there is none that can be read."""
+    try:
+        return {"full": True, "quick": False}.get(json.loads((folder / DATA).read_text(encoding="utf-8"))["mode"])
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
 
 
 def _write(path: Path, text: str) -> None:

@@ -97,9 +97,15 @@ class Cell:
         return 100.0 if self.entry.unit == "%" else 1.0
 
     @property
+    def reason(self) -> str:
+        """Why it cannot be had, or ""."""
+        reasons = (each.reason for each in self.parts)
+        return self.entry.reason(self.row, self.column) or next(filter(None, reasons), "")
+
+    @property
     def missing(self) -> str:
         """The data file that its runs lack, or ""."""
-        return next((run.missing for run in self.all_runs if run.missing), "")
+        return missing(self.all_runs)
 
     @property
     def all_runs(self) -> tuple[PlannedRun, ...]:
@@ -137,7 +143,7 @@ def _derived_cell(entry: Entry, row: Row, column: Column, *, full: bool) -> Cell
     others = (each for each in entry.rows if each.name in row.derived_from)
     parts = tuple(_cell(entry, each, column, full=full) for each in others)
     is_told = all(len(each.runs) > (1 if row.deviation_of else 0) for each in parts)
-    return Cell(entry, row, column, parts[0].runs, parts=parts) if is_told else Cell(entry, row, column)
+    return Cell(entry, row, column, parts[0].runs if is_told else (), parts=parts)
 
 
 def planned(scenario: str, changes: tuple[str, ...], seed: int, *, audit: bool = False) -> PlannedRun:
@@ -145,8 +151,8 @@ def planned(scenario: str, changes: tuple[str, ...], seed: int, *, audit: bool =
     content = _content(scenario, changes)
     told = f"{version('fedsvm')}\n{seed}{' audited' if audit else ''}\n{content.text}"
     name = f"{content.name}-{sha256(told.encode()).hexdigest()[:16]}"
-    missing = next((each for each in content.sources if not sources.is_there(each, content.base)), "")
-    return PlannedRun(scenario, (*changes, f"seed={seed}"), name, missing, content.files, audit)
+    lacking = (sources.file_name(each) for each in content.sources if not sources.is_there(each, content.base))
+    return PlannedRun(scenario, (*changes, f"seed={seed}"), name, next(lacking, ""), content.files, audit)
 
 
 @dataclass(frozen=True)
@@ -175,6 +181,11 @@ def _content(scenario: str, changes: tuple[str, ...]) -> _Content:
     return _Content(
         read.name, spec.resolved_toml(read.model_copy(update={"name": "run", "seed": 0})), tuple(named), base
     )
+
+
+def missing(runs: Sequence[PlannedRun]) -> str:
+    """The first data file that one of the runs lacks, or ""."""
+    return next((run.missing for run in runs if run.missing), "")
 
 
 def needed(planned_cells: Sequence[Cell]) -> list[PlannedRun]:
@@ -213,11 +224,24 @@ def _locked(descriptor: int) -> bool:
 
 
 def carry_out(
-    runs: Sequence[PlannedRun], out: Path, jobs: int, on_done: Callable[[PlannedRun], None]
+    runs: Sequence[PlannedRun], out: Path, jobs: int, on_done: Callable[[PlannedRun, str], None]
 ) -> dict[str, str]:
-    """Carry out those that have no result yet, `jobs` at a time. Interrupted, it ends those that run.
+    """Carry out those that have no result yet. Interrupted, it ends those that run.
 
-    Returns why those that did not complete did not, by their names.
+    Parameters
+    ----------
+    runs : sequence of PlannedRun
+    out : Path
+        The folder whose runs they are or will be.
+    jobs : int
+        How many run at a time.
+    on_done : callable
+        Is told of each as it ends, and why it did not complete, or "".
+
+    Returns
+    -------
+    dict of str to str
+        Why those that did not complete did not, by their names.
     """
     waiting = [run for run in runs if not is_done(run, out)]
     if not waiting:
@@ -232,7 +256,7 @@ def carry_out(
                 if not is_done(run, out):
                     told = said or result_of(run, out).get("error")
                     failures[run.name] = told or f"The run left no result; see what {run.command} says."
-                on_done(run)
+                on_done(run, failures.get(run.name, ""))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             workers.interrupt()

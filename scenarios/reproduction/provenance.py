@@ -27,32 +27,63 @@ class MadeWith:
         """What is written down in a folder; nothing of one that has no runs."""
         try:
             found = json.loads((folder / NAME).read_text(encoding="utf-8"))
-            return cls(dict(found["files"]), tuple(found["code"]))
-        except (OSError, ValueError, TypeError, KeyError):
+            return cls({_name(each): str(digest) for each, digest in found["files"].items()}, tuple(found["code"]))
+        except FileNotFoundError:
             return cls({}, ())
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            told = "cannot be read, and nobody can tell what the runs there were made with; name another folder"
+            raise ScenarioError([f"--out: {folder / NAME} {told}."]) from None
 
-    def extended(self, folder: Path, files: Iterable[Path]) -> MadeWith:
-        """This, written down with what a command that is about to run here reads, and its code.
+    def extended(self, folder: Path, files: Iterable[Path], *, runs: bool) -> MadeWith:
+        """This, written down with what a command reads here.
 
-        Raises ScenarioError where a file is not the one that runs of the folder have read, and where it cannot be read.
+        Parameters
+        ----------
+        folder : Path
+        files : iterable of Path
+            The data files of its runs, those that are there among them.
+        runs : bool
+            Whether it is about to run anything, by its code.
+
+        Returns
+        -------
+        MadeWith
+
+        Raises
+        ------
+        ScenarioError
+            Where a file is not the one that runs of the folder have read, and where it cannot be read.
         """
         try:
-            read = {path.name: _digest([path]) for path in sorted(set(files))}
+            read = {_name(path.name): _digest([path]) for path in sorted(set(files))}
         except OSError as error:
             raise ScenarioError([f"{error.filename} cannot be read: {error.strerror}."]) from error
         if changed := [name for name, digest in read.items() if self.files.get(name, digest) != digest]:
             raise ScenarioError(
                 [f"--out: {changed[0]} is not the file that runs in {folder} were made with; name another folder."]
             )
-        known = MadeWith({**self.files, **read}, tuple(dict.fromkeys([*self.code, _code_digest()])))
+        code = dict.fromkeys([*self.code, *([_code_digest()] if runs else [])])
+        known = MadeWith({**self.files, **read}, tuple(code))
         text = json.dumps({"files": known.files, "code": known.code}, indent=1) + "\n"
         write_whole(folder / NAME, lambda file: file.write(text.encode()))
         return known
 
+    @property
+    def is_of_other_code(self) -> bool:
+        """Whether runs may have been made by another state of the code than this."""
+        return any(each != _code_digest() for each in self.code)
+
+
+def _name(file: str) -> str:
+    """What a data file is known by: a name without endings, by which sources find it."""
+    return file.partition(".")[0]
+
 
 def _code_digest() -> str:
-    root = Path(__file__).parent.parent.parent
-    return _digest(sorted(path for name in _CODE for path in (root / name).rglob("*.py")))
+    """Of what runs are made by; how they are judged makes none other."""
+    here = Path(__file__).parent
+    found = sorted(path for name in _CODE for path in (here.parent.parent / name).rglob("*.py"))
+    return _digest(path for path in found if here not in path.parents)
 
 
 def _digest(paths: Iterable[Path]) -> str:

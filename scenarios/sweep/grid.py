@@ -132,13 +132,13 @@ class Sweep:
     def run(self, jobs: int, on_done: Callable[[Point, str], None]) -> None:
         """Run what is missing, `jobs` at a time, each in a process of its own. Interrupted, it ends those that run.
 
-        on_done: is told of each, and why nothing was started, or "".
+        on_done: is told of each, and why it did not complete, or "".
         """
         with Workers() as workers, ThreadPoolExecutor(jobs) as pool:
             waiting = {pool.submit(self._run, point, workers): point for point in self.missing()}
             try:
                 for done in as_completed(waiting):
-                    on_done(waiting[done], done.result())
+                    on_done(waiting[done], done.result() or self._failure(waiting[done]))
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
                 workers.interrupt()
@@ -148,6 +148,13 @@ class Sweep:
         target = self.folder / POINTS / point.name
         shutil.rmtree(target, ignore_errors=True)
         return workers.carry_out(self.scenario, (*self.changes, *point.changes), target)
+
+    def _failure(self, point: Point) -> str:
+        """Why a run that was started did not complete, or ""."""
+        result = self._result(point)
+        if result is None:
+            return "The run left no result."
+        return "" if result.status == "completed" else result.error or f"The run {result.status}."
 
     def _result(self, point: Point) -> RunResult | None:
         with suppress(ScenarioError):

@@ -123,8 +123,8 @@ def _carry_out(order: bytes) -> str:
         carry_out(chosen, base, Path(told["folder"]), audit=told["audit"])
     except ScenarioError as error:
         return " ".join(error.problems)
-    except OSError as error:
-        return f"{error}."
+    except Exception as error:  # noqa: BLE001 - the next run has the same process, and the sweep must say what befell
+        return f"{type(error).__name__}: {error}."
     return ""
 
 
