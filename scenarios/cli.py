@@ -505,7 +505,9 @@ def sweep(
     drawn = [grid.read_plot(each, axes, chosen.measures) for each in plots or []] or grid.default_plots(axes)
     chosen.prepare()
     try:
-        chosen.run(jobs, lambda point, said: errors.print(f"{point.name} {said or 'done'}", soft_wrap=True))
+        chosen.run(
+            jobs, lambda point, said: errors.print(f"{point.name} {said or 'done'}", soft_wrap=True, markup=False)
+        )
     except KeyboardInterrupt:
         complain(f"Interrupted; the same command does what is missing in {chosen.folder}.")
         raise typer.Exit(INTERRUPTED) from None

@@ -15,6 +15,7 @@ import pytest
 from scenarios.schema.errors import ScenarioError
 from scenarios.sweep.charts import Plot, draw, draw_curves
 from scenarios.sweep.grid import Axis, Point, Sweep, default_plots, read_plot
+from scenarios.sweep.worker import Workers
 from tests.commands import FEDSVM, fedsvm
 from tests.conftest import site_processes, wait_until
 
@@ -186,3 +187,21 @@ def test_by_default_numbers_go_across_and_seeds_are_spread() -> None:
     axes = [Axis.read(text) for text in ("protocol.sum=plain,ring", "seed=1,2", "federation.sites=3,5")]
     assert {(plot.axis, plot.group) for plot in default_plots(axes)} == {("federation.sites", "protocol.sum")}
     assert {(plot.axis, plot.group) for plot in default_plots(axes[1:2])} == {("seed", None)}
+
+
+def test_an_error_that_nobody_foresaw_is_told_and_the_worker_goes_on(tmp_path: Path) -> None:
+    with Workers() as workers:
+        assert "Error: " in workers.carry_out("quickstart", [3], tmp_path / "a")  # type: ignore[list-item]
+        (worker,) = workers._all
+        assert "data.source" in workers.carry_out("quickstart", ["data.source=no-such-file"], tmp_path / "b")
+        assert workers._all == {worker}
+
+
+def test_what_a_run_that_failed_says_is_told(tmp_path: Path) -> None:
+    told: dict[str, str] = {}
+    changes = ("federation.round_timeout_s=0.001",)  # of the dozens of rounds one takes longer on any machine
+    sweep = Sweep("quickstart", changes, (Axis.read("algorithm.C=1.0"),), tmp_path)
+    sweep.prepare()
+    sweep.run(1, lambda point, said: told.update({point.name: said}))
+    ((_, said),) = told.items()
+    assert "0.001 s" in said

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from scenarios.data.files import SUFFIXES
 from scenarios.run.result import write_whole
 from scenarios.schema.errors import ScenarioError
 
@@ -75,8 +76,8 @@ class MadeWith:
 
 
 def _name(file: str) -> str:
-    """What a data file is known by: a name without endings, by which sources find it."""
-    return file.partition(".")[0]
+    """What a data file is known by: a name without its ending, by which sources find it."""
+    return next((file.removesuffix(each) for each in SUFFIXES if file.endswith(each)), file)
 
 
 def _code_digest() -> str:
