@@ -19,6 +19,8 @@ from scenarios.run.result import environment, write_whole
 
 PAGE, DATA = "index.html", "reproduction.json"
 TABLES = "tables"
+_NAMED = 3
+"""Of how many cells that have one reason the names stand before it."""
 
 WORDS: dict[Verdict, tuple[str, str]] = {
     "same": ("✓", "same"),
@@ -194,9 +196,12 @@ def _notes(judged: JudgedEntry) -> Iterator[str]:
     for each in judged.cells:
         if each.cell.row.note:
             yield f"{each.cell.row.name}: {each.cell.row.note}"
+    of_reason: dict[str, list[str]] = {}
     for each in judged.cells:
         if each.verdict in ("differs", "failed") and each.reason:
-            yield f"{each.cell.row.name}, {each.cell.column.name}: {each.reason}"
+            of_reason.setdefault(each.reason, []).append(f"{each.cell.row.name}, {each.cell.column.name}")
+    for reason, cells in of_reason.items():
+        yield f"{'; '.join(cells) if len(cells) <= _NAMED else f'{len(cells)} values'}: {reason}"
 
 
 def _declared(judged: JudgedClaim) -> str:
