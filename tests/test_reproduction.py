@@ -309,9 +309,9 @@ def test_a_run_that_cannot_be_started_is_a_failure_and_says_why(
     assert "class_9" in found["reason"]
 
 
-def test_a_data_file_that_has_changed_is_refused_and_another_state_of_the_code_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.fixture
+def of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Chosen:
+    """An entry of a file, own.csv in FEDSVM_DATA's folder, whose runs have been carried out."""
     rows = "".join(f"{row},{row % 3},{'a' if row % 2 else 'b'}\n" for row in range(60))
     (tmp_path / "own.csv").write_text("one,two,label\n" + rows)
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
@@ -320,48 +320,47 @@ def test_a_data_file_that_has_changed_is_refused_and_another_state_of_the_code_i
     )
     chosen = Chosen.of(["a-3"], tmp_path / "out", full=False, papers=tmp_path)
     chosen.reproduce(1)
+    return chosen
+
+
+def test_a_data_file_that_has_changed_is_refused_and_another_state_of_the_code_is_told(
+    of_a_file: Chosen, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     written = tmp_path / "out" / provenance.NAME
     made_with = json.loads(written.read_text())
     assert set(made_with["files"]) == {"own"}
     assert len(made_with["code"]) == 1
     written.write_text(json.dumps(made_with | {"code": ["0123456789abcdef"]}))
     capsys.readouterr()
-    chosen.reproduce(1)
+    of_a_file.reproduce(1)
     assert "another state of the code" in capsys.readouterr().err
     assert "states of the code" not in (tmp_path / "out" / "index.html").read_text()  # this one has run nothing
     shutil.rmtree(tmp_path / "out" / plan.RUNS)
-    chosen.reproduce(1)
+    of_a_file.reproduce(1)
     assert "another state of the code" in capsys.readouterr().err
     assert "2 states of the code" in (tmp_path / "out" / "index.html").read_text()
     written.write_text("{")
     with pytest.raises(ScenarioError, match=r"made-with\.json cannot be read, .* name another folder"):
-        chosen.reproduce(1)
+        of_a_file.reproduce(1)
     written.write_text(json.dumps(made_with))
+    text = (tmp_path / "own.csv").read_text()
     (tmp_path / "own.csv").unlink()
     with gzip.open(tmp_path / "own.csv.gz", "wt") as file:
-        file.write("one,two,label\n" + rows + "7,7,a\n")
+        file.write(text + "7,7,a\n")
     with pytest.raises(ScenarioError, match=r"own is not the file that runs in .* were made with"):
-        chosen.reproduce(1)
+        of_a_file.reproduce(1)
 
 
 def test_finished_runs_are_judged_where_their_file_is_gone_and_a_folder_that_is_none_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    of_a_file: Chosen, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = "".join(f"{row},{row % 3},{'a' if row % 2 else 'b'}\n" for row in range(60))
-    (tmp_path / "own.csv").write_text("one,two,label\n" + rows)
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    (tmp_path / "a.toml").write_text(
-        SMALL.replace("data.source=wine", "data.source=own").replace("data.positive=class_0", "data.positive=a")
-    )
-    chosen = Chosen.of(["a-3"], tmp_path / "out", full=False, papers=tmp_path)
-    chosen.reproduce(1)
     before = (tmp_path / "out" / "tables" / "a-3.csv").read_text()
     (tmp_path / "own.csv").unlink()
-    chosen.reproduce(1)
+    of_a_file.reproduce(1)
     assert (tmp_path / "out" / "tables" / "a-3.csv").read_text() == before
     monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "gone"))
     with pytest.raises(ScenarioError, match=r"FEDSVM_DATA: .*gone is no folder"):
-        chosen.reproduce(1)
+        of_a_file.reproduce(1)
     assert (tmp_path / "out" / "tables" / "a-3.csv").read_text() == before
 
 
