@@ -400,6 +400,8 @@ def test_claims_of_this_project_are_marked_and_not_counted_as_the_papers(
     (tmp_path / "a.toml").write_text(changed.replace('cell("lacking", "ours") > 90', 'cell("one", "ours") > 100'))
     judged = judge.judge(*entries(tmp_path)["a-1"], wine[1], full=False)
     before = entry_of(wine, "a-1")
+    assert (before.counts_ours, before.counts_papers) == ({}, before.counts)
+    assert judged.counts_ours == {"same": 1}
     assert before.counts["same"] - judged.counts["same"] == 1
     assert judged.surprises == before.surprises + 1, "it is a claim all the same"
     page = Reproduction([judged], full=False, folder=tmp_path)

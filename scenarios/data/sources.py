@@ -239,7 +239,8 @@ def check_folder() -> None:
 
 def file_name(source: str) -> str:
     """The name, without an ending, of the file in FEDSVM_DATA's folder that a source without a path is read from."""
-    return RELABELLED[source].file if source in RELABELLED else source
+    name = source.replace("-", "_")
+    return RELABELLED[name].file if name in RELABELLED else source
 
 
 def is_there(source: str, base_folder: Path) -> bool:

@@ -95,6 +95,17 @@ class JudgedEntry:
         return Counter(each.verdict for each in printed if each.verdict)
 
     @property
+    def counts_papers(self) -> Counter[str]:
+        """Those of what a paper says."""
+        return Counter() if self.paper.ours else self.counts
+
+    @property
+    def counts_ours(self) -> Counter[str]:
+        """Those of what this project says, its claims beside a paper's among them."""
+        ours: Counter[str] = Counter(each.verdict for each in self.claims if each.claim.ours)
+        return ours + self.counts if self.paper.ours else ours
+
+    @property
     def surprises(self) -> int:
         """How many verdicts are worse than the files say."""
         return sum(each.is_surprise for each in self.cells) + sum(each.is_surprise for each in self.claims)
@@ -261,5 +272,9 @@ def _number(value: float | None) -> float:
 
 def counted(judged_entries: Sequence[JudgedEntry]) -> Iterator[tuple[Verdict, int]]:
     """How many of all cells and claims have each verdict, where any has."""
-    total = sum((each.counts for each in judged_entries), Counter[str]())
+    return ordered(sum((each.counts for each in judged_entries), Counter[str]()))
+
+
+def ordered(total: Counter[str]) -> Iterator[tuple[Verdict, int]]:
+    """Verdicts that there are, in their order."""
     return ((verdict, total[verdict]) for verdict in VERDICTS if total[verdict])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from scenarios.report import template
 from scenarios.report.page import NAME as REPORT
-from scenarios.reproduction.judge import Judged, JudgedClaim, JudgedEntry, Verdict, counted
+from scenarios.reproduction.judge import Judged, JudgedClaim, JudgedEntry, Verdict, counted, ordered
 from scenarios.reproduction.pictures import drawn
 from scenarios.reproduction.provenance import MadeWith
 from scenarios.run.result import environment, write_whole
@@ -20,7 +21,7 @@ from scenarios.run.result import environment, write_whole
 PAGE, DATA = "index.html", "reproduction.json"
 TABLES = "tables"
 _NAMED = 3
-"""Of how many cells that have one reason the names stand before it."""
+"""Up to how many cells that have one reason are named before it."""
 
 WORDS: dict[Verdict, tuple[str, str]] = {
     "same": ("✓", "same"),
@@ -68,7 +69,7 @@ class Reproduction:
 
     def _counted(self, *, ours: bool) -> Iterator[tuple[Verdict, int]]:
         """Verdicts of the papers, or of what this project claims."""
-        return counted([each for each in self.entries if each.paper.ours == ours])
+        return ordered(sum((each.counts_ours if ours else each.counts_papers for each in self.entries), Counter[str]()))
 
     def _page(self) -> str:
         on, papers = environment(), list(dict.fromkeys(each.paper.name for each in self.entries))
