@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,10 +114,9 @@ class Chosen:
             counts = ", ".join(f"{number} {WORDS[verdict][1]}" for verdict, number in judge.counted([each]))
             out.print(f"{each.entry.id}: {counts}", highlight=False, soft_wrap=True)
         self._name_missing(own)
-        papers = sum((each.counts_papers for each in own), Counter[str]())
-        ours = sum((each.counts_ours for each in own), Counter[str]())
-        for name, total in (("the papers", papers), ("this project", ours)):
-            if counts := ", ".join(f"{number} {WORDS[verdict][1]}" for verdict, number in judge.ordered(total)):
+        for name, ours in (("the papers", False), ("this project", True)):
+            verdicts = judge.counted_apart(own, ours=ours)
+            if counts := ", ".join(f"{number} {WORDS[verdict][1]}" for verdict, number in verdicts):
                 out.print(f"{name}: {counts}", highlight=False, soft_wrap=True)
         out.print(str(Reproduction(list(judged.values()), self.full, self.folder).write()), soft_wrap=True)
         surprises = [each for each in own if each.surprises]

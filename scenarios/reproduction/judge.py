@@ -272,9 +272,14 @@ def _number(value: float | None) -> float:
 
 def counted(judged_entries: Sequence[JudgedEntry]) -> Iterator[tuple[Verdict, int]]:
     """How many of all cells and claims have each verdict, where any has."""
-    return ordered(sum((each.counts for each in judged_entries), Counter[str]()))
+    return _ordered(sum((each.counts for each in judged_entries), Counter[str]()))
 
 
-def ordered(total: Counter[str]) -> Iterator[tuple[Verdict, int]]:
-    """Verdicts that there are, in their order."""
+def counted_apart(judged_entries: Sequence[JudgedEntry], *, ours: bool) -> Iterator[tuple[Verdict, int]]:
+    """The same of what the papers say, or of what this project does."""
+    counts = (each.counts_ours if ours else each.counts_papers for each in judged_entries)
+    return _ordered(sum(counts, Counter[str]()))
+
+
+def _ordered(total: Counter[str]) -> Iterator[tuple[Verdict, int]]:
     return ((verdict, total[verdict]) for verdict in VERDICTS if total[verdict])

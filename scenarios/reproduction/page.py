@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any
 
 from scenarios.report import template
 from scenarios.report.page import NAME as REPORT
-from scenarios.reproduction.judge import Judged, JudgedClaim, JudgedEntry, Verdict, counted, ordered
+from scenarios.reproduction.judge import Judged, JudgedClaim, JudgedEntry, Verdict, counted, counted_apart
 from scenarios.reproduction.pictures import drawn
 from scenarios.reproduction.provenance import MadeWith
 from scenarios.run.result import environment, write_whole
@@ -61,15 +60,11 @@ class Reproduction:
             "date": on.date,
             "code": list(MadeWith.of(self.folder).code),
             "environment": {"fedsvm": on.fedsvm, "python": on.python, "system": on.system, "cpus": on.cpus},
-            "counts": dict(self._counted(ours=False)),
-            "counts_ours": dict(self._counted(ours=True)),
+            "counts": dict(counted_apart(self.entries, ours=False)),
+            "counts_ours": dict(counted_apart(self.entries, ours=True)),
             "surprises": sum(each.surprises for each in self.entries),
             "entries": [_plain_entry(each, self.folder) for each in self.entries],
         }
-
-    def _counted(self, *, ours: bool) -> Iterator[tuple[Verdict, int]]:
-        """Verdicts of the papers, or of what this project claims."""
-        return ordered(sum((each.counts_ours if ours else each.counts_papers for each in self.entries), Counter[str]()))
 
     def _page(self) -> str:
         on, papers = environment(), list(dict.fromkeys(each.paper.name for each in self.entries))
@@ -83,9 +78,9 @@ class Reproduction:
             facts=facts,
             cards=[
                 {"symbol": WORDS[name][0], "name": WORDS[name][1], "value": number}
-                for name, number in self._counted(ours=False)
+                for name, number in counted_apart(self.entries, ours=False)
             ],
-            ours=_said(self._counted(ours=True)),
+            ours=_said(counted_apart(self.entries, ours=True)),
             surprises=[each.entry for each in self.entries if each.surprises],
             papers=[
                 {
