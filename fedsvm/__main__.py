@@ -6,7 +6,6 @@ import gc
 import os
 import signal
 import sys
-import time
 from types import FrameType
 
 import fedsvm
@@ -14,9 +13,6 @@ import fedsvm
 WRONG, INTERRUPTED = 2, 130  # exit status, as of scenarios.cli
 _WITH_SITES = (["run"], ["audit"])
 """How the commands begin that start site processes of their own."""
-
-GRACE_S = 10.0
-"""How long a first Ctrl-C has for ending the sites and writing what is known, before another is heard."""
 
 
 def main() -> None:
@@ -28,6 +24,7 @@ def main() -> None:
     except ImportError as error:
         sys.exit(_sentence(str(error), WRONG))
     from scenarios.console import guard_streams
+    from scenarios.interrupts import Interrupter
 
     guard_streams()
     if sys.argv[1:2] in _WITH_SITES:
@@ -36,15 +33,15 @@ def main() -> None:
 
     gc.freeze()
     gc.enable()
-    interrupt = _Interrupt()
-    signal.signal(signal.SIGINT, interrupt)
+    interrupter = Interrupter()
+    interrupter.listen(signal.SIGINT)
     try:
         try:
             cli.main(fedsvm.BEGAN)
         finally:
-            interrupt.end()
+            interrupter.end()
     except KeyboardInterrupt:
-        interrupt.end()
+        interrupter.end()
         sys.exit(_sentence("Interrupted.", INTERRUPTED))
 
 
@@ -59,25 +56,6 @@ def _start_server() -> None:
 def _leave(number: int, frame: FrameType | None) -> None:
     """Nothing was started: leave at once, since what an exception in the middle of an import becomes is uncertain."""
     os._exit(_sentence("Interrupted before anything was started.", INTERRUPTED))
-
-
-class _Interrupt:
-    """KeyboardInterrupt, but not again while the first is dealt with, nor when all is over."""
-
-    def __init__(self) -> None:
-        self._is_over = False
-        self._heard_s = -GRACE_S
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if not self._is_over and time.monotonic() - self._heard_s >= GRACE_S:
-            self._heard_s = time.monotonic()
-            raise KeyboardInterrupt
-
-    def end(self) -> None:
-        """Hear no more: what the interpreter does at its end is no place to interrupt."""
-        self._is_over = True
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
 
 
 def _sentence(text: str, status: int) -> int:

@@ -14,5 +14,7 @@ runs      finding runs: a table of those in a folder
 track     runs for an experiment tracker
 api       `fedsvm.run`
 cli       the command line
+console   the terminal
+interrupts  Ctrl-C and SIGTERM
 catalogue scenarios that come along
 """

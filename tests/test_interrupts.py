@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import select
 import signal
 import subprocess
+import sys
 import threading
 from pathlib import Path
 
 import pytest
 
-from scenarios.run.interrupts import Interrupts
+from scenarios.interrupts import Interrupts
 from tests.commands import FEDSVM
 from tests.conftest import ROOT, site_processes, wait_until, workspaces
 
@@ -139,6 +141,51 @@ def test_an_interrupt_that_ended_nothing_is_raised_when_all_is_done() -> None:
         press()
         done.append("written")
     assert done == ["written"]
+
+
+IMPATIENT = """
+from tests.test_interrupts import press
+
+try:
+    press()
+except BaseException as error:  # as extension modules do
+    raise ImportError("initialization failed") from error
+"""
+
+
+def test_an_import_is_done_before_it_is_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "impatient.py").write_text(IMPATIENT)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts, interrupts.allowed():
+        importlib.import_module("impatient")
+        wait_until(lambda: False, 10)
+    assert "impatient" in sys.modules
+
+
+class Pressing:
+    """Ctrl-C is pressed while it is thrown away, where no exception leaves."""
+
+    def __del__(self) -> None:
+        press()
+
+
+def test_an_interrupt_that_the_interpreter_could_only_print_comes_once_more() -> None:
+    hook = sys.unraisablehook
+    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts, interrupts.allowed():
+        Pressing()
+        wait_until(lambda: False, 10)
+    assert sys.unraisablehook is hook
+
+
+def test_an_interrupt_is_not_heard_again_while_it_is_dealt_with() -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts, interrupts.allowed():
+        try:
+            press()
+        finally:
+            press()
+            done.append("all")
+    assert done == ["all"]
 
 
 def test_outside_of_the_main_thread_signals_are_left_alone() -> None:

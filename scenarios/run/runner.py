@@ -25,12 +25,12 @@ from federation.processes.spare import SPARE, spare_launcher
 from federation.shown import ShownRound
 from protocols.analysis.views import Coalition, RecordedRun
 from scenarios.data.dataset import FederatedDataset, Holding, Sizes
+from scenarios.interrupts import Interrupts
 from scenarios.run import metrics
 from scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody, findings
 from scenarios.run.baselines import mean_baselines
 from scenarios.run.horizontal import HorizontalPipeline
 from scenarios.run.injector import Injector
-from scenarios.run.interrupts import Interrupts
 from scenarios.run.log import NAME as LOG
 from scenarios.run.log import RunLog
 from scenarios.run.metrics import Metrics

@@ -19,6 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self, cast
 
+from scenarios.interrupts import Interrupter
+
 
 class Workers:
     """Processes that are started as they are needed, and used again; used from several threads."""
@@ -131,7 +133,7 @@ def _carry_out(order: bytes) -> str:
 def _serve() -> None:
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # whatever prints, answers stay alone
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    Interrupter().listen(signal.SIGTERM)
     orders: queue.Queue[bytes | None] = queue.Queue()
     threading.Thread(target=_orders, args=[orders], daemon=True).start()
     with suppress(KeyboardInterrupt):
