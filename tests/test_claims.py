@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scenarios.reproduction.claims import CannotTell, holds
 from scenarios.schema.errors import ScenarioError
 
-VALUES = {"a": [1.0, 2.0, 3.0], "b": [1.5, np.nan, 2.5], "none": [np.nan] * 3}
+VALUES = {"a": [1.0, 2.0, 3.0], "b": [1.5, np.nan, 2.5], "none": [np.nan] * 3, "level": [0.3, 0.1 + 0.2, 0.3]}
 PLACES = np.array([0.05, 0.15, 0.85])
 ROWS = ["one", "two", "three"]
 SEEDS = {
@@ -54,10 +54,13 @@ class Table:
         ('count(column("a") < column("b")) == 1 or min(column("a")) > 7', True),
         ('any(column("a") - 2 * error("a") > column("b"))', False),
         ('cell("one", "a") < cell("two", "a") < cell("three", "a")', True),
-        ('paper("three", "a") == 30 and mean(row("three")) == 2.75', True),
+        ('paper("three", "a") == 30 and mean(row("three", "a", "b")) == 2.75', True),
         ('sum(row("three", "a", "a")) == 3 and mean(row("three", "a", "none")) == 2.75', True),
         ('all(abs(column("a") - 2) <= 1) and max(-column("a")) == -1', True),
         ('sum(column("a")) / 3 * 2 == 4', True),
+        ("0.1 + 0.2 > 0.3 or 0.3 < 0.1 + 0.2 or 0.1 + 0.2 - 0.3 > 0 or 0.1 + 0.2 != 0.3", False),
+        ("0.1 + 0.2 <= 0.3 and 0.3 >= 0.1 + 0.2 and 0.1 + 0.2 == 0.3 and 0.3 < 0.3001", True),
+        ('rises(column("level", 0, 0.5)) or falls(column("level", 0.1, 1))', False),
         ('0.0005 < welch("one", "three", "a") < 0.002', True),
         ('0.003 < welch("one", "ticks", "a") < 0.008', True),
     ],

@@ -20,7 +20,7 @@ from scenarios.data.sources import FOLDER_VARIABLE
 from scenarios.report.chart import Axis, boxes
 from scenarios.reproduction import judge, measures, plan, provenance
 from scenarios.reproduction.commands import Chosen
-from scenarios.reproduction.entries import FOLDER, Entry, Paper, entries, papers, read
+from scenarios.reproduction.entries import FOLDER, Claim, Entry, Paper, entries, papers, read
 from scenarios.reproduction.page import Reproduction
 from scenarios.reproduction.pictures import drawn
 from scenarios.run.result import SCHEMA
@@ -506,6 +506,9 @@ def test_rows_follow_from_others_and_a_figure_draws_a_table_whose_verdicts_count
     assert share["sum"].verdict == share["deviation"].verdict == "same"
     assert share["deviation"].deviation is None
     assert [each.verdict for each in judged.claims] == ["same"], "a column has no sums and no deviations"
+    backwards = table.model_copy(update={"claim": [Claim(text="", test='sum(row("one", "share", "ours")) > 0')]})
+    with pytest.raises(ScenarioError, match="gives row what it does not take"):
+        judge.judge(paper, backwards, tmp_path / "out", full=False)
     chart, other = drawn(judged, tmp_path / "out")
     assert [key.name for key in chart.keys] == ["one", "other"]
     assert (chart.title, other.title) == ("Table 1: accuracy: ours", "Table 1: accuracy: share")

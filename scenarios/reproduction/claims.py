@@ -7,7 +7,7 @@
 It is written as Python's expressions are, of which it has numbers, text, + - * /, comparisons, `and`, `or`, `not`, and
 calls of the functions below; everything else is refused, and nothing is ever given to Python to carry out. Values of
 cells that could not be had are left out of columns, and of several columns that are compared; a claim that has none
-left cannot be told.
+left cannot be told. Values that differ by rounding alone are equal.
 
 column(name[, low, high])   values of a column, by row, or of the rows that stand between two places of the axis;
                             without rows that are sums or deviations of others
@@ -37,7 +37,10 @@ from scipy import stats
 from scenarios.schema.errors import ScenarioError
 
 ROUNDING = 1e-9
-"""By which values that are the same may differ."""
+"""By which values that are the same may differ, in parts of them."""
+
+_NOTHING = 1e-12
+"""What a difference of values that are the same may come to."""
 
 Value = Any
 """A number, a truth, a text, or a masked array of numbers or truths."""
@@ -69,17 +72,22 @@ class CannotTell(Exception):
     """What a claim is about could not be had."""
 
 
+def _same(left: Value, right: Value) -> Value:
+    """Whether two values differ by rounding alone: a tie is neither above nor below."""
+    return np.ma.abs(left - right) <= ROUNDING * np.ma.maximum(np.ma.abs(left), np.ma.abs(right)) + _NOTHING
+
+
 _OPERATORS: Mapping[type[ast.AST], Callable[[Value, Value], Value]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
+    ast.Lt: lambda left, right: (left < right) & ~_same(left, right),
+    ast.LtE: lambda left, right: (left <= right) | _same(left, right),
+    ast.Gt: lambda left, right: (left > right) & ~_same(left, right),
+    ast.GtE: lambda left, right: (left >= right) | _same(left, right),
+    ast.Eq: _same,
+    ast.NotEq: lambda left, right: ~_same(left, right),
 }
 
 
@@ -229,10 +237,10 @@ def _deviation(values: Sequence[float]) -> float:
     return float(np.std(values, ddof=1))
 
 
-def _steps(values: NDArray[Any]) -> NDArray[Any]:
+def _each_with_next(values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
     if len(values) < 2:
         raise CannotTell
-    return np.diff(values)
+    return values[:-1], values[1:]
 
 
 _FUNCTIONS: Mapping[str, Callable[[NDArray[Any]], Value]] = {
@@ -241,8 +249,8 @@ _FUNCTIONS: Mapping[str, Callable[[NDArray[Any]], Value]] = {
     "max": lambda values: float(values.max()),
     "mean": lambda values: float(values.mean()),
     "sum": lambda values: float(values.sum()),
-    "rises": lambda values: bool((_steps(values) > 0).all()),
-    "falls": lambda values: bool((_steps(values) < 0).all()),
+    "rises": lambda values: bool(_OPERATORS[ast.Lt](*_each_with_next(values)).all()),
+    "falls": lambda values: bool(_OPERATORS[ast.Gt](*_each_with_next(values)).all()),
     "all": lambda values: bool(values.all()),
     "any": lambda values: bool(values.any()),
     "count": lambda values: int(values.sum()),

@@ -245,6 +245,8 @@ class _Measured:
 
     def row(self, name: str, first: str, last: str) -> NDArray[np.float64]:
         start, end = (self._columns[first], self._columns[last] + 1) if first else (0, len(self._columns))
+        if start >= end:
+            raise ValueError
         return self._counted((self._rows[name], slice(start, end)))
 
     def cell(self, row: str, column: str) -> float:
