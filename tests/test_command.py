@@ -28,8 +28,14 @@ class Pause:
             os.write(int(os.environ["PAUSED"]), b".")
             os.read(int(os.environ["GO_ON"]), 1)
 
+def stop(event, details):
+    if event == "os.mkdir" and str(details[0]).endswith("never-made"):
+        os.read(int(os.environ["GO_ON"]), 1)
+
 sys.meta_path.insert(0, Pause())
+sys.addaudithook(stop)
 """
+"""The command waits where it is about to import a module, and for ever where it is about to make a folder."""
 
 
 def command(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
@@ -95,7 +101,7 @@ def test_an_interrupt_during_imports_is_a_sentence(module: str, tmp_path: Path) 
 
 
 def _interrupted_at(module: str, folder: Path, *words: str) -> tuple[int, str]:
-    """Exit status and output of a command that gets a SIGINT when it is about to import a module."""
+    """Exit status and output of a command that gets a SIGINT when it is about to import a module, and then goes on."""
     (folder / "sitecustomize.py").write_text(PAUSE)
     paused, tell = os.pipe()
     wait, go_on = os.pipe()
@@ -115,6 +121,7 @@ def _interrupted_at(module: str, folder: Path, *words: str) -> tuple[int, str]:
     ) as process:
         assert select.select([paused], [], [], 30)[0], "it never came to import it"
         process.send_signal(signal.SIGINT)
+        os.write(go_on, b".")
         printed, _ = process.communicate(timeout=30)
     for descriptor in (paused, tell, wait, go_on):
         os.close(descriptor)
@@ -122,7 +129,9 @@ def _interrupted_at(module: str, folder: Path, *words: str) -> tuple[int, str]:
 
 
 def test_an_interrupt_in_a_command_that_starts_nothing_is_quiet(tmp_path: Path) -> None:
-    assert _interrupted_at("protocols.analysis.survey", tmp_path, "audit", "--sites", "10") == (130, "")
+    """In the middle of an import it waits for that to end."""
+    words = ["audit", "--sites", "4", "--out", str(tmp_path / "never-made")]
+    assert _interrupted_at("protocols.analysis.survey", tmp_path, *words) == (130, "")
 
 
 def test_many_interrupts_end_a_run_as_one_does(tmp_path: Path, temporary_folder: Path) -> None:
