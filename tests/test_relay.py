@@ -299,15 +299,19 @@ def test_jitter_varies_the_latency_and_never_reorders() -> None:
 
 
 def test_the_same_seed_gives_the_same_jitter() -> None:
-    def taken(seed: int) -> list[float]:
-        with linked(Conditions(latency_ms=20, jitter_ms=20), seed=seed) as link:
-            return one_way_ms(*link.connect(), times=12)
-
-    first, second, other = taken(1), taken(1), taken(2)
-    same, different = (
-        statistics.median(abs(a - b) for a, b in zip(first, again, strict=True)) for again in (second, other)
-    )
-    assert same < different / 3
+    """A busy machine adds to what is drawn, and never takes away: of several looks the least is what was drawn."""
+    links: list[tuple[int, list[list[float]]]] = [(1, []), (1, []), (2, [])]
+    for _ in range(4):
+        for seed, looks in links:
+            with linked(Conditions(latency_ms=20, jitter_ms=20), seed=seed) as link:
+                looks.append(one_way_ms(*link.connect(), times=12))
+        first, second, other = ([min(times) for times in zip(*looks, strict=True)] for _, looks in links)
+        same, different = (
+            statistics.median(abs(a - b) for a, b in zip(first, again, strict=True)) for again in (second, other)
+        )
+        if same < different / 3:
+            return
+    raise AssertionError(f"the same seed differs by {same:.1f} ms, another by {different:.1f}")
 
 
 # Faults.
