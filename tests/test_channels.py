@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -149,6 +150,21 @@ def over_sockets(parties: Mapping[str, Party], timeout_s: float) -> dict[str, An
 @pytest.mark.parametrize("network", [over_sockets, in_memory])
 def test_a_channel_keeps_the_contract(network: Network) -> None:
     assert len(list(check_channel(network))) == 5
+
+
+def test_parties_end_when_who_runs_them_is_interrupted() -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+
+    def press(channel: MemoryChannel) -> None:
+        signal.pthread_kill(main, signal.SIGINT)
+        wait_for_peer(channel)
+
+    def wait_for_peer(channel: MemoryChannel) -> None:
+        channel.receive(COORDINATOR, (1,))
+
+    with pytest.raises(KeyboardInterrupt):
+        InMemoryNetwork(SITES, timeout_s=1e6).run({SITES[0]: press, SITES[1]: wait_for_peer})
 
 
 class Careless(InMemoryNetwork):

@@ -60,6 +60,7 @@ class Table:
         ('sum(column("a")) / 3 * 2 == 4', True),
         ("0.1 + 0.2 > 0.3 or 0.3 < 0.1 + 0.2 or 0.1 + 0.2 - 0.3 > 0 or 0.1 + 0.2 != 0.3", False),
         ("0.1 + 0.2 <= 0.3 and 0.3 >= 0.1 + 0.2 and 0.1 + 0.2 == 0.3 and 0.3 < 0.3001", True),
+        ("1e999 == 1e999 and not 1e999 <= 1 and -1e999 < 1e999", True),
         ('rises(column("level", 0, 0.5)) or falls(column("level", 0.1, 1))', False),
         ('0.0005 < welch("one", "three", "a") < 0.002', True),
         ('0.003 < welch("one", "ticks", "a") < 0.008', True),

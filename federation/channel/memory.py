@@ -10,7 +10,7 @@ import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -103,7 +103,12 @@ class InMemoryNetwork:
             a peer that dropped, and that rather than RoundAborted).
         """
         with ThreadPoolExecutor(max_workers=len(parties)) as pool:
-            futures = {name: pool.submit(self._run_party, name, party) for name, party in parties.items()}
+            try:
+                futures = {name: pool.submit(self._run_party, name, party) for name, party in parties.items()}
+                wait(futures.values())
+            except BaseException:  # as Ctrl-C: who waits for one that never began must not go on waiting
+                self._abort()
+                raise
         errors = {name: error for name, future in futures.items() if (error := future.exception()) is not None}
         for error in sorted(errors.values(), key=_is_consequence):
             if not isinstance(error, Died):
@@ -124,13 +129,21 @@ class InMemoryNetwork:
         try:
             return party(self._channel(name))
         except BaseException as error:
-            with self._news:
-                if isinstance(error, Died):
-                    self._dead.add(name)
-                else:
-                    self._failed = True
-                self._news.notify_all()
+            if isinstance(error, Died):
+                self._bury(name)
+            else:
+                self._abort()
             raise
+
+    def _abort(self) -> None:
+        with self._news:
+            self._failed = True
+            self._news.notify_all()
+
+    def _bury(self, name: str) -> None:
+        with self._news:
+            self._dead.add(name)
+            self._news.notify_all()
 
     def _channel(self, name: str) -> MemoryChannel:
         return MemoryChannel(self, name)

@@ -74,7 +74,12 @@ class CannotTell(Exception):
 
 def _same(left: Value, right: Value) -> Value:
     """Whether two values differ by rounding alone: a tie is neither above nor below."""
-    return np.ma.abs(left - right) <= ROUNDING * np.ma.maximum(np.ma.abs(left), np.ma.abs(right)) + _NOTHING
+    rounding = ROUNDING * np.ma.minimum(np.ma.abs(left), np.ma.abs(right)) + _NOTHING
+    return np.ma.logical_or(left == right, np.ma.abs(np.ma.subtract(left, right)) <= rounding)
+
+
+def _other(left: Value, right: Value) -> Value:
+    return np.ma.logical_not(_same(left, right))
 
 
 _OPERATORS: Mapping[type[ast.AST], Callable[[Value, Value], Value]] = {
@@ -82,12 +87,12 @@ _OPERATORS: Mapping[type[ast.AST], Callable[[Value, Value], Value]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
-    ast.Lt: lambda left, right: (left < right) & ~_same(left, right),
-    ast.LtE: lambda left, right: (left <= right) | _same(left, right),
-    ast.Gt: lambda left, right: (left > right) & ~_same(left, right),
-    ast.GtE: lambda left, right: (left >= right) | _same(left, right),
+    ast.Lt: lambda left, right: np.ma.logical_and(left < right, _other(left, right)),
+    ast.LtE: lambda left, right: np.ma.logical_or(left <= right, _same(left, right)),
+    ast.Gt: lambda left, right: np.ma.logical_and(left > right, _other(left, right)),
+    ast.GtE: lambda left, right: np.ma.logical_or(left >= right, _same(left, right)),
     ast.Eq: _same,
-    ast.NotEq: lambda left, right: ~_same(left, right),
+    ast.NotEq: _other,
 }
 
 
