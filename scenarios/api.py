@@ -70,7 +70,8 @@ def run(
 ) -> RunResult:
     """Run a scenario file, or one of the catalogue, write its report, and return its result.
 
-    A run that fails is a result too, with `status` and `error`.
+    A run that fails is a result too, with `status` and `error`, and so is one that Ctrl-C ends: its `status` is
+    "interrupted", and no KeyboardInterrupt is raised.
 
     Parameters
     ----------

@@ -576,6 +576,7 @@ def predict_cost(
     """Predict what a scenario would cost with more sites than a machine holds, from small runs of it."""
     from scenarios import forecast
 
+    _end_on_sigterm()
     try:
         numbers = sorted({int(each) for each in measured.split(",")})
     except ValueError:
@@ -583,7 +584,11 @@ def predict_cost(
     forecast.check(sites, numbers)
     runs = []
     for number in numbers:
-        runs.append(forecast.measure(scenario, number, changes or []))
+        try:
+            runs.append(forecast.measure(scenario, number, changes or []))
+        except KeyboardInterrupt:
+            complain("Interrupted; nothing is kept of what was measured.")
+            raise typer.Exit(INTERRUPTED) from None
         errors.print(f"{number} sites measured")
     totals = [run.total for run in runs]
     totals.append(forecast.predict(runs, forecast.secure_sum_of(scenario, changes or []), sites))

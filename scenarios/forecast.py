@@ -96,12 +96,16 @@ def measure(scenario: str, sites: int, changes: Sequence[str] = ()) -> Measured:
         It cannot be run with so many.
     FederationError
         The run failed.
+    KeyboardInterrupt
+        It was interrupted.
     """
     chosen, base = spec.read(scenario, overrides=[*changes, "compare.centralised=false"], sites=sites)
     chosen = located(chosen, base)
     rows = dataset.prepare(chosen, base)
     with tempfile.TemporaryDirectory(prefix="fedsvm-forecast-") as folder:
         result = runner.run(chosen, rows, Path(folder), lambda federation, faults: None, another_follows=True).result
+        if result.status == "interrupted":
+            raise KeyboardInterrupt
         if result.status != "completed" or result.cost is None:
             raise FederationError(f"The run with {sites} sites, which a prediction begins with, failed: {result.error}")
         log = [event for event in read_log(Path(folder)) if event["event"] == "round"]

@@ -1,13 +1,14 @@
 """Ctrl-C and SIGTERM: the first ends what is done, wherever it falls, and no other disturbs what has to be done then.
 
-Python raises KeyboardInterrupt between any two lines, and at two kinds of place it is lost. An import in the middle may
-make another error of it (extension modules do), or leave half a module; it is raised when the import is done. In a
+Python raises KeyboardInterrupt between any two lines, and there are places where that is lost. An import in the middle
+may make another error of it (extension modules do), or leave half a module; it is raised when the import is done. In a
 callback of a weak reference, in `__del__` and the like the interpreter prints it and goes on; it is raised once more.
 """
 
 from __future__ import annotations
 
 import _thread
+import math
 import signal
 import sys
 import threading
@@ -34,9 +35,15 @@ class Interrupter:
 
     def __init__(self) -> None:
         self._is_over = False
-        self._heard_s = -GRACE_S
-        self._number = int(signal.SIGINT)
+        self._heard_s = self._deferred_s = -math.inf
+        self._coming: int | None = None
+        self._hook_before = sys.unraisablehook
         self._imports = _imports(sys._getframe())  # of a program that is run by being imported
+
+    @property
+    def has_raised(self) -> bool:
+        """Whether there was one, wherever it was dealt with."""
+        return self._heard_s > -math.inf
 
     def listen(self, *numbers: signal.Signals) -> None:
         """Deal with these from now on, for good."""
@@ -45,22 +52,22 @@ class Interrupter:
         sys.unraisablehook = self.unraisable
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self._is_over or time.monotonic() - self._heard_s < GRACE_S:
+        now = time.monotonic()
+        if self._is_over or now - self._heard_s < GRACE_S:
             return
-        self._number = number
-        if _imports(frame) > self._imports:
-            self._call_again()
+        if _imports(frame) > self._imports and self._may_wait(now):
+            self._call_again(number)
             return
-        self._heard_s = time.monotonic()
+        self._heard_s = now
         raise KeyboardInterrupt
 
     def unraisable(self, lost: UnraisableHookArgs) -> None:
         """As `sys.unraisablehook`: an interrupt that the interpreter could only print comes once more."""
         if not issubclass(lost.exc_type, KeyboardInterrupt):
-            sys.__unraisablehook__(lost)
+            self._hook_before(lost)
         elif not self._is_over:
-            self._heard_s = -GRACE_S
-            self._call_again()
+            self._heard_s = -math.inf
+            self._call_again(signal.SIGINT)
 
     def end(self) -> None:
         """Hear no more: what the interpreter does at its end is no place to interrupt."""
@@ -68,12 +75,32 @@ class Interrupter:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)
 
-    def _call_again(self) -> None:
-        _thread.start_new_thread(_press, (self._number,))  # a Thread takes locks, which who is interrupted may hold
+    def withdrawn(self) -> int | None:
+        """The signal that was to come again, which will not."""
+        coming, self._coming = self._coming, None
+        return coming
+
+    def _may_wait(self, now: float) -> bool:
+        """Whether an import has not been waited for too long: one that hangs is interrupted all the same."""
+        if now - self._deferred_s > 2 * GRACE_S:
+            self._deferred_s = now
+        return now - self._deferred_s < GRACE_S
+
+    def _call_again(self, number: int) -> None:
+        if self._coming is None:
+            self._coming = number
+            _thread.start_new_thread(self._press, ())  # a Thread takes locks, which who is interrupted may hold
+
+    def _press(self) -> None:
+        """Send the signal again in a moment; the main thread hears it even where it waits for something."""
+        time.sleep(_AGAIN_S)
+        number, main = self.withdrawn(), threading.main_thread().ident
+        if number is not None and main is not None and not self._is_over:
+            signal.pthread_kill(main, number)
 
 
 class Interrupts:
-    """A context in which interrupts are heard, and raised only where they may be.
+    """A context in which interrupts are heard, and raised only where they may be, and not while one is dealt with.
 
     One that came where none may, with none before it that ended anything, is raised as the context ends. What an
     interrupt does is for the handlers to say that were there before, where they are not Python's own. A signal without
@@ -82,22 +109,17 @@ class Interrupts:
 
     def __init__(self) -> None:
         self._allowed = self._ended = False
+        self._raised_s = -math.inf
         self._kept: int | None = None
         self._before: dict[int, Any] = {}
-        self._handlers: dict[int, Any] = {}
+        self._ours = Interrupter()
         self._hook_before = sys.unraisablehook
 
     def __enter__(self) -> Interrupts:
-        if threading.current_thread() is not threading.main_thread():
-            return self
-        found = {int(number): signal.getsignal(number) for number in _SIGNALS}
-        self._before = {number: handler for number, handler in found.items() if callable(handler)}
-        self._handlers = dict(self._before)
-        if signal.default_int_handler in self._before.values():
-            ours = Interrupter()
-            sys.unraisablehook = ours.unraisable
-            for number, handler in self._before.items():
-                self._handlers[number] = ours if handler is signal.default_int_handler else handler
+        if threading.current_thread() is threading.main_thread():
+            found = {int(number): signal.getsignal(number) for number in _SIGNALS}
+            self._before = {number: handler for number, handler in found.items() if callable(handler)}
+            sys.unraisablehook = self._unraisable
         for number in self._before:
             signal.signal(number, self._hear)
         return self
@@ -105,18 +127,22 @@ class Interrupts:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        if self._handlers != self._before:
+        if sys.unraisablehook == self._unraisable:
             sys.unraisablehook = self._hook_before
-        if self._kept is not None and not self._ended and kind is None:
-            self._before[self._kept](self._kept, None)
+        for number, handler in reversed(self._before.items()):  # Ctrl-C last: it may raise from here on
+            signal.signal(number, handler)
+        kept = self._ours.withdrawn() if self._kept is None else self._kept
+        if kept is not None and not self._ended and kind is None:
+            self._before[kept](kept, None)
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
         """Within, interrupts are raised, and what follows the first one finds it being dealt with."""
-        self._allowed = True
         try:
+            self._allowed = True
+            if self._kept is not None:
+                kept, self._kept = self._kept, None
+                self._hear(kept, None)
             yield
         except KeyboardInterrupt:
             self._ended = True
@@ -125,10 +151,24 @@ class Interrupts:
             self._allowed = False
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        if self._allowed:
-            self._handlers[number](number, frame)
-        else:
+        if not self._allowed:
             self._kept = number
+        elif time.monotonic() - self._raised_s >= GRACE_S:
+            before = self._before[number]
+            handler = self._ours if before is signal.default_int_handler else before
+            try:
+                handler(number, frame)
+            except BaseException:
+                self._raised_s = time.monotonic()
+                raise
+
+    def _unraisable(self, lost: UnraisableHookArgs) -> None:
+        if issubclass(lost.exc_type, KeyboardInterrupt):
+            self._raised_s = -math.inf
+        if signal.default_int_handler in self._before.values():
+            self._ours.unraisable(lost)
+        else:
+            self._hook_before(lost)
 
 
 def _imports(frame: FrameType | None) -> int:
@@ -138,11 +178,3 @@ def _imports(frame: FrameType | None) -> int:
         count += frame.f_code.co_filename.startswith(_IMPORTS)
         frame = frame.f_back
     return count
-
-
-def _press(number: int) -> None:
-    """Send this process a signal in a moment; its main thread hears it even where it waits for something."""
-    time.sleep(_AGAIN_S)
-    main = threading.main_thread().ident
-    if main is not None:
-        signal.pthread_kill(main, number)

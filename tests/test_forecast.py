@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from scenarios import forecast
 from scenarios.schema.errors import ScenarioError
-from tests.commands import fedsvm
-from tests.conftest import long_but_for
+from tests.commands import FEDSVM, fedsvm
+from tests.conftest import long_but_for, site_processes, wait_until
+
+STEADY = ["--set", "algorithm.cut_groups=1", "--set", "algorithm.tolerance=1e-12"]
+"""Has PAN-SVM train for minutes."""
 
 
 @pytest.mark.parametrize("protocol", long_but_for(["ring", "k-secure", "masked"], "masked"))
@@ -46,3 +51,14 @@ def test_the_command_says_what_was_measured_and_what_is_predicted(tmp_path: Path
         ["predicted", "1000"],
     ]
     assert fedsvm("predict-cost", "naive-bayes", "--sites", "1000", "--measure", "3,x", folder=tmp_path).returncode == 2
+
+
+def test_an_interrupted_prediction_leaves_nothing(tmp_path: Path, temporary_folder: Path) -> None:
+    words = [str(FEDSVM), "predict-cost", "quickstart", "--sites", "100", "--measure", "4,8,12", *STEADY]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path) as process:
+        wait_until(lambda: len(site_processes(temporary_folder)) > 4, 60)
+        process.send_signal(signal.SIGTERM)
+        printed, _ = process.communicate(timeout=60)
+    assert (process.returncode, printed) == (130, "fedsvm: Interrupted; nothing is kept of what was measured.\n")
+    wait_until(lambda: not site_processes(temporary_folder))
+    wait_until(lambda: not list(temporary_folder.iterdir()))

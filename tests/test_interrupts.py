@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
@@ -159,7 +160,7 @@ def test_an_import_is_done_before_it_is_interrupted(tmp_path: Path, monkeypatch:
     with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts, interrupts.allowed():
         importlib.import_module("impatient")
         wait_until(lambda: False, 10)
-    assert "impatient" in sys.modules
+    assert sys.modules.pop("impatient")
 
 
 class Pressing:
@@ -186,6 +187,41 @@ def test_an_interrupt_is_not_heard_again_while_it_is_dealt_with() -> None:
             press()
             done.append("all")
     assert done == ["all"]
+
+
+def test_a_handler_of_a_users_own_is_not_called_again_while_what_it_raised_is_dealt_with() -> None:
+    done = []
+
+    def leave(number: int, frame: FrameType | None) -> None:
+        raise TimeoutError
+
+    before = signal.signal(signal.SIGINT, leave)
+    try:
+        with pytest.raises(TimeoutError), Interrupts() as interrupts, interrupts.allowed():
+            try:
+                press()
+            finally:
+                press()
+                done.append("all")
+        assert signal.getsignal(signal.SIGINT) is leave
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert done == ["all"]
+
+
+def test_an_interrupt_before_it_may_be_raised_is_raised_when_it_may() -> None:
+    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts:
+        press()
+        with interrupts.allowed():
+            raise AssertionError("it was kept until all is over")
+
+
+def test_presses_during_an_import_end_one_run_and_not_the_next(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "impatient.py").write_text("from tests.test_interrupts import press\nfor _ in range(5): press()\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(KeyboardInterrupt), Interrupts() as interrupts, interrupts.allowed():
+        importlib.import_module("impatient")
+    assert sys.modules.pop("impatient")
 
 
 def test_outside_of_the_main_thread_signals_are_left_alone() -> None:

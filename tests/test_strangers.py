@@ -121,7 +121,9 @@ def test_idle_strangers_do_not_stop_a_run_from_its_start_on(whom: str) -> None:
 
 
 def test_more_strangers_than_descriptors_end_a_run_with_what_to_change() -> None:
-    assert run_in_a_crowd("coordinator", 600, 300, 300) == (
+    """On a busy machine they may all have been hung up on before the run needs a descriptor; then it completes."""
+    tries = (run_in_a_crowd("coordinator", 600, 300, 300) for _ in range(4))
+    assert next((said for said in tries if said != "completed 5\n"), "") == (
         "EndpointError coordinator has no file descriptor left, of 300 that its process may have: raise the limit "
         "(ulimit -n), and see who else connects to its port.\n"
     )

@@ -75,7 +75,7 @@ class CannotTell(Exception):
 def _same(left: Value, right: Value) -> Value:
     """Whether two values differ by rounding alone: a tie is neither above nor below."""
     rounding = ROUNDING * np.ma.minimum(np.ma.abs(left), np.ma.abs(right)) + _NOTHING
-    return np.ma.logical_or(left == right, np.ma.abs(np.ma.subtract(left, right)) <= rounding)
+    return np.ma.logical_or(left == right, np.ma.abs(np.ma.subtract(left, right)) < rounding)
 
 
 def _other(left: Value, right: Value) -> Value:

@@ -248,8 +248,8 @@ def carry_out(
         return {}
     failures: dict[str, str] = {}
     with Workers() as workers, ThreadPoolExecutor(jobs) as pool:
-        begun = {pool.submit(_carry_out, run, out, workers): run for run in waiting}
         try:
+            begun = {pool.submit(_carry_out, run, out, workers): run for run in waiting}
             for done in as_completed(begun):
                 run = begun[done]
                 said = done.result()

@@ -135,8 +135,8 @@ class Sweep:
         on_done: is told of each, and why it did not complete, or "".
         """
         with Workers() as workers, ThreadPoolExecutor(jobs) as pool:
-            waiting = {pool.submit(self._run, point, workers): point for point in self.missing()}
             try:
+                waiting = {pool.submit(self._run, point, workers): point for point in self.missing()}
                 for done in as_completed(waiting):
                     on_done(waiting[done], done.result() or self._failure(waiting[done]))
             except BaseException:

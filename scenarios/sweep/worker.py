@@ -102,9 +102,10 @@ class _Worker:
 
 
 def _orders(orders: queue.Queue[bytes | None]) -> None:
-    for line in sys.stdin.buffer:
-        _is_busy.set()  # from here on: one that is not begun yet must not be begun when the sweep is gone
-        orders.put(line)
+    with os.fdopen(0, "rb", buffering=0, closefd=False) as lines:  # a buffer's lock would end the interpreter by abort
+        for line in lines:
+            _is_busy.set()  # from here on: one that is not begun yet must not be begun when the sweep is gone
+            orders.put(line)
     orders.put(None)
     if _is_busy.is_set():
         os.kill(os.getpid(), signal.SIGTERM)
@@ -133,11 +134,12 @@ def _carry_out(order: bytes) -> str:
 def _serve() -> None:
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # whatever prints, answers stay alone
-    Interrupter().listen(signal.SIGTERM)
+    interrupter = Interrupter()
+    interrupter.listen(signal.SIGINT, signal.SIGTERM)
     orders: queue.Queue[bytes | None] = queue.Queue()
     threading.Thread(target=_orders, args=[orders], daemon=True).start()
     with suppress(KeyboardInterrupt):
-        while (order := orders.get()) is not None:
+        while not interrupter.has_raised and (order := orders.get()) is not None:
             said = _carry_out(order)
             _is_busy.clear()
             answers.write(json.dumps(said).encode() + b"\n")
