@@ -24,5 +24,5 @@ estimators    scikit-learn estimators, derived from the algorithms
 site_process  what the processes of sites run
 """
 
-SITE_MODULE = "algorithms.site_process"
+SITE_MODULE = "fedsvm.algorithms.site_process"
 """What the processes of sites run. It is here because a command starts the first of them before it loads anything."""

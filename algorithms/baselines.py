@@ -15,12 +15,12 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.contract import Baseline, EvaluationRows
-from algorithms.data.classes import log_odds
-from algorithms.data.columns import Labelled
-from algorithms.features.kernels import Kernel, KernelName, KernelSettings
-from algorithms.optimisation import libsvm
-from federation.arrays import FloatArray, IntArray
+from fedsvm.algorithms.contract import Baseline, EvaluationRows
+from fedsvm.algorithms.data.classes import log_odds
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings
+from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 _NEVER = -1e300
 """The logarithm of what a class is likely that was not there in training; finite, so that rows can be ranked by it."""

@@ -27,16 +27,24 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.attacks.bin_sums import BinSums
-from algorithms.attacks.contract import Attack
-from algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Outline, Pooled, TrainingReport
-from algorithms.data.classes import one_against_rest
-from algorithms.data.horizontal import HorizontalSite, HorizontalTask
-from algorithms.features.random_bins import RandomBins, added_up, to_matrix, values
-from algorithms.settings import Count, Dimension, Positive, Tolerance, doc
-from federation.arrays import FloatArray, IntArray
-from federation.federation import Federation
-from federation.site.program import step
+from fedsvm.algorithms.attacks.bin_sums import BinSums
+from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.contract import (
+    Arrays,
+    EvaluationRows,
+    HorizontalAlgorithm,
+    Model,
+    Outline,
+    Pooled,
+    TrainingReport,
+)
+from fedsvm.algorithms.data.classes import one_against_rest
+from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
+from fedsvm.algorithms.features.random_bins import RandomBins, added_up, to_matrix, values
+from fedsvm.algorithms.settings import Count, Dimension, Positive, Tolerance, doc
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
 
 BIN_SUMS = (
     "of every bin of every grid the sum of its rows' labels, and products that say how many they are: of few possible "

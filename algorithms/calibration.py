@@ -24,13 +24,13 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.data.horizontal import HorizontalSite
-from algorithms.features.mapped_rows import MappedSite
-from algorithms.settings import MAX_COUNT, Share, doc
-from federation.arrays import FloatArray
-from federation.errors import FederationError
-from federation.federation import Federation
-from federation.site.program import step
+from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.features.mapped_rows import MappedSite
+from fedsvm.algorithms.settings import MAX_COUNT, Share, doc
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
 
 MARKS = np.linspace(-4.0, 4.0, 129)
 """Thresholds that may be chosen; margins of a support vector machine are at -1 and 1."""

@@ -21,19 +21,19 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 from numpy.typing import NDArray
 
-from algorithms.attacks.contract import Attack
-from algorithms.calibration import Calibration
-from algorithms.data.columns import Labelled
-from algorithms.data.horizontal import HorizontalSite, HorizontalTask
-from algorithms.data.public_rows import PublicTask
-from algorithms.data.scaling import Scale
-from algorithms.data.vertical import VerticalTask
-from algorithms.ranking import Ranking
-from algorithms.remarks import Remark
-from federation.arrays import FloatArray, IntArray
-from federation.federation import Federation
-from federation.site.program import SiteProgram
-from protocols.analysis.views import Coalition
+from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.calibration import Calibration
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
+from fedsvm.algorithms.data.public_rows import PublicTask
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.data.vertical import VerticalTask
+from fedsvm.algorithms.ranking import Ranking
+from fedsvm.algorithms.remarks import Remark
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import SiteProgram
+from fedsvm.protocols.analysis.views import Coalition
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -35,16 +35,16 @@ import numpy as np
 from annotated_types import Ge, Le
 from numpy.typing import NDArray
 
-from algorithms.attacks.contract import Attack
-from algorithms.attacks.cross_tables import CrossTables
-from algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
-from algorithms.data.classes import log_odds, members, one_against_rest
-from algorithms.data.horizontal import HorizontalSite, HorizontalTask
-from algorithms.settings import Count, doc
-from federation.arrays import FloatArray, IntArray
-from federation.errors import FederationError
-from federation.federation import Federation
-from federation.site.program import step
+from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.attacks.cross_tables import CrossTables
+from fedsvm.algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
+from fedsvm.algorithms.data.classes import log_odds, members, one_against_rest
+from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
+from fedsvm.algorithms.settings import Count, doc
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
 
 LEAF = -1
 """In place of the column of a node that is not split."""

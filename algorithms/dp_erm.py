@@ -35,7 +35,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import (
+from fedsvm.algorithms.contract import (
     Arrays,
     Baseline,
     EvaluationRows,
@@ -45,20 +45,20 @@ from algorithms.contract import (
     PublicAlgorithm,
     TrainingReport,
 )
-from algorithms.data.classes import log_odds, members, one_against_rest
-from algorithms.data.columns import Labelled
-from algorithms.data.horizontal import count_rows
-from algorithms.data.public_rows import PubliclyScaledSite, PublicTask
-from algorithms.data.scaling import Scale
-from algorithms.features.fourier import FourierSettings, choose_frequencies, paired_features
-from algorithms.privacy.accountant import Once, Release
-from algorithms.privacy.budget import BudgetSettings, pairs_problem
-from algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for, spherical
-from algorithms.settings import Natural, Positive, doc
-from federation.arrays import FloatArray
-from federation.errors import FederationError, StepRefused
-from federation.federation import Federation
-from federation.site.program import step
+from fedsvm.algorithms.data.classes import log_odds, members, one_against_rest
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.horizontal import count_rows
+from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.features.fourier import FourierSettings, choose_frequencies, paired_features
+from fedsvm.algorithms.privacy.accountant import Once, Release
+from fedsvm.algorithms.privacy.budget import BudgetSettings, pairs_problem
+from fedsvm.algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for, spherical
+from fedsvm.algorithms.settings import Natural, Positive, doc
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import FederationError, StepRefused
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
 
 LossName = Literal["logistic", "huber"]
 Perturbation = Literal["objective", "output", "none"]

@@ -39,12 +39,12 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack
-from algorithms.contract import EvaluationRows, Outline, Pooled, TrainingReport, VerticalAlgorithm
-from algorithms.data.classes import members, one_against_rest
-from algorithms.data.scaling import Scale, ScaleName
-from algorithms.data.vertical import Records, VerticalTask, max_squared_norm
-from algorithms.dpp_svm import (
+from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.contract import EvaluationRows, Outline, Pooled, TrainingReport, VerticalAlgorithm
+from fedsvm.algorithms.data.classes import members, one_against_rest
+from fedsvm.algorithms.data.scaling import Scale, ScaleName
+from fedsvm.algorithms.data.vertical import Records, VerticalTask, max_squared_norm
+from fedsvm.algorithms.dpp_svm import (
     COEFFICIENTS_DISCLOSE,
     EXCHANGED,
     DppModel,
@@ -58,18 +58,18 @@ from algorithms.dpp_svm import (
     exchange_kernel,
     train,
 )
-from algorithms.features.kernels import Kernel
-from algorithms.optimisation import libsvm
-from algorithms.ranking import Ranking, RankingStep, column_of
-from algorithms.selection.elimination import Remove, lowest, removed_count
-from algorithms.selection.filters import ClassMoments, best_first, ranks_of
-from algorithms.selection.model import SHOWN_COLUMNS, chosen_count
-from algorithms.settings import Positive, ShareOrCount, doc
-from federation.arrays import FloatArray, IntArray
-from federation.federation import Federation
-from federation.site.program import step
-from federation.transport.keys import COORDINATOR
-from protocols.analysis.views import Coalition
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.ranking import Ranking, RankingStep, column_of
+from fedsvm.algorithms.selection.elimination import Remove, lowest, removed_count
+from fedsvm.algorithms.selection.filters import ClassMoments, best_first, ranks_of
+from fedsvm.algorithms.selection.model import SHOWN_COLUMNS, chosen_count
+from fedsvm.algorithms.settings import Positive, ShareOrCount, doc
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.analysis.views import Coalition
 
 MIN_TOGETHER = 3
 """Columns that go in a step, where the user does not say one: of fewer the matrices before and after show them."""

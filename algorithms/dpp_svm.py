@@ -22,9 +22,9 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.attacks.contract import Attack
-from algorithms.attacks.kernel_matrix import KernelMatrix
-from algorithms.contract import (
+from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.attacks.kernel_matrix import KernelMatrix
+from fedsvm.algorithms.contract import (
     Arrays,
     EvaluationRows,
     Outline,
@@ -33,13 +33,13 @@ from algorithms.contract import (
     VerticalAlgorithm,
     VerticalModel,
 )
-from algorithms.data.classes import one_against_rest
-from algorithms.data.scaling import Scale
-from algorithms.data.vertical import VerticalSite, VerticalTask, column_names, count_columns, max_squared_norm
-from algorithms.features.kernels import Kernel, KernelSettings, squared_distances
-from algorithms.features.landmarks import landmark_count
-from algorithms.features.nystrom import nystrom_features, nystrom_map
-from algorithms.features.partial_kernel import (
+from fedsvm.algorithms.data.classes import one_against_rest
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.data.vertical import VerticalSite, VerticalTask, column_names, count_columns, max_squared_norm
+from fedsvm.algorithms.features.kernels import Kernel, KernelSettings, squared_distances
+from fedsvm.algorithms.features.landmarks import landmark_count
+from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
+from fedsvm.algorithms.features.partial_kernel import (
     BLOCK_ELEMENTS,
     exchanged_elements,
     packed_size,
@@ -47,19 +47,19 @@ from algorithms.features.partial_kernel import (
     row_blocks,
     unpack,
 )
-from algorithms.optimisation import libsvm
-from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, solve
-from algorithms.optimisation.hinge_sums import HingeSums
-from algorithms.optimisation.line_search import grid_search
-from algorithms.optimisation.solution import Stopping, relative_gap
-from algorithms.settings import Positive, Share, ShareOrCount, doc
-from federation.arrays import FloatArray, IntArray
-from federation.errors import FederationError
-from federation.federation import Federation
-from federation.processes.memory import available_bytes
-from federation.site.private_file import replace_private
-from federation.site.program import step
-from protocols.analysis.views import Coalition
+from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.optimisation.cutting_plane import CuttingPlaneSettings, solve
+from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
+from fedsvm.algorithms.optimisation.line_search import grid_search
+from fedsvm.algorithms.optimisation.solution import Stopping, relative_gap
+from fedsvm.algorithms.settings import Positive, Share, ShareOrCount, doc
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.processes.memory import available_bytes
+from fedsvm.federation.site.private_file import replace_private
+from fedsvm.federation.site.program import step
+from fedsvm.protocols.analysis.views import Coalition
 
 MIN_SITES_TO_OPEN = 3
 """With fewer sites, the one that opened a sum would learn the other's part by taking off its own."""

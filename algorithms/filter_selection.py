@@ -24,11 +24,11 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from algorithms.contract import EvaluationRows, Outline
-from algorithms.data.classes import members, one_against_rest
-from algorithms.selection import filters
-from algorithms.selection.filters import ClassMoments
-from algorithms.selection.model import (
+from fedsvm.algorithms.contract import EvaluationRows, Outline
+from fedsvm.algorithms.data.classes import members, one_against_rest
+from fedsvm.algorithms.selection import filters
+from fedsvm.algorithms.selection.filters import ClassMoments
+from fedsvm.algorithms.selection.model import (
     Choice,
     SelectedModel,
     Selecting,
@@ -36,12 +36,12 @@ from algorithms.selection.model import (
     SelectionSettings,
     chosen_count,
 )
-from algorithms.selection.moments import class_moments
-from algorithms.selection.training import SubsetTraining
-from algorithms.settings import Count, Share, ShareOrCount, doc
-from federation.arrays import FloatArray, IntArray
-from federation.federation import Federation
-from federation.transport.keys import COORDINATOR
+from fedsvm.algorithms.selection.moments import class_moments
+from fedsvm.algorithms.selection.training import SubsetTraining
+from fedsvm.algorithms.settings import Count, Share, ShareOrCount, doc
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.transport.keys import COORDINATOR
 
 SCORES = {
     "welch": "Welch's |t|",

@@ -28,16 +28,16 @@ from typing import Annotated
 import numpy as np
 from annotated_types import Ge, Le
 
-from algorithms.ranking import RankingStep
-from algorithms.selection import filters
-from algorithms.selection.elimination import lowest
-from algorithms.selection.filters import ClassMoments
-from algorithms.selection.held_out import held_out, removal_of
-from algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings
-from algorithms.selection.moments import class_moments
-from algorithms.selection.training import ShrinkingSvm, SubsetTraining
-from algorithms.settings import Count, Share, doc
-from federation.arrays import IntArray
+from fedsvm.algorithms.ranking import RankingStep
+from fedsvm.algorithms.selection import filters
+from fedsvm.algorithms.selection.elimination import lowest
+from fedsvm.algorithms.selection.filters import ClassMoments
+from fedsvm.algorithms.selection.held_out import held_out, removal_of
+from fedsvm.algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings
+from fedsvm.algorithms.selection.moments import class_moments
+from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining
+from fedsvm.algorithms.settings import Count, Share, doc
+from fedsvm.federation.arrays import IntArray
 
 
 @dataclass

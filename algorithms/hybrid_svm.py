@@ -40,7 +40,7 @@ from typing import Annotated, Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import (
+from fedsvm.algorithms.contract import (
     Arrays,
     Baseline,
     EvaluationRows,
@@ -50,32 +50,32 @@ from algorithms.contract import (
     PublicAlgorithm,
     TrainingReport,
 )
-from algorithms.data.classes import above_others, members, one_against_rest
-from algorithms.data.columns import Labelled
-from algorithms.data.horizontal import count_rows
-from algorithms.data.public_rows import PubliclyScaledSite, PublicTask
-from algorithms.data.scaling import Scale
-from algorithms.features.fourier import FourierSettings, Frequencies, choose_frequencies, paired_features
-from algorithms.features.kernels import Kernel
-from algorithms.optimisation import cutting_plane, interior_point, libsvm
-from algorithms.optimisation.barrier import Problem
-from algorithms.optimisation.cutting_plane import Oracle
-from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, groups_of
-from algorithms.optimisation.joint_hinge import JointOracle, JointSite, JointSums
-from algorithms.optimisation.line_search import grid_search
-from algorithms.optimisation.linear_svm import CUTS_SHOW, SolverSettings
-from algorithms.optimisation.path_sums import FederatedPath, PathSite, chosen
-from algorithms.optimisation.solution import Certificate, Solution, Stopping
-from algorithms.privacy.accountant import PrivacyAccountant, Release
-from algorithms.privacy.budget import BudgetSettings, pairs_problem
-from algorithms.privacy.discrete_noise import gaussian_share, laplace_share
-from algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for
-from algorithms.settings import Dimension, Positive, Share, Tolerance, doc
-from federation.arrays import FloatArray, IntArray
-from federation.channel.generator import KeyedRandom, drawn_key
-from federation.errors import FederationError, MembershipChanged, StepRefused
-from federation.federation import Federation
-from federation.site.program import step
+from fedsvm.algorithms.data.classes import above_others, members, one_against_rest
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.horizontal import count_rows
+from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.features.fourier import FourierSettings, Frequencies, choose_frequencies, paired_features
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.optimisation import cutting_plane, interior_point, libsvm
+from fedsvm.algorithms.optimisation.barrier import Problem
+from fedsvm.algorithms.optimisation.cutting_plane import Oracle
+from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, groups_of
+from fedsvm.algorithms.optimisation.joint_hinge import JointOracle, JointSite, JointSums
+from fedsvm.algorithms.optimisation.line_search import grid_search
+from fedsvm.algorithms.optimisation.linear_svm import CUTS_SHOW, SolverSettings
+from fedsvm.algorithms.optimisation.path_sums import FederatedPath, PathSite, chosen
+from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping
+from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
+from fedsvm.algorithms.privacy.budget import BudgetSettings, pairs_problem
+from fedsvm.algorithms.privacy.discrete_noise import gaussian_share, laplace_share
+from fedsvm.algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for
+from fedsvm.algorithms.settings import Dimension, Positive, Share, Tolerance, doc
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.channel.generator import KeyedRandom, drawn_key
+from fedsvm.federation.errors import FederationError, MembershipChanged, StepRefused
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
 
 C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Penalties among which the public rows choose."""

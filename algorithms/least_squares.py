@@ -30,24 +30,24 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from algorithms.attacks.cluster_rounds import ClusterRounds
-from algorithms.attacks.contract import Attack
-from algorithms.attacks.landmark_copies import LandmarkCopies
-from algorithms.attacks.second_moments import SecondMoments
-from algorithms.calibration import CalibratedMappedSite, ThresholdSettings
-from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
-from algorithms.data.classes import one_against_rest
-from algorithms.data.horizontal import HorizontalTask
-from algorithms.features.choice import Features, FeatureSettings
-from algorithms.features.mapped_rows import map_rows
-from algorithms.optimisation.weighting import ClassWeightSettings, Factors, WeightedSite
-from algorithms.pan_svm import PanModel, with_calibration
-from algorithms.remarks import Remark
-from algorithms.settings import Positive, doc
-from federation.arrays import FloatArray
-from federation.federation import Federation
-from federation.site.program import step
-from protocols.analysis.views import Coalition
+from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
+from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
+from fedsvm.algorithms.attacks.second_moments import SecondMoments
+from fedsvm.algorithms.calibration import CalibratedMappedSite, ThresholdSettings
+from fedsvm.algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
+from fedsvm.algorithms.data.classes import one_against_rest
+from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.features.choice import Features, FeatureSettings
+from fedsvm.algorithms.features.mapped_rows import map_rows
+from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors, WeightedSite
+from fedsvm.algorithms.pan_svm import PanModel, with_calibration
+from fedsvm.algorithms.remarks import Remark
+from fedsvm.algorithms.settings import Positive, doc
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
+from fedsvm.protocols.analysis.views import Coalition
 
 MOMENTS = (
     "the second moments of all rows in their features, and the features' products with the labels: of few possible "

@@ -26,16 +26,16 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
-from algorithms.data.classes import log_odds, members
-from algorithms.data.columns import Columns
-from algorithms.data.horizontal import HorizontalSite, HorizontalTask
-from algorithms.data.scaling import Scale
-from algorithms.settings import Positive, doc
-from federation.arrays import BoolArray, FloatArray, IntArray
-from federation.errors import FederationError
-from federation.federation import Federation
-from federation.site.program import step
+from fedsvm.algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
+from fedsvm.algorithms.data.classes import log_odds, members
+from fedsvm.algorithms.data.columns import Columns
+from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.settings import Positive, doc
+from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
 
 MIN_CLASS_ROWS = 3
 MODEL_SHOWS = (

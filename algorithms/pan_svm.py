@@ -18,18 +18,24 @@ from typing import Any, Self, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.attacks.cluster_rounds import ClusterRounds
-from algorithms.attacks.contract import Attack
-from algorithms.attacks.cut_differences import CutDifferences, pair_differences, single_rows
-from algorithms.attacks.finite_domain import FiniteDomain
-from algorithms.attacks.joint_blocks import JointBlocks, JointCounts, JointCuts, JointSupportRows, joint_rows_told
-from algorithms.attacks.landmark_copies import LandmarkCopies
-from algorithms.attacks.newton_steps import NewtonSteps
-from algorithms.attacks.newton_systems import NewtonSystems
-from algorithms.attacks.plain_cuts import JointPlainCuts, PlainCuts
-from algorithms.attacks.support_rows import SupportRows
-from algorithms.calibration import CalibratedMappedSite, Calibration, ThresholdSettings, calibrate
-from algorithms.contract import (
+from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
+from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.attacks.cut_differences import CutDifferences, pair_differences, single_rows
+from fedsvm.algorithms.attacks.finite_domain import FiniteDomain
+from fedsvm.algorithms.attacks.joint_blocks import (
+    JointBlocks,
+    JointCounts,
+    JointCuts,
+    JointSupportRows,
+    joint_rows_told,
+)
+from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
+from fedsvm.algorithms.attacks.newton_steps import NewtonSteps
+from fedsvm.algorithms.attacks.newton_systems import NewtonSystems
+from fedsvm.algorithms.attacks.plain_cuts import JointPlainCuts, PlainCuts
+from fedsvm.algorithms.attacks.support_rows import SupportRows
+from fedsvm.algorithms.calibration import CalibratedMappedSite, Calibration, ThresholdSettings, calibrate
+from fedsvm.algorithms.contract import (
     Arrays,
     EvaluationRows,
     HorizontalAlgorithm,
@@ -38,7 +44,7 @@ from algorithms.contract import (
     Pooled,
     TrainingReport,
 )
-from algorithms.data.classes import (
+from fedsvm.algorithms.data.classes import (
     Scheme,
     above_others,
     numbers,
@@ -47,16 +53,16 @@ from algorithms.data.classes import (
     pairs,
     ranked_by_votes,
 )
-from algorithms.data.conditions import Conditions
-from algorithms.data.horizontal import HorizontalTask
-from algorithms.data.scaling import Scale
-from algorithms.features.choice import Features, FeatureSettings, read_map
-from algorithms.features.feature_map import FeatureMap
-from algorithms.features.inversion import NystromInverse
-from algorithms.features.mapped_rows import map_rows
-from algorithms.features.nystrom import NystromMap
-from algorithms.optimisation import joint_hinge, libsvm
-from algorithms.optimisation.linear_svm import (
+from fedsvm.algorithms.data.conditions import Conditions
+from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.features.choice import Features, FeatureSettings, read_map
+from fedsvm.algorithms.features.feature_map import FeatureMap
+from fedsvm.algorithms.features.inversion import NystromInverse
+from fedsvm.algorithms.features.mapped_rows import map_rows
+from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.optimisation import joint_hinge, libsvm
+from fedsvm.algorithms.optimisation.linear_svm import (
     NOTHING_TOLD,
     LinearSvmSettings,
     LinearSvmSite,
@@ -65,11 +71,11 @@ from algorithms.optimisation.linear_svm import (
     pooled_solution,
     train_linear,
 )
-from algorithms.optimisation.weighting import Weighting
-from algorithms.remarks import Remark
-from federation.arrays import FloatArray
-from federation.federation import Federation
-from protocols.analysis.views import Coalition
+from fedsvm.algorithms.optimisation.weighting import Weighting
+from fedsvm.algorithms.remarks import Remark
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.federation import Federation
+from fedsvm.protocols.analysis.views import Coalition
 
 
 @dataclass

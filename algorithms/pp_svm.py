@@ -1,8 +1,8 @@
 """PP-SVM over sites that hold rows, by sizes of intersections (Yu, Jiang and Vaidya 2006): there to compare with.
 
 A row is the set of the columns in which its scaled value is above 0: of 0/1 columns those that are 1, and of numbers
-those above the mean, or the middle of the range. Sets are encrypted by all sites (`protocols.sets.records`), and the
-coordinator counts what any two have in common: the kernel matrix of all rows, exactly,
+those above the mean, or the middle of the range. Sets are encrypted by all sites (`fedsvm.protocols.sets.records`), and
+the coordinator counts what any two have in common: the kernel matrix of all rows, exactly,
 
     x_i.x_j = |S_i n S_j|,   |x_i - x_j|^2 = |S_i| + |S_j| - 2 |S_i n S_j|,
 
@@ -32,20 +32,20 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.attacks.contract import Attack
-from algorithms.attacks.encrypted_items import ItemFrequencies, KnownItems
-from algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
-from algorithms.data.horizontal import HorizontalSite, HorizontalTask, Prepared
-from algorithms.features.kernels import Kernel, KernelName, KernelSettings
-from algorithms.optimisation import libsvm
-from algorithms.settings import Positive, doc
-from federation.arrays import FloatArray, IntArray
-from federation.errors import StepRefused
-from federation.federation import Federation
-from federation.site.private_file import replace_private
-from federation.site.program import step
-from protocols.common_seed import common_seed
-from protocols.sets.records import compare_records, encrypt_records
+from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.attacks.encrypted_items import ItemFrequencies, KnownItems
+from fedsvm.algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
+from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, Prepared
+from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings
+from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.settings import Positive, doc
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.private_file import replace_private
+from fedsvm.federation.site.program import step
+from fedsvm.protocols.common_seed import common_seed
+from fedsvm.protocols.sets.records import compare_records, encrypt_records
 
 _SECONDS_PER_POINT = 1.5e-3
 """To hash or encrypt one: three times what it takes, since sites may share as few as one core."""

@@ -12,33 +12,33 @@ import importlib
 from inspect import isabstract
 from typing import Any
 
-from algorithms.contract import Algorithm
-from algorithms.settings import settings
-from federation.plugins import Registry
+from fedsvm.algorithms.contract import Algorithm
+from fedsvm.algorithms.settings import settings
+from fedsvm.federation.plugins import Registry
 
 GROUP = "fedsvm.algorithms"
 DEFAULT_ALGORITHM = "pan-svm"
 """Of a scenario that names none."""
 
 OWN_ALGORITHMS = {
-    "pan-svm": "algorithms.pan_svm:PanSvm",
-    "dpp-svm": "algorithms.dpp_svm:DppSvm",
-    "hybrid-svm": "algorithms.hybrid_svm:HybridSvm",
-    "dp-erm": "algorithms.dp_erm:DpErm",
-    "svm-admm": "algorithms.svm_admm:SvmAdmm",
-    "voting-ensemble": "algorithms.voting_ensemble:VotingEnsemble",
-    "least-squares": "algorithms.least_squares:LeastSquares",
-    "binned-least-squares": "algorithms.binned_least_squares:BinnedLeastSquares",
-    "logistic-regression": "algorithms.logistic_regression:LogisticRegression",
-    "decision-tree": "algorithms.decision_tree:DecisionTree",
-    "pp-svm": "algorithms.pp_svm:PpSvm",
-    "naive-bayes": "algorithms.naive_bayes:NaiveBayes",
-    "dpp-selection": "algorithms.dpp_selection:DppSelection",
-    "filter": "algorithms.filter_selection:Filter",
-    "rfe": "algorithms.rfe:Rfe",
-    "sparse-svm": "algorithms.sparse_svm:SparseSvm",
-    "voted-wrappers": "algorithms.voted_wrappers:VotedWrappers",
-    "filter-wrapper": "algorithms.filter_wrapper:FilterWrapper",
+    "pan-svm": "fedsvm.algorithms.pan_svm:PanSvm",
+    "dpp-svm": "fedsvm.algorithms.dpp_svm:DppSvm",
+    "hybrid-svm": "fedsvm.algorithms.hybrid_svm:HybridSvm",
+    "dp-erm": "fedsvm.algorithms.dp_erm:DpErm",
+    "svm-admm": "fedsvm.algorithms.svm_admm:SvmAdmm",
+    "voting-ensemble": "fedsvm.algorithms.voting_ensemble:VotingEnsemble",
+    "least-squares": "fedsvm.algorithms.least_squares:LeastSquares",
+    "binned-least-squares": "fedsvm.algorithms.binned_least_squares:BinnedLeastSquares",
+    "logistic-regression": "fedsvm.algorithms.logistic_regression:LogisticRegression",
+    "decision-tree": "fedsvm.algorithms.decision_tree:DecisionTree",
+    "pp-svm": "fedsvm.algorithms.pp_svm:PpSvm",
+    "naive-bayes": "fedsvm.algorithms.naive_bayes:NaiveBayes",
+    "dpp-selection": "fedsvm.algorithms.dpp_selection:DppSelection",
+    "filter": "fedsvm.algorithms.filter_selection:Filter",
+    "rfe": "fedsvm.algorithms.rfe:Rfe",
+    "sparse-svm": "fedsvm.algorithms.sparse_svm:SparseSvm",
+    "voted-wrappers": "fedsvm.algorithms.voted_wrappers:VotedWrappers",
+    "filter-wrapper": "fedsvm.algorithms.filter_wrapper:FilterWrapper",
 }
 
 _PARTS = ("partition", "scaling", "phases", "estimator", "Settings", "Site", "Model")

@@ -34,29 +34,29 @@ from typing import Annotated, Literal
 
 import numpy as np
 
-from algorithms.contract import EvaluationRows, Outline
-from algorithms.data.classes import members, one_against_rest
-from algorithms.features.choice import choose_features
-from algorithms.features.nystrom import NystromMap
-from algorithms.optimisation import libsvm
-from algorithms.optimisation.linear_svm import train_linear
-from algorithms.optimisation.solution import Solution
-from algorithms.ranking import RankingStep
-from algorithms.selection.elimination import TOLERANCES, Remove, is_certain, lowest, removed_count
-from algorithms.selection.filters import ClassMoments
-from algorithms.selection.kernel_scores import KernelScoreSite, expansion_scores, input_scores, kernel_scores
-from algorithms.selection.model import (
+from fedsvm.algorithms.contract import EvaluationRows, Outline
+from fedsvm.algorithms.data.classes import members, one_against_rest
+from fedsvm.algorithms.features.choice import choose_features
+from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.optimisation.linear_svm import train_linear
+from fedsvm.algorithms.optimisation.solution import Solution
+from fedsvm.algorithms.ranking import RankingStep
+from fedsvm.algorithms.selection.elimination import TOLERANCES, Remove, is_certain, lowest, removed_count
+from fedsvm.algorithms.selection.filters import ClassMoments
+from fedsvm.algorithms.selection.kernel_scores import KernelScoreSite, expansion_scores, input_scores, kernel_scores
+from fedsvm.algorithms.selection.model import (
     Choice,
     SelectedModel,
     Selecting,
     SelectionAlgorithm,
     SelectionSettings,
 )
-from algorithms.selection.moments import class_moments
-from algorithms.selection.training import ShrinkingSvm, SubsetTraining, strengths
-from algorithms.settings import doc
-from federation.arrays import FloatArray, IntArray
-from federation.federation import Federation
+from fedsvm.algorithms.selection.moments import class_moments
+from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining, strengths
+from fedsvm.algorithms.settings import doc
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.federation import Federation
 
 
 @dataclass

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import numpy as np
 from annotated_types import Ge, Gt, Le, Lt, doc
 
-from federation.transport.wire import MAX_ARRAY_BYTES
+from fedsvm.federation.transport.wire import MAX_ARRAY_BYTES
 
 __all__ = [
     "Count",

@@ -1,4 +1,4 @@
-"""What the processes of this installation's sites run: `python -m algorithms.site_process DESCRIPTOR`.
+"""What the processes of this installation's sites run: `python -m fedsvm.algorithms.site_process DESCRIPTOR`.
 
 It registers every program and secure sum that a coordinator may name here, and imports nothing that is of use to
 people only (no command line, no scikit-learn).
@@ -11,30 +11,30 @@ from collections.abc import Iterator, Mapping
 
 import numpy as np
 
-from algorithms.data.partition import site_partition
-from algorithms.features.k_means import local_centres
-from algorithms.features.kernels import Kernel
-from algorithms.features.nystrom import NystromMap
-from algorithms.optimisation.barrier import Problem, RowSums, Standing
-from algorithms.optimisation.interior_point import opened_by
-from algorithms.optimisation.masking import draw_mask
-from algorithms.optimisation.path_sums import Layout
-from algorithms.pan_svm import PanSite
-from algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
-from federation.arrays import FloatArray
-from federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystreams, round_keys, seal, unseal
-from federation.channel.generator import KeyedRandom
-from federation.processes.forkserver import main
-from federation.site.program import Installation, SiteProgram
-from federation.transport import wire
-from protocols import common_seed
-from protocols.arithmetic import shamir
-from protocols.arithmetic.commutative import P256, Cipher
-from protocols.arithmetic.fixed_point import add, subtract
-from protocols.secret_order import secret_order
-from protocols.sets.program import SetsSite
-from protocols.sums.registry import SUMS
-from protocols.sums.ring import RING
+from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.features.k_means import local_centres
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
+from fedsvm.algorithms.optimisation.interior_point import opened_by
+from fedsvm.algorithms.optimisation.masking import draw_mask
+from fedsvm.algorithms.optimisation.path_sums import Layout
+from fedsvm.algorithms.pan_svm import PanSite
+from fedsvm.algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystreams, round_keys, seal, unseal
+from fedsvm.federation.channel.generator import KeyedRandom
+from fedsvm.federation.processes.forkserver import main
+from fedsvm.federation.site.program import Installation, SiteProgram
+from fedsvm.federation.transport import wire
+from fedsvm.protocols import common_seed
+from fedsvm.protocols.arithmetic import shamir
+from fedsvm.protocols.arithmetic.commutative import P256, Cipher
+from fedsvm.protocols.arithmetic.fixed_point import add, subtract
+from fedsvm.protocols.secret_order import secret_order
+from fedsvm.protocols.sets.program import SetsSite
+from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.protocols.sums.ring import RING
 
 _ENOUGH = 20
 """Calls after which CPython has put specialised instructions into the code; done before the fork, sites share it."""

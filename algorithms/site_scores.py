@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.contract import Model
-from algorithms.data.score_counts import size_of
-from algorithms.settings import MAX_COUNT
-from federation.arrays import IntArray
-from federation.federation import Federation
-from federation.transport.keys import COORDINATOR
+from fedsvm.algorithms.contract import Model
+from fedsvm.algorithms.data.score_counts import size_of
+from fedsvm.algorithms.settings import MAX_COUNT
+from fedsvm.federation.arrays import IntArray
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.transport.keys import COORDINATOR
 
 BINS = 1000
 """Of the histogram of decision values."""

@@ -28,13 +28,13 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from algorithms.optimisation.cutting_plane import Bundle, Penalty, improve, start
-from algorithms.optimisation.line_search import grid_search
-from algorithms.optimisation.solution import Solution, Stopping
-from algorithms.ranking import CurvePoint
-from algorithms.remarks import Remark
-from algorithms.selection.filters import ClassMoments
-from algorithms.selection.model import (
+from fedsvm.algorithms.optimisation.cutting_plane import Bundle, Penalty, improve, start
+from fedsvm.algorithms.optimisation.line_search import grid_search
+from fedsvm.algorithms.optimisation.solution import Solution, Stopping
+from fedsvm.algorithms.ranking import CurvePoint
+from fedsvm.algorithms.remarks import Remark
+from fedsvm.algorithms.selection.filters import ClassMoments
+from fedsvm.algorithms.selection.model import (
     Choice,
     Selecting,
     SelectionAlgorithm,
@@ -44,11 +44,11 @@ from algorithms.selection.model import (
     point_of,
     size_of,
 )
-from algorithms.selection.moments import class_moments
-from algorithms.selection.subsets import ALL_ROWS, Subset, half_sample
-from algorithms.selection.training import SubsetTraining
-from algorithms.settings import Positive, Share, doc
-from federation.arrays import FloatArray, IntArray
+from fedsvm.algorithms.selection.moments import class_moments
+from fedsvm.algorithms.selection.subsets import ALL_ROWS, Subset, half_sample
+from fedsvm.algorithms.selection.training import SubsetTraining
+from fedsvm.algorithms.settings import Positive, Share, doc
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 
 @dataclass

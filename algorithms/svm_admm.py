@@ -49,25 +49,25 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Gt, Lt
 
-from algorithms.attacks.cluster_rounds import ClusterRounds
-from algorithms.attacks.contract import Attack
-from algorithms.attacks.dual_points import DualPoints
-from algorithms.attacks.landmark_copies import LandmarkCopies
-from algorithms.attacks.support_rows import SupportRows
-from algorithms.calibration import CalibratedMappedSite, ThresholdSettings
-from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
-from algorithms.data.horizontal import HorizontalTask
-from algorithms.features.choice import FeatureSettings
-from algorithms.features.mapped_rows import map_rows
-from algorithms.optimisation import libsvm
-from algorithms.optimisation.solution import relative_gap
-from algorithms.pan_svm import PanModel, with_calibration
-from algorithms.remarks import Remark
-from algorithms.settings import Count, Positive, Tolerance, doc
-from federation.arrays import FloatArray
-from federation.federation import Federation
-from federation.site.program import step
-from protocols.analysis.views import Coalition
+from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
+from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.attacks.dual_points import DualPoints
+from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
+from fedsvm.algorithms.attacks.support_rows import SupportRows
+from fedsvm.algorithms.calibration import CalibratedMappedSite, ThresholdSettings
+from fedsvm.algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
+from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.features.choice import FeatureSettings
+from fedsvm.algorithms.features.mapped_rows import map_rows
+from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.optimisation.solution import relative_gap
+from fedsvm.algorithms.pan_svm import PanModel, with_calibration
+from fedsvm.algorithms.remarks import Remark
+from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
+from fedsvm.protocols.analysis.views import Coalition
 
 _ROOM = 1 + 1e-9
 """Bounds on sums, with room for what rounding does to them."""

@@ -40,20 +40,20 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from algorithms.attacks.contract import Attack
-from algorithms.attacks.support_differences import SupportDifferences
-from algorithms.contract import Outline
-from algorithms.optimisation.solution import Solution
-from algorithms.ranking import DecidedBy, RankingStep
-from algorithms.selection.elimination import Remove, removed_count
-from algorithms.selection.filters import in_grains, welch
-from algorithms.selection.held_out import held_out, removal_of
-from algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings
-from algorithms.selection.moments import class_moments
-from algorithms.selection.support_sums import SupportSite, SupportSums
-from algorithms.selection.training import ShrinkingSvm, SubsetTraining
-from algorithms.settings import Tolerance, doc
-from federation.arrays import FloatArray, IntArray
+from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.attacks.support_differences import SupportDifferences
+from fedsvm.algorithms.contract import Outline
+from fedsvm.algorithms.optimisation.solution import Solution
+from fedsvm.algorithms.ranking import DecidedBy, RankingStep
+from fedsvm.algorithms.selection.elimination import Remove, removed_count
+from fedsvm.algorithms.selection.filters import in_grains, welch
+from fedsvm.algorithms.selection.held_out import held_out, removal_of
+from fedsvm.algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings
+from fedsvm.algorithms.selection.moments import class_moments
+from fedsvm.algorithms.selection.support_sums import SupportSite, SupportSums
+from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining
+from fedsvm.algorithms.settings import Tolerance, doc
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 Criterion = Literal["rfe", "rsvm", "svm-t"]
 CRITERIA: tuple[Criterion, ...] = ("rfe", "rsvm", "svm-t")

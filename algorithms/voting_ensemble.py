@@ -35,29 +35,37 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.attacks.cluster_rounds import ClusterRounds
-from algorithms.attacks.contract import Attack
-from algorithms.attacks.landmark_copies import LandmarkCopies
-from algorithms.attacks.support_rows import SiteSupportRows
-from algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Outline, Pooled, TrainingReport
-from algorithms.data.horizontal import HorizontalTask
-from algorithms.features.choice import Features, FeatureSettings, read_map
-from algorithms.features.feature_map import FeatureMap
-from algorithms.features.mapped_rows import MappedSite, map_rows
-from algorithms.optimisation import libsvm
-from algorithms.optimisation.barrier import Problem
-from algorithms.optimisation.interior_point import solve_pooled
-from algorithms.optimisation.path_sums import Release
-from algorithms.optimisation.solution import Stopping
-from algorithms.remarks import Remark
-from algorithms.settings import Positive, doc
-from federation.arrays import FloatArray
-from federation.errors import StepRefused
-from federation.federation import Federation
-from federation.site.private_file import replace_private
-from federation.site.program import step
-from protocols.analysis.views import Coalition
-from protocols.secret_order import secret_order
+from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
+from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
+from fedsvm.algorithms.attacks.support_rows import SiteSupportRows
+from fedsvm.algorithms.contract import (
+    Arrays,
+    EvaluationRows,
+    HorizontalAlgorithm,
+    Model,
+    Outline,
+    Pooled,
+    TrainingReport,
+)
+from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.features.choice import Features, FeatureSettings, read_map
+from fedsvm.algorithms.features.feature_map import FeatureMap
+from fedsvm.algorithms.features.mapped_rows import MappedSite, map_rows
+from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.optimisation.barrier import Problem
+from fedsvm.algorithms.optimisation.interior_point import solve_pooled
+from fedsvm.algorithms.optimisation.path_sums import Release
+from fedsvm.algorithms.optimisation.solution import Stopping
+from fedsvm.algorithms.remarks import Remark
+from fedsvm.algorithms.settings import Positive, doc
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.private_file import replace_private
+from fedsvm.federation.site.program import step
+from fedsvm.protocols.analysis.views import Coalition
+from fedsvm.protocols.secret_order import secret_order
 
 _STOPPING = Stopping(tolerance=1e-6, max_iterations=200)
 

@@ -12,11 +12,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from federation.federation import Federation
-from scenarios.data import dataset
-from scenarios.run import runner
-from scenarios.run.result import RunResult
-from scenarios.schema import spec
+from fedsvm.federation.federation import Federation
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.run.result import RunResult
+from fedsvm.scenarios.schema import spec
 
 HARD = ["algorithm.C=100", "algorithm.gamma=0.05", "algorithm.tolerance=1e-5", "compare.centralised=false"]
 EASY = ["compare.centralised=false"]

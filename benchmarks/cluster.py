@@ -16,10 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.peers import ROOT, machine
-from scenarios.data import dataset
-from scenarios.run import runner
-from scenarios.run.result import RunResult
-from scenarios.schema import spec
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.run.result import RunResult
+from fedsvm.scenarios.schema import spec
 
 NODES = 3
 ROWS_PER_SITE = 20

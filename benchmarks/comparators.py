@@ -28,11 +28,11 @@ from typing import Any
 
 import numpy as np
 
-from scenarios.data import dataset, sources
-from scenarios.run import runner
-from scenarios.run.result import RunResult
-from scenarios.schema import spec
-from scenarios.schema.spec import Scenario
+from fedsvm.scenarios.data import dataset, sources
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.run.result import RunResult
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.spec import Scenario
 
 DATA: Mapping[str, tuple[dict[str, Any], dict[str, float], float]] = {
     "fourclass by feature": (

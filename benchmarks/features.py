@@ -19,22 +19,22 @@ from typing import Any
 import numpy as np
 from sklearn.svm import SVC
 
-from algorithms.data.columns import Labelled
-from algorithms.data.public_rows import public_columns
-from algorithms.features import k_means
-from algorithms.features.choice import FeatureSettings
-from algorithms.features.feature_map import FeatureMap
-from algorithms.features.fourier import FourierMap
-from algorithms.features.identity import IdentityMap
-from algorithms.features.landmarks import landmark_count, normal_draws, shares
-from algorithms.features.nystrom import NystromMap
-from federation.arrays import FloatArray, IntArray
-from federation.site.partition import Partition
-from federation.site.program import SiteProgram
-from scenarios.data import dataset
-from scenarios.data.dataset import FederatedDataset
-from scenarios.schema import spec
-from scenarios.schema.spec import Scenario
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.public_rows import public_columns
+from fedsvm.algorithms.features import k_means
+from fedsvm.algorithms.features.choice import FeatureSettings
+from fedsvm.algorithms.features.feature_map import FeatureMap
+from fedsvm.algorithms.features.fourier import FourierMap
+from fedsvm.algorithms.features.identity import IdentityMap
+from fedsvm.algorithms.features.landmarks import landmark_count, normal_draws, shares
+from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.program import SiteProgram
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.data.dataset import FederatedDataset
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.spec import Scenario
 
 NAMES = ("australian", "breast-cancer", "pima", "splice", "ionosphere", "liver")
 SHARES = (0.15, 0.25)

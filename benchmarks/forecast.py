@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from scenarios import forecast
-from scenarios.forecast import MEASURED, Total
+from fedsvm.scenarios import forecast
+from fedsvm.scenarios.forecast import MEASURED, Total
 
 SITES = (100, 300, 1000)
 FIGURES = ("rounds", "hops", "messages", "payload_bytes", "wire_bytes", "control_bytes", "launch_s", "rounds_s")

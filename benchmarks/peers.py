@@ -26,11 +26,11 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.floor import median_round_s
-from federation.assemble import local_federation
-from federation.processes.spare import SPARE
-from federation.site.partition import Partition
-from protocols.sums.registry import SUMS
-from scenarios.report.chart import Axis, Chart, Series, lines, style, whole
+from fedsvm.federation.assemble import local_federation
+from fedsvm.federation.processes.spare import SPARE
+from fedsvm.federation.site.partition import Partition
+from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.scenarios.report.chart import Axis, Chart, Series, lines, style, whole
 
 LENGTHS = {300: 25, 10_000: 15, 1_000_000: 5}
 """Numbers in a vector, and how many rounds the median is of."""

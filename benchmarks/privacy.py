@@ -19,15 +19,15 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
-from algorithms.data.columns import Labelled
-from algorithms.data.public_rows import public_columns
-from algorithms.features.fourier import FitName, choose_frequencies
-from algorithms.hybrid_svm import minimised, public_weights
-from algorithms.optimisation.solution import Stopping
-from algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
-from federation.arrays import IntArray
-from scenarios.data import dataset
-from scenarios.schema import spec
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.public_rows import public_columns
+from fedsvm.algorithms.features.fourier import FitName, choose_frequencies
+from fedsvm.algorithms.hybrid_svm import minimised, public_weights
+from fedsvm.algorithms.optimisation.solution import Stopping
+from fedsvm.algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
+from fedsvm.federation.arrays import IntArray
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.schema import spec
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 C_GRID = (1.0, 10.0, 100.0, 300.0, 1000.0, 10_000.0)

@@ -22,10 +22,10 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.floor import bare_ring
-from federation.assemble import local_federation
-from federation.federation import Federation
-from federation.site.partition import Partition
-from protocols.sums.registry import SUMS
+from fedsvm.federation.assemble import local_federation
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.partition import Partition
+from fedsvm.protocols.sums.registry import SUMS
 
 ROOT = Path(__file__).parents[1]
 NUMBERS, ROUNDS, WARM_UP = 300, 100, 5

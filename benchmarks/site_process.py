@@ -10,14 +10,14 @@ import sys
 
 import numpy as np
 
-from federation.arrays import FloatArray
-from federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystreams, round_keys, seal, unseal
-from federation.processes.forkserver import main
-from federation.site.program import Installation, SiteProgram, step
-from protocols.arithmetic import shamir
-from protocols.arithmetic.fixed_point import add, subtract
-from protocols.sums.registry import SUMS
-from protocols.sums.ring import RING
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.channel.agreement import SECRET_BYTES, KeyAgreement, keystreams, round_keys, seal, unseal
+from fedsvm.federation.processes.forkserver import main
+from fedsvm.federation.site.program import Installation, SiteProgram, step
+from fedsvm.protocols.arithmetic import shamir
+from fedsvm.protocols.arithmetic.fixed_point import add, subtract
+from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.protocols.sums.ring import RING
 
 
 class Numbers(SiteProgram):
@@ -44,7 +44,7 @@ class Numbers(SiteProgram):
 
 
 def warm_up() -> None:
-    """What sites share because it is done before they are forked, as in `algorithms.site_process`."""
+    """What sites share because it is done before they are forked, as in `fedsvm.algorithms.site_process`."""
     one, other = KeyAgreement(bytes(8)), KeyAgreement(bytes(8))
     keys = round_keys(one.pair_key("one", "other", other.public, "warm-up"), 1)
     keystreams([unseal(keys, seal(keys, bytes(SECRET_BYTES), by_lower=True), by_lower=True)] * 2, (1, 3))

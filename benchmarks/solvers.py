@@ -27,23 +27,23 @@ import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.svm import SVC, LinearSVC
 
-from algorithms.data.public_rows import public_columns
-from algorithms.features import k_means
-from algorithms.features.kernels import Kernel
-from algorithms.features.nystrom import NystromMap
-from algorithms.optimisation import cutting_plane, interior_point, libsvm
-from algorithms.optimisation.barrier import Problem
-from algorithms.optimisation.hinge_sums import HingeSums
-from algorithms.optimisation.interior_point import Extent, LocalPath, RoundSums, Terms
-from algorithms.optimisation.line_search import grid_search
-from algorithms.optimisation.masking import Mask, draw_mask
-from algorithms.optimisation.path_sums import WIDE_BOUND, Layout
-from algorithms.optimisation.solution import Certificate, Stopping
-from federation.arrays import FloatArray, IntArray
-from federation.channel.contract import uniform_residues
-from protocols.arithmetic.fixed_point import FixedPoint, add
-from scenarios.data import dataset, sources
-from scenarios.schema import spec
+from fedsvm.algorithms.data.public_rows import public_columns
+from fedsvm.algorithms.features import k_means
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.optimisation import cutting_plane, interior_point, libsvm
+from fedsvm.algorithms.optimisation.barrier import Problem
+from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
+from fedsvm.algorithms.optimisation.interior_point import Extent, LocalPath, RoundSums, Terms
+from fedsvm.algorithms.optimisation.line_search import grid_search
+from fedsvm.algorithms.optimisation.masking import Mask, draw_mask
+from fedsvm.algorithms.optimisation.path_sums import WIDE_BOUND, Layout
+from fedsvm.algorithms.optimisation.solution import Certificate, Stopping
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.channel.contract import uniform_residues
+from fedsvm.protocols.arithmetic.fixed_point import FixedPoint, add
+from fedsvm.scenarios.data import dataset, sources
+from fedsvm.scenarios.schema import spec
 
 SCENARIOS = {"tic-tac-toe": "quickstart", "wdbc": "wdbc-10-fold", "pima": "pima"}
 CASES: Sequence[tuple[str, int, float, float]] = (

@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from federation.control import Abort, Done, Order, RosterUpdate
-from federation.disclosures import Disclosures
-from federation.errors import DeadlineExpired
-from federation.exchange import Dispatcher, Exchange
-from federation.transport.deadline import Deadline
-from federation.transport.keys import Party, Roster
+from fedsvm.federation.control import Abort, Done, Order, RosterUpdate
+from fedsvm.federation.disclosures import Disclosures
+from fedsvm.federation.errors import DeadlineExpired
+from fedsvm.federation.exchange import Dispatcher, Exchange
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.keys import Party, Roster
 
 
 class Admission:

@@ -16,23 +16,23 @@ from typing import Any, Literal
 
 from threadpoolctl import threadpool_limits
 
-from federation.channel.transcript import Transcript
-from federation.errors import FederationError
-from federation.federation import Federation
-from federation.journal import Journal
-from federation.membership import DropoutPolicy
-from federation.processes.contract import SiteLauncher
-from federation.processes.spare import spare_launcher
-from federation.shown import ShownRound
-from federation.site.partition import Partition
-from federation.site.policy import SitePolicy
-from federation.site.program import SumProtocol
-from federation.site.rules import ANYTHING, SiteRules
-from federation.site.site import Assignment
-from federation.site.terms import Terms
-from federation.transport.endpoint import Endpoint, descriptors_explained
-from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
-from federation.transport.wire import RUN_ID_BYTES
+from fedsvm.federation.channel.transcript import Transcript
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.journal import Journal
+from fedsvm.federation.membership import DropoutPolicy
+from fedsvm.federation.processes.contract import SiteLauncher
+from fedsvm.federation.processes.spare import spare_launcher
+from fedsvm.federation.shown import ShownRound
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.policy import SitePolicy
+from fedsvm.federation.site.program import SumProtocol
+from fedsvm.federation.site.rules import ANYTHING, SiteRules
+from fedsvm.federation.site.site import Assignment
+from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.transport.endpoint import Endpoint, descriptors_explained
+from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.transport.wire import RUN_ID_BYTES
 
 
 @dataclass(frozen=True)

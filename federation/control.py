@@ -33,9 +33,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from federation.errors import Malformed
-from federation.transport.keys import COORDINATOR, KEY_BYTES, Roster
-from federation.transport.wire import Array, Message
+from fedsvm.federation.errors import Malformed
+from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, Roster
+from fedsvm.federation.transport.wire import Array, Message
 
 LedgerRows = list[list[Any]]
 """What `Ledger.take` gives: the four parts of a link, then the four of its traffic."""

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from federation.control import Order, SumTerms
+from fedsvm.federation.control import Order, SumTerms
 
 Kind = Literal["sum", "value", "parameter", "difference", "single-row", "row-difference", "design"]
 """A secure sum, a site's own value, an array that the coordinator sends to the sites, what two sums give away by their

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from federation.channel.mailbox import Mailbox
-from federation.control import Abort, ControlMessage, Failed, FinalReport, LogRecord, Outcome, Stop, read_answer
-from federation.errors import Malformed, PeerDropped, SiteFailed
-from federation.ledger import LAUNCH, Accounts, RoundRecord
-from federation.membership import Membership
-from federation.transport.deadline import Deadline
-from federation.transport.wire import Message
+from fedsvm.federation.channel.mailbox import Mailbox
+from fedsvm.federation.control import Abort, ControlMessage, Failed, FinalReport, LogRecord, Outcome, Stop, read_answer
+from fedsvm.federation.errors import Malformed, PeerDropped, SiteFailed
+from fedsvm.federation.ledger import LAUNCH, Accounts, RoundRecord
+from fedsvm.federation.membership import Membership
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.wire import Message
 
 LAST_WORDS_S = 1.0
 """How long what ended sites said may take to arrive, where their host cannot say that it ends."""

@@ -26,25 +26,25 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from federation.admission import Admission
-from federation.arrays import FloatArray
-from federation.channel.mailbox import Mailbox
-from federation.channel.socket import SocketChannel
-from federation.channel.transcript import Transcript
-from federation.control import FinalReport, GatherTerms, LogRecord, Order, Stop, SumTerms
-from federation.disclosures import Disclosure, Disclosures, Kind
-from federation.errors import DeadlineExpired, MembershipChanged, RoundFailed, SitesDropped
-from federation.exchange import Dispatcher
-from federation.journal import Journal, Moved, Story, Told, Tried
-from federation.ledger import Accounts, RoundRecord
-from federation.membership import DropoutPolicy, Membership
-from federation.processes.contract import Launcher
-from federation.round import GRACE_S, Attempt, Round
-from federation.shown import ShownRound
-from federation.site.program import SumProtocol
-from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Post
-from federation.transport.keys import COORDINATOR, Party, Roster
+from fedsvm.federation.admission import Admission
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.channel.mailbox import Mailbox
+from fedsvm.federation.channel.socket import SocketChannel
+from fedsvm.federation.channel.transcript import Transcript
+from fedsvm.federation.control import FinalReport, GatherTerms, LogRecord, Order, Stop, SumTerms
+from fedsvm.federation.disclosures import Disclosure, Disclosures, Kind
+from fedsvm.federation.errors import DeadlineExpired, MembershipChanged, RoundFailed, SitesDropped
+from fedsvm.federation.exchange import Dispatcher
+from fedsvm.federation.journal import Journal, Moved, Story, Told, Tried
+from fedsvm.federation.ledger import Accounts, RoundRecord
+from fedsvm.federation.membership import DropoutPolicy, Membership
+from fedsvm.federation.processes.contract import Launcher
+from fedsvm.federation.round import GRACE_S, Attempt, Round
+from fedsvm.federation.shown import ShownRound
+from fedsvm.federation.site.program import SumProtocol
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.endpoint import Post
+from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 
 T = TypeVar("T")
 Revision = Callable[[], Mapping[str, Any]]

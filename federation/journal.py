@@ -26,9 +26,9 @@ from typing import Any, Self
 import msgpack
 import numpy as np
 
-from federation.control import Order
-from federation.errors import FederationError
-from federation.ledger import RoundRecord
+from fedsvm.federation.control import Order
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.ledger import RoundRecord
 
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM_BYTES = 32

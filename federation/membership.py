@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from federation.errors import SitesDropped
+from fedsvm.federation.errors import SitesDropped
 
 
 @dataclass(frozen=True)

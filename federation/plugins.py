@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from federation.errors import FederationError
+from fedsvm.federation.errors import FederationError
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint

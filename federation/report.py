@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from federation.federation import Federation
-from federation.ledger import Link, RoundRecord, Traffic
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.ledger import Link, RoundRecord, Traffic
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,13 +11,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from federation.channel.contract import Observer
-from federation.channel.socket import SocketChannel
-from federation.channel.transcript import Transcript
-from federation.control import Abort, Done, Order
-from federation.errors import DeadlineExpired, ProtocolError, SiteFailed, Transient
-from federation.exchange import Dispatcher, Exchange
-from federation.transport.deadline import Deadline
+from fedsvm.federation.channel.contract import Observer
+from fedsvm.federation.channel.socket import SocketChannel
+from fedsvm.federation.channel.transcript import Transcript
+from fedsvm.federation.control import Abort, Done, Order
+from fedsvm.federation.errors import DeadlineExpired, ProtocolError, SiteFailed, Transient
+from fedsvm.federation.exchange import Dispatcher, Exchange
+from fedsvm.federation.transport.deadline import Deadline
 
 GRACE_S = 2.0
 """How long sites may stay silent at least when a round is aborted, or the run is over."""

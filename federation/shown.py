@@ -1,6 +1,6 @@
 """What a round showed: the parameters that every site was sent, and what the coordinator opened.
 
-A run as a sequence of these is what its parties can look at afterwards: see `protocols.analysis.views`.
+A run as a sequence of these is what its parties can look at afterwards: see `fedsvm.protocols.analysis.views`.
 """
 
 from __future__ import annotations

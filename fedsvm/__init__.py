@@ -2,35 +2,40 @@
 
     from fedsvm import PanSVC, run
 
-The packages behind it are floors: `federation` (processes and sockets), `protocols` (secure sums), `algorithms` (what
-is learnt) and `scenarios` (what a user runs).
+Its four subpackages are floors, each of which imports only from those below it: `fedsvm.federation` (processes and
+sockets), `fedsvm.protocols` (secure sums), `fedsvm.algorithms` (training) and `fedsvm.scenarios` (what a user runs). In
+a checkout they are links to the folders of the same names at the top of the repository.
 """
 
 from __future__ import annotations
 
 import importlib
-import importlib.util
-import os
 import time
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from algorithms.contract import HorizontalAlgorithm, Model, PublicAlgorithm, TrainingReport, VerticalAlgorithm
-    from algorithms.estimators import classifier
-    from algorithms.estimators.horizontal import PanSVC
-    from algorithms.estimators.public_rows import HybridSVC, PrivateErmClassifier
-    from algorithms.estimators.selector import FederatedSelector
-    from algorithms.estimators.vertical import DppSVC
-    from algorithms.registry import ALGORITHMS
-    from federation.assemble import local_federation
-    from federation.errors import FederationError
-    from federation.site.partition import Partition
-    from federation.site.program import Installation, SiteProgram, step
-    from protocols.analysis.conformance import check_sum
-    from protocols.sums.contract import Cost, SecureSum
-    from protocols.sums.registry import SUMS
-    from scenarios.api import RunProgress, run
-    from scenarios.schema.errors import ScenarioError
+    from fedsvm.algorithms.contract import (
+        HorizontalAlgorithm,
+        Model,
+        PublicAlgorithm,
+        TrainingReport,
+        VerticalAlgorithm,
+    )
+    from fedsvm.algorithms.estimators import classifier
+    from fedsvm.algorithms.estimators.horizontal import PanSVC
+    from fedsvm.algorithms.estimators.public_rows import HybridSVC, PrivateErmClassifier
+    from fedsvm.algorithms.estimators.selector import FederatedSelector
+    from fedsvm.algorithms.estimators.vertical import DppSVC
+    from fedsvm.algorithms.registry import ALGORITHMS
+    from fedsvm.federation.assemble import local_federation
+    from fedsvm.federation.errors import FederationError
+    from fedsvm.federation.site.partition import Partition
+    from fedsvm.federation.site.program import Installation, SiteProgram, step
+    from fedsvm.protocols.analysis.conformance import check_sum
+    from fedsvm.protocols.sums.contract import Cost, SecureSum
+    from fedsvm.protocols.sums.registry import SUMS
+    from fedsvm.scenarios.api import RunProgress, run
+    from fedsvm.scenarios.schema.errors import ScenarioError
 
     __version__: str
 else:
@@ -76,54 +81,32 @@ __all__ = [  # noqa: RUF022 - in the order of the floors, from the top
 ]
 
 _HOMES = {
-    "run": "scenarios.api",
-    "RunProgress": "scenarios.api",
-    "ScenarioError": "scenarios.schema.errors",
-    "DppSVC": "algorithms.estimators",
-    "FederatedSelector": "algorithms.estimators",
-    "HybridSVC": "algorithms.estimators",
-    "PanSVC": "algorithms.estimators",
-    "PrivateErmClassifier": "algorithms.estimators",
-    "classifier": "algorithms.estimators",
-    "ALGORITHMS": "algorithms.registry",
-    "HorizontalAlgorithm": "algorithms.contract",
-    "PublicAlgorithm": "algorithms.contract",
-    "VerticalAlgorithm": "algorithms.contract",
-    "Model": "algorithms.contract",
-    "TrainingReport": "algorithms.contract",
-    "SUMS": "protocols.sums.registry",
-    "Cost": "protocols.sums.contract",
-    "SecureSum": "protocols.sums.contract",
-    "check_sum": "protocols.analysis.conformance",
-    "FederationError": "federation.errors",
-    "Installation": "federation.site.program",
-    "Partition": "federation.site.partition",
-    "SiteProgram": "federation.site.program",
-    "local_federation": "federation.assemble",
-    "step": "federation.site.program",
+    "run": "fedsvm.scenarios.api",
+    "RunProgress": "fedsvm.scenarios.api",
+    "ScenarioError": "fedsvm.scenarios.schema.errors",
+    "DppSVC": "fedsvm.algorithms.estimators",
+    "FederatedSelector": "fedsvm.algorithms.estimators",
+    "HybridSVC": "fedsvm.algorithms.estimators",
+    "PanSVC": "fedsvm.algorithms.estimators",
+    "PrivateErmClassifier": "fedsvm.algorithms.estimators",
+    "classifier": "fedsvm.algorithms.estimators",
+    "ALGORITHMS": "fedsvm.algorithms.registry",
+    "HorizontalAlgorithm": "fedsvm.algorithms.contract",
+    "PublicAlgorithm": "fedsvm.algorithms.contract",
+    "VerticalAlgorithm": "fedsvm.algorithms.contract",
+    "Model": "fedsvm.algorithms.contract",
+    "TrainingReport": "fedsvm.algorithms.contract",
+    "SUMS": "fedsvm.protocols.sums.registry",
+    "Cost": "fedsvm.protocols.sums.contract",
+    "SecureSum": "fedsvm.protocols.sums.contract",
+    "check_sum": "fedsvm.protocols.analysis.conformance",
+    "FederationError": "fedsvm.federation.errors",
+    "Installation": "fedsvm.federation.site.program",
+    "Partition": "fedsvm.federation.site.partition",
+    "SiteProgram": "fedsvm.federation.site.program",
+    "local_federation": "fedsvm.federation.assemble",
+    "step": "fedsvm.federation.site.program",
 }
-_PACKAGES = ("federation", "protocols", "algorithms", "scenarios")
-
-
-def refuse_shadows() -> None:
-    """Raise ImportError if Python finds a stranger's module under the name of one of this project's packages."""
-    ours = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120 - pathlib is slow to import
-    for name in _PACKAGES:
-        spec = importlib.util.find_spec(name)
-        if spec is None:
-            continue  # importing it will say so
-        places = [spec.origin] if spec.origin else list(spec.submodule_search_locations or [])
-        if not any(_is_inside(place, os.path.join(ours, name)) for place in places):  # noqa: PTH118
-            raise ImportError(
-                f"fedsvm needs its own package {name!r}, and Python finds {places[0]} first; rename that, or run from "
-                "another folder, without the one it is in on PYTHONPATH.",
-                name=name,
-                path=places[0],
-            )
-
-
-def _is_inside(place: str, folder: str) -> bool:
-    return os.path.realpath(place).startswith(os.path.realpath(folder) + os.sep)
 
 
 def _load(name: str) -> Any:
@@ -132,7 +115,6 @@ def _load(name: str) -> Any:
 
         value: Any = version("fedsvm")
     elif name in _HOMES:
-        refuse_shadows()
         value = getattr(importlib.import_module(_HOMES[name]), name)
     else:
         raise AttributeError(f"module 'fedsvm' has no attribute {name!r}")

@@ -10,7 +10,7 @@ from types import FrameType
 
 import fedsvm
 
-WRONG, INTERRUPTED = 2, 130  # exit status, as of scenarios.cli
+INTERRUPTED = 130  # exit status, as in fedsvm.scenarios.cli
 _WITH_SITES = (["run"], ["audit"])
 """How the commands begin that start site processes of their own."""
 
@@ -19,17 +19,13 @@ def main() -> None:
     """Run the command line; Ctrl-C ends it with a sentence from the first import on, however often it is pressed."""
     signal.signal(signal.SIGINT, _leave)
     gc.disable()  # what is imported stays, and to look through it again and again takes a tenth of the time
-    try:
-        fedsvm.refuse_shadows()
-    except ImportError as error:
-        sys.exit(_sentence(str(error), WRONG))
-    from scenarios.console import guard_streams
-    from scenarios.interrupts import Interrupter
+    from fedsvm.scenarios.console import guard_streams
+    from fedsvm.scenarios.interrupts import Interrupter
 
     guard_streams()
     if sys.argv[1:2] in _WITH_SITES:
         _start_server()
-    from scenarios import cli
+    from fedsvm.scenarios import cli
 
     gc.freeze()
     gc.enable()
@@ -47,8 +43,8 @@ def main() -> None:
 
 def _start_server() -> None:
     """Have the process that sites are forked from load what they need, while this one loads what it needs."""
-    from algorithms import SITE_MODULE
-    from federation.processes.spare import SPARE
+    from fedsvm.algorithms import SITE_MODULE
+    from fedsvm.federation.processes.spare import SPARE
 
     SPARE.start(SITE_MODULE)
 

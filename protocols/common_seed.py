@@ -12,9 +12,9 @@ away, so nothing may rest on it but unlinkability from the coordinator.
 
 from __future__ import annotations
 
-from federation.arrays import Residues
-from federation.channel.contract import Channel
-from protocols.passing_on import pass_on
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.channel.contract import Channel
+from fedsvm.protocols.passing_on import pass_on
 
 SHAPE = (1, 4)
 """Of the secret, as residues."""

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.channel.contract import Channel
+from fedsvm.federation.channel.contract import Channel
 
 
 def pass_on(

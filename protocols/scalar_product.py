@@ -32,11 +32,11 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import FloatArray, Residues
-from federation.channel.contract import Channel
-from federation.errors import BoundExceeded
-from federation.transport.keys import COORDINATOR
-from protocols.sums.contract import Cost
+from fedsvm.federation.arrays import FloatArray, Residues
+from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.errors import BoundExceeded
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.sums.contract import Cost
 
 _LIMBS = 2
 _MODULUS = 1 << 128

@@ -10,7 +10,7 @@ import hashlib
 
 import numpy as np
 
-from federation.arrays import IntArray, Residues
+from fedsvm.federation.arrays import IntArray, Residues
 
 
 def secret_order(seed: Residues, purpose: str, count: int) -> IntArray:

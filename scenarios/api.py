@@ -9,16 +9,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from federation.federation import Federation
-from scenarios.data import dataset
-from scenarios.data.located import located
-from scenarios.report import page
-from scenarios.run import runner
-from scenarios.run.folder import make_folder
-from scenarios.run.result import RunResult
-from scenarios.run.runner import OnProgress
-from scenarios.schema import spec
-from scenarios.schema.spec import Scenario
+from fedsvm.federation.federation import Federation
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.data.located import located
+from fedsvm.scenarios.report import page
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.run.folder import make_folder
+from fedsvm.scenarios.run.result import RunResult
+from fedsvm.scenarios.run.runner import OnProgress
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.spec import Scenario
 
 
 @dataclass(frozen=True)

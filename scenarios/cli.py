@@ -24,26 +24,26 @@ import typer
 from typer.main import get_command_name
 from typer.models import CommandInfo
 
-from algorithms.registry import ALGORITHMS
-from algorithms.settings import settings
-from federation.errors import FederationError
-from federation.federation import SITES_LOGGER
-from federation.text import visible
-from scenarios import runs, sets
-from scenarios.console import OutputLost, complain, errors, out, print_table
-from scenarios.hosts import commands as hosts
-from scenarios.report.live import LiveView, PlainView, SilentView, View, human_bytes
-from scenarios.report.summary import print_end, print_summary
-from scenarios.run.folder import make_folder
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
+from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.algorithms.settings import settings
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.federation import SITES_LOGGER
+from fedsvm.federation.text import visible
+from fedsvm.scenarios import runs, sets
+from fedsvm.scenarios.console import OutputLost, complain, errors, out, print_table
+from fedsvm.scenarios.hosts import commands as hosts
+from fedsvm.scenarios.report.live import LiveView, PlainView, SilentView, View, human_bytes
+from fedsvm.scenarios.report.summary import print_end, print_summary
+from fedsvm.scenarios.run.folder import make_folder
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from protocols.analysis.survey import Cell
-    from protocols.sums.contract import SecureSum
-    from scenarios.forecast import Total
-    from scenarios.run.result import RunResult
-    from scenarios.run.runner import Finished
+    from fedsvm.protocols.analysis.survey import Cell
+    from fedsvm.protocols.sums.contract import SecureSum
+    from fedsvm.scenarios.forecast import Total
+    from fedsvm.scenarios.run.result import RunResult
+    from fedsvm.scenarios.run.runner import Finished
 
 WRONG, FAILED, INTERRUPTED = 2, 3, 130
 DEFAULT_AUDITED_SITES, MAX_AUDITED_SITES = 5, 10  # there are 2^n coalitions
@@ -68,7 +68,7 @@ def _complete_scenario(incomplete: str) -> list[tuple[str, str]]:
 
 
 def _complete_data(incomplete: str) -> Iterable[str]:
-    from scenarios.data import sources
+    from fedsvm.scenarios.data import sources
 
     return [item.name for item in sources.available() if item.name.startswith(incomplete)]
 
@@ -78,7 +78,7 @@ def _complete_algorithm(incomplete: str) -> Iterable[str]:
 
 
 def _complete_sum(incomplete: str) -> Iterable[str]:
-    from protocols.sums.registry import SUMS
+    from fedsvm.protocols.sums.registry import SUMS
 
     return [name for name in SUMS if name.startswith(incomplete)]
 
@@ -181,9 +181,9 @@ def _run(
         _check_tracker(tracker)
     logging.getLogger(SITES_LOGGER).addHandler(logging.NullHandler())  # the view shows what sites log
     with _view(chosen, silent=silent) as view:
-        from scenarios.data import dataset  # half a second that only a run needs, and a terminal shows meanwhile
-        from scenarios.data.located import located
-        from scenarios.run import resume, runner  # half a second that only a run needs
+        from fedsvm.scenarios.data import dataset  # half a second that only a run needs, and a terminal shows meanwhile
+        from fedsvm.scenarios.data.located import located
+        from fedsvm.scenarios.run import resume, runner  # half a second that only a run needs
 
         chosen = located(chosen, base)
         if journalled:
@@ -213,8 +213,8 @@ def _run(
 
 def _resume(folder: Path, show: Callable[[RunResult, Path], None], *, began: float, silent: bool, debug: bool) -> None:
     """Go on with a run that was killed, and show its result."""
-    from scenarios.data import dataset
-    from scenarios.run import resume, runner
+    from fedsvm.scenarios.data import dataset
+    from fedsvm.scenarios.run import resume, runner
 
     _end_on_sigterm()
     with resume.resumed(folder) as (journal, chosen, base), _view(chosen, silent=silent) as view:
@@ -294,7 +294,7 @@ def coordinate(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of what failed.")] = False,
 ) -> None:
     """Run a scenario over sites on other hosts, each with a file of its own: wait until they have joined, and train."""
-    from scenarios.hosts import asking, coordination
+    from fedsvm.scenarios.hosts import asking, coordination
 
     _end_on_sigterm()
     show = functools.partial(_show, as_json=as_json, quiet=False)
@@ -344,9 +344,9 @@ def _coordinate_again(
     debug: bool,
 ) -> None:
     """Take the place of a coordinator that ended, whose sites wait."""
-    from scenarios.hosts import coordination
-    from scenarios.run import resume
-    from scenarios.run.runner import Run
+    from fedsvm.scenarios.hosts import coordination
+    from fedsvm.scenarios.run import resume
+    from fedsvm.scenarios.run.runner import Run
 
     with resume.resumed(folder) as (journal, chosen, _):
         if "tickets" not in journal.header:
@@ -419,7 +419,7 @@ def hub(
     demo: Annotated[bool, typer.Option("--demo", help="Begin with a task over an embedded table.")] = False,
 ) -> None:
     """Run the task service: people make tasks, invite others by mail, and each computes when it suits them."""
-    from scenarios.hub import commands
+    from fedsvm.scenarios.hub import commands
 
     try:
         commands.serve(folder, listen, url, smtp, sender, database, every, demo=demo)
@@ -444,7 +444,7 @@ def join(
     """Take part in a task of a hub: do what is due now, and end; nobody else need be there."""
     from threadpoolctl import threadpool_limits
 
-    from scenarios.hub import commands
+    from fedsvm.scenarios.hub import commands
 
     _end_on_sigterm()
     if not data and decline is None:
@@ -472,7 +472,7 @@ def write_reports(
     target: Annotated[Path | None, typer.Option("--out", help="File to write, of several runs.")] = None,
 ) -> None:
     """Write the HTML report of a run anew, or compare several side by side."""
-    from scenarios.report import comparison, page
+    from fedsvm.scenarios.report import comparison, page
 
     if len(run_folders) == 1 and target is None:
         print(page.write_report(run_folders[0]))
@@ -495,7 +495,7 @@ def sweep(
     folder: Annotated[Path | None, typer.Option("--out", help="Folder of the sweep; sweeps/NAME without it.")] = None,
 ) -> None:
     """Run a grid of scenarios: a row for each run, as a table, CSV and plots. Run again, it does what is missing."""
-    from scenarios.sweep import grid
+    from fedsvm.scenarios.sweep import grid
 
     _end_on_sigterm()
     axes = tuple(grid.Axis.read(each) for each in vary)
@@ -538,7 +538,7 @@ def reproduce(
     Run again, it does what is missing. Exit status 3: a run failed, or something differs that the papers' files do not
     say will.
     """
-    from scenarios.reproduction import commands
+    from fedsvm.scenarios.reproduction import commands
 
     _end_on_sigterm()
     chosen = commands.Chosen.of(ids or [], folder, full=full)
@@ -574,7 +574,7 @@ def predict_cost(
     ] = "5,20,60",
 ) -> None:
     """Predict what a scenario would cost with more sites than a machine holds, from small runs of it."""
-    from scenarios import forecast
+    from fedsvm.scenarios import forecast
 
     _end_on_sigterm()
     try:
@@ -617,7 +617,7 @@ def predict(
     ] = None,
 ) -> None:
     """Predict new rows with the model of a run: row, decision value and class, as comma-separated text."""
-    from scenarios import predict
+    from fedsvm.scenarios import predict
 
     predicted = predict.predict(run_folder, rows, identifier)
     text = "\n".join(predicted.lines()) + "\n"
@@ -720,7 +720,7 @@ def _audit_run(
 
 
 def _show_audit(result: RunResult, folder: Path, *, as_json: bool) -> None:
-    from scenarios.report import whole_run
+    from fedsvm.scenarios.report import whole_run
 
     if as_json:
         print(json.dumps([asdict(each) for each in result.audit], indent=1))
@@ -731,8 +731,8 @@ def _show_audit(result: RunResult, folder: Path, *, as_json: bool) -> None:
 
 
 def _audit_sums(sites: int, folder: Path | None, *, as_json: bool) -> None:
-    from protocols.analysis.survey import standard_sums, survey
-    from scenarios.report import heat_map
+    from fedsvm.protocols.analysis.survey import standard_sums, survey
+    from fedsvm.scenarios.report import heat_map
 
     sums = standard_sums(sites)
     cells = list(survey(sums, sites))
@@ -745,7 +745,7 @@ def _audit_sums(sites: int, folder: Path | None, *, as_json: bool) -> None:
 
 
 def _write_audit(folder: Path, cells: list[Cell], sums: list[SecureSum]) -> None:
-    from scenarios.report import heat_map
+    from fedsvm.scenarios.report import heat_map
 
     try:
         folder.mkdir(parents=True)
@@ -763,8 +763,8 @@ def check_sum(
     ],
 ) -> None:
     """Check that a secure sum is exact, costs what it says, leaves nobody waiting, and is as secret as it says."""
-    from protocols.analysis import conformance
-    from protocols.sums.registry import SUMS
+    from fedsvm.protocols.analysis import conformance
+    from fedsvm.protocols.sums.registry import SUMS
 
     if name not in SUMS:
         raise ScenarioError([f"There is no secure sum {name!r}; this installation has {', '.join(SUMS)}."])
@@ -792,7 +792,7 @@ def describe_data(
     site: Annotated[str | None, typer.Option(help="The column that says whose a row is, in place of a split.")] = None,
 ) -> None:
     """Show a data set's columns, classes and missing values, and what sites would hold of it."""
-    from scenarios.data import describe
+    from fedsvm.scenarios.data import describe
 
     found = describe.describe(source, label, split, sites, Path(), site)
     out.print(f"{visible(source)}: {found.rows} rows, {found.width} columns\n")
@@ -818,7 +818,7 @@ def new_scenario(
     site: Annotated[str | None, typer.Option(help="The column that says whose a row is.")] = None,
 ) -> None:
     """Look at a data set, and write a first scenario for it, with comments."""
-    from scenarios import draft
+    from fedsvm.scenarios import draft
 
     if target.suffix != ".toml":
         raise ScenarioError([f"{target}: the name of a scenario ends in .toml."])
@@ -842,7 +842,7 @@ def _source(data: list[str]) -> str | dict[str, str]:
 
 
 def _list_data() -> None:
-    from scenarios.data import sources  # needs pyarrow and scikit-learn
+    from fedsvm.scenarios.data import sources  # needs pyarrow and scikit-learn
 
     rows: list[tuple[str, ...]] = [("name", "rows", "columns", "classes", "where")]
     for item in sources.available():
@@ -914,7 +914,7 @@ def _make_folder(chosen: spec.Scenario, folder: Path | None) -> Path:
 
 def _unreported(folder: Path) -> str:
     """Write the report of a run that is over; why it cannot be written, if it cannot."""
-    from scenarios.report import page
+    from fedsvm.scenarios.report import page
 
     try:
         page.write_report(folder)
@@ -924,14 +924,14 @@ def _unreported(folder: Path) -> str:
 
 
 def _check_tracker(tracker: str) -> None:
-    from scenarios import track
+    from fedsvm.scenarios import track
 
     track.check(tracker)
 
 
 def _untracked(folder: Path, result: RunResult) -> str:
     """Write a run that is over to the tracker; why that cannot be done, if it cannot."""
-    from scenarios import track
+    from fedsvm.scenarios import track
 
     try:
         track.track(folder, result)

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from federation.text import visible
+from fedsvm.federation.text import visible
 
 
 class OutputLost(Exception):

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 
-from algorithms.registry import DEFAULT_ALGORITHM
-from scenarios.data import categories, sources
-from scenarios.data.dataset import obvious_positive
-from scenarios.data.joining import of_sites, require_sites, site_names
-from scenarios.data.sources import Dataset, Table, gaps
-from scenarios.schema.errors import ScenarioError
-from scenarios.schema.federation import require_name
+from fedsvm.algorithms.registry import DEFAULT_ALGORITHM
+from fedsvm.scenarios.data import categories, sources
+from fedsvm.scenarios.data.dataset import obvious_positive
+from fedsvm.scenarios.data.joining import of_sites, require_sites, site_names
+from fedsvm.scenarios.data.sources import Dataset, Table, gaps
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.federation import require_name
 
 _SITE_NAME = re.compile(r"(.*[\W_])?(hospital|site|clinic|klinik|krankenhaus|cent(er|re)|institution|facility)", re.I)
 _ROWS_PER_SITE = 10

@@ -21,16 +21,16 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow.parquet as pq
 
-from federation.arrays import FloatArray
-from federation.errors import FederationError
-from federation.ledger import CONTROL
-from protocols.sums.contract import SecureSum
-from scenarios.data import dataset
-from scenarios.data.located import located
-from scenarios.report.page import read_log
-from scenarios.run import runner
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.ledger import CONTROL
+from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.data.located import located
+from fedsvm.scenarios.report.page import read_log
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 MEASURED = (5, 20, 60)
 """Sites of the small runs."""

@@ -11,16 +11,16 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.data.classes import called as called_classes
-from algorithms.data.columns import INDICATED
-from algorithms.data.scaling import Scale
-from algorithms.registry import ALGORITHMS
-from federation.arrays import FloatArray
-from scenarios.data import sources
-from scenarios.data.text_form import TextForm
-from scenarios.run.outcome import SITE_MODELS
-from scenarios.run.result import RunResult, read_result
-from scenarios.schema.errors import ScenarioError, nearest
+from fedsvm.algorithms.data.classes import called as called_classes
+from fedsvm.algorithms.data.columns import INDICATED
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.scenarios.data import sources
+from fedsvm.scenarios.data.text_form import TextForm
+from fedsvm.scenarios.run.outcome import SITE_MODELS
+from fedsvm.scenarios.run.result import RunResult, read_result
+from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 
 
 @dataclass(frozen=True)

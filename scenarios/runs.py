@@ -10,13 +10,13 @@ from typing import Annotated, Any
 
 import typer
 
-from scenarios.console import print_table
-from scenarios.report.live import human_bytes
-from scenarios.run.folder import LATEST, RUNS
-from scenarios.run.log import NAME as LOG
-from scenarios.run.result import RESULT, RunResult, read_result
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError, nearest
+from fedsvm.scenarios.console import print_table
+from fedsvm.scenarios.report.live import human_bytes
+from fedsvm.scenarios.run.folder import LATEST, RUNS
+from fedsvm.scenarios.run.log import NAME as LOG
+from fedsvm.scenarios.run.result import RESULT, RunResult, read_result
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 
 _UNFINISHED = "unfinished"
 _OF_RUNS = ("run", "status")

@@ -11,18 +11,18 @@ import numpy as np
 import typer
 from numpy.typing import NDArray
 
-from federation.arrays import FloatArray
-from federation.errors import FederationError
-from federation.text import visible
-from scenarios.console import complain
-from scenarios.schema.errors import ScenarioError, nearest
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.text import visible
+from fedsvm.scenarios.console import complain
+from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 
 if TYPE_CHECKING:
-    from federation.federation import Federation
-    from federation.site.partition import Partition
+    from fedsvm.federation.federation import Federation
+    from fedsvm.federation.site.partition import Partition
 
 FAILED = 3
-_MODULE, _PROGRAM = "algorithms.site_process", "sets"
+_MODULE, _PROGRAM = "fedsvm.algorithms.site_process", "sets"
 
 T = TypeVar("T")
 Files = Annotated[list[str], typer.Argument(metavar="FILE", help="Two files or more, one a site.")]
@@ -48,7 +48,7 @@ def intersection(files: Files, column: Column, folder: Out = None) -> None:
     any of the sites have in common, and no value. Everybody, how many values each site holds. Sites that collude with
     the coordinator can tell whether a value they know or guess is in a set that they also have it in.
     """
-    from protocols.sets import program
+    from fedsvm.protocols.sets import program
 
     items = _items(files, column)
     _make(folder)
@@ -78,7 +78,7 @@ def cardinality(files: Files, column: Column) -> None:
     of the sites have in common, and no value. Everybody learns how many values each site holds. Sites that collude with
     the coordinator can tell whether a value they know or guess is in a set that they also have it in.
     """
-    from protocols.sets import program
+    from fedsvm.protocols.sets import program
 
     items = _items(files, column)
     matched, cost = _run(_partitions(items), program.cardinality)
@@ -97,8 +97,8 @@ def union(files: Files, column: Column, folder: Out = None) -> None:
     Who learns what: the coordinator learns every value once, and so does the last site, which decrypts them. The first
     site learns how many sites hold each value, and not what it is. Everybody learns how many values each site holds.
     """
-    from protocols.sets import program
-    from protocols.sets.union import MAX_ITEM_BYTES
+    from fedsvm.protocols.sets import program
+    from fedsvm.protocols.sets.union import MAX_ITEM_BYTES
 
     items = _items(files, column)
     if problems := [
@@ -134,8 +134,8 @@ def scalar_product(
     Sites learn the number of rows and the larger of both powers. The coordinator together with one site learns the
     other's column; and who may choose a column learns entries of the other's, so it must not be chosen by who asks.
     """
-    from federation.site.partition import Partition
-    from protocols.sets import program
+    from fedsvm.federation.site.partition import Partition
+    from fedsvm.protocols.sets import program
 
     vectors = {"site-1": _numbers(first, column), "site-2": _numbers(second, column)}
     lengths = [len(vector) for vector in vectors.values()]
@@ -156,9 +156,9 @@ def scalar_product(
 
 def _run(partitions: Mapping[str, Partition], learn: Callable[[Federation], T]) -> tuple[T, str]:
     """What the coordinator learns, and a line of what it cost. Ends with status 3 where the run fails."""
-    from federation import report
-    from federation.assemble import local_federation
-    from protocols.sums.registry import SUMS
+    from fedsvm.federation import report
+    from fedsvm.federation.assemble import local_federation
+    from fedsvm.protocols.sums.registry import SUMS
 
     try:
         with local_federation(_MODULE, _PROGRAM, partitions, SUMS["plain"](), settings={"seed": 0}) as federation:
@@ -174,7 +174,7 @@ def _run(partitions: Mapping[str, Partition], learn: Callable[[Federation], T]) 
 
 
 def _partitions(items: Sequence[list[str]]) -> dict[str, Partition]:
-    from federation.site.partition import Partition
+    from fedsvm.federation.site.partition import Partition
 
     return {f"site-{number}": Partition({}, {"items": values}) for number, values in enumerate(items, start=1)}
 
@@ -219,7 +219,7 @@ def _numbers(file: str, column: str) -> FloatArray:
 
 
 def _column(file: str, column: str, *, text: bool) -> NDArray[Any]:
-    from scenarios.data import sources
+    from fedsvm.scenarios.data import sources
 
     columns = sources.read_columns(file, Path(), text=[column] if text else [])
     if column not in columns:

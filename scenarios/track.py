@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from scenarios.report.comparison import MEASURES, figure
-from scenarios.report.page import read_log
-from scenarios.run.result import RunResult
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.report.comparison import MEASURES, figure
+from fedsvm.scenarios.report.page import read_log
+from fedsvm.scenarios.run.result import RunResult
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 TRACKERS = ("mlflow",)
 _STORE = "mlruns"

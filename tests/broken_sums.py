@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import Residues
-from federation.channel.contract import Channel
-from federation.transport.keys import COORDINATOR
-from protocols.sums.contract import SecureSum
-from protocols.sums.registry import OWN_SUMS
-from protocols.sums.ring import RING
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.protocols.sums.registry import OWN_SUMS
+from fedsvm.protocols.sums.ring import RING
 
 
 class _Misled:

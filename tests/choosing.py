@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.data.columns import Labelled
-from algorithms.data.partition import site_partition
-from algorithms.selection.subset_path import SelectionSite
-from algorithms.selection.subsets import Posed, Subset
-from federation.arrays import IntArray
-from scenarios.data import dataset, sources
-from scenarios.run import runner
-from scenarios.schema import spec
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.selection.subset_path import SelectionSite
+from fedsvm.algorithms.selection.subsets import Posed, Subset
+from fedsvm.federation.arrays import IntArray
+from fedsvm.scenarios.data import dataset, sources
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.schema import spec
 from tests.ran import Ran
 
 POSITIVE = {

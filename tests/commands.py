@@ -18,11 +18,11 @@ FEDSVM = Path(sys.executable).with_name("fedsvm")
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
     [
-        "scenarios.cli",
-        "scenarios.run.runner",
-        "scenarios.report.page",
-        "scenarios.hub.joining",
-        "scenarios.hub.service",
+        "fedsvm.scenarios.cli",
+        "fedsvm.scenarios.run.runner",
+        "fedsvm.scenarios.report.page",
+        "fedsvm.scenarios.hub.joining",
+        "fedsvm.scenarios.hub.service",
         "alembic.command",
         "uvicorn",
         "pyarrow.parquet",

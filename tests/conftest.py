@@ -16,17 +16,17 @@ import psutil
 import pytest
 from hypothesis import settings
 
-from federation.assemble import Deployment, SiteSetup, started
-from federation.federation import Federation
-from federation.membership import DropoutPolicy
-from federation.processes.forkserver import WORKSPACE_PREFIX
-from federation.processes.launcher import LocalLauncher
-from federation.processes.spare import spare_launcher
-from federation.site.partition import Partition
-from federation.transport.deadline import Deadline
-from federation.transport.keys import Party, Roster
-from protocols.sums.contract import SecureSum
-from scenarios.data.sources import FOLDER_VARIABLE
+from fedsvm.federation.assemble import Deployment, SiteSetup, started
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.membership import DropoutPolicy
+from fedsvm.federation.processes.forkserver import WORKSPACE_PREFIX
+from fedsvm.federation.processes.launcher import LocalLauncher
+from fedsvm.federation.processes.spare import spare_launcher
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.keys import Party, Roster
+from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.scenarios.data.sources import FOLDER_VARIABLE
 from tests.broken_sums import ALL_SUMS
 
 ROOT = Path(__file__).parent.parent

@@ -96,7 +96,7 @@ class Hosts:
 
     def make_keys(self, names: Sequence[str] = NAMES) -> None:
         """Keys of the coordinator and of sites; the public ones of these go to the folder of those admitted."""
-        from federation.hosts import certificates
+        from fedsvm.federation.hosts import certificates
 
         (self.folder / "sites").mkdir()
         certificates.create(self.folder, "coordinator")

@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from federation.arrays import FloatArray
-from federation.channel.memory import InMemoryNetwork
-from federation.errors import MembershipChanged
-from federation.federation import Progress
-from federation.membership import DropoutPolicy, Membership
-from federation.site.program import SiteProgram
-from protocols.arithmetic.fixed_point import FixedPoint, add
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.channel.memory import InMemoryNetwork
+from fedsvm.federation.errors import MembershipChanged
+from fedsvm.federation.federation import Progress
+from fedsvm.federation.membership import DropoutPolicy, Membership
+from fedsvm.federation.site.program import SiteProgram
+from fedsvm.protocols.arithmetic.fixed_point import FixedPoint, add
 
 T = TypeVar("T")
 

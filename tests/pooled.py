@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.optimisation.cutting_plane import solve
-from algorithms.optimisation.line_search import LineSearch, grid_search
-from algorithms.optimisation.solution import Solution, Stopping
-from federation.arrays import FloatArray, IntArray
+from fedsvm.algorithms.optimisation.cutting_plane import solve
+from fedsvm.algorithms.optimisation.line_search import LineSearch, grid_search
+from fedsvm.algorithms.optimisation.solution import Solution, Stopping
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 
 @dataclass

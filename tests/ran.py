@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scenarios.run.runner import Finished
+from fedsvm.scenarios.run.runner import Finished
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ import warnings
 
 import numpy as np
 
-from algorithms.dp_erm import ErmSite
-from algorithms.dpp_svm import DppSite
-from algorithms.hybrid_svm import HybridSite
-from federation.arrays import FloatArray
-from federation.processes.forkserver import main
-from federation.site.program import Installation, SiteProgram, step
-from protocols.common_seed import common_seed
+from fedsvm.algorithms.dp_erm import ErmSite
+from fedsvm.algorithms.dpp_svm import DppSite
+from fedsvm.algorithms.hybrid_svm import HybridSite
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.processes.forkserver import main
+from fedsvm.federation.site.program import Installation, SiteProgram, step
+from fedsvm.protocols.common_seed import common_seed
 from tests.broken_sums import ALL_SUMS
 
 

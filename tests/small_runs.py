@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from scenarios.data import dataset
-from scenarios.run import runner
-from scenarios.schema import spec
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.schema import spec
 from tests.ran import Ran
 
 TOLERANCE = 1e-6

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from federation.arrays import FloatArray
-from scenarios.data import sources
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.scenarios.data import sources
 
 
 def tic_tac_toe() -> tuple[FloatArray, FloatArray]:

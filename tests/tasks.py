@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from algorithms.data.columns import Columns, Labelled
-from algorithms.data.encoding import Vocabulary
-from algorithms.data.partition import site_partition
-from algorithms.data.public_rows import PublicTask
-from algorithms.data.scaling import Scale
-from algorithms.privacy.accountant import PrivacyAccountant
-from federation.site.partition import Partition
+from fedsvm.algorithms.data.columns import Columns, Labelled
+from fedsvm.algorithms.data.encoding import Vocabulary
+from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.data.public_rows import PublicTask
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
+from fedsvm.federation.site.partition import Partition
 
 NAMES = ("a", "b", "c", "d")
 

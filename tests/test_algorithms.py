@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics.pairwise import pairwise_kernels
 
-from algorithms.data import encoding
-from algorithms.data.encoding import Vocabulary
-from algorithms.features.k_means import GRID, local_centres, on_grid
-from algorithms.features.kernels import Kernel, squared_distances
-from algorithms.features.landmarks import shares
-from algorithms.features.nystrom import nystrom_features, nystrom_map
-from federation.errors import StepRefused
+from fedsvm.algorithms.data import encoding
+from fedsvm.algorithms.data.encoding import Vocabulary
+from fedsvm.algorithms.features.k_means import GRID, local_centres, on_grid
+from fedsvm.algorithms.features.kernels import Kernel, squared_distances
+from fedsvm.algorithms.features.landmarks import shares
+from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
+from fedsvm.federation.errors import StepRefused
 
 RANDOM = np.random.default_rng(0)
 X, Y = RANDOM.normal(size=(30, 4)), RANDOM.normal(size=(20, 4))

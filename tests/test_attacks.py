@@ -13,22 +13,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federation.arrays import Residues
-from federation.channel.contract import Channel, uniform_residues
-from federation.channel.transcript import read_transcript
-from federation.transport.keys import COORDINATOR
-from protocols.analysis import coalitions
-from protocols.analysis.coalitions import AnalysedSum, smallest_breaking_coalition
-from protocols.analysis.execution import Label, execute
-from protocols.analysis.span import Span, are_combinations
-from protocols.analysis.symbolic import linear_views
-from protocols.sums.changing_neighbours import changing_neighbours
-from protocols.sums.contract import SecureSum
-from protocols.sums.k_secure import k_secure
-from protocols.sums.masked import masked
-from protocols.sums.plain import PLAIN
-from protocols.sums.registry import SUMS
-from protocols.sums.ring import CHUNK, RING
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.channel.contract import Channel, uniform_residues
+from fedsvm.federation.channel.transcript import read_transcript
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.analysis import coalitions
+from fedsvm.protocols.analysis.coalitions import AnalysedSum, smallest_breaking_coalition
+from fedsvm.protocols.analysis.execution import Label, execute
+from fedsvm.protocols.analysis.span import Span, are_combinations
+from fedsvm.protocols.analysis.symbolic import linear_views
+from fedsvm.protocols.sums.changing_neighbours import changing_neighbours
+from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.protocols.sums.k_secure import k_secure
+from fedsvm.protocols.sums.masked import masked
+from fedsvm.protocols.sums.plain import PLAIN
+from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.protocols.sums.ring import CHUNK, RING
 from tests.commands import fedsvm
 from tests.conftest import long_but_for
 from tests.small_runs import SMALL

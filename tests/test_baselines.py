@@ -11,13 +11,13 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from algorithms.baselines import POOLED_BASELINES, pooled_baselines
-from algorithms.contract import EvaluationRows
-from algorithms.data.columns import Labelled
-from algorithms.decision_tree import TreeSettings
-from algorithms.svm_admm import AdmmSettings
-from scenarios.report.summary import lines
-from scenarios.run.result import read_result
+from fedsvm.algorithms.baselines import POOLED_BASELINES, pooled_baselines
+from fedsvm.algorithms.contract import EvaluationRows
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.decision_tree import TreeSettings
+from fedsvm.algorithms.svm_admm import AdmmSettings
+from fedsvm.scenarios.report.summary import lines
+from fedsvm.scenarios.run.result import read_result
 from tests.commands import fedsvm
 from tests.tasks import table
 from tests.test_runs import run

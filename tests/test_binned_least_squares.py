@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from sklearn.metrics.pairwise import laplacian_kernel
 
-from algorithms.binned_least_squares import BinnedModel
-from algorithms.features.random_bins import RandomBins, added_up, to_matrix, values
 from fedsvm import ScenarioError, classifier
-from scenarios.data import dataset
-from scenarios.predict import predict
-from scenarios.schema import spec
+from fedsvm.algorithms.binned_least_squares import BinnedModel
+from fedsvm.algorithms.features.random_bins import RandomBins, added_up, to_matrix, values
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.predict import predict
+from fedsvm.scenarios.schema import spec
 from tests.test_runs import run
 from tests.test_several_classes import scenario
 

@@ -11,11 +11,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from sklearn.calibration import _SigmoidCalibration
 
-from algorithms.calibration import MARKS, Calibration, ThresholdSettings, chosen_threshold, likelihood, sigmoid
 from fedsvm import PanSVC, ScenarioError, run
-from scenarios import predict
-from scenarios.data import dataset
-from scenarios.schema import spec
+from fedsvm.algorithms.calibration import MARKS, Calibration, ThresholdSettings, chosen_threshold, likelihood, sigmoid
+from fedsvm.scenarios import predict
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.schema import spec
 from tests import hospitals
 from tests.conftest import long_but_for
 

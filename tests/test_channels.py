@@ -23,17 +23,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from federation.channel.agreement import KeyAgreement, keystream, keystreams, round_keys, seal, unseal
-from federation.channel.conformance import SITES, ConformanceError, Network, Party, check_channel
-from federation.channel.mailbox import Mailbox
-from federation.channel.memory import Died, InMemoryNetwork, MemoryChannel
-from federation.channel.socket import SocketChannel
-from federation.errors import DeadlineExpired
-from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint
-from federation.transport.keys import COORDINATOR, KeyPair, Roster
-from federation.transport.keys import Party as Member
-from federation.transport.wire import Message
+from fedsvm.federation.channel.agreement import KeyAgreement, keystream, keystreams, round_keys, seal, unseal
+from fedsvm.federation.channel.conformance import SITES, ConformanceError, Network, Party, check_channel
+from fedsvm.federation.channel.mailbox import Mailbox
+from fedsvm.federation.channel.memory import Died, InMemoryNetwork, MemoryChannel
+from fedsvm.federation.channel.socket import SocketChannel
+from fedsvm.federation.errors import DeadlineExpired
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.endpoint import Endpoint
+from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Roster
+from fedsvm.federation.transport.keys import Party as Member
+from fedsvm.federation.transport.wire import Message
 
 RUN = bytes(8)
 ALL = (COORDINATOR, *SITES)

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from scenarios.reproduction.claims import CannotTell, holds
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.reproduction.claims import CannotTell, holds
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 VALUES = {"a": [1.0, 2.0, 3.0], "b": [1.5, np.nan, 2.5], "none": [np.nan] * 3, "level": [0.3, 0.1 + 0.2, 0.3]}
 PLACES = np.array([0.05, 0.15, 0.85])

@@ -18,13 +18,13 @@ import numpy as np
 import psutil
 import pytest
 
-from federation.errors import LaunchError
-from federation.federation import Federation
-from federation.processes.cluster import ClusterLauncher
-from scenarios.data import dataset
-from scenarios.run import runner
-from scenarios.run.runner import Finished
-from scenarios.schema import spec
+from fedsvm.federation.errors import LaunchError
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.processes.cluster import ClusterLauncher
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.run.runner import Finished
+from fedsvm.scenarios.schema import spec
 from tests.conftest import ROOT, site_processes, wait_until
 from tests.guides import blocks
 from tests.hosts import EXACT
@@ -103,7 +103,7 @@ def test_the_model_is_that_of_sites_on_this_machine_to_the_last_bit(nodes: Nodes
 
 
 def test_sites_are_dealt_to_nodes_by_their_cpus(nodes: Nodes) -> None:
-    with ClusterLauncher("algorithms.site_process", "auto") as launcher:
+    with ClusterLauncher("fedsvm.algorithms.site_process", "auto") as launcher:
         launcher.prepare()
 
         class Named:
@@ -126,7 +126,7 @@ def test_a_site_that_is_killed_is_started_again_on_its_node(nodes: Nodes, tmp_pa
 def test_where_there_is_no_cluster_a_sentence_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     with pytest.raises(LaunchError, match=r"There is no Ray cluster at federation\.ray_address = '127\.0\.0\.1:1'"):
-        ClusterLauncher("algorithms.site_process", "127.0.0.1:1")
+        ClusterLauncher("fedsvm.algorithms.site_process", "127.0.0.1:1")
 
 
 def test_the_guide_runs_as_far_as_one_machine_can(nodes: Nodes, tmp_path: Path) -> None:

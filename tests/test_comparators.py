@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from benchmarks.comparators import DATA, Line, draw, methods, scenario_of, table
-from scenarios.data import dataset
-from scenarios.run import runner
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.run import runner
 
 
 @pytest.mark.parametrize("listed", [True, False])

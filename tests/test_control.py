@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federation.control import (
+from fedsvm.federation.control import (
     Aborted,
     Done,
     Failed,
@@ -23,9 +23,9 @@ from federation.control import (
     read_answer,
     read_order,
 )
-from federation.errors import Malformed
-from federation.transport.keys import COORDINATOR, Party, Roster
-from federation.transport.wire import Message, decode, encode
+from fedsvm.federation.errors import Malformed
+from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
+from fedsvm.federation.transport.wire import Message, decode, encode
 
 RUN = bytes(8)
 ROW = [3, False, "site-1", "site-2", 1, 24, 120, None]

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from federation.transport import counters
+from fedsvm.federation.transport import counters
 
 SENT = 1000
 

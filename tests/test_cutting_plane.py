@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 from sklearn.datasets import load_breast_cancer
 from sklearn.svm import SVC
 
-from algorithms.features.k_means import local_centres
-from algorithms.features.kernels import Kernel
-from algorithms.features.nystrom import nystrom_features, nystrom_map
-from algorithms.optimisation import cutting_plane
-from algorithms.optimisation.cutting_plane import solve
-from algorithms.optimisation.line_search import GRID, Parabola, fixed_step_search, grid_search, line_search
-from algorithms.optimisation.solution import Solution, Stopping, relative_gap
-from federation.arrays import FloatArray
-from scenarios.data import sources
+from fedsvm.algorithms.features.k_means import local_centres
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
+from fedsvm.algorithms.optimisation import cutting_plane
+from fedsvm.algorithms.optimisation.cutting_plane import solve
+from fedsvm.algorithms.optimisation.line_search import GRID, Parabola, fixed_step_search, grid_search, line_search
+from fedsvm.algorithms.optimisation.solution import Solution, Stopping, relative_gap
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.scenarios.data import sources
 from tests.pooled import PooledOracle, solve_pooled
 from tests.tables import tic_tac_toe
 

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from scenarios.data import dataset, describe, sources
-from scenarios.data.sources import Dataset
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.data import dataset, describe, sources
+from fedsvm.scenarios.data.sources import Dataset
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 GOOD = "age,sex,label\n50,f,1\n60,m,0\n70.5,f,1\n"
 

@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from sklearn.tree import DecisionTreeClassifier
 
-from algorithms.attacks.contract import Claim, Prior
-from algorithms.attacks.cross_tables import CrossTables
-from algorithms.data.columns import Labelled
-from algorithms.decision_tree import (
+from fedsvm import classifier
+from fedsvm.algorithms.attacks.contract import Claim, Prior
+from fedsvm.algorithms.attacks.cross_tables import CrossTables
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.decision_tree import (
     LEAF,
     Tree,
     TreeModel,
@@ -23,9 +24,8 @@ from algorithms.decision_tree import (
     grow,
     impurity,
 )
-from federation.arrays import FloatArray, IntArray
-from federation.errors import FederationError
-from fedsvm import classifier
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import FederationError
 from tests.commands import fedsvm
 from tests.tasks import table
 from tests.test_runs import run

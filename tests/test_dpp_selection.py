@@ -11,13 +11,13 @@ from sklearn.datasets import load_wine
 from sklearn.feature_selection import f_classif
 from sklearn.svm import SVC
 
-from algorithms.contract import Outline
-from algorithms.data.partition import site_partition
-from algorithms.data.vertical import VerticalTask
-from algorithms.dpp_selection import DppSelection, DppSelectionSettings, DppSelectionSite, _lowest_of_all, going
-from algorithms.features.partial_kernel import unpack
 from fedsvm import DppSVC, classifier
-from scenarios.report.page import render
+from fedsvm.algorithms.contract import Outline
+from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.data.vertical import VerticalTask
+from fedsvm.algorithms.dpp_selection import DppSelection, DppSelectionSettings, DppSelectionSite, _lowest_of_all, going
+from fedsvm.algorithms.features.partial_kernel import unpack
+from fedsvm.scenarios.report.page import render
 from tests.commands import fedsvm
 from tests.in_process import InProcessFederation
 from tests.test_runs import run

@@ -12,16 +12,22 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.metrics import roc_auc_score
 from sklearn.svm import SVC
 
-from algorithms.data.partition import site_partition
-from algorithms.data.vertical import Align, align, hold_out, max_squared_norm
-from algorithms.dpp_svm import DppModel, DppSettings, KernelExchange, decision_values, exchange_kernel, train
-from algorithms.features.kernels import Kernel
-from algorithms.features.partial_kernel import exchanged_elements, packed_size, partial_kernel, row_blocks, unpack
-from algorithms.optimisation.libsvm import DUAL_TOLERANCE
-from federation.arrays import FloatArray, IntArray
-from federation.errors import FederationError
-from federation.federation import Federation
-from federation.site.partition import Partition
+from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.data.vertical import Align, align, hold_out, max_squared_norm
+from fedsvm.algorithms.dpp_svm import DppModel, DppSettings, KernelExchange, decision_values, exchange_kernel, train
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.partial_kernel import (
+    exchanged_elements,
+    packed_size,
+    partial_kernel,
+    row_blocks,
+    unpack,
+)
+from fedsvm.algorithms.optimisation.libsvm import DUAL_TOLERANCE
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.partition import Partition
 from tests.conftest import drill, long_but_for, sum_protocol
 from tests.tables import tic_tac_toe
 

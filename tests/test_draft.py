@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.data import dataset, describe
-from scenarios.draft import draft
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.data import dataset, describe
+from fedsvm.scenarios.draft import draft
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
 from tests import hospitals
 from tests.commands import fedsvm
 

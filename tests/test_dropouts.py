@@ -11,24 +11,24 @@ from typing import Any
 import numpy as np
 import pytest
 
-from federation.arrays import FloatArray, Residues
-from federation.channel.agreement import KeyAgreement
-from federation.channel.contract import Channel
-from federation.errors import MembershipChanged, PeerDropped, RoundFailed, SiteFailed, SitesDropped
-from federation.federation import Federation
-from federation.membership import DropoutPolicy, Membership
-from federation.processes.launcher import LocalLauncher
-from federation.round import Round
-from federation.site.faults import OwnFaults
-from federation.site.policy import SitePolicy
-from federation.site.program import Installation
-from federation.site.site import Assignment, Site
-from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint, Received
-from federation.transport.keys import COORDINATOR, KeyPair
-from federation.transport.wire import Message
-from protocols.sums.masked import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS, neighbourhoods, requests
-from protocols.sums.ring import ring_reveal
+from fedsvm.federation.arrays import FloatArray, Residues
+from fedsvm.federation.channel.agreement import KeyAgreement
+from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.errors import MembershipChanged, PeerDropped, RoundFailed, SiteFailed, SitesDropped
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.membership import DropoutPolicy, Membership
+from fedsvm.federation.processes.launcher import LocalLauncher
+from fedsvm.federation.round import Round
+from fedsvm.federation.site.faults import OwnFaults
+from fedsvm.federation.site.policy import SitePolicy
+from fedsvm.federation.site.program import Installation
+from fedsvm.federation.site.site import Assignment, Site
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.endpoint import Endpoint, Received
+from fedsvm.federation.transport.keys import COORDINATOR, KeyPair
+from fedsvm.federation.transport.wire import Message
+from fedsvm.protocols.sums.masked import MISSING, OPEN, SEALED_WORDS, SECRET_WORDS, neighbourhoods, requests
+from fedsvm.protocols.sums.ring import ring_reveal
 from tests.conftest import ROWS, drill, long_but_for, sum_protocol
 
 SUMS = ["plain", "ring", "k-secure", "changing-neighbours", "masked"]

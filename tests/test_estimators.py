@@ -22,15 +22,15 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator, estimator_checks_generator
 
-from algorithms.estimators import horizontal, vertical
-from algorithms.features.nystrom import NystromMap
-from algorithms.optimisation.linear_svm import SINGLETON_CUTS
-from algorithms.pan_svm import PanModel
-from algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
-from federation.assemble import local_federation
-from federation.errors import FederationError
 from fedsvm import DppSVC, HybridSVC, PanSVC, PrivateErmClassifier, classifier, run
-from protocols.sums.ring import RING
+from fedsvm.algorithms.estimators import horizontal, vertical
+from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.optimisation.linear_svm import SINGLETON_CUTS
+from fedsvm.algorithms.pan_svm import PanModel
+from fedsvm.algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
+from fedsvm.federation.assemble import local_federation
+from fedsvm.federation.errors import FederationError
+from fedsvm.protocols.sums.ring import RING
 from tests.conftest import ROOT, long_but_for, site_processes, wait_until
 
 BLOBS = make_blobs(60, centers=2, n_features=3, cluster_std=2.5, random_state=1)
@@ -354,7 +354,7 @@ def test_a_cut_of_one_row_gives_the_row_away_and_is_counted() -> None:
 def test_a_federation_of_too_few_sites_is_not_started() -> None:
     with (
         pytest.raises(FederationError, match="A ring sum needs 3 sites or more and there are 0"),
-        local_federation("algorithms.site_process", "pan-svm", {}, RING, settings={"seed": 0}),
+        local_federation("fedsvm.algorithms.site_process", "pan-svm", {}, RING, settings={"seed": 0}),
     ):
         raise AssertionError("it was started")
 

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from federation.transport.keys import COORDINATOR
-from protocols.sums.registry import SUMS
-from scenarios.data import dataset
-from scenarios.run import runner
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
-from scenarios.schema.threats import FaultSpec
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.threats import FaultSpec
 from tests.conftest import site_processes, workspaces
 from tests.ran import Ran
 from tests.small_runs import SMALL, TOLERANCE, check_optimum, run

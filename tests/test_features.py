@@ -11,25 +11,25 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_breast_cancer
 
-from algorithms.features import k_means
-from algorithms.features.choice import FEATURE_MAPS, FeatureSettings, read_map
-from algorithms.features.feature_map import FeatureMap
-from algorithms.features.fourier import FourierMap
-from algorithms.features.identity import IdentityMap
-from algorithms.features.kernels import Kernel
-from algorithms.features.landmarks import LONE_ROWS, ROUNDS_OPENED, normal_draws
-from algorithms.features.nystrom import NystromMap
-from algorithms.optimisation import libsvm
-from algorithms.pan_svm import PanModel
 from benchmarks.features import pooled_map
-from federation.arrays import FloatArray
-from federation.channel.memory import InMemoryNetwork, MemoryChannel
-from federation.channel.transcript import read_transcript
-from federation.errors import FederationError
 from fedsvm import PanSVC
-from protocols.passing_on import pass_on
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
+from fedsvm.algorithms.features import k_means
+from fedsvm.algorithms.features.choice import FEATURE_MAPS, FeatureSettings, read_map
+from fedsvm.algorithms.features.feature_map import FeatureMap
+from fedsvm.algorithms.features.fourier import FourierMap
+from fedsvm.algorithms.features.identity import IdentityMap
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.landmarks import LONE_ROWS, ROUNDS_OPENED, normal_draws
+from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.pan_svm import PanModel
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
+from fedsvm.federation.channel.transcript import read_transcript
+from fedsvm.federation.errors import FederationError
+from fedsvm.protocols.passing_on import pass_on
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.test_attacks import collude, learnt
 from tests.test_runs import run
 from tests.test_sums import is_uniform

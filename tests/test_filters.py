@@ -11,15 +11,15 @@ import pytest
 from scipy import stats
 from sklearn.feature_selection import f_classif
 
-from algorithms.data.classes import members, one_against_rest
-from algorithms.data.columns import Labelled
-from algorithms.filter_selection import FilterSettings, _by_score
-from algorithms.selection import filters
-from algorithms.selection.filters import ClassMoments
-from scenarios.data import sources
-from scenarios.report.page import render
-from scenarios.report.summary import lines
-from scenarios.run.result import read_result
+from fedsvm.algorithms.data.classes import members, one_against_rest
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.filter_selection import FilterSettings, _by_score
+from fedsvm.algorithms.selection import filters
+from fedsvm.algorithms.selection.filters import ClassMoments
+from fedsvm.scenarios.data import sources
+from fedsvm.scenarios.report.page import render
+from fedsvm.scenarios.report.summary import lines
+from fedsvm.scenarios.run.result import read_result
 from tests.choosing import choose
 from tests.commands import fedsvm
 from tests.conftest import long_but_for

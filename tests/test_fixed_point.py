@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federation.channel.contract import uniform_residues
-from federation.errors import BoundExceeded
-from protocols.arithmetic.fixed_point import (
+from fedsvm.federation.channel.contract import uniform_residues
+from fedsvm.federation.errors import BoundExceeded
+from fedsvm.protocols.arithmetic.fixed_point import (
     MAX_BOUND,
     MIN_FRACTION_BITS,
     FixedPoint,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from algorithms.registry import OWN_ALGORITHMS
+from fedsvm.algorithms.registry import OWN_ALGORITHMS
 from tests.conftest import ROOT
 
 FLOORS = ["federation", "protocols", "algorithms", "scenarios", "fedsvm"]
@@ -18,9 +18,17 @@ FILES = [path for floor in FLOORS for path in sorted((ROOT / floor).rglob("*.py"
 
 
 def module_of(path: Path) -> str:
-    """The dotted name of a file's module; of a package's `__init__`, the package's."""
+    """Return the dotted name of a file's module, which for an `__init__` is that of its package."""
     parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+    whole = parts if parts[0] == "fedsvm" else ("fedsvm", *parts)
+    return ".".join(whole[:-1] if whole[-1] == "__init__" else whole)
+
+
+def floor_of(module: str) -> str:
+    """Return the floor that a dotted name belongs to: one of the four, or "fedsvm" for the page of public names."""
+    first, _, rest = module.partition(".")
+    below = rest.partition(".")[0]
+    return below if first == "fedsvm" and below in FLOORS else first
 
 
 MODULES = {module_of(path): path for path in FILES}
@@ -38,9 +46,9 @@ def imported(path: Path) -> Iterator[str]:
 
 
 def room_of(module: str) -> str:
-    """The sub-package a module is in, or, of one that stands directly on its floor, the module itself."""
+    """Return the subpackage that a module is in, or the module itself if it stands directly on its floor."""
     parts = module.split(".")
-    return ".".join(parts[:2])
+    return ".".join(parts[:3])
 
 
 def is_type_only(path: Path) -> bool:
@@ -51,7 +59,7 @@ def is_type_only(path: Path) -> bool:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_import_climbs(path: Path) -> None:
     above = set(FLOORS[FLOORS.index(path.relative_to(ROOT).parts[0]) + 1 :])
-    assert not {name.partition(".")[0] for name in imported(path)} & above
+    assert not {floor_of(name) for name in imported(path)} & above
 
 
 @pytest.mark.parametrize("floor", FLOORS)
@@ -59,8 +67,8 @@ def test_rooms_of_a_floor_import_one_way(floor: str) -> None:
     """There is an order of its sub-packages and single modules in which each imports from earlier ones only."""
     needs: dict[str, set[str]] = {}
     for module, path in MODULES.items():
-        if module.startswith(f"{floor}.") and not is_type_only(path):
-            ours = {room_of(name) for name in imported(path) if name.startswith(f"{floor}.")}
+        if floor_of(module) == floor and not is_type_only(path):
+            ours = {room_of(name) for name in imported(path) if floor_of(name) == floor}
             needs.setdefault(room_of(module), set()).update(ours - {room_of(module)})
     while free := {room for room, below in needs.items() if not below & needs.keys()}:
         needs = {room: below for room, below in needs.items() if room not in free}
@@ -70,7 +78,7 @@ def test_rooms_of_a_floor_import_one_way(floor: str) -> None:
 def test_the_check_sees_every_floor_and_what_is_inside() -> None:
     assert {path.relative_to(ROOT).parts[0] for path in FILES} == set(FLOORS)
     assert any(len(path.relative_to(ROOT).parts) > 2 for path in FILES)
-    assert "federation.federation" in set(imported(ROOT / "algorithms" / "pan_svm.py"))
+    assert "fedsvm.federation.federation" in set(imported(ROOT / "algorithms" / "pan_svm.py"))
 
 
 @pytest.mark.parametrize(
@@ -84,12 +92,12 @@ def test_every_package_is_installed(package: Path) -> None:
 def test_a_site_process_imports_nothing_heavy() -> None:
     """In a fresh interpreter, as the server that sites are forked from imports it."""
     code = (
-        "import sys, algorithms.site_process as s; s.INSTALLATION.warm_up(); "
-        "print(*{name.partition('.')[0] for name in sys.modules})"
+        "import sys, fedsvm.algorithms.site_process as s; s.INSTALLATION.warm_up(); "
+        "print(*{name.partition('.')[0] for name in sys.modules}, *sys.modules)"
     )
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     loaded = set(printed.split())
-    assert {"numpy", "zmq", "msgpack", "algorithms"} <= loaded
+    assert {"numpy", "zmq", "msgpack", "fedsvm.algorithms"} <= loaded
     assert not loaded & {
         "email",
         "sklearn",

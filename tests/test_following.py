@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from fedsvm import RunProgress, run
-from scenarios import runs
-from scenarios.console import print_table
-from scenarios.run.log import RunLog
-from scenarios.run.result import read_result
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios import runs
+from fedsvm.scenarios.console import print_table
+from fedsvm.scenarios.run.log import RunLog
+from fedsvm.scenarios.run.result import read_result
+from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.commands import FEDSVM, fedsvm
 from tests.conftest import site_processes, wait_until
 

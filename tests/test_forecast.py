@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scenarios import forecast
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios import forecast
+from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.commands import FEDSVM, fedsvm
 from tests.conftest import long_but_for, site_processes, wait_until
 

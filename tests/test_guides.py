@@ -19,7 +19,7 @@ from jupyter_client.manager import start_new_kernel
 from nbclient import NotebookClient
 
 import fedsvm
-from scenarios.schema import spec
+from fedsvm.scenarios.schema import spec
 from tests.conftest import ROOT, site_processes, wait_until
 from tests.guides import Reader, agrees, blocks
 

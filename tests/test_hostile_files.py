@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from scenarios.data import categories, describe, files, sources
-from scenarios.schema.errors import ScenarioError, nearest
+from fedsvm.scenarios.data import categories, describe, files, sources
+from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 
 TABLE = b"a,label\n1,x\n2,y\n"
 

@@ -19,19 +19,19 @@ import zmq.auth
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from federation.control import FinalReport
-from federation.errors import FederationError
-from federation.hosts import certificates
-from federation.hosts.hub import Call, HubEndpoint
-from federation.hosts.lobby import Column
-from federation.hosts.messages import Begin, Join, is_tcp
-from federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
-from federation.hosts.visit import Held, Place, Visit
-from federation.site.program import Installation
-from federation.transport.deadline import Deadline
-from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
-from scenarios.hosts import asking
-from scenarios.schema.errors import ScenarioError
+from fedsvm.federation.control import FinalReport
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.hosts import certificates
+from fedsvm.federation.hosts.hub import Call, HubEndpoint
+from fedsvm.federation.hosts.lobby import Column
+from fedsvm.federation.hosts.messages import Begin, Join, is_tcp
+from fedsvm.federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
+from fedsvm.federation.hosts.visit import Held, Place, Visit
+from fedsvm.federation.site.program import Installation
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.scenarios.hosts import asking
+from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.conftest import ROOT, wait_until
 from tests.guides import blocks
 from tests.hosts import EXACT, NAMES, SCENARIO, Hosts, Started, hosts, same

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from algorithms.optimisation import libsvm
-from protocols.sums.registry import SUMS
-from scenarios.data import splits
+from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.scenarios.data import splits
 from tests import hub as hubs
 from tests.conftest import wait_until
 from tests.hub import CREATOR, SITES, Person, RunningHub, cells, create, hospitals, join, link_of, simulated, watching

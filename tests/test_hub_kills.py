@@ -17,14 +17,14 @@ import numpy as np
 import pytest
 import sqlalchemy as sql
 
-from federation.errors import FederationError
-from federation.site.rules import ANYTHING
-from scenarios.hub.asking import Wish
-from scenarios.hub.database import Letter, Mail, Participant, Task
-from scenarios.hub.joining import Joining, Link
-from scenarios.hub.mails import Files
-from scenarios.hub.service import Hub, Settings, application
-from scenarios.hub.tasks import Invited, NewTask
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.site.rules import ANYTHING
+from fedsvm.scenarios.hub.asking import Wish
+from fedsvm.scenarios.hub.database import Letter, Mail, Participant, Task
+from fedsvm.scenarios.hub.joining import Joining, Link
+from fedsvm.scenarios.hub.mails import Files
+from fedsvm.scenarios.hub.service import Hub, Settings, application
+from fedsvm.scenarios.hub.tasks import Invited, NewTask
 from tests.commands import PROCESSES
 from tests.conftest import wait_until
 from tests.hub import CREATOR, SITES, RunningHub, cells, link_of

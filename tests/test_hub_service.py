@@ -27,20 +27,20 @@ import uvicorn
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from algorithms.optimisation import libsvm
-from federation.errors import FederationError
-from federation.site.rules import ANYTHING
-from federation.transport.keys import KeyPair
-from federation.visits.sealing import Requests
-from scenarios.hub import database as hub_database
-from scenarios.hub.commands import serve
-from scenarios.hub.database import Base, Database, Letter, Mail, Participant, Task, digest
-from scenarios.hub.joining import WORDS, Joining, Link
-from scenarios.hub.joining import Hub as AskedHub
-from scenarios.hub.mails import Files
-from scenarios.hub.service import Hub, Settings, application
-from scenarios.hub.tasks import Refused
-from scenarios.schema.errors import ScenarioError
+from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.site.rules import ANYTHING
+from fedsvm.federation.transport.keys import KeyPair
+from fedsvm.federation.visits.sealing import Requests
+from fedsvm.scenarios.hub import database as hub_database
+from fedsvm.scenarios.hub.commands import serve
+from fedsvm.scenarios.hub.database import Base, Database, Letter, Mail, Participant, Task, digest
+from fedsvm.scenarios.hub.joining import WORDS, Joining, Link
+from fedsvm.scenarios.hub.joining import Hub as AskedHub
+from fedsvm.scenarios.hub.mails import Files
+from fedsvm.scenarios.hub.service import Hub, Settings, application
+from fedsvm.scenarios.hub.tasks import Refused
+from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.conftest import wait_until
 from tests.hub import SITES, cells, environment, hospitals, simulated
 
@@ -222,7 +222,7 @@ def test_a_link_is_of_no_use_after_its_time(told: Told, monkeypatch: pytest.Monk
             await browser.post("/sign-in", data={"email": ANNA})
             path, _ = await told.link(ANNA)
             late = time.time() + 901
-            monkeypatch.setattr("scenarios.hub.tasks.time.time", lambda: late)
+            monkeypatch.setattr("fedsvm.scenarios.hub.tasks.time.time", lambda: late)
             assert "older than 15 minutes" in (await browser.post(path)).text
 
     run(story)
@@ -495,7 +495,7 @@ def test_who_took_letters_and_ended_before_it_acted_is_asked_again(told: Told) -
 
 
 def test_nothing_of_the_hub_is_loaded_by_other_commands() -> None:
-    words = "import sys, scenarios.cli, scenarios.hub.joining; print(*sys.modules)"
+    words = "import sys, fedsvm.scenarios.cli, fedsvm.scenarios.hub.joining; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", words], capture_output=True, text=True, check=True, env=environment())
     assert not {"fastapi", "uvicorn", "sqlalchemy", "alembic", "aiosmtplib"} & set(done.stdout.split())
 
@@ -536,7 +536,7 @@ def test_a_message_that_comes_twice_is_stored_once(told: Told) -> None:
             assert each[site].ready(site) == {}
         assert told.one(Task).state == "running"
         run_id = told.one(Task).run
-        from federation.transport.wire import DATA_KIND, Message
+        from fedsvm.federation.transport.wire import DATA_KIND, Message
 
         frame = Message(DATA_KIND, run_id, 5000).frame
         said = {"number": 0, "message": frame}
@@ -706,7 +706,7 @@ def test_who_does_not_join_in_time_is_done_without(told: Told, monkeypatch: pyte
             each[site].ready(site)
         assert told.one(Task).state == "inviting"
         late = time.time() + 86401
-        monkeypatch.setattr("scenarios.hub.tasks.time.time", lambda: late)
+        monkeypatch.setattr("fedsvm.scenarios.hub.tasks.time.time", lambda: late)
         told.hub.tasks.look_after_all()
         assert told.one(Participant, site="south").state == "missed"
         assert told.one(Task).state == "running"
@@ -729,7 +729,7 @@ def test_whose_turn_it_is_and_never_comes_is_done_without(told: Told, monkeypatc
             assert all(f"it is {site}'s turn" in page for site in SITES)
         assert told.one(Participant, site="north").told == 1
         late = time.time() + 2 * 86400 + 1
-        monkeypatch.setattr("scenarios.hub.tasks.time.time", lambda: late)
+        monkeypatch.setattr("fedsvm.scenarios.hub.tasks.time.time", lambda: late)
         told.hub.tasks.look_after_all()
         assert {who.state for who in told.hub.tasks.task(told.one(Task).id, ANNA).participants} == {"missed"}
         deadline = time.monotonic() + 30
@@ -793,7 +793,7 @@ def test_mails_that_nobody_takes_hold_up_no_others(told: Told, monkeypatch: pyte
         assert len(refused) == 60
         now = time.time()
         for later, tries in ((10, 120), (11, 120), (30, 180), (4 * 86400, 180)):
-            monkeypatch.setattr("scenarios.hub.mails.time.time", lambda later=later: now + later)
+            monkeypatch.setattr("fedsvm.scenarios.hub.mails.time.time", lambda later=later: now + later)
             for _ in range(3):
                 await told.hub.send_mails()
             assert len(refused) == tries, later
@@ -933,7 +933,7 @@ def test_a_mail_server_that_hangs_holds_up_no_task(told: Told, monkeypatch: pyte
             late = time.time() + 15 * 86400
             looking = asyncio.create_task(told.hub.look_after())
             await carrier.is_asked.wait()
-            monkeypatch.setattr("scenarios.hub.tasks.time.time", lambda: late)
+            monkeypatch.setattr("fedsvm.scenarios.hub.tasks.time.time", lambda: late)
             while told.one(Task, id=number).state != "failed":
                 await asyncio.sleep(0.05)
             looking.cancel()
@@ -963,7 +963,7 @@ def test_a_mail_that_cannot_be_sent_is_sent_later_and_once(told: Told, monkeypat
         assert told.one(Mail).problem == "nobody answers"
         carrier.is_up = True
         later = time.time() + 10
-        monkeypatch.setattr("scenarios.hub.mails.time.time", lambda: later)
+        monkeypatch.setattr("fedsvm.scenarios.hub.mails.time.time", lambda: later)
         for _ in range(3):
             await told.hub.send_mails()
         assert sent == [told.one(Mail).id]

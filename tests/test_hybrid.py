@@ -13,13 +13,13 @@ from scipy import sparse
 from scipy.optimize import check_grad
 from sklearn.svm import LinearSVC
 
-from algorithms.features.fourier import choose_frequencies, cosine_error, paired_error, rbf
-from algorithms.hybrid_svm import HybridSettings, HybridSite, HybridSvm, minimised, public_weights, train
-from algorithms.optimisation.solution import Stopping
-from algorithms.privacy.accountant import PrivacyAccountant
-from federation.arrays import FloatArray
-from federation.errors import FederationError
-from scenarios.schema import spec
+from fedsvm.algorithms.features.fourier import choose_frequencies, cosine_error, paired_error, rbf
+from fedsvm.algorithms.hybrid_svm import HybridSettings, HybridSite, HybridSvm, minimised, public_weights, train
+from fedsvm.algorithms.optimisation.solution import Stopping
+from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import FederationError
+from fedsvm.scenarios.schema import spec
 from tests.commands import fedsvm
 from tests.conftest import drill, long_but_for
 from tests.tasks import partitions, public_task, table

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from scipy import sparse
 from sklearn.svm import SVC, LinearSVC
 
-from algorithms.features.k_means import local_centres
-from algorithms.features.kernels import Kernel
-from algorithms.features.nystrom import nystrom_features, nystrom_map
-from algorithms.optimisation import interior_point
-from algorithms.optimisation.barrier import Problem, on_the_curve
-from algorithms.optimisation.interior_point import (
+from fedsvm.algorithms.features.k_means import local_centres
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
+from fedsvm.algorithms.optimisation import interior_point
+from fedsvm.algorithms.optimisation.barrier import Problem, on_the_curve
+from fedsvm.algorithms.optimisation.interior_point import (
     LocalPath,
     Opened,
     Outcome,
@@ -30,13 +30,13 @@ from algorithms.optimisation.interior_point import (
     solve,
     solve_pooled,
 )
-from algorithms.optimisation.masking import STRETCH, Dither, Masking, draw_mask
-from algorithms.optimisation.path_sums import FederatedPath, Layout, PathSite, Release
-from algorithms.optimisation.solution import Certificate, Solution, Stopping, StoppingSettings
-from federation.arrays import FloatArray, IntArray
-from federation.channel.contract import uniform_residues
-from federation.errors import StepRefused
-from federation.site.partition import Partition
+from fedsvm.algorithms.optimisation.masking import STRETCH, Dither, Masking, draw_mask
+from fedsvm.algorithms.optimisation.path_sums import FederatedPath, Layout, PathSite, Release
+from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping, StoppingSettings
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.channel.contract import uniform_residues
+from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.site.partition import Partition
 from tests.conftest import long_but_for
 from tests.in_process import InProcessFederation, Loss
 from tests.tables import tic_tac_toe

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from scenarios import predict
-from scenarios.data import dataset
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios import predict
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.conftest import long_but_for
 from tests.small_runs import TOLERANCE, check_optimum, run
 from tests.test_prediction import write_table

@@ -15,7 +15,7 @@ from types import FrameType
 
 import pytest
 
-from scenarios.interrupts import Interrupts
+from fedsvm.scenarios.interrupts import Interrupts
 from tests.commands import FEDSVM
 from tests.conftest import ROOT, site_processes, wait_until, workspaces
 

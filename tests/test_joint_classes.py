@@ -12,24 +12,24 @@ from sklearn.datasets import load_iris, load_wine
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import LinearSVC
 
-from algorithms.attacks.contract import Posed
-from algorithms.attacks.every_problem import problems_of
-from algorithms.attacks.joint_blocks import JointCuts
-from algorithms.attacks.plain_cuts import lone_joint_rows
-from algorithms.data.classes import above_others, log_odds
-from algorithms.dp_erm import joint_erm_sums
-from algorithms.hybrid_svm import minimised_jointly, noise_of
-from algorithms.optimisation import cutting_plane
-from algorithms.optimisation.joint_hinge import JointSums, as_cuts
-from algorithms.optimisation.line_search import grid_search
-from algorithms.optimisation.solution import Solution, Stopping
-from algorithms.privacy.mechanisms import PrivacyParameters, noise_for
-from federation.arrays import FloatArray
 from fedsvm import HybridSVC, PanSVC, PrivateErmClassifier, ScenarioError
-from protocols.analysis.views import Coalition, RunView
-from scenarios.data import dataset
-from scenarios.predict import predict
-from scenarios.schema import spec
+from fedsvm.algorithms.attacks.contract import Posed
+from fedsvm.algorithms.attacks.every_problem import problems_of
+from fedsvm.algorithms.attacks.joint_blocks import JointCuts
+from fedsvm.algorithms.attacks.plain_cuts import lone_joint_rows
+from fedsvm.algorithms.data.classes import above_others, log_odds
+from fedsvm.algorithms.dp_erm import joint_erm_sums
+from fedsvm.algorithms.hybrid_svm import minimised_jointly, noise_of
+from fedsvm.algorithms.optimisation import cutting_plane
+from fedsvm.algorithms.optimisation.joint_hinge import JointSums, as_cuts
+from fedsvm.algorithms.optimisation.line_search import grid_search
+from fedsvm.algorithms.optimisation.solution import Solution, Stopping
+from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters, noise_for
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.protocols.analysis.views import Coalition, RunView
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.predict import predict
+from fedsvm.scenarios.schema import spec
 from tests.test_privacy import lower_bounds
 from tests.test_run_attacks import audit, recovered
 from tests.test_runs import run

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
-from algorithms.data.partition import site_partition
-from algorithms.features.kernels import Kernel
-from algorithms.features.nystrom import NystromMap
-from algorithms.optimisation.linear_svm import train_linear
-from algorithms.rfe import RfeSettings
-from algorithms.selection.kernel_scores import (
+from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.optimisation.linear_svm import train_linear
+from fedsvm.algorithms.rfe import RfeSettings
+from fedsvm.algorithms.selection.kernel_scores import (
     KernelScoreSite,
     balanced,
     expansion_scores,
@@ -22,8 +22,8 @@ from algorithms.selection.kernel_scores import (
     kernel_scores,
     without_column,
 )
-from federation.arrays import FloatArray
-from scenarios.run.result import read_result
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.scenarios.run.result import read_result
 from tests.choosing import choose, standardised
 from tests.commands import fedsvm
 from tests.conftest import long_but_for

@@ -9,16 +9,16 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge
 
-from algorithms.attacks.contract import Claim, Prior
-from algorithms.attacks.every_problem import on_every_problem
-from algorithms.attacks.second_moments import SecondMoments
-from algorithms.data.classes import one_against_rest
-from algorithms.data.columns import Labelled
-from algorithms.features.fourier import FourierMap
-from algorithms.least_squares import packed_moments, unpacked_moments, weights, with_ones
 from fedsvm import classifier
-from protocols.sums.ring import RING
-from scenarios.data import sources
+from fedsvm.algorithms.attacks.contract import Claim, Prior
+from fedsvm.algorithms.attacks.every_problem import on_every_problem
+from fedsvm.algorithms.attacks.second_moments import SecondMoments
+from fedsvm.algorithms.data.classes import one_against_rest
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.features.fourier import FourierMap
+from fedsvm.algorithms.least_squares import packed_moments, unpacked_moments, weights, with_ones
+from fedsvm.protocols.sums.ring import RING
+from fedsvm.scenarios.data import sources
 from tests.commands import fedsvm
 from tests.tasks import NAMES, table
 from tests.test_runs import run

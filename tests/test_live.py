@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scenarios.report.live import EtaEstimator, sparkline
+from fedsvm.scenarios.report.live import EtaEstimator, sparkline
 from tests.commands import FEDSVM
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from algorithms.attacks.contract import Claim, Prior
-from algorithms.attacks.second_moments import SecondMoments
-from algorithms.features.fourier import FourierMap
-from algorithms.logistic_regression import newton_terms
 from fedsvm import classifier
+from fedsvm.algorithms.attacks.contract import Claim, Prior
+from fedsvm.algorithms.attacks.second_moments import SecondMoments
+from fedsvm.algorithms.features.fourier import FourierMap
+from fedsvm.algorithms.logistic_regression import newton_terms
 from tests.commands import fedsvm
 from tests.tasks import NAMES, table
 from tests.test_runs import run

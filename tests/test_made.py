@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from federation.arrays import FloatArray
-from scenarios.data import dataset, sources
-from scenarios.data.dataset import FederatedDataset
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.scenarios.data import dataset, sources
+from fedsvm.scenarios.data.dataset import FederatedDataset
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 
 def drawn(source: str) -> tuple[FloatArray, NDArray[np.bool_]]:

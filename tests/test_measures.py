@@ -12,15 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
-from federation.arrays import FloatArray
 from fedsvm import HybridSVC, PrivateErmClassifier, run
-from scenarios.data import dataset
-from scenarios.predict import predict
-from scenarios.run import runner
-from scenarios.run.curves import Ranking
-from scenarios.run.metrics import FoldMetrics, evaluate, mean_metrics
-from scenarios.run.shortfalls import shortfalls
-from scenarios.schema import spec
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.predict import predict
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.run.curves import Ranking
+from fedsvm.scenarios.run.metrics import FoldMetrics, evaluate, mean_metrics
+from fedsvm.scenarios.run.shortfalls import shortfalls
+from fedsvm.scenarios.schema import spec
 
 REFERENCES = {
     "accuracy": reference.accuracy_score,

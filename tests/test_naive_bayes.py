@@ -11,11 +11,11 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.naive_bayes import GaussianNB
 from sklearn.preprocessing import StandardScaler
 
-from federation.errors import FederationError
 from fedsvm import classifier
-from scenarios.report.page import render
-from scenarios.report.summary import lines
-from scenarios.run.result import read_result
+from fedsvm.federation.errors import FederationError
+from fedsvm.scenarios.report.page import render
+from fedsvm.scenarios.report.summary import lines
+from fedsvm.scenarios.run.result import read_result
 from tests.commands import fedsvm
 from tests.test_runs import run
 

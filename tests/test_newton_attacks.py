@@ -8,15 +8,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from algorithms.attacks.binary_counts import posterior
-from algorithms.attacks.contract import Attack
-from algorithms.attacks.newton_steps import NewtonSteps
-from algorithms.attacks.newton_systems import NewtonSystems
-from algorithms.attacks.support_rows import SupportRows
-from algorithms.data.columns import Labelled
-from algorithms.optimisation.masking import Masking
-from protocols.analysis.views import RunView
-from scenarios.run.audit import AttackResult, GroundTruth, PartyAudit, audited
+from fedsvm.algorithms.attacks.binary_counts import posterior
+from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.attacks.newton_steps import NewtonSteps
+from fedsvm.algorithms.attacks.newton_systems import NewtonSystems
+from fedsvm.algorithms.attacks.support_rows import SupportRows
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.optimisation.masking import Masking
+from fedsvm.protocols.analysis.views import RunView
+from fedsvm.scenarios.run.audit import AttackResult, GroundTruth, PartyAudit, audited
 from tests.tables import tic_tac_toe
 from tests.test_run_attacks import audit
 from tests.views import WrittenDown, two_classes, walked

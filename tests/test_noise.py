@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from algorithms.privacy.accountant import PrivacyAccountant, Release
-from algorithms.privacy.discrete_noise import (
+from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
+from fedsvm.algorithms.privacy.discrete_noise import (
     discrete_gaussian,
     discrete_laplace,
     discrete_spherical,
@@ -23,7 +23,7 @@ from algorithms.privacy.discrete_noise import (
     spherical_distance,
     total_variation_bound,
 )
-from algorithms.privacy.mechanisms import (
+from fedsvm.algorithms.privacy.mechanisms import (
     MechanismName,
     Noise,
     PrivacyParameters,
@@ -32,9 +32,9 @@ from algorithms.privacy.mechanisms import (
     noise_for,
     spherical,
 )
-from federation.arrays import FloatArray, IntArray
-from federation.channel.generator import KeyedRandom
-from federation.errors import FederationError
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.channel.generator import KeyedRandom
+from fedsvm.federation.errors import FederationError
 from tests.conftest import long_but_for
 
 MIN_P = 1e-5

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from scenarios.data import sources
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.data import sources
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 ARFF = """@relation patients
 @attribute age numeric

@@ -12,20 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federation.channel.agreement import KeyAgreement
-from federation.control import Abort, GatherTerms, Order, SumTerms
-from federation.errors import OrderRefused, SiteFailed
-from federation.federation import Federation
-from federation.site.faults import OwnFaults
-from federation.site.policy import SitePolicy
-from federation.site.program import Installation, SiteProgram, opens_of, step
-from federation.site.site import Assignment, Site
-from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint, Received
-from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
-from protocols.sums.k_secure import k_secure
-from protocols.sums.masked import masked
-from protocols.sums.plain import PLAIN
+from fedsvm.federation.channel.agreement import KeyAgreement
+from fedsvm.federation.control import Abort, GatherTerms, Order, SumTerms
+from fedsvm.federation.errors import OrderRefused, SiteFailed
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.faults import OwnFaults
+from fedsvm.federation.site.policy import SitePolicy
+from fedsvm.federation.site.program import Installation, SiteProgram, opens_of, step
+from fedsvm.federation.site.site import Assignment, Site
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.endpoint import Endpoint, Received
+from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.protocols.sums.k_secure import k_secure
+from fedsvm.protocols.sums.masked import masked
+from fedsvm.protocols.sums.plain import PLAIN
 from tests.conftest import drill
 from tests.test_dropouts import is_total_of, total
 

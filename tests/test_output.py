@@ -20,17 +20,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federation.federation import Federation
-from federation.text import visible
-from scenarios.console import console
-from scenarios.data import dataset
-from scenarios.report.chart import Axis, Series, Style, lines
-from scenarios.report.page import write_report
-from scenarios.report.summary import print_summary
-from scenarios.run import runner
-from scenarios.run.folder import make_folder
-from scenarios.run.result import read_result, write_whole
-from scenarios.schema import spec
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.text import visible
+from fedsvm.scenarios.console import console
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.report.chart import Axis, Series, Style, lines
+from fedsvm.scenarios.report.page import write_report
+from fedsvm.scenarios.report.summary import print_summary
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.run.folder import make_folder
+from fedsvm.scenarios.run.result import read_result, write_whole
+from fedsvm.scenarios.schema import spec
 from tests.commands import FEDSVM
 from tests.conftest import site_processes, wait_until, workspaces
 

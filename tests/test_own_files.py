@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from fedsvm import ScenarioError, run
-from scenarios import predict
-from scenarios.data import dataset, describe, files, notation
-from scenarios.data.dataset import FederatedDataset
-from scenarios.data.located import located
-from scenarios.data.text_form import TextForm
-from scenarios.draft import draft
-from scenarios.schema import spec
+from fedsvm.scenarios import predict
+from fedsvm.scenarios.data import dataset, describe, files, notation
+from fedsvm.scenarios.data.dataset import FederatedDataset
+from fedsvm.scenarios.data.located import located
+from fedsvm.scenarios.data.text_form import TextForm
+from fedsvm.scenarios.draft import draft
+from fedsvm.scenarios.schema import spec
 from tests import hospitals
 
 IGNORED = ["patient_id", "aufnahme"]

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
-from federation.arrays import FloatArray, IntArray
-from scenarios.data import sources, splits
-from scenarios.data.sources import Dataset, Feature
-from scenarios.schema.errors import ScenarioError
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.scenarios.data import sources, splits
+from fedsvm.scenarios.data.sources import Dataset, Feature
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 
 def table(rows: int, seed: int = 0) -> Dataset:

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
-from algorithms.settings import settings
+from fedsvm.algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
+from fedsvm.algorithms.settings import settings
 
 BROKEN = """
 from dataclasses import dataclass
 from typing import Annotated
 from annotated_types import Interval
-from algorithms.contract import Model
-from algorithms.naive_bayes import NaiveBayes
-from algorithms.settings import Share, doc
+from fedsvm.algorithms.contract import Model
+from fedsvm.algorithms.naive_bayes import NaiveBayes
+from fedsvm.algorithms.settings import Share, doc
 
 
 class NoName(NaiveBayes):
@@ -142,7 +142,8 @@ def test_a_broken_algorithm_is_named_when_it_is_asked_for(installed: Path) -> No
 
 def test_each_way_to_be_broken_has_its_sentence(installed: Path) -> None:
     code = (
-        "import sys\nfrom scenarios.schema import spec\nfrom scenarios.schema.errors import ScenarioError\n"
+        "import sys\nfrom fedsvm.scenarios.schema import spec\n"
+        "from fedsvm.scenarios.schema.errors import ScenarioError\n"
         "for name in sys.argv[1:]:\n"
         "    try:\n        spec.read('quickstart', changes={'algorithm.name': name})\n"
         "    except ScenarioError as error:\n        print(error)\n"
@@ -184,7 +185,7 @@ def test_a_broken_algorithm_hides_nothing_of_the_others(installed: Path) -> None
 
 def test_a_model_that_reports_what_its_algorithm_does_not_announce_fails_the_run(installed: Path) -> None:
     (installed / "broken.py").write_text(
-        "from algorithms.naive_bayes import NaiveBayes\n\n\n"
+        "from fedsvm.algorithms.naive_bayes import NaiveBayes\n\n\n"
         "class Raises(NaiveBayes):\n    name = 'raises'\n    figures = {'columns': 'of a row'}\n"
     )
     done = fedsvm(installed, "run", "naive-bayes", "--set", "algorithm.name=raises", "--quiet")

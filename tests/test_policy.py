@@ -9,17 +9,17 @@ from typing import Any
 
 import pytest
 
-from federation.control import GatherTerms, Order, SumTerms
-from federation.errors import OrderRefused
-from federation.site.rules import SiteRules
-from federation.site.terms import Terms
-from federation.transport.keys import COORDINATOR
-from scenarios.data import dataset
-from scenarios.run import runner
-from scenarios.run.terms import terms_of
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
-from scenarios.schema.policy import read_policy, template
+from fedsvm.federation.control import GatherTerms, Order, SumTerms
+from fedsvm.federation.errors import OrderRefused
+from fedsvm.federation.site.rules import SiteRules
+from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.policy import read_policy, template
 from tests.conftest import long_but_for
 from tests.hosts import NAMES, hosts
 

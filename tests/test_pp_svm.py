@@ -14,18 +14,18 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn.svm import SVC
 
-from algorithms.attacks.contract import Attack, Claim, Prior
-from algorithms.attacks.encrypted_items import ItemFrequencies, KnownItems
-from algorithms.data.columns import Labelled
-from algorithms.pp_svm import PpModel, sets_of
-from federation.arrays import FloatArray, IntArray
-from federation.channel.memory import InMemoryNetwork, MemoryChannel
-from federation.errors import FederationError
-from federation.transport.keys import COORDINATOR
 from fedsvm import classifier
-from protocols.analysis.execution import site_names
-from protocols.analysis.views import Coalition, RoundView, RunView
-from protocols.sets.records import compare_records, encrypt_records, records_cost
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior
+from fedsvm.algorithms.attacks.encrypted_items import ItemFrequencies, KnownItems
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.pp_svm import PpModel, sets_of
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.analysis.execution import site_names
+from fedsvm.protocols.analysis.views import Coalition, RoundView, RunView
+from fedsvm.protocols.sets.records import compare_records, encrypt_records, records_cost
 from tests.commands import fedsvm
 from tests.conftest import long_but_for
 from tests.tasks import table

@@ -16,10 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedsvm import run
-from scenarios import predict
-from scenarios.data import dataset, sources
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios import predict
+from fedsvm.scenarios.data import dataset, sources
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.commands import fedsvm
 
 SMALL = {"federation.round_timeout_s": 30.0, "compare.centralised": False}

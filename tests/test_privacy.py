@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from algorithms.dp_erm import ErmSettings, perturbed
-from algorithms.hybrid_svm import minimised
-from algorithms.optimisation.solution import Stopping
-from algorithms.privacy.discrete_noise import laplace_share
-from algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for, spherical
-from federation.arrays import FloatArray
+from fedsvm.algorithms.dp_erm import ErmSettings, perturbed
+from fedsvm.algorithms.hybrid_svm import minimised
+from fedsvm.algorithms.optimisation.solution import Stopping
+from fedsvm.algorithms.privacy.discrete_noise import laplace_share
+from fedsvm.algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise_for, spherical
+from fedsvm.federation.arrays import FloatArray
 
 ROWS, C, TOLERANCE = 200, 1.0, 1e-11
 RELEASES = 40_000

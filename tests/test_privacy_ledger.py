@@ -11,16 +11,16 @@ from typing import Any
 
 import pytest
 
-from algorithms.estimators.public_rows import PrivateErmClassifier
-from algorithms.privacy import ledger
-from algorithms.privacy.accountant import PrivacyAccountant, Release
-from algorithms.privacy.ledger import DataIdentity, Ledger
-from federation.errors import FederationError
-from scenarios.data import dataset
-from scenarios.run import runner
-from scenarios.run.result import RunResult
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
+from fedsvm.algorithms.estimators.public_rows import PrivateErmClassifier
+from fedsvm.algorithms.privacy import ledger
+from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
+from fedsvm.algorithms.privacy.ledger import DataIdentity, Ledger
+from fedsvm.federation.errors import FederationError
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.run.result import RunResult
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.tasks import table
 
 DATA = DataIdentity.of("patients", "label", ["age", "sex"])

@@ -18,8 +18,8 @@ from scipy.optimize import minimize
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
-from algorithms.data.columns import Labelled
-from algorithms.dp_erm import (
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.dp_erm import (
     ErmModel,
     ErmSettings,
     Loss,
@@ -31,10 +31,10 @@ from algorithms.dp_erm import (
     perturbed,
     train,
 )
-from algorithms.privacy.accountant import PrivacyAccountant
-from algorithms.privacy.mechanisms import PrivacyParameters, noise_for
-from federation.arrays import FloatArray
-from federation.errors import FederationError, StepRefused
+from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
+from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters, noise_for
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import FederationError, StepRefused
 from tests.conftest import drill
 from tests.tasks import partitions, public_task, table
 from tests.test_runs import run

@@ -18,19 +18,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms import dp_erm
-from algorithms.dp_erm import ErmModel
-from algorithms.hybrid_svm import HybridModel
-from algorithms.privacy.accountant import PrivacyAccountant
-from federation.arrays import FloatArray, IntArray
-from federation.site.partition import read_partition
-from scenarios.data import dataset, sources
-from scenarios.data.dataset import FederatedDataset
-from scenarios.data.sources import Dataset
-from scenarios.run.horizontal import HorizontalPipeline
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
-from scenarios.schema.spec import Scenario
+from fedsvm.algorithms import dp_erm
+from fedsvm.algorithms.dp_erm import ErmModel
+from fedsvm.algorithms.hybrid_svm import HybridModel
+from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.site.partition import read_partition
+from fedsvm.scenarios.data import dataset, sources
+from fedsvm.scenarios.data.dataset import FederatedDataset
+from fedsvm.scenarios.data.sources import Dataset
+from fedsvm.scenarios.run.horizontal import HorizontalPipeline
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.spec import Scenario
 from tests.conftest import long_but_for
 from tests.in_process import InProcessFederation
 from tests.test_runs import run

@@ -12,16 +12,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from federation.assemble import local_federation
-from federation.errors import DeadlineExpired
-from federation.processes.spare import SPARE
-from federation.site import rehearsal
-from federation.site.partition import Partition
-from federation.site.policy import SitePolicy
-from federation.site.rehearsal import rehearse
-from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint
-from protocols.sums.ring import RING
+from fedsvm.federation.assemble import local_federation
+from fedsvm.federation.errors import DeadlineExpired
+from fedsvm.federation.processes.spare import SPARE
+from fedsvm.federation.site import rehearsal
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.policy import SitePolicy
+from fedsvm.federation.site.rehearsal import rehearse
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.endpoint import Endpoint
+from fedsvm.protocols.sums.ring import RING
 
 
 @pytest.fixture(autouse=True)

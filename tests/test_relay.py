@@ -22,8 +22,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from federation.errors import LaunchError
-from federation.relays.client import Conditions, Relays
+from fedsvm.federation.errors import LaunchError
+from fedsvm.federation.relays.client import Conditions, Relays
 from tests.conftest import ROOT, wait_until
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of other processes are Linux's")
@@ -147,7 +147,7 @@ def one_way_ms(sender: socket.socket, receiver: socket.socket, times: int = 7, s
 
 
 def relay_process() -> psutil.Process:
-    (found,) = [child for child in psutil.Process().children() if "federation.relays.process" in child.cmdline()]
+    (found,) = [child for child in psutil.Process().children() if "fedsvm.federation.relays.process" in child.cmdline()]
     return found
 
 
@@ -451,7 +451,7 @@ def test_close_leaves_no_process(link: Link) -> None:
 
 def test_the_process_ends_with_that_of_its_handle() -> None:
     code = (
-        "import psutil; from federation.relays.client import Relays; relays = Relays(1); relays.outcomes(); "
+        "import psutil; from fedsvm.federation.relays.client import Relays; relays = Relays(1); relays.outcomes(); "
         "print(psutil.Process().children()[0].pid, flush=True); input()"
     )
     with subprocess.Popen(
@@ -465,7 +465,7 @@ def test_the_process_ends_with_that_of_its_handle() -> None:
 
 
 def test_the_process_imports_nothing_heavy() -> None:
-    code = "import sys, federation.relays.process; print(*{name.partition('.')[0] for name in sys.modules})"
+    code = "import sys, fedsvm.federation.relays.process; print(*{name.partition('.')[0] for name in sys.modules})"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert "msgpack" in printed.split()
     assert not {"numpy", "zmq", "cryptography", "scipy"} & set(printed.split())

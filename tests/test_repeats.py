@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from fedsvm import ScenarioError, run
-from scenarios.data import dataset
-from scenarios.schema import spec
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.schema import spec
 
 CHANGES: dict[str, Any] = {
     "data.source": "wine",

@@ -17,18 +17,18 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from federation.ledger import Accounts
 from fedsvm import run
-from scenarios import predict
-from scenarios.report import chart, comparison
-from scenarios.report.exchange import read_ledger
-from scenarios.report.live import human_bytes
-from scenarios.report.page import write_report
-from scenarios.report.summary import lines, print_summary
-from scenarios.run.metrics import MEASURES
-from scenarios.run.result import RunResult, write_ledger
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
+from fedsvm.federation.ledger import Accounts
+from fedsvm.scenarios import predict
+from fedsvm.scenarios.report import chart, comparison
+from fedsvm.scenarios.report.exchange import read_ledger
+from fedsvm.scenarios.report.live import human_bytes
+from fedsvm.scenarios.report.page import write_report
+from fedsvm.scenarios.report.summary import lines, print_summary
+from fedsvm.scenarios.run.metrics import MEASURES
+from fedsvm.scenarios.run.result import RunResult, write_ledger
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.commands import fedsvm
 from tests.conftest import ROOT, long_but_for
 

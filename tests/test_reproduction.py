@@ -16,15 +16,15 @@ from typing import Any
 
 import pytest
 
-from scenarios.data.sources import FOLDER_VARIABLE
-from scenarios.report.chart import Axis, boxes
-from scenarios.reproduction import judge, measures, plan, provenance
-from scenarios.reproduction.commands import Chosen
-from scenarios.reproduction.entries import FOLDER, Claim, Entry, Paper, entries, papers, read
-from scenarios.reproduction.page import Reproduction
-from scenarios.reproduction.pictures import drawn
-from scenarios.run.result import SCHEMA
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.data.sources import FOLDER_VARIABLE
+from fedsvm.scenarios.report.chart import Axis, boxes
+from fedsvm.scenarios.reproduction import judge, measures, plan, provenance
+from fedsvm.scenarios.reproduction.commands import Chosen
+from fedsvm.scenarios.reproduction.entries import FOLDER, Claim, Entry, Paper, entries, papers, read
+from fedsvm.scenarios.reproduction.page import Reproduction
+from fedsvm.scenarios.reproduction.pictures import drawn
+from fedsvm.scenarios.run.result import SCHEMA
+from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.commands import FEDSVM, fedsvm
 from tests.conftest import ROOT, site_processes, wait_until
 from tests.test_report import loaded, needs_browser

@@ -17,20 +17,20 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from algorithms.registry import OWN_ALGORITHMS
-from federation.errors import FederationError, Malformed
-from federation.journal import Journal
-from federation.site.journal import SiteJournal
-from federation.transport import framefile
-from federation.transport.wire import DATA_KIND, Message
-from protocols.sums.registry import SUMS
-from scenarios.data import dataset
-from scenarios.data.dataset import FederatedDataset
-from scenarios.run import resume, runner
-from scenarios.run.runner import Finished
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
-from scenarios.schema.spec import Scenario
+from fedsvm.algorithms.registry import OWN_ALGORITHMS
+from fedsvm.federation.errors import FederationError, Malformed
+from fedsvm.federation.journal import Journal
+from fedsvm.federation.site.journal import SiteJournal
+from fedsvm.federation.transport import framefile
+from fedsvm.federation.transport.wire import DATA_KIND, Message
+from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.data.dataset import FederatedDataset
+from fedsvm.scenarios.run import resume, runner
+from fedsvm.scenarios.run.runner import Finished
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.spec import Scenario
 from tests.conftest import ROOT, long_but_for, wait_until
 from tests.hosts import EXACT
 
@@ -265,7 +265,7 @@ def test_a_journal_that_is_cut_at_any_byte_of_its_last_record_counts_as_without_
 def test_a_journal_of_another_version_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, of_site = tmp_path / NAME, tmp_path / "site.journal"
     with monkeypatch.context() as earlier, Journal(path) as journal:
-        earlier.setattr("federation.journal.VERSION", 1)
+        earlier.setattr("fedsvm.federation.journal.VERSION", 1)
         journal.begin({"scenario": "", "base": ""})
     with pytest.raises(FederationError, match="another version of fedsvm; resume the run with that one"):
         Journal(path)

@@ -9,13 +9,13 @@ import pytest
 from sklearn.feature_selection import RFE
 from sklearn.svm import SVC
 
-from algorithms.optimisation.cutting_plane import Bundle, Penalty, improve, start
-from algorithms.optimisation.hinge_sums import HingeSums, Points
-from algorithms.optimisation.line_search import grid_search
-from algorithms.optimisation.single_rows import lone_rows, rows_apart
-from algorithms.optimisation.solution import Stopping
-from algorithms.selection.elimination import is_certain, lowest, removed_count
-from scenarios.report.page import render
+from fedsvm.algorithms.optimisation.cutting_plane import Bundle, Penalty, improve, start
+from fedsvm.algorithms.optimisation.hinge_sums import HingeSums, Points
+from fedsvm.algorithms.optimisation.line_search import grid_search
+from fedsvm.algorithms.optimisation.single_rows import lone_rows, rows_apart
+from fedsvm.algorithms.optimisation.solution import Stopping
+from fedsvm.algorithms.selection.elimination import is_certain, lowest, removed_count
+from fedsvm.scenarios.report.page import render
 from tests.choosing import choose, standardised
 from tests.commands import fedsvm
 from tests.test_runs import run

@@ -10,15 +10,15 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from federation.channel.agreement import KeyAgreement
-from federation.channel.envelope import Sealer
-from federation.channel.mailbox import MAX_HELD, MAX_WAITING, MAX_WAITING_BYTES, Mailbox
-from federation.errors import Malformed
-from federation.federation import Federation
-from federation.transport.endpoint import Endpoint
-from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
-from federation.transport.wire import DATA_KIND, Message
-from protocols.sums.registry import SUMS
+from fedsvm.federation.channel.agreement import KeyAgreement
+from fedsvm.federation.channel.envelope import Sealer
+from fedsvm.federation.channel.mailbox import MAX_HELD, MAX_WAITING, MAX_WAITING_BYTES, Mailbox
+from fedsvm.federation.errors import Malformed
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.transport.endpoint import Endpoint
+from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.transport.wire import DATA_KIND, Message
+from fedsvm.protocols.sums.registry import SUMS
 from tests.capture import captured, may_capture
 from tests.conftest import ROWS, drill, long_but_for
 from tests.small_runs import check_optimum, run

@@ -11,23 +11,23 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from algorithms.attacks.cluster_rounds import ClusterRounds
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.attacks.cut_differences import CutDifferences
-from algorithms.attacks.finite_domain import FiniteDomain
-from algorithms.attacks.landmark_copies import LandmarkCopies
-from algorithms.attacks.support_rows import SupportRows
-from algorithms.data.columns import Labelled
-from algorithms.features.inversion import NystromInverse
-from algorithms.features.kernels import Kernel
-from algorithms.features.nystrom import nystrom_map
-from federation.arrays import FloatArray
-from protocols.analysis.views import RunView
-from scenarios.data import dataset
-from scenarios.report import whole_run
-from scenarios.run import runner
-from scenarios.run.audit import AttackResult, GroundTruth, PartyAudit, audited, everybody
-from scenarios.schema import spec
+from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.cut_differences import CutDifferences
+from fedsvm.algorithms.attacks.finite_domain import FiniteDomain
+from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
+from fedsvm.algorithms.attacks.support_rows import SupportRows
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.features.inversion import NystromInverse
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.nystrom import nystrom_map
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.protocols.analysis.views import RunView
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.report import whole_run
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.run.audit import AttackResult, GroundTruth, PartyAudit, audited, everybody
+from fedsvm.scenarios.schema import spec
 from tests.commands import fedsvm
 from tests.tables import tic_tac_toe
 from tests.test_runs import run

@@ -18,14 +18,14 @@ import psutil
 import pyarrow.parquet as pq
 import pytest
 
-from algorithms.data.encoding import RECORD
-from algorithms.features.kernels import Kernel
-from algorithms.optimisation.path_sums import Layout
-from federation.arrays import FloatArray
-from protocols.sums.ring import RING
-from scenarios.data import dataset
-from scenarios.run import runner
-from scenarios.schema import spec
+from fedsvm.algorithms.data.encoding import RECORD
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.optimisation.path_sums import Layout
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.protocols.sums.ring import RING
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.schema import spec
 from tests.commands import FEDSVM, fedsvm
 from tests.conftest import ROOT, site_processes, wait_until, workspaces
 from tests.ran import Ran
@@ -311,7 +311,7 @@ def own_memory_of_a_process_that_is_not_forked() -> int:
     processes share these.
     """
     code = (
-        "import algorithms.site_process as server; server.INSTALLATION.warm_up(); "
+        "import fedsvm.algorithms.site_process as server; server.INSTALLATION.warm_up(); "
         "print(next(line.split()[1] for line in open('/proc/self/smaps_rollup') if line.startswith('Anonymous:')))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)

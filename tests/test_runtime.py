@@ -24,17 +24,25 @@ import zmq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from federation.assemble import local_federation
-from federation.errors import DeadlineExpired, EndpointError, Fatal, LaunchError, PeerDropped, SiteFailed, SitesDropped
-from federation.federation import Federation
-from federation.processes.launcher import LocalLauncher
-from federation.relays.client import Conditions, Relays
-from federation.site.partition import Partition
-from federation.transport import wire
-from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint, Received, raise_descriptor_limit
-from federation.transport.keys import KeyPair, Party, Roster
-from protocols.sums.ring import RING
+from fedsvm.federation.assemble import local_federation
+from fedsvm.federation.errors import (
+    DeadlineExpired,
+    EndpointError,
+    Fatal,
+    LaunchError,
+    PeerDropped,
+    SiteFailed,
+    SitesDropped,
+)
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.processes.launcher import LocalLauncher
+from fedsvm.federation.relays.client import Conditions, Relays
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.transport import wire
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.endpoint import Endpoint, Received, raise_descriptor_limit
+from fedsvm.federation.transport.keys import KeyPair, Party, Roster
+from fedsvm.protocols.sums.ring import RING
 from tests.commands import FEDSVM
 from tests.conftest import drill, site_processes, wait_until, workspaces
 
@@ -398,7 +406,7 @@ def test_too_many_open_files_are_refused_in_words() -> None:
 def test_no_folder_for_temporary_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Every folder that Python would try is out of reach for the server, which runs in one that is gone."""
     script = (
-        "import os, sys, tempfile, tests.site_process as s; from federation.processes.forkserver import main\n"
+        "import os, sys, tempfile, tests.site_process as s; from fedsvm.federation.processes.forkserver import main\n"
         "tempfile._candidate_tempdir_list = lambda: ['/proc/no-such-folder']\n"
         "main(s.Installation({}, {}), int(sys.argv[1]))"
     )
@@ -552,8 +560,8 @@ def test_a_server_that_is_busy_for_long_when_nobody_needs_it_leaves_nothing_eith
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     script = (
-        "import sys, time; from federation.processes.forkserver import main\n"
-        "from federation.site.program import Installation\n"
+        "import sys, time; from fedsvm.federation.processes.forkserver import main\n"
+        "from fedsvm.federation.site.program import Installation\n"
         "class Gone:\n"
         "    def __del__(self):\n"
         "        time.sleep(60)\n"

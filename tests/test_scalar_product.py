@@ -12,12 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from federation.arrays import FloatArray
-from federation.channel.memory import InMemoryNetwork, MemoryChannel
-from federation.errors import BoundExceeded
-from federation.transport.keys import COORDINATOR
-from protocols.analysis.execution import site_names
-from protocols.scalar_product import deal_and_reveal, fraction_bits, scalar_product, scalar_product_cost
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
+from fedsvm.federation.errors import BoundExceeded
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.analysis.execution import site_names
+from fedsvm.protocols.scalar_product import deal_and_reveal, fraction_bits, scalar_product, scalar_product_cost
 from tests.test_sums import is_uniform
 
 VECTORS = npst.arrays(np.float64, st.integers(0, 20), elements=st.floats(-100, 100))

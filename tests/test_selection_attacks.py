@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.attacks.chosen_columns import PartialRows, spread
-from scenarios.data import dataset
-from scenarios.run import runner
-from scenarios.schema import spec
+from fedsvm.algorithms.attacks.chosen_columns import PartialRows, spread
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.schema import spec
 
 SVM_T = ["algorithm.criteria=svm-t", "algorithm.size=10", "algorithm.select_groups=32", "data.test_fraction=0.0"]
 SVM_T += ["algorithm.landmarks=10"]  # of the model on the columns that were chosen, which is not what is attacked

@@ -19,8 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
 from sklearn.utils.estimator_checks import check_estimator
 
-from algorithms.estimators import selector
 from fedsvm import FederatedSelector
+from fedsvm.algorithms.estimators import selector
 from tests.conftest import site_processes, wait_until
 
 X, Y = load_wine(return_X_y=True)

@@ -13,11 +13,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federation.channel.memory import InMemoryNetwork, MemoryChannel
-from federation.transport.keys import COORDINATOR
-from protocols.analysis.execution import site_names
-from protocols.arithmetic.commutative import P256, P521, Cipher, Group, contents_of
-from protocols.sets.intersection import (
+from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.analysis.execution import site_names
+from fedsvm.protocols.arithmetic.commutative import P256, P521, Cipher, Group, contents_of
+from fedsvm.protocols.sets.intersection import (
     cardinality_cost,
     count_common,
     intersect,
@@ -25,7 +25,7 @@ from protocols.sets.intersection import (
     set_cardinality,
     set_intersection,
 )
-from protocols.sets.union import MAX_ITEM_BYTES, reveal_union, set_union, union_cost
+from fedsvm.protocols.sets.union import MAX_ITEM_BYTES, reveal_union, set_union, union_cost
 
 SETS = st.lists(
     st.lists(st.integers(0, 12).map(lambda n: f"patient {n}"), unique=True, max_size=8), min_size=2, max_size=5

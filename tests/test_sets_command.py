@@ -10,16 +10,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from federation.assemble import local_federation
-from federation.errors import FederationError, SiteFailed
-from federation.site.partition import Partition
-from protocols.common_seed import SHAPE
-from protocols.scalar_product import scalar_product_cost
-from protocols.sets import program
-from protocols.sets.intersection import cardinality_cost, intersection_cost
-from protocols.sets.union import union_cost
-from protocols.sums.contract import RESIDUE_BYTES
-from protocols.sums.plain import PLAIN
+from fedsvm.algorithms import SITE_MODULE
+from fedsvm.federation.assemble import local_federation
+from fedsvm.federation.errors import FederationError, SiteFailed
+from fedsvm.federation.site.partition import Partition
+from fedsvm.protocols.common_seed import SHAPE
+from fedsvm.protocols.scalar_product import scalar_product_cost
+from fedsvm.protocols.sets import program
+from fedsvm.protocols.sets.intersection import cardinality_cost, intersection_cost
+from fedsvm.protocols.sets.union import union_cost
+from fedsvm.protocols.sums.contract import RESIDUE_BYTES
+from fedsvm.protocols.sums.plain import PLAIN
 from tests.commands import fedsvm
 from tests.conftest import site_processes, workspaces
 
@@ -133,7 +134,7 @@ def test_bad_input_is_a_sentence(words: Sequence[str], sentence: str, files: lis
 
 def test_both_halves_say_what_is_disclosed() -> None:
     partitions = {f"site-{number}": Partition({}, {"items": ["a", f"b{number}"]}) for number in (1, 2)}
-    with local_federation("algorithms.site_process", "sets", partitions, PLAIN, settings={"seed": 0}) as federation:
+    with local_federation(SITE_MODULE, "sets", partitions, PLAIN, settings={"seed": 0}) as federation:
         assert program.intersection(federation) == program.cardinality(federation) == 1
         assert program.union(federation) == ["a", "b1", "b2"]
     told = {(entry.to, entry.step) for entry in federation.disclosures}
@@ -145,19 +146,19 @@ def test_a_site_that_is_not_as_the_protocol_needs_it_ends_the_run() -> None:
     too_long = {"site-1": Partition({}, {"items": ["x" * 64]}), "site-2": Partition({}, {"items": ["y"]})}
     with (
         pytest.raises(SiteFailed, match=r"site-1 failed in .*64 bytes do not fit a point; at most 63 do"),
-        local_federation("algorithms.site_process", "sets", too_long, PLAIN, settings={"seed": 0}) as federation,
+        local_federation(SITE_MODULE, "sets", too_long, PLAIN, settings={"seed": 0}) as federation,
     ):
         program.union(federation)
     vectors = {"site-1": Partition({"vector": np.ones(2)}), "site-2": Partition({"vector": np.ones(3)})}
     with (
         pytest.raises(FederationError, match="must be of one length, got site-1 2, site-2 3"),
-        local_federation("algorithms.site_process", "sets", vectors, PLAIN, settings={"seed": 0}) as federation,
+        local_federation(SITE_MODULE, "sets", vectors, PLAIN, settings={"seed": 0}) as federation,
     ):
         program.product(federation)
     for entry, says in ((1e30, "the product of 1 entries of size"), (1.7e308, "the product of entries of size")):
         large = {"site-1": Partition({"vector": np.array([entry])}), "site-2": Partition({"vector": np.ones(1)})}
         with (
             pytest.raises(FederationError, match=f"must be of smaller entries: {says}"),
-            local_federation("algorithms.site_process", "sets", large, PLAIN, settings={"seed": 0}) as federation,
+            local_federation(SITE_MODULE, "sets", large, PLAIN, settings={"seed": 0}) as federation,
         ):
             program.product(federation)

@@ -20,7 +20,8 @@ from sklearn.metrics import balanced_accuracy_score, confusion_matrix, f1_score,
 from sklearn.naive_bayes import GaussianNB
 from sklearn.svm import SVC
 
-from algorithms.data.classes import (
+from fedsvm import PanSVC, ScenarioError, classifier
+from fedsvm.algorithms.data.classes import (
     Scheme,
     called,
     log_odds,
@@ -30,28 +31,27 @@ from algorithms.data.classes import (
     ranked_by_votes,
     signs_of,
 )
-from algorithms.data.conditions import Conditions
-from algorithms.features.identity import IdentityMap
-from algorithms.hybrid_svm import minimised, noise_of
-from algorithms.optimisation.barrier import Problem, RowSums, Standing
-from algorithms.optimisation.hinge_sums import HingeSums, cuts_at_zero
-from algorithms.optimisation.interior_point import solve_pooled
-from algorithms.optimisation.path_sums import Layout
-from algorithms.optimisation.predicted import Work
-from algorithms.optimisation.solution import Stopping
-from algorithms.pan_svm import PanModel
-from algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
-from federation.arrays import FloatArray
-from fedsvm import PanSVC, ScenarioError, classifier
-from scenarios.data import dataset
-from scenarios.data.sources import FOLDER_VARIABLE
-from scenarios.predict import predict
-from scenarios.report.comparison import render as compared
-from scenarios.report.page import render
-from scenarios.report.summary import lines
-from scenarios.run.metrics import evaluate
-from scenarios.run.result import read_result
-from scenarios.schema import spec
+from fedsvm.algorithms.data.conditions import Conditions
+from fedsvm.algorithms.features.identity import IdentityMap
+from fedsvm.algorithms.hybrid_svm import minimised, noise_of
+from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
+from fedsvm.algorithms.optimisation.hinge_sums import HingeSums, cuts_at_zero
+from fedsvm.algorithms.optimisation.interior_point import solve_pooled
+from fedsvm.algorithms.optimisation.path_sums import Layout
+from fedsvm.algorithms.optimisation.predicted import Work
+from fedsvm.algorithms.optimisation.solution import Stopping
+from fedsvm.algorithms.pan_svm import PanModel
+from fedsvm.algorithms.privacy.mechanisms import MechanismName, PrivacyParameters, noise_for
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.data.sources import FOLDER_VARIABLE
+from fedsvm.scenarios.predict import predict
+from fedsvm.scenarios.report.comparison import render as compared
+from fedsvm.scenarios.report.page import render
+from fedsvm.scenarios.report.summary import lines
+from fedsvm.scenarios.run.metrics import evaluate
+from fedsvm.scenarios.run.result import read_result
+from fedsvm.scenarios.schema import spec
 from tests.choosing import choose, inner_folds
 from tests.commands import fedsvm
 from tests.conftest import long_but_for

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from federation.control import LogRecord
-from federation.federation import MAX_LOGGED, Federation, Logged
-from federation.site.logs import MAX_RECORDS, RECORDS_PER_ROUND, LogForwarder
-from scenarios.report.page import write_report
+from fedsvm.federation.control import LogRecord
+from fedsvm.federation.federation import MAX_LOGGED, Federation, Logged
+from fedsvm.federation.site.logs import MAX_RECORDS, RECORDS_PER_ROUND, LogForwarder
+from fedsvm.scenarios.report.page import write_report
 from tests.commands import FEDSVM
 from tests.conftest import drill
 
@@ -134,8 +134,8 @@ import logging
 import os
 import signal
 import numpy as np
-from algorithms.naive_bayes import NaiveBayes, NaiveBayesSite
-from federation.site.program import step
+from fedsvm.algorithms.naive_bayes import NaiveBayes, NaiveBayesSite
+from fedsvm.federation.site.program import step
 
 class Site(NaiveBayesSite):
     @step

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from algorithms.data.score_counts import counted
-from algorithms.site_scores import SiteScores
-from federation.arrays import FloatArray
-from scenarios.data import dataset, splits
-from scenarios.report.summary import lines
-from scenarios.run import runner
-from scenarios.run.result import RunResult
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
+from fedsvm.algorithms.data.score_counts import counted
+from fedsvm.algorithms.site_scores import SiteScores
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.scenarios.data import dataset, splits
+from fedsvm.scenarios.report.summary import lines
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.run.result import RunResult
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 
 def run(folder: Path, name: str, *changes: str) -> RunResult:

@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scenarios.data import dataset
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
-from scenarios.schema.threats import FaultSpec
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.threats import FaultSpec
 
 LEAST: dict[str, Any] = {"name": "x", "data": {"source": "iris"}}
 
@@ -378,7 +378,7 @@ def test_what_does_not_go_together_is_reported_beside_other_mistakes() -> None:
 
 
 def test_a_scenario_is_read_without_the_slow_libraries() -> None:
-    code = "import sys, scenarios.schema.spec; print(*{name.partition('.')[0] for name in sys.modules})"
+    code = "import sys, fedsvm.scenarios.schema.spec; print(*{name.partition('.')[0] for name in sys.modules})"
     printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert "pydantic" in printed.split()
     assert not set(printed.split()) & {"sklearn", "pyarrow", "scipy"}

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from federation.errors import DeadlineExpired, EndpointError
-from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint, descriptors_explained
-from federation.transport.keys import KeyPair
+from fedsvm.federation.errors import DeadlineExpired, EndpointError
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.endpoint import Endpoint, descriptors_explained
+from fedsvm.federation.transport.keys import KeyPair
 from tests.conftest import long_but_for, wait_until
 
 SOFT_LIMIT = 1024  # what most systems allow a process unless it asks for more

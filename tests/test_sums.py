@@ -15,22 +15,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federation.arrays import Residues
-from federation.channel.agreement import keystreams
-from federation.channel.contract import Channel, uniform_residues
-from federation.channel.memory import InMemoryNetwork, MemoryChannel
-from federation.errors import PeerDropped, PeerLate, ProtocolError, StepRefused
-from federation.transport.keys import COORDINATOR
-from protocols.analysis import conformance
-from protocols.analysis.execution import Execution, execute, site_names
-from protocols.arithmetic import shamir
-from protocols.arithmetic.fixed_point import add, subtract
-from protocols.common_seed import common_seed
-from protocols.secret_order import secret_order
-from protocols.sums.changing_neighbours import changing_neighbours, edge_disjoint_rings
-from protocols.sums.contract import Cost, SecureSum
-from protocols.sums.k_secure import distances, k_secure, partners
-from protocols.sums.masked import (
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.channel.agreement import keystreams
+from fedsvm.federation.channel.contract import Channel, uniform_residues
+from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
+from fedsvm.federation.errors import PeerDropped, PeerLate, ProtocolError, StepRefused
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.analysis import conformance
+from fedsvm.protocols.analysis.execution import Execution, execute, site_names
+from fedsvm.protocols.arithmetic import shamir
+from fedsvm.protocols.arithmetic.fixed_point import add, subtract
+from fedsvm.protocols.common_seed import common_seed
+from fedsvm.protocols.secret_order import secret_order
+from fedsvm.protocols.sums.changing_neighbours import changing_neighbours, edge_disjoint_rings
+from fedsvm.protocols.sums.contract import Cost, SecureSum
+from fedsvm.protocols.sums.k_secure import distances, k_secure, partners
+from fedsvm.protocols.sums.masked import (
     MAX_NEIGHBOURS,
     MISSING,
     OPEN,
@@ -42,8 +42,8 @@ from protocols.sums.masked import (
     requests,
     threshold_of,
 )
-from protocols.sums.plain import PLAIN
-from protocols.sums.ring import CHUNK, RING
+from fedsvm.protocols.sums.plain import PLAIN
+from fedsvm.protocols.sums.ring import CHUNK, RING
 from tests.conftest import drill, sum_protocol
 
 PROTOCOLS = [

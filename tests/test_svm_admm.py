@@ -10,19 +10,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from algorithms.data.partition import site_partition
-from algorithms.features.fourier import FourierMap
-from algorithms.features.kernels import Kernel
-from algorithms.features.nystrom import NystromMap
-from algorithms.optimisation import libsvm
-from algorithms.optimisation.barrier import Problem
-from algorithms.optimisation.interior_point import solve_pooled
-from algorithms.optimisation.solution import Stopping
-from algorithms.svm_admm import AdmmSettings, AdmmSite, Consensus, DualPoint, Residuals, local_model
-from federation.arrays import FloatArray, IntArray
 from fedsvm import classifier
-from protocols.sums.ring import RING
-from scenarios.data import sources
+from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.features.fourier import FourierMap
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.optimisation.barrier import Problem
+from fedsvm.algorithms.optimisation.interior_point import solve_pooled
+from fedsvm.algorithms.optimisation.solution import Stopping
+from fedsvm.algorithms.svm_admm import AdmmSettings, AdmmSite, Consensus, DualPoint, Residuals, local_model
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.protocols.sums.ring import RING
+from fedsvm.scenarios.data import sources
 from tests.commands import fedsvm
 from tests.conftest import long_but_for
 from tests.tasks import NAMES, table

@@ -12,10 +12,10 @@ from xml.etree import ElementTree
 import pyarrow.parquet as pq
 import pytest
 
-from scenarios.schema.errors import ScenarioError
-from scenarios.sweep.charts import Plot, draw, draw_curves
-from scenarios.sweep.grid import Axis, Point, Sweep, default_plots, read_plot
-from scenarios.sweep.worker import Workers
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.sweep.charts import Plot, draw, draw_curves
+from fedsvm.scenarios.sweep.grid import Axis, Point, Sweep, default_plots, read_plot
+from fedsvm.scenarios.sweep.worker import Workers
 from tests.commands import FEDSVM, fedsvm
 from tests.conftest import site_processes, wait_until
 

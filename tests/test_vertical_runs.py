@@ -12,17 +12,17 @@ import numpy as np
 import psutil
 import pytest
 
-from algorithms.dpp_svm import kernel_bytes
-from algorithms.features.kernels import Kernel
-from algorithms.features.partial_kernel import exchanged_elements
-from federation.channel.transcript import read_transcript
-from protocols.arithmetic.commutative import P256
-from protocols.common_seed import SHAPE
-from protocols.sets.intersection import intersection_cost
-from protocols.sums.masked import masked
-from scenarios.data import dataset
-from scenarios.run import runner
-from scenarios.schema import spec
+from fedsvm.algorithms.dpp_svm import kernel_bytes
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.partial_kernel import exchanged_elements
+from fedsvm.federation.channel.transcript import read_transcript
+from fedsvm.protocols.arithmetic.commutative import P256
+from fedsvm.protocols.common_seed import SHAPE
+from fedsvm.protocols.sets.intersection import intersection_cost
+from fedsvm.protocols.sums.masked import masked
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.schema import spec
 from tests.commands import fedsvm
 from tests.conftest import long_but_for
 from tests.ran import Ran

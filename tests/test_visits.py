@@ -10,25 +10,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from algorithms.data.partition import site_partition
-from algorithms.data.vertical import VerticalTask, align
-from algorithms.dpp_svm import DppModel, DppSettings, DppSvm
-from algorithms.optimisation import libsvm
-from algorithms.site_process import INSTALLATION
-from federation.errors import FederationError
-from federation.journal import Journal
-from federation.membership import DropoutPolicy
-from federation.site.partition import Partition
-from federation.site.rules import ANYTHING
-from federation.site.terms import Terms
-from federation.transport import wire
-from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
-from federation.transport.wire import Message
-from federation.visits.coordinator import visited
-from federation.visits.diary import OVER, Diary
-from federation.visits.endpoint import Arrived, Left, NothingDue
-from federation.visits.visit import Visitor, agreement_of
-from protocols.sums.registry import SUMS
+from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.data.vertical import VerticalTask, align
+from fedsvm.algorithms.dpp_svm import DppModel, DppSettings, DppSvm
+from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.site_process import INSTALLATION
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.journal import Journal
+from fedsvm.federation.membership import DropoutPolicy
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.rules import ANYTHING
+from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.transport import wire
+from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.transport.wire import Message
+from fedsvm.federation.visits.coordinator import visited
+from fedsvm.federation.visits.diary import OVER, Diary
+from fedsvm.federation.visits.endpoint import Arrived, Left, NothingDue
+from fedsvm.federation.visits.visit import Visitor, agreement_of
+from fedsvm.protocols.sums.registry import SUMS
 
 RUN = b"visits!!"
 SITES = ("clinic", "north", "south")

@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from algorithms.attacks.contract import Prior, Ranking
-from algorithms.attacks.support_rows import SiteSupportRows
-from algorithms.data.columns import Labelled
-from algorithms.features.fourier import FourierMap
-from algorithms.features.identity import IdentityMap
-from algorithms.optimisation import libsvm
-from algorithms.optimisation.barrier import Problem
-from algorithms.optimisation.interior_point import solve_pooled
-from algorithms.optimisation.solution import Stopping
-from algorithms.voting_ensemble import EnsembleModel, votes
-from federation.errors import FederationError
 from fedsvm import classifier
+from fedsvm.algorithms.attacks.contract import Prior, Ranking
+from fedsvm.algorithms.attacks.support_rows import SiteSupportRows
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.features.fourier import FourierMap
+from fedsvm.algorithms.features.identity import IdentityMap
+from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.optimisation.barrier import Problem
+from fedsvm.algorithms.optimisation.interior_point import solve_pooled
+from fedsvm.algorithms.optimisation.solution import Stopping
+from fedsvm.algorithms.voting_ensemble import EnsembleModel, votes
+from fedsvm.federation.errors import FederationError
 from tests.commands import fedsvm
 from tests.tasks import NAMES, table
 from tests.test_runs import run

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
-from algorithms.optimisation.weighting import EXPONENTS, Weighting, bound_of, placed
-from federation.errors import StepRefused
 from fedsvm import PanSVC, ScenarioError, run
-from scenarios.data import dataset
-from scenarios.run.result import RunResult
-from scenarios.schema import spec
+from fedsvm.algorithms.optimisation.weighting import EXPONENTS, Weighting, bound_of, placed
+from fedsvm.federation.errors import StepRefused
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.run.result import RunResult
+from fedsvm.scenarios.schema import spec
 from tests.conftest import long_but_for
 
 TOLERANCE = 1e-6

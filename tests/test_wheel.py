@@ -1,4 +1,4 @@
-"""What an index would be given: built, installed where the checkout cannot be found, and used from another folder."""
+"""The wheel: it is built, installed in an environment without the checkout, and used from another folder."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in SOURCES:
         source = ROOT / name
         if source.is_dir():
-            shutil.copytree(source, folder / "copy" / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, folder / "copy" / name, symlinks=True, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, folder / "copy")
     pip("wheel", "--no-deps", "--no-build-isolation", "--no-index", "--wheel-dir", folder, folder / "copy")
@@ -64,10 +64,12 @@ def test_a_wheel_has_every_file_of_the_packages_and_no_other(wheel: Path) -> Non
     with zipfile.ZipFile(wheel) as archive:
         held = {name for name in archive.namelist() if ".dist-info/" not in name}
     files = (path for floor in FLOORS for path in (ROOT / floor).rglob("*") if path.is_file())
-    assert held == {str(path.relative_to(ROOT)) for path in files if "__pycache__" not in path.parts}
-    assert {f"{floor}/py.typed" for floor in FLOORS} <= held
-    assert {"scenarios/catalogue/quickstart.toml", "scenarios/report/run.html.j2"} <= held
-    assert {"scenarios/report/page.css", "scenarios/report/page.js"} <= held
+    inside = {path.relative_to(ROOT) for path in files if "__pycache__" not in path.parts and not path.is_symlink()}
+    assert held == {str(path if path.parts[0] == "fedsvm" else "fedsvm" / path) for path in inside}
+    assert {name.partition("/")[0] for name in held} == {"fedsvm"}, "a wheel has one name at the top"
+    assert "fedsvm/py.typed" in held
+    assert {"fedsvm/scenarios/catalogue/quickstart.toml", "fedsvm/scenarios/report/run.html.j2"} <= held
+    assert {"fedsvm/scenarios/report/page.css", "fedsvm/scenarios/report/page.js"} <= held
 
 
 def test_an_index_would_take_its_metadata(wheel: Path) -> None:
@@ -86,7 +88,7 @@ def test_an_index_would_take_its_metadata(wheel: Path) -> None:
 def test_every_module_of_it_can_be_imported(wheel: Path, elsewhere: Path, tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         paths = [Path(name).with_suffix("") for name in archive.namelist() if name.endswith(".py")]
-    paths.remove(Path("scenarios/hub/migrations/env"))  # Alembic runs it
+    paths.remove(Path("fedsvm/scenarios/hub/migrations/env"))  # Alembic runs it
     modules = [".".join(path.parts[:-1] if path.name == "__init__" else path.parts) for path in paths]
     code = f"import importlib\nfor name in {modules}:\n    print(importlib.import_module(name).__file__)"
     done = use(elsewhere, ["python", "-c", code], tmp_path)
@@ -96,10 +98,13 @@ def test_every_module_of_it_can_be_imported(wheel: Path, elsewhere: Path, tmp_pa
 
 
 @pytest.mark.long
-def test_the_command_works_in_a_folder_that_has_scenarios_of_its_own(elsewhere: Path, tmp_path: Path) -> None:
-    """Python does not look in the working folder, neither in the command nor in what it starts."""
-    (tmp_path / "scenarios").mkdir()
-    (tmp_path / "scenarios" / "__init__.py").write_text("")
+def test_the_wheel_works_in_a_folder_with_packages_of_the_same_names(elsewhere: Path, tmp_path: Path) -> None:
+    """Neither the command nor the processes that it starts import a user's own `algorithms` or `scenarios`."""
+    for floor in FLOORS[:-1]:
+        (tmp_path / floor).mkdir()
+        (tmp_path / floor / "__init__.py").write_text("raise ImportError('not the package of fedsvm')")
+    done = use(elsewhere, ["python", "-c", "from fedsvm import PanSVC; print(PanSVC.__name__)"], tmp_path)
+    assert done.stdout == "PanSVC\n", done.stderr
     done = use(elsewhere, ["fedsvm", "run", "quickstart", "--out", "run"], tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "run" / "report.html").is_file()

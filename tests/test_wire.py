@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
-from federation.errors import Malformed
-from federation.transport import framefile, wire
-from federation.transport.wire import Message, decode, encode
+from fedsvm.federation.errors import Malformed
+from fedsvm.federation.transport import framefile, wire
+from fedsvm.federation.transport.wire import Message, decode, encode
 
 DTYPES: list[np.dtype[Any]] = [np.dtype("<f8"), np.dtype("<i8"), np.dtype("<u8"), np.dtype("|u1")]
 SHAPES = npst.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5)

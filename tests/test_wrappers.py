@@ -11,22 +11,22 @@ import numpy as np
 import pytest
 from sklearn.svm import SVC
 
-from algorithms.data.classes import members
-from algorithms.data.columns import Labelled
-from algorithms.data.partition import site_partition
-from algorithms.optimisation.solution import Solution
-from algorithms.selection import filters
-from algorithms.selection.filters import ClassMoments
-from algorithms.selection.held_out import removal_of
-from algorithms.selection.subsets import Subset
-from algorithms.selection.support_sums import SupportSite, SupportSums
-from algorithms.selection.training import SubsetTraining
-from algorithms.voted_wrappers import Lists, VotedSettings
-from federation.arrays import FloatArray, IntArray
-from federation.site.program import SiteProgram
-from scenarios.report.page import render
-from scenarios.report.summary import lines
-from scenarios.run.result import read_result
+from fedsvm.algorithms.data.classes import members
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.optimisation.solution import Solution
+from fedsvm.algorithms.selection import filters
+from fedsvm.algorithms.selection.filters import ClassMoments
+from fedsvm.algorithms.selection.held_out import removal_of
+from fedsvm.algorithms.selection.subsets import Subset
+from fedsvm.algorithms.selection.support_sums import SupportSite, SupportSums
+from fedsvm.algorithms.selection.training import SubsetTraining
+from fedsvm.algorithms.voted_wrappers import Lists, VotedSettings
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.site.program import SiteProgram
+from fedsvm.scenarios.report.page import render
+from fedsvm.scenarios.report.summary import lines
+from fedsvm.scenarios.run.result import read_result
 from tests.choosing import choose, inner_folds, standardised
 from tests.commands import fedsvm
 from tests.conftest import long_but_for

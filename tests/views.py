@@ -8,23 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.data.columns import Labelled
-from algorithms.features import k_means
-from algorithms.features.k_means import local_centres
-from algorithms.features.kernels import Kernel
-from algorithms.features.nystrom import NystromMap
-from algorithms.optimisation import interior_point
-from algorithms.optimisation.barrier import Problem
-from algorithms.optimisation.cutting_plane import solve
-from algorithms.optimisation.hinge_sums import HingeSums
-from algorithms.optimisation.interior_point import LocalPath, RoundSums, Terms
-from algorithms.optimisation.line_search import grid_search
-from algorithms.optimisation.masking import Mask, Masking, draw_mask
-from algorithms.optimisation.path_sums import Layout
-from algorithms.optimisation.solution import Solution, Stopping
-from federation.arrays import FloatArray, IntArray
-from federation.channel.contract import uniform_residues
-from protocols.analysis.views import Coalition, RoundView, RunView
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.features import k_means
+from fedsvm.algorithms.features.k_means import local_centres
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.optimisation import interior_point
+from fedsvm.algorithms.optimisation.barrier import Problem
+from fedsvm.algorithms.optimisation.cutting_plane import solve
+from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
+from fedsvm.algorithms.optimisation.interior_point import LocalPath, RoundSums, Terms
+from fedsvm.algorithms.optimisation.line_search import grid_search
+from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
+from fedsvm.algorithms.optimisation.path_sums import Layout
+from fedsvm.algorithms.optimisation.solution import Solution, Stopping
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.channel.contract import uniform_residues
+from fedsvm.protocols.analysis.views import Coalition, RoundView, RunView
 
 HONEST = ("site-1", "site-2", "site-3")
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scenarios.reproduction.entries import FOLDER, Entry, Row, read
-from scenarios.reproduction.page import DATA
+from fedsvm.scenarios.reproduction.entries import FOLDER, Entry, Row, read
+from fedsvm.scenarios.reproduction.page import DATA
 
 OURS = FOLDER / "ours.toml"
 

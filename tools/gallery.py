@@ -10,13 +10,13 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from scenarios.api import run
-from scenarios.report.chart import Chart
-from scenarios.report.exchange import read_ledger
-from scenarios.report.page import read_log
-from scenarios.report.run_plots import plots
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.api import run
+from fedsvm.scenarios.report.chart import Chart
+from fedsvm.scenarios.report.exchange import read_ledger
+from fedsvm.scenarios.report.page import read_log
+from fedsvm.scenarios.report.run_plots import plots
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 FOLDER = Path("docs") / "gallery"
 _TELLING = ("Sites and faults", "Beside other methods", "Accuracy against size", "Convergence", "ROC curve", "Bytes")

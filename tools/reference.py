@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from algorithms.registry import ALGORITHMS
-from algorithms.settings import settings
-from scenarios.schema import spec
+from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.algorithms.settings import settings
+from fedsvm.scenarios.schema import spec
 
 _TITLES = {
     "federation": "[federation]",

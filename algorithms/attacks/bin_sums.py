@@ -15,14 +15,21 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.attacks.epochs import Epoch, epochs
-from algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, checked, combinations, distinct, least_squares
-from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from algorithms.data.columns import Labelled
-from algorithms.features.random_bins import RandomBins, to_matrix, values
-from federation.arrays import BoolArray, FloatArray, IntArray
-from protocols.analysis.views import RunView
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.epochs import Epoch, epochs
+from fedsvm.algorithms.attacks.finite_domain import (
+    MAX_CANDIDATES,
+    Counts,
+    checked,
+    combinations,
+    distinct,
+    least_squares,
+)
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.features.random_bins import RandomBins, to_matrix, values
+from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
+from fedsvm.protocols.analysis.views import RunView
 
 _EQUATIONS = 3.0
 """Per candidate."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray
 
 _MOST_ITERATIONS = 60
 _DAMPING = 0.3

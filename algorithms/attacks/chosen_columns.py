@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.data.columns import Labelled
-from federation.arrays import FloatArray, IntArray
-from protocols.analysis.views import RoundView, RunView
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.protocols.analysis.views import RoundView, RunView
 
 SAME_WITHIN = 1e-6
 """In units of the scaled columns."""

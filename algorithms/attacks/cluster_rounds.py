@@ -14,14 +14,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.attacks.epochs import Epoch, epochs
-from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from algorithms.features import k_means
-from algorithms.features.cluster_differences import SAME_SQUARE, ClusterMoments, differing_rows, lone_rows
-from algorithms.features.k_means import GRID, on_grid
-from federation.arrays import FloatArray
-from protocols.analysis.views import RunView
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.epochs import Epoch, epochs
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.features import k_means
+from fedsvm.algorithms.features.cluster_differences import SAME_SQUARE, ClusterMoments, differing_rows, lone_rows
+from fedsvm.algorithms.features.k_means import GRID, on_grid
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.protocols.analysis.views import RunView
 
 
 class ClusterRounds(Attack):

@@ -9,7 +9,7 @@ its own members'. What it gives is one of two things:
 
 Rows are in the columns as sites encode them (numeric ones, then a 0/1 column for each value of a categorical one), not
 scaled, since the scale is another in each fold. How much of it is true only a simulation can say; see
-`scenarios.run.audit`. An algorithm lists the attacks that make sense against it (`Algorithm.attacks`).
+`fedsvm.scenarios.run.audit`. An algorithm lists the attacks that make sense against it (`Algorithm.attacks`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from algorithms.data.columns import Labelled
-from federation.arrays import FloatArray, IntArray
-from protocols.analysis.views import RunView
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.protocols.analysis.views import RunView
 
 
 @dataclass(frozen=True)

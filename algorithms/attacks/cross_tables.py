@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.attacks.epochs import Epoch, epochs
-from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from federation.arrays import FloatArray
-from protocols.analysis.views import RunView
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.epochs import Epoch, epochs
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.protocols.analysis.views import RunView
 
 _CLASSES = (-1.0, 1.0)
 """Labels of two classes; of more they are the numbers."""

@@ -19,14 +19,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
-from algorithms.attacks.epochs import Epoch, epochs
-from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from algorithms.data.columns import Labelled
-from algorithms.features.inversion import NystromInverse
-from algorithms.optimisation.hinge_sums import Points, cuts_at_zero
-from federation.arrays import BoolArray, FloatArray, IntArray
-from protocols.analysis.views import RoundView, RunView
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
+from fedsvm.algorithms.attacks.epochs import Epoch, epochs
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.features.inversion import NystromInverse
+from fedsvm.algorithms.optimisation.hinge_sums import Points, cuts_at_zero
+from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
+from fedsvm.protocols.analysis.views import RoundView, RunView
 
 COUNT_ROUNDING = 2.0**-15
 """Counts come out of secure sums as whole numbers, up to this."""

@@ -15,13 +15,13 @@ from typing import Self
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.attacks.epochs import epochs
-from algorithms.attacks.finite_domain import combinations, distinct, least_squares
-from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from algorithms.data.columns import Labelled
-from federation.arrays import FloatArray, IntArray
-from protocols.analysis.views import RunView
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.epochs import epochs
+from fedsvm.algorithms.attacks.finite_domain import combinations, distinct, least_squares
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.protocols.analysis.views import RunView
 
 _MAX_NEAR = 1_500
 """Of more candidates the least squares would take minutes."""

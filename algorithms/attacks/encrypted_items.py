@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.attacks.epochs import Epoch, epochs
-from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from algorithms.data.columns import Labelled
-from federation.arrays import BoolArray, FloatArray, IntArray
-from protocols.analysis.views import RoundView, RunView
-from protocols.sets.records import incidence
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.epochs import Epoch, epochs
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
+from fedsvm.protocols.analysis.views import RoundView, RunView
+from fedsvm.protocols.sets.records import incidence
 
 _NEAR = 4.0
 """Deviations within which a frequency may be that of a column: a guess is wrong in few of ten thousand cases."""

@@ -8,13 +8,13 @@ from functools import cached_property
 
 import numpy as np
 
-from algorithms.data.scaling import Scale
-from algorithms.features.choice import read_map
-from algorithms.features.feature_map import FeatureMap
-from algorithms.features.inversion import NystromInverse
-from algorithms.features.nystrom import NystromMap
-from federation.arrays import FloatArray
-from protocols.analysis.views import RoundView, RunView
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.features.choice import read_map
+from fedsvm.algorithms.features.feature_map import FeatureMap
+from fedsvm.algorithms.features.inversion import NystromInverse
+from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.protocols.analysis.views import RoundView, RunView
 
 
 @dataclass(frozen=True)

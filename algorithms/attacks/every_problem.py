@@ -16,13 +16,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
-from algorithms.attacks.epochs import epochs
-from algorithms.attacks.row_counts import SAME_WITHIN
-from algorithms.data.classes import signs_of
-from algorithms.data.columns import Labelled
-from federation.arrays import FloatArray
-from protocols.analysis.views import RunView
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
+from fedsvm.algorithms.attacks.epochs import epochs
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN
+from fedsvm.algorithms.data.classes import signs_of
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.protocols.analysis.views import RunView
 
 
 def on_every_problem(attack: Attack, view: RunView, prior: Prior) -> Iterator[Claim | Ranking]:

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.attacks.cut_differences import GroupedCuts, series
-from algorithms.attacks.epochs import Epoch, epochs
-from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from algorithms.data.columns import Labelled
-from algorithms.features.inversion import CHECKED_WITHIN
-from federation.arrays import BoolArray, FloatArray, IntArray
-from protocols.analysis.views import RunView
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.cut_differences import GroupedCuts, series
+from fedsvm.algorithms.attacks.epochs import Epoch, epochs
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.features.inversion import CHECKED_WITHIN
+from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
+from fedsvm.protocols.analysis.views import RunView
 
 MAX_CANDIDATES = 4_000
 """Of more, with their labels, the least squares would take minutes."""

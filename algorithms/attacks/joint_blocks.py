@@ -16,17 +16,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.attacks.cut_differences import COUNT_ROUNDING, distinct
-from algorithms.attacks.epochs import epochs
-from algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, checked, combinations, least_squares
-from algorithms.attacks.finite_domain import distinct as distinct_terms
-from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from algorithms.attacks.support_rows import MAX_SUPPORT, NEAR_THE_MARGIN, SupportRows, among
-from algorithms.data.columns import Labelled
-from algorithms.features.inversion import NystromInverse
-from federation.arrays import FloatArray, IntArray
-from protocols.analysis.views import RoundView, RunView
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.cut_differences import COUNT_ROUNDING, distinct
+from fedsvm.algorithms.attacks.epochs import epochs
+from fedsvm.algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, checked, combinations, least_squares
+from fedsvm.algorithms.attacks.finite_domain import distinct as distinct_terms
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.attacks.support_rows import MAX_SUPPORT, NEAR_THE_MARGIN, SupportRows, among
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.features.inversion import NystromInverse
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.protocols.analysis.views import RoundView, RunView
 
 _EQUATIONS = 3.0
 """Per candidate."""

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from algorithms.attacks.contract import AlignedRecords, Attack, Claim, Prior, Ranking
-from algorithms.features.kernels import squared_distances
-from federation.arrays import FloatArray
-from protocols.analysis.views import RunView
+from fedsvm.algorithms.attacks.contract import AlignedRecords, Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.features.kernels import squared_distances
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.protocols.analysis.views import RunView
 
 _CHECKED_WITHIN = 1e-6
 """Of kernel values of scaled columns, as a share of the largest."""

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.attacks.epochs import epochs
-from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from protocols.analysis.views import RunView
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.epochs import epochs
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.protocols.analysis.views import RunView
 
 _EXACTLY = 1e-9
 

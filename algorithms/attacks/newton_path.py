@@ -13,17 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.attacks.contract import TWO_CLASSES, Posed
-from algorithms.attacks.epochs import Epoch
-from algorithms.data.columns import Labelled
-from algorithms.optimisation.barrier import Problem, Standing
-from algorithms.optimisation.interior_point import Opened
-from algorithms.optimisation.masking import Mask, draw_mask
-from algorithms.optimisation.path_sums import Layout
-from algorithms.optimisation.weighting import row_prices
-from federation.arrays import FloatArray, IntArray, Residues
-from protocols import common_seed
-from protocols.analysis.views import RoundView
+from fedsvm.algorithms.attacks.contract import TWO_CLASSES, Posed
+from fedsvm.algorithms.attacks.epochs import Epoch
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.optimisation.barrier import Problem, Standing
+from fedsvm.algorithms.optimisation.interior_point import Opened
+from fedsvm.algorithms.optimisation.masking import Mask, draw_mask
+from fedsvm.algorithms.optimisation.path_sums import Layout
+from fedsvm.algorithms.optimisation.weighting import row_prices
+from fedsvm.federation.arrays import FloatArray, IntArray, Residues
+from fedsvm.protocols import common_seed
+from fedsvm.protocols.analysis.views import RoundView
 
 
 @dataclass(frozen=True)

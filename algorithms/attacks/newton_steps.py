@@ -22,16 +22,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.attacks.binary_counts import posterior
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.attacks.epochs import Epoch, epochs
-from algorithms.attacks.finite_domain import combinations
-from algorithms.attacks.newton_path import NewtonPath, newton_paths, signed
-from algorithms.attacks.support_rows import among
-from algorithms.data.columns import Labelled
-from algorithms.optimisation.barrier import Problem
-from federation.arrays import FloatArray
-from protocols.analysis.views import RunView
+from fedsvm.algorithms.attacks.binary_counts import posterior
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.epochs import Epoch, epochs
+from fedsvm.algorithms.attacks.finite_domain import combinations
+from fedsvm.algorithms.attacks.newton_path import NewtonPath, newton_paths, signed
+from fedsvm.algorithms.attacks.support_rows import among
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.optimisation.barrier import Problem
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.protocols.analysis.views import RunView
 
 MAX_CANDIDATES = 2_000
 """Of more the posterior would take minutes."""

@@ -25,16 +25,23 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.attacks.epochs import Epoch, epochs
-from algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, checked, combinations, distinct, least_squares
-from algorithms.attacks.newton_path import NewtonPath, RowTotals, newton_paths, signed
-from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from algorithms.data.columns import Labelled
-from algorithms.features.inversion import NystromInverse
-from algorithms.optimisation.barrier import Problem, Standing
-from federation.arrays import FloatArray
-from protocols.analysis.views import RunView
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.epochs import Epoch, epochs
+from fedsvm.algorithms.attacks.finite_domain import (
+    MAX_CANDIDATES,
+    Counts,
+    checked,
+    combinations,
+    distinct,
+    least_squares,
+)
+from fedsvm.algorithms.attacks.newton_path import NewtonPath, RowTotals, newton_paths, signed
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.features.inversion import NystromInverse
+from fedsvm.algorithms.optimisation.barrier import Problem, Standing
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.protocols.analysis.views import RunView
 
 _EQUATIONS = 1.5
 """Per candidate, of every two rounds."""

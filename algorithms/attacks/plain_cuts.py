@@ -11,16 +11,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.attacks.cut_differences import AT_THE_MARGIN, COUNT_ROUNDING, GroupedCuts, series, take_off
-from algorithms.attacks.epochs import Epoch, epochs
-from algorithms.attacks.joint_blocks import JointCuts, JointRow
-from algorithms.attacks.joint_blocks import series as joint_series
-from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from algorithms.data.columns import Labelled
-from algorithms.features.identity import IdentityMap
-from federation.arrays import BoolArray, FloatArray, IntArray
-from protocols.analysis.views import RunView
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.attacks.cut_differences import AT_THE_MARGIN, COUNT_ROUNDING, GroupedCuts, series, take_off
+from fedsvm.algorithms.attacks.epochs import Epoch, epochs
+from fedsvm.algorithms.attacks.joint_blocks import JointCuts, JointRow
+from fedsvm.algorithms.attacks.joint_blocks import series as joint_series
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.features.identity import IdentityMap
+from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
+from fedsvm.protocols.analysis.views import RunView
 
 
 class PlainCuts(Attack):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from algorithms.data.columns import Labelled
-from federation.arrays import FloatArray, IntArray
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 SAME_WITHIN = 1e-4
 """In units of the scaled columns: rows with the same label that differ by less in every column are one."""

@@ -21,12 +21,19 @@ from typing import Self
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
-from algorithms.attacks.epochs import epochs
-from algorithms.attacks.finite_domain import MAX_CANDIDATES, Counts, checked, combinations, distinct, least_squares
-from algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
-from federation.arrays import FloatArray
-from protocols.analysis.views import RoundView, RunView
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
+from fedsvm.algorithms.attacks.epochs import epochs
+from fedsvm.algorithms.attacks.finite_domain import (
+    MAX_CANDIDATES,
+    Counts,
+    checked,
+    combinations,
+    distinct,
+    least_squares,
+)
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN, RowCounts
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.protocols.analysis.views import RoundView, RunView
 
 _EQUATIONS = 1.5
 """Quadratic forms per candidate."""

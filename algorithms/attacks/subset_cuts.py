@@ -11,12 +11,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from algorithms.attacks.chosen_columns import PartialRows, between_scalings, joined, spread
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from algorithms.optimisation.hinge_sums import Points
-from algorithms.optimisation.single_rows import rows_of_cuts
-from federation.arrays import FloatArray, IntArray
-from protocols.analysis.views import RoundView, RunView
+from fedsvm.algorithms.attacks.chosen_columns import PartialRows, between_scalings, joined, spread
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.algorithms.optimisation.hinge_sums import Points
+from fedsvm.algorithms.optimisation.single_rows import rows_of_cuts
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.protocols.analysis.views import RoundView, RunView
 
 Series = dict[int, list[tuple[FloatArray, float, FloatArray]]]
 

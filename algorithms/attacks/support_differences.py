@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from algorithms.attacks.chosen_columns import PartialRows, between_scalings, joined, spread
-from algorithms.attacks.contract import Attack, Claim, Prior, Ranking
-from federation.arrays import FloatArray, IntArray
-from protocols.analysis.views import RoundView, RunView
+from fedsvm.algorithms.attacks.chosen_columns import PartialRows, between_scalings, joined, spread
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Prior, Ranking
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.protocols.analysis.views import RoundView, RunView
 
 _SQUARE_WITHIN = 1e-6
 

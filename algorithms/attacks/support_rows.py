@@ -16,13 +16,13 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
-from algorithms.attacks.epochs import Epoch, epochs
-from algorithms.attacks.newton_path import newton_paths
-from algorithms.attacks.row_counts import SAME_WITHIN
-from algorithms.data.columns import Labelled
-from federation.arrays import BoolArray, FloatArray, IntArray
-from protocols.analysis.views import RunView
+from fedsvm.algorithms.attacks.contract import Attack, Claim, Posed, Prior, Ranking
+from fedsvm.algorithms.attacks.epochs import Epoch, epochs
+from fedsvm.algorithms.attacks.newton_path import newton_paths
+from fedsvm.algorithms.attacks.row_counts import SAME_WITHIN
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
+from fedsvm.protocols.analysis.views import RunView
 
 NEAR_THE_MARGIN = 0.01
 """Candidates with a margin of less than 1 and this may have a part: the last point is near the optimum, not at it."""

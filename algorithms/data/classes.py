@@ -14,7 +14,7 @@ from typing import Literal
 
 import numpy as np
 
-from federation.arrays import FloatArray, IntArray
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 Scheme = Literal["ovr", "ovo", "joint"]
 """Of what problems the telling apart of K classes is made: each against the others, every two, or all in one."""

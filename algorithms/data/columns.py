@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.data.encoding import Vocabulary
-from algorithms.data.scaling import Scale
-from federation.arrays import FloatArray, IntArray
+from fedsvm.algorithms.data.encoding import Vocabulary
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 
 class Labelled(NamedTuple):

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocols.sums.contract import SecureSum
-from protocols.sums.ring import RING
+from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.protocols.sums.ring import RING
 
 MACHINE_BYTES_PER_S = 5e8
 """What this machine's own network carries where no condition says less."""

@@ -22,10 +22,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import FloatArray, IntArray
-from federation.errors import FederationError, StepRefused
-from federation.federation import Federation
-from federation.transport.wire import MAX_ARRAY_BYTES
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import FederationError, StepRefused
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.transport.wire import MAX_ARRAY_BYTES
 
 MAX_VALUE_BYTES = 64
 CHECK_BYTES = 8

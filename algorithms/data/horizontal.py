@@ -15,22 +15,22 @@ from typing import Any, ClassVar, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.data import encoding
-from algorithms.data.columns import Columns, Filling, Schema
-from algorithms.data.conditions import Conditions
-from algorithms.data.encoding import Vocabulary
-from algorithms.data.partition import held_out, rows_and_columns
-from algorithms.data.scaling import Scale, ScaleName
-from algorithms.data.score_counts import counted, size_of
-from algorithms.settings import MAX_COUNT
-from federation.arrays import FloatArray
-from federation.errors import FederationError
-from federation.federation import Federation
-from federation.site.partition import Partition
-from federation.site.program import SiteProgram, step
-from federation.transport.keys import COORDINATOR
-from protocols.common_seed import common_seed
-from protocols.secret_order import secret_order
+from fedsvm.algorithms.data import encoding
+from fedsvm.algorithms.data.columns import Columns, Filling, Schema
+from fedsvm.algorithms.data.conditions import Conditions
+from fedsvm.algorithms.data.encoding import Vocabulary
+from fedsvm.algorithms.data.partition import held_out, rows_and_columns
+from fedsvm.algorithms.data.scaling import Scale, ScaleName
+from fedsvm.algorithms.data.score_counts import counted, size_of
+from fedsvm.algorithms.settings import MAX_COUNT
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.program import SiteProgram, step
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.common_seed import common_seed
+from fedsvm.protocols.secret_order import secret_order
 
 _AGREED_DIGITS = 12
 MIN_KNOWN = 3

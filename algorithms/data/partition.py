@@ -15,9 +15,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.data.classes import one_against_rest
-from federation.arrays import FloatArray, IntArray
-from federation.site.partition import Partition
+from fedsvm.algorithms.data.classes import one_against_rest
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.site.partition import Partition
 
 NO_FOLD = -1
 """The fold of a row that no fold holds out."""

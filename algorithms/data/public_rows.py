@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.data.columns import Columns, Labelled, Schema
-from algorithms.data.encoding import Vocabulary, one_hot
-from algorithms.data.horizontal import HorizontalSite
-from algorithms.data.scaling import Scale, ScaleName
-from algorithms.privacy.accountant import PrivacyAccountant
-from federation.arrays import FloatArray
-from federation.federation import Federation
-from federation.site.program import step
+from fedsvm.algorithms.data.columns import Columns, Labelled, Schema
+from fedsvm.algorithms.data.encoding import Vocabulary, one_hot
+from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.data.scaling import Scale, ScaleName
+from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
 
 
 class PubliclyScaledSite(HorizontalSite):

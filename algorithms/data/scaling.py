@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 import numpy as np
 
-from federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray
 
 ScaleName = Literal["standard", "minmax", "none"]
 

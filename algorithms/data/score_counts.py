@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from algorithms.data.classes import called as called_of
-from federation.arrays import FloatArray, IntArray
+from fedsvm.algorithms.data.classes import called as called_of
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 
 def size_of(classes: int, bins: int) -> int:

@@ -12,17 +12,17 @@ from typing import Any, Literal
 
 import numpy as np
 
-from algorithms.data.classes import numbers
-from algorithms.data.encoding import one_hot
-from algorithms.data.partition import held_out, rows_and_columns
-from algorithms.data.scaling import Scale, ScaleName
-from federation.arrays import FloatArray, IntArray
-from federation.errors import FederationError, StepRefused
-from federation.federation import Federation
-from federation.site.partition import Partition
-from federation.site.program import SiteProgram, step
-from protocols.common_seed import common_seed
-from protocols.sets.intersection import intersect, set_intersection
+from fedsvm.algorithms.data.classes import numbers
+from fedsvm.algorithms.data.encoding import one_hot
+from fedsvm.algorithms.data.partition import held_out, rows_and_columns
+from fedsvm.algorithms.data.scaling import Scale, ScaleName
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import FederationError, StepRefused
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.program import SiteProgram, step
+from fedsvm.protocols.common_seed import common_seed
+from fedsvm.protocols.sets.intersection import intersect, set_intersection
 
 Align = Literal["identifier", "position"]
 

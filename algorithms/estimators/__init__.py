@@ -17,16 +17,16 @@ import functools
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from algorithms.registry import ALGORITHMS
-from algorithms.settings import settings
-from federation.errors import FederationError
+from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.algorithms.settings import settings
+from fedsvm.federation.errors import FederationError
 
 if TYPE_CHECKING:
-    from algorithms.estimators.horizontal import PanSVC as PanSVC
-    from algorithms.estimators.public_rows import HybridSVC as HybridSVC
-    from algorithms.estimators.public_rows import PrivateErmClassifier as PrivateErmClassifier
-    from algorithms.estimators.selector import FederatedSelector as FederatedSelector
-    from algorithms.estimators.vertical import DppSVC as DppSVC
+    from fedsvm.algorithms.estimators.horizontal import PanSVC as PanSVC
+    from fedsvm.algorithms.estimators.public_rows import HybridSVC as HybridSVC
+    from fedsvm.algorithms.estimators.public_rows import PrivateErmClassifier as PrivateErmClassifier
+    from fedsvm.algorithms.estimators.selector import FederatedSelector as FederatedSelector
+    from fedsvm.algorithms.estimators.vertical import DppSVC as DppSVC
 
 _FAMILIES = {
     "secure-sums": ("horizontal", "HorizontalClassifier"),
@@ -64,7 +64,7 @@ def classifier(name: str) -> Any:
     classes = importlib.import_module(f"{__name__}.{module}")
     if written := vars(classes).get(algorithm.estimator):
         return written
-    from algorithms.estimators.base import estimator
+    from fedsvm.algorithms.estimators.base import estimator
 
     family = vars(classes)[family_name]
     taken = {each.name for each in settings(family)} | {each for each in dir(family) if callable(getattr(family, each))}

@@ -25,22 +25,22 @@ from sklearn.utils import Tags
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from algorithms import SITE_MODULE
-from algorithms.contract import Algorithm, Model, Outline
-from algorithms.data.classes import called
-from algorithms.data.partition import site_partition
-from algorithms.data.scaling import Scale, ScaleName
-from algorithms.estimators.narration import Narrator
-from algorithms.privacy.accountant import PrivacyReport
-from algorithms.registry import ALGORITHMS
-from algorithms.settings import Count, Natural, Seconds, Setting, checked, doc, settings
-from federation import report
-from federation.arrays import FloatArray
-from federation.assemble import local_federation
-from federation.federation import Federation
-from federation.site.partition import Partition
-from protocols.sums.contract import SecureSum
-from protocols.sums.registry import SUMS
+from fedsvm.algorithms import SITE_MODULE
+from fedsvm.algorithms.contract import Algorithm, Model, Outline
+from fedsvm.algorithms.data.classes import called
+from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.data.scaling import Scale, ScaleName
+from fedsvm.algorithms.estimators.narration import Narrator
+from fedsvm.algorithms.privacy.accountant import PrivacyReport
+from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.algorithms.settings import Count, Natural, Seconds, Setting, checked, doc, settings
+from fedsvm.federation import report
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.assemble import local_federation
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.partition import Partition
+from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.protocols.sums.registry import SUMS
 
 _SEEDS = 2**31
 

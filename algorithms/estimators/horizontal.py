@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import _check_sample_weight
 
-from algorithms.calibration import MIN_OF_CLASS
-from algorithms.data.columns import Schema
-from algorithms.data.conditions import Conditions
-from algorithms.data.horizontal import HorizontalTask
-from algorithms.data.partition import site_partition
-from algorithms.estimators.base import FederatedClassifier, FederatedEstimator, estimator
-from algorithms.pan_svm import PanSettings
-from algorithms.settings import Portion, doc
-from federation.arrays import FloatArray, IntArray
-from federation.transport.keys import COORDINATOR
+from fedsvm.algorithms.calibration import MIN_OF_CLASS
+from fedsvm.algorithms.data.columns import Schema
+from fedsvm.algorithms.data.conditions import Conditions
+from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.estimators.base import FederatedClassifier, FederatedEstimator, estimator
+from fedsvm.algorithms.pan_svm import PanSettings
+from fedsvm.algorithms.settings import Portion, doc
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.transport.keys import COORDINATOR
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from federation.federation import Federation
+from fedsvm.federation.federation import Federation
 
 
 class Narrator:

@@ -8,18 +8,18 @@ from typing import Annotated, Any
 
 import numpy as np
 
-from algorithms.data.columns import Columns, Labelled
-from algorithms.data.encoding import Vocabulary
-from algorithms.data.public_rows import PublicTask
-from algorithms.data.scaling import Scale
-from algorithms.dp_erm import ErmSettings
-from algorithms.estimators.base import estimator, rows_of
-from algorithms.estimators.horizontal import RowsClassifier
-from algorithms.hybrid_svm import HybridSettings
-from algorithms.privacy.accountant import PrivacyAccountant
-from algorithms.privacy.ledger import DataIdentity
-from algorithms.settings import ShareOrCount, doc
-from federation.arrays import FloatArray, IntArray
+from fedsvm.algorithms.data.columns import Columns, Labelled
+from fedsvm.algorithms.data.encoding import Vocabulary
+from fedsvm.algorithms.data.public_rows import PublicTask
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.dp_erm import ErmSettings
+from fedsvm.algorithms.estimators.base import estimator, rows_of
+from fedsvm.algorithms.estimators.horizontal import RowsClassifier
+from fedsvm.algorithms.hybrid_svm import HybridSettings
+from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
+from fedsvm.algorithms.privacy.ledger import DataIdentity
+from fedsvm.algorithms.settings import ShareOrCount, doc
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 _CURIOUS_SITES = 1
 """A site knows its own share of the noise."""

@@ -17,15 +17,15 @@ from sklearn.feature_selection import SelectorMixin
 from sklearn.utils import Tags
 from sklearn.utils.validation import check_is_fitted
 
-from algorithms.data.columns import Schema
-from algorithms.data.horizontal import HorizontalTask
-from algorithms.estimators import classifier
-from algorithms.estimators.base import _plain, estimator, rows_of
-from algorithms.estimators.horizontal import RowsEstimator
-from algorithms.registry import ALGORITHMS
-from algorithms.selection.model import SelectionAlgorithm
-from algorithms.settings import ShareOrCount, doc
-from federation.arrays import FloatArray
+from fedsvm.algorithms.data.columns import Schema
+from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.estimators import classifier
+from fedsvm.algorithms.estimators.base import _plain, estimator, rows_of
+from fedsvm.algorithms.estimators.horizontal import RowsEstimator
+from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.algorithms.selection.model import SelectionAlgorithm
+from fedsvm.algorithms.settings import ShareOrCount, doc
+from fedsvm.federation.arrays import FloatArray
 
 
 @estimator

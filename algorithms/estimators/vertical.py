@@ -8,11 +8,11 @@ from typing import Annotated, Any, Self
 
 import numpy as np
 
-from algorithms.data.scaling import Scale
-from algorithms.data.vertical import VerticalTask, align
-from algorithms.dpp_svm import DppSettings
-from algorithms.estimators.base import FederatedClassifier, estimator, rows_of
-from algorithms.settings import Count, doc
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.data.vertical import VerticalTask, align
+from fedsvm.algorithms.dpp_svm import DppSettings
+from fedsvm.algorithms.estimators.base import FederatedClassifier, estimator, rows_of
+from fedsvm.algorithms.settings import Count, doc
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -8,16 +8,16 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from algorithms.data.horizontal import Prepared
-from algorithms.features.feature_map import FeatureMap
-from algorithms.features.fourier import FourierMap
-from algorithms.features.identity import IdentityMap
-from algorithms.features.kernels import KernelSettings
-from algorithms.features.landmarks import LandmarkMethod, choose_landmarks, landmark_count
-from algorithms.features.nystrom import NystromMap
-from algorithms.settings import Count, Share, ShareOrCount, doc
-from federation.federation import Federation
-from protocols.analysis.views import Coalition
+from fedsvm.algorithms.data.horizontal import Prepared
+from fedsvm.algorithms.features.feature_map import FeatureMap
+from fedsvm.algorithms.features.fourier import FourierMap
+from fedsvm.algorithms.features.identity import IdentityMap
+from fedsvm.algorithms.features.kernels import KernelSettings
+from fedsvm.algorithms.features.landmarks import LandmarkMethod, choose_landmarks, landmark_count
+from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.settings import Count, Share, ShareOrCount, doc
+from fedsvm.federation.federation import Federation
+from fedsvm.protocols.analysis.views import Coalition
 
 FEATURE_MAPS: Mapping[str, type[FeatureMap]] = {each.name: each for each in (NystromMap, FourierMap, IdentityMap)}
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.features.kernels import squared_distances
-from federation.arrays import FloatArray, IntArray
+from fedsvm.algorithms.features.kernels import squared_distances
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 SAME_SQUARE = 1e-7
 """Of a row and of what is said of its square, as a share of 1 + |x|^2, rounding leaves less."""

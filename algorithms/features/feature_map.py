@@ -13,9 +13,9 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.data.scaling import Scale
-from algorithms.features.kernels import Kernel
-from federation.arrays import FloatArray
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.federation.arrays import FloatArray
 
 
 class FeatureMap(ABC):

@@ -23,11 +23,11 @@ from typing import Annotated, Any, Literal, Self
 
 import numpy as np
 
-from algorithms.data.scaling import Scale
-from algorithms.features.feature_map import FeatureMap
-from algorithms.features.kernels import Kernel, squared_distances
-from algorithms.settings import Positive, doc
-from federation.arrays import FloatArray
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.features.feature_map import FeatureMap
+from fedsvm.algorithms.features.kernels import Kernel, squared_distances
+from fedsvm.algorithms.settings import Positive, doc
+from fedsvm.federation.arrays import FloatArray
 
 FitName = Literal["paired", "paper", "random"]
 _MAX_ITERATIONS = 300

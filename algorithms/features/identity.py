@@ -8,10 +8,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from algorithms.data.scaling import Scale
-from algorithms.features.feature_map import FeatureMap
-from algorithms.features.kernels import Kernel
-from federation.arrays import FloatArray
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.features.feature_map import FeatureMap
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.federation.arrays import FloatArray
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.features.nystrom import NystromMap
-from federation.arrays import FloatArray
+from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.federation.arrays import FloatArray
 
 CHECKED_WITHIN = 1e-7
 """Features that are computed again from a row differ by less, in every entry."""

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.features.kernels import squared_distances
-from federation.arrays import FloatArray, IntArray
+from fedsvm.algorithms.features.kernels import squared_distances
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 SPLIT_ITERATIONS = 2
 FINAL_ITERATIONS = 10

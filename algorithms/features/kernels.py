@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.settings import Degree, Finite, Positive, doc
-from federation.arrays import FloatArray
+from fedsvm.algorithms.settings import Degree, Finite, Positive, doc
+from fedsvm.federation.arrays import FloatArray
 
 KernelName = Literal["linear", "rbf", "poly", "sigmoid"]
 

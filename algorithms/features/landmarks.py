@@ -26,15 +26,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from algorithms.data.horizontal import HorizontalSite
-from algorithms.features import k_means
-from algorithms.settings import MAX_DIMENSION
-from federation.arrays import FloatArray
-from federation.errors import FederationError
-from federation.federation import Federation
-from federation.site.program import step
-from protocols.passing_on import pass_on
-from protocols.secret_order import secret_order
+from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.features import k_means
+from fedsvm.algorithms.settings import MAX_DIMENSION
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
+from fedsvm.protocols.passing_on import pass_on
+from fedsvm.protocols.secret_order import secret_order
 
 LandmarkMethod = Literal["local", "global", "gaussian"]
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.data.horizontal import HorizontalSite, Prepared
-from algorithms.features.choice import Features, FeatureSettings, choose_features, read_map
-from algorithms.features.landmarks import LandmarkSite
-from federation.arrays import FloatArray
-from federation.federation import Federation
-from federation.site.program import step
+from fedsvm.algorithms.data.horizontal import HorizontalSite, Prepared
+from fedsvm.algorithms.features.choice import Features, FeatureSettings, choose_features, read_map
+from fedsvm.algorithms.features.landmarks import LandmarkSite
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
 
 
 class FeatureSite(HorizontalSite):

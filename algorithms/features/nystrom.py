@@ -8,11 +8,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from algorithms.data.scaling import Scale
-from algorithms.features.feature_map import FeatureMap
-from algorithms.features.kernels import Kernel
-from federation.arrays import FloatArray
-from federation.errors import FederationError
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.features.feature_map import FeatureMap
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import FederationError
 
 _CHANGE = "change algorithm.kernel, or its gamma, degree or coef0."
 

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray
 
 BLOCK_ELEMENTS = 1 << 18
 """Of the upper triangle in one round: 2 MB. A single row may be longer."""

@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import FloatArray, IntArray
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 _HIGH_BITS = np.uint64(24)
 """Of a hash by multiplication the low bits are the worse ones."""

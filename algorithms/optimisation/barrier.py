@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray
 
 BACK_OFF = 0.05
 """A dual variable keeps at least this share of its distance from 0 and from its price in one step."""

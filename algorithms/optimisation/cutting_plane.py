@@ -31,11 +31,11 @@ from typing import Annotated, Any, Protocol
 
 import numpy as np
 
-from algorithms.optimisation.line_search import LineSearch, Parabola
-from algorithms.optimisation.solution import Solution, Stopping, StoppingSettings, relative_gap
-from algorithms.settings import Dimension, doc
-from federation.arrays import FloatArray, IntArray
-from federation.errors import FederationError
+from fedsvm.algorithms.optimisation.line_search import LineSearch, Parabola
+from fedsvm.algorithms.optimisation.solution import Solution, Stopping, StoppingSettings, relative_gap
+from fedsvm.algorithms.settings import Dimension, doc
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import FederationError
 
 MU = 0.1
 IDLE_MASTERS = 2

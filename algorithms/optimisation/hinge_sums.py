@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.data.classes import Scheme, members, one_against_one, signs_of
-from algorithms.data.horizontal import HorizontalSite
-from algorithms.optimisation.cutting_plane import Taken, starts_of
-from federation.arrays import FloatArray, IntArray
-from federation.federation import Federation
-from federation.site.program import step
+from fedsvm.algorithms.data.classes import Scheme, members, one_against_one, signs_of
+from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.optimisation.cutting_plane import Taken, starts_of
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
 
 
 def groups_of(rows: int, groups: int, random: np.random.Generator) -> FloatArray:

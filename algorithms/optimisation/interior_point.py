@@ -33,11 +33,11 @@ from typing import Protocol
 
 import numpy as np
 
-from algorithms.optimisation.barrier import Problem, RowSums, Standing
-from algorithms.optimisation.masking import STRETCH, Dither, Mask
-from algorithms.optimisation.solution import Certificate, Solution, Stopping, relative_gap
-from federation.arrays import FloatArray
-from federation.errors import FederationError
+from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
+from fedsvm.algorithms.optimisation.masking import STRETCH, Dither, Mask
+from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping, relative_gap
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import FederationError
 
 SIGMA = 0.05
 """The next mu as a share of what it would have to be if the gap were all of its making."""

@@ -31,12 +31,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.data.classes import members as members_of_classes
-from algorithms.data.horizontal import HorizontalSite
-from algorithms.optimisation.hinge_sums import groups_of
-from federation.arrays import BoolArray, FloatArray, IntArray
-from federation.federation import Federation
-from federation.site.program import step
+from fedsvm.algorithms.data.classes import members as members_of_classes
+from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.optimisation.hinge_sums import groups_of
+from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
 
 _POOLED_TOLERANCE = 1e-8
 """Of LIBLINEAR, whose objective is to compare with."""

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from algorithms.data.classes import one_against_rest
-from algorithms.data.columns import Labelled
-from algorithms.features.feature_map import FeatureMap
-from algorithms.features.kernels import Kernel
-from federation.arrays import FloatArray
+from fedsvm.algorithms.data.classes import one_against_rest
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.features.feature_map import FeatureMap
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.federation.arrays import FloatArray
 
 if TYPE_CHECKING:
     from sklearn.svm import SVC

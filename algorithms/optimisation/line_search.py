@@ -16,7 +16,7 @@ from typing import Protocol
 
 import numpy as np
 
-from federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray
 
 GRID = np.array([0.02, 0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.25, 1.5, 2.0])
 MAX_STEPS = 200

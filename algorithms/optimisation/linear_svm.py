@@ -15,25 +15,25 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from algorithms.data.classes import Scheme, problems_of
-from algorithms.data.conditions import Conditions
-from algorithms.optimisation import cutting_plane, interior_point, libsvm
-from algorithms.optimisation.barrier import Problem
-from algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Oracle, Taken
-from algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, Points
-from algorithms.optimisation.joint_hinge import JointOracle, JointSite
-from algorithms.optimisation.line_search import line_search
-from algorithms.optimisation.masking import Dither, Masking, dither_seed
-from algorithms.optimisation.path_sums import FederatedPath, PathSite, Release
-from algorithms.optimisation.predicted import Work
-from algorithms.optimisation.solution import Certificate, Solution, Stopping
-from algorithms.optimisation.weighting import ClassWeightSettings, Weighting
-from algorithms.remarks import Remark
-from algorithms.settings import MAX_COUNT, Count, Portion, Positive, doc
-from federation.arrays import FloatArray, IntArray
-from federation.disclosures import Kind
-from federation.federation import Federation
-from federation.transport.keys import COORDINATOR
+from fedsvm.algorithms.data.classes import Scheme, problems_of
+from fedsvm.algorithms.data.conditions import Conditions
+from fedsvm.algorithms.optimisation import cutting_plane, interior_point, libsvm
+from fedsvm.algorithms.optimisation.barrier import Problem
+from fedsvm.algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Oracle, Taken
+from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, Points
+from fedsvm.algorithms.optimisation.joint_hinge import JointOracle, JointSite
+from fedsvm.algorithms.optimisation.line_search import line_search
+from fedsvm.algorithms.optimisation.masking import Dither, Masking, dither_seed
+from fedsvm.algorithms.optimisation.path_sums import FederatedPath, PathSite, Release
+from fedsvm.algorithms.optimisation.predicted import Work
+from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping
+from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Weighting
+from fedsvm.algorithms.remarks import Remark
+from fedsvm.algorithms.settings import MAX_COUNT, Count, Portion, Positive, doc
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.disclosures import Kind
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.transport.keys import COORDINATOR
 
 SINGLETON_CUTS = (
     "features of a single row, where no other row of its group is on the wrong side of the margin; with the "

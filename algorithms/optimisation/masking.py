@@ -7,8 +7,8 @@ opened behind another Haar-random O, which keeps their inner products and nothin
 What can be read off: the decrement c^T E^-1 c, the inner products, and of the spectrum of D + M what A leaves of it:
 each eigenvalue to a factor of 16 ("congruence"), or exactly ("orthogonal", S = 1).
 
-The sites draw from a seed that they share (`protocols.common_seed`), by SHAKE-256 and AES-256. Their linear algebra
-may differ in the last bits, which is an error of the step and not of any certificate.
+The sites draw from a seed that they share (`fedsvm.protocols.common_seed`), by SHAKE-256 and AES-256. Their linear
+algebra may differ in the last bits, which is an error of the step and not of any certificate.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from typing import Literal
 
 import numpy as np
 
-from federation.arrays import FloatArray, Residues
-from federation.channel.agreement import SECRET_BYTES, keystream
-from federation.channel.contract import uniform_residues
+from fedsvm.federation.arrays import FloatArray, Residues
+from fedsvm.federation.channel.agreement import SECRET_BYTES, keystream
+from fedsvm.federation.channel.contract import uniform_residues
 
 Masking = Literal["congruence", "orthogonal", "none"]
 

@@ -19,21 +19,21 @@ from typing import Any, Literal
 
 import numpy as np
 
-from algorithms.data.classes import Scheme, one_against_one
-from algorithms.features.mapped_rows import FeatureSite
-from algorithms.optimisation.barrier import Problem, RowSums, Standing
-from algorithms.optimisation.interior_point import Extent, Opened, Outcome, RoundSums, Terms, opened_by
-from algorithms.optimisation.masking import Mask, Masking, draw_mask
-from algorithms.optimisation.weighting import Factors, WeightedSite, Weighting
-from federation.arrays import FloatArray, IntArray, Residues
-from federation.errors import MembershipChanged, StepRefused
-from federation.federation import Federation
-from federation.site.private_file import replace_private
-from federation.site.program import step
-from federation.transport.keys import COORDINATOR
-from protocols import common_seed
-from protocols.arithmetic.fixed_point import FixedPoint
-from protocols.passing_on import pass_on
+from fedsvm.algorithms.data.classes import Scheme, one_against_one
+from fedsvm.algorithms.features.mapped_rows import FeatureSite
+from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
+from fedsvm.algorithms.optimisation.interior_point import Extent, Opened, Outcome, RoundSums, Terms, opened_by
+from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
+from fedsvm.algorithms.optimisation.weighting import Factors, WeightedSite, Weighting
+from fedsvm.federation.arrays import FloatArray, IntArray, Residues
+from fedsvm.federation.errors import MembershipChanged, StepRefused
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.private_file import replace_private
+from fedsvm.federation.site.program import step
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols import common_seed
+from fedsvm.protocols.arithmetic.fixed_point import FixedPoint
+from fedsvm.protocols.passing_on import pass_on
 
 Release = Literal["everyone", "sites"]
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from algorithms.data.conditions import Conditions
-from algorithms.optimisation.path_sums import Layout
+from fedsvm.algorithms.data.conditions import Conditions
+from fedsvm.algorithms.optimisation.path_sums import Layout
 
 NEWTON_ROUNDS, CUT_ITERATIONS = 20, 30
 """Of the interior point, of one sum each, and of the cutting plane, of two."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from algorithms.optimisation.hinge_sums import Points
-from federation.arrays import FloatArray
+from fedsvm.algorithms.optimisation.hinge_sums import Points
+from fedsvm.federation.arrays import FloatArray
 
 
 def lone_rows(cuts: FloatArray) -> tuple[FloatArray, FloatArray]:

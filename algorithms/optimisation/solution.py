@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from algorithms.settings import Count, Tolerance, doc
-from federation.arrays import FloatArray
+from fedsvm.algorithms.settings import Count, Tolerance, doc
+from fedsvm.federation.arrays import FloatArray
 
 
 @dataclass(kw_only=True)

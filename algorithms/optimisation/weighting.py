@@ -8,13 +8,13 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 
-from algorithms.data.classes import members, numbers, one_against_rest
-from algorithms.data.horizontal import HorizontalSite
-from algorithms.settings import MAX_COUNT, Positive, doc
-from federation.arrays import FloatArray, IntArray
-from federation.errors import StepRefused
-from federation.federation import Federation
-from federation.site.program import step
+from fedsvm.algorithms.data.classes import members, numbers, one_against_rest
+from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.settings import MAX_COUNT, Positive, doc
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
 
 EXPONENTS = np.arange(-64, 65)
 """Of two: between these the largest weight of a site is placed."""

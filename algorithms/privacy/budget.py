@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated
 
-from algorithms.settings import Positive, Share, doc
+from fedsvm.algorithms.settings import Positive, Share, doc
 
 _ROUNDING = 1 + 1e-12
 

@@ -26,7 +26,7 @@ from random import Random
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import FloatArray, IntArray
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 Wide = NDArray[np.longdouble]
 SYSTEM: Random = random.SystemRandom()

@@ -25,8 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from federation.errors import FederationError
-from federation.transport.deadline import Deadline
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.transport.deadline import Deadline
 
 FORMAT = "fedsvm privacy ledger 1"
 PATIENCE_S = 30.0

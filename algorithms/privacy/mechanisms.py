@@ -25,7 +25,7 @@ from typing import Literal
 
 import numpy as np
 
-from algorithms.privacy.discrete_noise import (
+from fedsvm.algorithms.privacy.discrete_noise import (
     discrete_gaussian,
     discrete_laplace,
     discrete_spherical,
@@ -34,7 +34,7 @@ from algorithms.privacy.discrete_noise import (
     spherical_distance,
     total_variation_bound,
 )
-from federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray
 
 MechanismName = Literal["laplace", "gaussian", "spherical"]
 FINENESS_BITS = 20

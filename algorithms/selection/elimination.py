@@ -17,10 +17,10 @@ from typing import Literal
 
 import numpy as np
 
-from algorithms.optimisation.solution import Solution
-from algorithms.selection.training import certain_radius, strengths
-from algorithms.settings import Share
-from federation.arrays import FloatArray, IntArray
+from fedsvm.algorithms.optimisation.solution import Solution
+from fedsvm.algorithms.selection.training import certain_radius, strengths
+from fedsvm.algorithms.settings import Share
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 Remove = Literal["auto", "one", "half"] | Share
 """How many columns go in a step: one, half of them, a share of them, or half while there are many and then one."""

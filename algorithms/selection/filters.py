@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import FloatArray, IntArray
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 _NO_SPREAD = 1e-12
 """A sum of squared distances below this share of the sum of squares is what rounding leaves of a constant column."""

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from algorithms.ranking import DecidedBy
-from algorithms.selection.filters import SAME
-from algorithms.selection.subsets import Subset
-from algorithms.selection.training import SubsetTraining
-from federation.arrays import FloatArray, IntArray
+from fedsvm.algorithms.ranking import DecidedBy
+from fedsvm.algorithms.selection.filters import SAME
+from fedsvm.algorithms.selection.subsets import Subset
+from fedsvm.algorithms.selection.training import SubsetTraining
+from fedsvm.federation.arrays import FloatArray, IntArray
 
 
 def held_out(training: SubsetTraining, columns: Sequence[IntArray], tolerance: float) -> tuple[FloatArray, FloatArray]:

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from algorithms.features.kernels import Kernel
-from algorithms.features.nystrom import NystromMap
-from algorithms.selection.support_sums import SupportSite
-from federation.arrays import FloatArray
-from federation.errors import StepRefused
-from federation.federation import Federation
-from federation.site.program import step
+from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.selection.support_sums import SupportSite
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
 
 
 class KernelScoreSite(SupportSite):

@@ -22,11 +22,11 @@ from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.attacks.chosen_columns import OnChosenColumns
-from algorithms.attacks.contract import Attack
-from algorithms.attacks.subset_cuts import SubsetCuts
-from algorithms.calibration import Calibration
-from algorithms.contract import (
+from fedsvm.algorithms.attacks.chosen_columns import OnChosenColumns
+from fedsvm.algorithms.attacks.contract import Attack
+from fedsvm.algorithms.attacks.subset_cuts import SubsetCuts
+from fedsvm.algorithms.calibration import Calibration
+from fedsvm.algorithms.contract import (
     Arrays,
     EvaluationRows,
     HorizontalAlgorithm,
@@ -35,23 +35,23 @@ from algorithms.contract import (
     Pooled,
     TrainingReport,
 )
-from algorithms.data.columns import Labelled
-from algorithms.data.horizontal import HorizontalTask, Prepared
-from algorithms.data.scaling import Scale
-from algorithms.features.mapped_rows import map_rows
-from algorithms.optimisation.solution import Solution
-from algorithms.pan_svm import PanModel, PanSvm, train, with_calibration
-from algorithms.ranking import CurvePoint, Ranking, RankingStep
-from algorithms.remarks import Remark
-from algorithms.selection.elimination import MANY_COLUMNS
-from algorithms.selection.filters import membership_auc
-from algorithms.selection.subset_path import SelectionSite
-from algorithms.selection.subsets import Subset
-from algorithms.selection.training import SubsetTraining, TrainingSettings
-from algorithms.settings import ShareOrCount, doc
-from federation.arrays import FloatArray, IntArray
-from federation.federation import Federation
-from protocols.analysis.views import Coalition
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.horizontal import HorizontalTask, Prepared
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.features.mapped_rows import map_rows
+from fedsvm.algorithms.optimisation.solution import Solution
+from fedsvm.algorithms.pan_svm import PanModel, PanSvm, train, with_calibration
+from fedsvm.algorithms.ranking import CurvePoint, Ranking, RankingStep
+from fedsvm.algorithms.remarks import Remark
+from fedsvm.algorithms.selection.elimination import MANY_COLUMNS
+from fedsvm.algorithms.selection.filters import membership_auc
+from fedsvm.algorithms.selection.subset_path import SelectionSite
+from fedsvm.algorithms.selection.subsets import Subset
+from fedsvm.algorithms.selection.training import SubsetTraining, TrainingSettings
+from fedsvm.algorithms.settings import ShareOrCount, doc
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.federation import Federation
+from fedsvm.protocols.analysis.views import Coalition
 
 _DENSE, _GROWTH = 10, 1.25
 """Sizes of a curve: each up to the first, then by this factor, and by 2 from `MANY_COLUMNS` on."""

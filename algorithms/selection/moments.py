@@ -6,11 +6,11 @@ import math
 
 import numpy as np
 
-from algorithms.selection.filters import ClassMoments
-from algorithms.settings import MAX_COUNT
-from federation.errors import FederationError
-from federation.federation import Federation
-from federation.transport.keys import COORDINATOR
+from fedsvm.algorithms.selection.filters import ClassMoments
+from fedsvm.algorithms.settings import MAX_COUNT
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.transport.keys import COORDINATOR
 
 MIN_OF_CLASS = 3
 """Rows of a class over all sites that its sums may be told of."""

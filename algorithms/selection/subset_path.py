@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.optimisation import interior_point
-from algorithms.optimisation.barrier import Problem, RowSums, Standing
-from algorithms.optimisation.interior_point import Extent, Outcome, RoundSums, Terms, opened_by
-from algorithms.optimisation.masking import Mask, Masking, draw_masks
-from algorithms.optimisation.path_sums import (
+from fedsvm.algorithms.optimisation import interior_point
+from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
+from fedsvm.algorithms.optimisation.interior_point import Extent, Outcome, RoundSums, Terms, opened_by
+from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_masks
+from fedsvm.algorithms.optimisation.path_sums import (
     MASKED_SHOWS,
     OPEN_SHOWS,
     WIDE_BOUND,
@@ -31,13 +31,13 @@ from algorithms.optimisation.path_sums import (
     resolution_of,
     told_of,
 )
-from algorithms.optimisation.solution import Solution, Stopping
-from algorithms.selection.subsets import Posed, Subset, SubsetSite
-from federation.arrays import FloatArray, IntArray
-from federation.errors import StepRefused
-from federation.federation import Federation
-from federation.site.program import step
-from federation.transport.keys import COORDINATOR
+from fedsvm.algorithms.optimisation.solution import Solution, Stopping
+from fedsvm.algorithms.selection.subsets import Posed, Subset, SubsetSite
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
+from fedsvm.federation.transport.keys import COORDINATOR
 
 RELEASED = "weights of SVMs on the way to the columns that are kept"
 

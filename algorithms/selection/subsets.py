@@ -18,16 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.data.classes import members, numbers
-from algorithms.optimisation.hinge_sums import HingeSums, Points, line_bound
-from algorithms.optimisation.single_rows import lone_rows, rows_apart
-from algorithms.pan_svm import PanSite
-from algorithms.selection.filters import ClassMoments, bin_counts
-from federation.arrays import BoolArray, FloatArray, IntArray
-from federation.errors import StepRefused
-from federation.federation import Federation
-from federation.site.program import step
-from federation.transport.keys import COORDINATOR
+from fedsvm.algorithms.data.classes import members, numbers
+from fedsvm.algorithms.optimisation.hinge_sums import HingeSums, Points, line_bound
+from fedsvm.algorithms.optimisation.single_rows import lone_rows, rows_apart
+from fedsvm.algorithms.pan_svm import PanSite
+from fedsvm.algorithms.selection.filters import ClassMoments, bin_counts
+from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
+from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
+from fedsvm.federation.transport.keys import COORDINATOR
 
 ALL_ROWS = -1
 """In place of an inner fold: no row is left out."""

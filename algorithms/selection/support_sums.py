@@ -19,16 +19,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from algorithms.data.classes import members
-from algorithms.optimisation.solution import Solution
-from algorithms.selection.filters import ClassMoments
-from algorithms.selection.moments import MIN_OF_CLASS
-from algorithms.selection.subset_path import SelectionSite
-from algorithms.settings import MAX_COUNT
-from federation.arrays import BoolArray, FloatArray, IntArray
-from federation.federation import Federation
-from federation.site.program import step
-from federation.transport.keys import COORDINATOR
+from fedsvm.algorithms.data.classes import members
+from fedsvm.algorithms.optimisation.solution import Solution
+from fedsvm.algorithms.selection.filters import ClassMoments
+from fedsvm.algorithms.selection.moments import MIN_OF_CLASS
+from fedsvm.algorithms.selection.subset_path import SelectionSite
+from fedsvm.algorithms.settings import MAX_COUNT
+from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import step
+from fedsvm.federation.transport.keys import COORDINATOR
 
 SLACK = 1e-3
 """Rows whose margin is at most 1 and this support a model that is trained to a gap of 1e-6."""

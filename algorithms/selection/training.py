@@ -15,18 +15,18 @@ from typing import Annotated, Literal
 import numpy as np
 from annotated_types import Ge, Le
 
-from algorithms.optimisation.cutting_plane import RIDGE, Bundle, Penalty, improve, start
-from algorithms.optimisation.line_search import grid_search
-from algorithms.optimisation.solution import Solution, Stopping
-from algorithms.pan_svm import PanSettings
-from algorithms.selection.filters import ClassMoments
-from algorithms.selection.moments import class_moments
-from algorithms.selection.subset_path import SubsetPaths
-from algorithms.selection.subsets import Posed, Subset, SubsetOracle
-from algorithms.settings import Positive, Tolerance, doc
-from federation.arrays import FloatArray, IntArray
-from federation.errors import FederationError
-from federation.federation import Federation
+from fedsvm.algorithms.optimisation.cutting_plane import RIDGE, Bundle, Penalty, improve, start
+from fedsvm.algorithms.optimisation.line_search import grid_search
+from fedsvm.algorithms.optimisation.solution import Solution, Stopping
+from fedsvm.algorithms.pan_svm import PanSettings
+from fedsvm.algorithms.selection.filters import ClassMoments
+from fedsvm.algorithms.selection.moments import class_moments
+from fedsvm.algorithms.selection.subset_path import SubsetPaths
+from fedsvm.algorithms.selection.subsets import Posed, Subset, SubsetOracle
+from fedsvm.algorithms.settings import Positive, Tolerance, doc
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.federation import Federation
 
 MAX_BLIND_COLUMNS = 300
 """Of more, the matrices of the interior point are too large to be summed."""

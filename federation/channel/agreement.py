@@ -17,7 +17,7 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from federation.arrays import Residues
+from fedsvm.federation.arrays import Residues
 
 SECRET_BYTES = 32
 TAG_BYTES = 16

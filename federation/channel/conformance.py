@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from federation.channel.agreement import TAG_BYTES
-from federation.channel.contract import Channel
-from federation.channel.memory import Died
-from federation.errors import FederationError, PeerDropped, PeerLate, ProtocolError, RoundAborted
-from federation.transport.keys import COORDINATOR
+from fedsvm.federation.channel.agreement import TAG_BYTES
+from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.memory import Died
+from fedsvm.federation.errors import FederationError, PeerDropped, PeerLate, ProtocolError, RoundAborted
+from fedsvm.federation.transport.keys import COORDINATOR
 
 SITES = ("site-1", "site-2", "site-3")
 _LONG_S = 30.0

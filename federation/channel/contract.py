@@ -1,8 +1,8 @@
 """The contract of a channel: what a protocol function sees of the network, and how it fails.
 
-`federation.channel.socket` keeps it over an endpoint and `federation.channel.memory` in memory, so that the very same
-protocol function runs in a site process and in a test without processes. `federation.channel.conformance` checks that
-they agree.
+`fedsvm.federation.channel.socket` implements it over an endpoint and `fedsvm.federation.channel.memory` in memory. The
+same protocol function therefore runs in a site process and in a test without processes.
+`fedsvm.federation.channel.conformance` checks that they agree.
 
 What can go wrong is the same on both:
 
@@ -24,9 +24,9 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 from numpy.typing import NDArray
 
-from federation.arrays import Residues
-from federation.channel.agreement import SECRET_BYTES, keystream, seal, unseal
-from federation.errors import ProtocolError
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.channel.agreement import SECRET_BYTES, keystream, seal, unseal
+from fedsvm.federation.errors import ProtocolError
 
 _MAX_SYSTEM_WORDS = 1 << 13
 

@@ -19,10 +19,10 @@ import numpy as np
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 
-from federation.channel.agreement import KeyAgreement
-from federation.errors import Malformed
-from federation.transport import wire
-from federation.transport.wire import ENVELOPE_KIND, Message
+from fedsvm.federation.channel.agreement import KeyAgreement
+from fedsvm.federation.errors import Malformed
+from fedsvm.federation.transport import wire
+from fedsvm.federation.transport.wire import ENVELOPE_KIND, Message
 
 NONCE_BYTES, TAG_BYTES = 12, 16
 _SEALED = "sealed"

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict, deque
 
-from federation.channel.envelope import Sealer, ends_of
-from federation.errors import Malformed, PeerDropped
-from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Post, Received
-from federation.transport.keys import COORDINATOR
-from federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, MAX_FRAME_BYTES, Message
+from fedsvm.federation.channel.envelope import Sealer, ends_of
+from fedsvm.federation.errors import Malformed, PeerDropped
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.endpoint import Post, Received
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, MAX_FRAME_BYTES, Message
 
 MAX_HELD, MAX_HELD_BYTES = 1 << 12, 4 * MAX_FRAME_BYTES
 """Envelopes, and bytes in them, that are kept for one site that has no connection; what comes beyond is refused."""

@@ -18,11 +18,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import Residues
-from federation.channel.agreement import KeyAgreement, keystreams, round_keys
-from federation.channel.contract import KeyedChannel, checked, uniform_residues
-from federation.errors import PeerDropped, PeerLate, RoundAborted, Transient
-from federation.transport.keys import COORDINATOR
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.channel.agreement import KeyAgreement, keystreams, round_keys
+from fedsvm.federation.channel.contract import KeyedChannel, checked, uniform_residues
+from fedsvm.federation.errors import PeerDropped, PeerLate, RoundAborted, Transient
+from fedsvm.federation.transport.keys import COORDINATOR
 
 T = TypeVar("T")
 

@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import Residues
-from federation.channel.agreement import KeyAgreement, keystreams, round_keys
-from federation.channel.contract import Draw, KeyedChannel, Observer, checked, uniform_residues
-from federation.channel.mailbox import Mailbox
-from federation.errors import DeadlineExpired, PeerDropped, PeerLate, StepRefused
-from federation.transport.deadline import Deadline
-from federation.transport.keys import COORDINATOR
-from federation.transport.wire import DATA_KIND, Message
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.channel.agreement import KeyAgreement, keystreams, round_keys
+from fedsvm.federation.channel.contract import Draw, KeyedChannel, Observer, checked, uniform_residues
+from fedsvm.federation.channel.mailbox import Mailbox
+from fedsvm.federation.errors import DeadlineExpired, PeerDropped, PeerLate, StepRefused
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.federation.transport.wire import DATA_KIND, Message
 
 _ARRAY = "value"
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from federation.arrays import Residues
-from federation.transport import framefile
-from federation.transport.wire import DATA_KIND, RUN_ID_BYTES, Message
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.transport import framefile
+from fedsvm.federation.transport.wire import DATA_KIND, RUN_ID_BYTES, Message
 
 SENT, RECEIVED, DREW, INPUT = "sent", "received", "drew", "input"
 _RUN = bytes(RUN_ID_BYTES)

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from zmq.utils import z85
 
-from federation.errors import FederationError
-from federation.transport.keys import KEY_BYTES, KeyPair
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
 
 PUBLIC, SECRET = ".key", ".key_secret"
 _BANNERS = {

@@ -9,18 +9,18 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import MappingProxyType
 
-from federation.control import Abort
-from federation.errors import DeadlineExpired, LaunchError
-from federation.federation import Federation
-from federation.hosts.hub import HubEndpoint
-from federation.hosts.lobby import Guest
-from federation.journal import Journal
-from federation.membership import DropoutPolicy
-from federation.processes.contract import Ended
-from federation.shown import ShownRound
-from federation.site.program import SumProtocol
-from federation.transport.deadline import Deadline
-from federation.transport.keys import COORDINATOR, Party, Roster
+from fedsvm.federation.control import Abort
+from fedsvm.federation.errors import DeadlineExpired, LaunchError
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.hosts.hub import HubEndpoint
+from fedsvm.federation.hosts.lobby import Guest
+from fedsvm.federation.journal import Journal
+from fedsvm.federation.membership import DropoutPolicy
+from fedsvm.federation.processes.contract import Ended
+from fedsvm.federation.shown import ShownRound
+from fedsvm.federation.site.program import SumProtocol
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 
 GRACE_S = 3.0
 """How long a site may take to connect again; then its process counts as ended."""

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 
 import zmq
 
-from federation.errors import DeadlineExpired, Malformed, PeerDropped
-from federation.hosts.messages import Hello, Join, Refused
-from federation.transport import wire
-from federation.transport.connection import DISCONNECTED, Stream
-from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint, Received
-from federation.transport.keys import COORDINATOR, KeyPair, Roster
-from federation.transport.wire import JOINING_KINDS
+from fedsvm.federation.errors import DeadlineExpired, Malformed, PeerDropped
+from fedsvm.federation.hosts.messages import Hello, Join, Refused
+from fedsvm.federation.transport import wire
+from fedsvm.federation.transport.connection import DISCONNECTED, Stream
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.endpoint import Endpoint, Received
+from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Roster
+from fedsvm.federation.transport.wire import JOINING_KINDS
 
 TICKET_BYTES = 16
 _CONNECTIONS_PER_SITE = 2

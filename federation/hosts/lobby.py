@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from federation.errors import DeadlineExpired, FederationError, LaunchError, Malformed, PeerDropped
-from federation.hosts.hub import Call, HubEndpoint
-from federation.hosts.messages import Begin, Declined, Offer, Ready, Refused, is_tcp
-from federation.site.terms import Terms
-from federation.transport.auth import REFUSED
-from federation.transport.deadline import Deadline
-from federation.transport.keys import COORDINATOR, KEY_BYTES, Party
-from federation.transport.wire import Message
+from fedsvm.federation.errors import DeadlineExpired, FederationError, LaunchError, Malformed, PeerDropped
+from fedsvm.federation.hosts.hub import Call, HubEndpoint
+from fedsvm.federation.hosts.messages import Begin, Declined, Offer, Ready, Refused, is_tcp
+from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.transport.auth import REFUSED
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, Party
+from fedsvm.federation.transport.wire import Message
 
 MAX_NAMED = 8
 MAX_SHOWN = 500

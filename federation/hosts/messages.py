@@ -7,7 +7,7 @@
     Ready     site         it takes part on these terms      the coordinator waits for the others
     Declined  site         it does not, and says why         the site's process ends
     Refused   coordinator  it must not, and is told why      the site's process ends
-    Begin     coordinator  all are there                     a roster, and orders: see `federation.control`
+    Begin     coordinator  all are there                     a roster, and orders: see `fedsvm.federation.control`
     Hello     site         a connection is new, and an offer  the coordinator knows whose it is, and what it is for
                            was made
 
@@ -20,9 +20,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
-from federation.control import read_fields
-from federation.errors import Malformed
-from federation.transport.wire import RUN_ID_BYTES, Message
+from fedsvm.federation.control import read_fields
+from fedsvm.federation.errors import Malformed
+from fedsvm.federation.transport.wire import RUN_ID_BYTES, Message
 
 _BEFORE_ANY_RUN = bytes(RUN_ID_BYTES)
 _MAX_PORT = 65_535

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import zmq
 
-from federation.errors import PeerDropped
-from federation.hosts.messages import Hello
-from federation.transport import wire
-from federation.transport.connection import Dialler
-from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint, Received
-from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.errors import PeerDropped
+from fedsvm.federation.hosts.messages import Hello
+from fedsvm.federation.transport import wire
+from fedsvm.federation.transport.connection import Dialler
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.endpoint import Endpoint, Received
+from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 
 OUTBOUND_ONLY = "inproc://outbound-only"
 """Where a site listens that nobody is to reach."""

@@ -12,25 +12,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from federation.channel.agreement import KeyAgreement
-from federation.errors import DeadlineExpired, FederationError, Malformed, OrderRefused, PeerDropped, StepRefused
-from federation.hosts.certificates import Certificate
-from federation.hosts.lobby import Column
-from federation.hosts.messages import Begin, Declined, Join, Offer, Ready, Refused
-from federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
-from federation.processes.forkserver import WORKSPACE_PREFIX
-from federation.site.faults import OwnFaults
-from federation.site.logs import SILENT
-from federation.site.partition import Partition
-from federation.site.policy import SitePolicy
-from federation.site.program import Installation
-from federation.site.rules import ANYTHING, SiteRules
-from federation.site.site import Assignment, Site
-from federation.site.terms import Terms
-from federation.transport.deadline import Deadline
-from federation.transport.endpoint import descriptors_explained
-from federation.transport.keys import COORDINATOR, Party
-from federation.transport.wire import Message
+from fedsvm.federation.channel.agreement import KeyAgreement
+from fedsvm.federation.errors import DeadlineExpired, FederationError, Malformed, OrderRefused, PeerDropped, StepRefused
+from fedsvm.federation.hosts.certificates import Certificate
+from fedsvm.federation.hosts.lobby import Column
+from fedsvm.federation.hosts.messages import Begin, Declined, Join, Offer, Ready, Refused
+from fedsvm.federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
+from fedsvm.federation.processes.forkserver import WORKSPACE_PREFIX
+from fedsvm.federation.site.faults import OwnFaults
+from fedsvm.federation.site.logs import SILENT
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.policy import SitePolicy
+from fedsvm.federation.site.program import Installation
+from fedsvm.federation.site.rules import ANYTHING, SiteRules
+from fedsvm.federation.site.site import Assignment, Site
+from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.endpoint import descriptors_explained
+from fedsvm.federation.transport.keys import COORDINATOR, Party
+from fedsvm.federation.transport.wire import Message
 
 _MAX_FAILED_HANDSHAKES = 5
 """After so many in a row the coordinator has another key than this site was told; fewer, and it may be starting."""

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
-from federation.transport.deadline import Deadline
+from fedsvm.federation.transport.deadline import Deadline
 
 EXIT_GRACE_S = 5.0
 """How long a process has to end by itself."""

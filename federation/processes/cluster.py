@@ -28,12 +28,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from federation.errors import LaunchError
-from federation.processes.contract import Ended
-from federation.processes.forkserver import WORKSPACE_PREFIX
-from federation.processes.launcher import LocalLauncher
-from federation.site.site import Assignment
-from federation.transport.keys import Party
+from fedsvm.federation.errors import LaunchError
+from fedsvm.federation.processes.contract import Ended
+from fedsvm.federation.processes.forkserver import WORKSPACE_PREFIX
+from fedsvm.federation.processes.launcher import LocalLauncher
+from fedsvm.federation.site.site import Assignment
+from fedsvm.federation.transport.keys import Party
 
 _START_S = 120.0
 _CLOSE_S = 20.0

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from federation.site.site import Assignment
-from federation.transport.keys import Party
+from fedsvm.federation.site.site import Assignment
+from fedsvm.federation.transport.keys import Party
 
 
 @dataclass(frozen=True)

@@ -30,12 +30,12 @@ from typing import Any, NoReturn
 
 import msgpack
 
-from federation.errors import FederationError
-from federation.processes import pipe
-from federation.site.policy import SitePolicy
-from federation.site.program import Installation
-from federation.site.rehearsal import rehearse
-from federation.site.site import Assignment, run_site
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.processes import pipe
+from fedsvm.federation.site.policy import SitePolicy
+from fedsvm.federation.site.program import Installation
+from fedsvm.federation.site.rehearsal import rehearse
+from fedsvm.federation.site.site import Assignment, run_site
 
 WORKSPACE_PREFIX = "fedsvm-"
 REST_S = 2.0

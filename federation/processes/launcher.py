@@ -13,14 +13,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from federation.errors import LaunchError
-from federation.processes import pipe
-from federation.processes.child import Child
-from federation.processes.contract import Ended
-from federation.site.policy import SitePolicy
-from federation.site.site import Assignment
-from federation.transport.deadline import Deadline
-from federation.transport.keys import Party
+from fedsvm.federation.errors import LaunchError
+from fedsvm.federation.processes import pipe
+from fedsvm.federation.processes.child import Child
+from fedsvm.federation.processes.contract import Ended
+from fedsvm.federation.site.policy import SitePolicy
+from fedsvm.federation.site.site import Assignment
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.keys import Party
 
 _START_S = 60.0
 _SITE_START_S = 0.05

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from federation.processes.forkserver import REST_S
-from federation.processes.launcher import LocalLauncher
+from fedsvm.federation.processes.forkserver import REST_S
+from fedsvm.federation.processes.launcher import LocalLauncher
 
 _SET_BY_LIBRARIES = "KMP_"
 """How names of variables begin that libraries set for themselves as they are loaded."""

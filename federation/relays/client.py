@@ -1,8 +1,8 @@
 """User-space TCP relays as their user sees them: latency, jitter, bandwidth and faults on links between parties.
 
-One process of its own relays all links, without root; `federation.relays.process` is what runs there. For every opener
-and listener it has a port of its own. A request takes effect before it is answered, so whatever its caller does next
-meets the change.
+One process of its own relays all links, without root; `fedsvm.federation.relays.process` is what runs there. For every
+opener and listener it has a port of its own. A request takes effect before it is answered, so whatever its caller does
+next meets the change.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any
 
-from federation.errors import LaunchError
-from federation.processes import pipe
-from federation.processes.child import Child
+from fedsvm.federation.errors import LaunchError
+from fedsvm.federation.processes import pipe
+from fedsvm.federation.processes.child import Child
 
 DirectedLink = tuple[str, str]
 """Sender and receiver."""
 
-_PROCESS = "federation.relays.process"
+_PROCESS = "fedsvm.federation.relays.process"
 _ANSWER_S = 20.0
 _LINKS_AT_ONCE = 1000
 """It takes the kernel longer to find a free port the fewer there are, so thousands are not to share one deadline."""

@@ -30,9 +30,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from federation.errors import LaunchError
-from federation.processes import pipe
-from federation.relays.client import Conditions, DirectedLink
+from fedsvm.federation.errors import LaunchError
+from fedsvm.federation.processes import pipe
+from fedsvm.federation.relays.client import Conditions, DirectedLink
 
 _MAX_CHUNK_BYTES = 1 << 16
 _MAX_QUEUED_BYTES = 1 << 22

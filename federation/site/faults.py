@@ -13,7 +13,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from federation.arrays import Residues
+from fedsvm.federation.arrays import Residues
 
 _SIGNALS = {"kill": signal.SIGKILL, "stall": signal.SIGSTOP}
 OWN_KINDS = tuple(_SIGNALS)

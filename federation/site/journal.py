@@ -17,13 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import FloatArray, Residues
-from federation.channel.agreement import SECRET_BYTES, TAG_BYTES
-from federation.channel.contract import checked
-from federation.control import Order
-from federation.errors import Malformed, StepRefused
-from federation.transport import framefile
-from federation.transport.wire import DATA_KIND, RUN_ID_BYTES, Message
+from fedsvm.federation.arrays import FloatArray, Residues
+from fedsvm.federation.channel.agreement import SECRET_BYTES, TAG_BYTES
+from fedsvm.federation.channel.contract import checked
+from fedsvm.federation.control import Order
+from fedsvm.federation.errors import Malformed, StepRefused
+from fedsvm.federation.transport import framefile
+from fedsvm.federation.transport.wire import DATA_KIND, RUN_ID_BYTES, Message
 
 _RUN = bytes(RUN_ID_BYTES)
 _RECEIVED, _DREW, _OPENED = "received", "drew", "opened"

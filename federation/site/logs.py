@@ -20,9 +20,9 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from federation.control import LOG_LEVELS, MAX_LOG_TEXT, MAX_LOGGER_NAME, LogRecord
-from federation.errors import PeerDropped
-from federation.text import visible
+from fedsvm.federation.control import LOG_LEVELS, MAX_LOG_TEXT, MAX_LOGGER_NAME, LogRecord
+from fedsvm.federation.errors import PeerDropped
+from fedsvm.federation.text import visible
 
 SILENT = "none"
 """The level at which nothing travels: records go to the site's own standard error, as Python has it."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from federation.errors import Malformed, StepRefused
-from federation.transport import framefile, wire
+from fedsvm.federation.errors import Malformed, StepRefused
+from fedsvm.federation.transport import framefile, wire
 
 _RUN = bytes(wire.RUN_ID_BYTES)
 

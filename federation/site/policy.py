@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Self
 
-from federation.control import GatherTerms, Order, SumTerms
-from federation.errors import OrderRefused
-from federation.site.program import Opens
-from federation.site.rules import ANYTHING, SiteRules
-from federation.site.terms import Terms
-from federation.transport.keys import COORDINATOR, Roster
+from fedsvm.federation.control import GatherTerms, Order, SumTerms
+from fedsvm.federation.errors import OrderRefused
+from fedsvm.federation.site.program import Opens
+from fedsvm.federation.site.rules import ANYTHING, SiteRules
+from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.transport.keys import COORDINATOR, Roster
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from typing import Any, ClassVar, Literal, Protocol, TypeVar, overload
 
 import numpy as np
 
-from federation.arrays import FloatArray, Residues
-from federation.channel.contract import Channel
-from federation.site.partition import Partition
+from fedsvm.federation.arrays import FloatArray, Residues
+from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.site.partition import Partition
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Opens = Literal["sum", "value"]

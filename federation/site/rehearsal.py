@@ -27,18 +27,18 @@ from typing import Any, cast
 import numpy as np
 import zmq
 
-from federation.arrays import FloatArray, Residues
-from federation.channel.contract import Channel
-from federation.control import Done, FinalReport, Order, RosterUpdate, Stop, SumTerms
-from federation.errors import DeadlineExpired, FederationError
-from federation.site.partition import Partition
-from federation.site.policy import SitePolicy
-from federation.site.program import Installation, SiteProgram, SumProtocol, step
-from federation.site.site import Assignment, run_site
-from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint
-from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
-from federation.transport.wire import RUN_ID_BYTES
+from fedsvm.federation.arrays import FloatArray, Residues
+from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.control import Done, FinalReport, Order, RosterUpdate, Stop, SumTerms
+from fedsvm.federation.errors import DeadlineExpired, FederationError
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.policy import SitePolicy
+from fedsvm.federation.site.program import Installation, SiteProgram, SumProtocol, step
+from fedsvm.federation.site.site import Assignment, run_site
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.endpoint import Endpoint
+from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.transport.wire import RUN_ID_BYTES
 
 _SITE = "rehearsal"
 _LISTEN = "tcp://127.0.0.1:*"

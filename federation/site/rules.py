@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Self
 
-from federation.control import GatherTerms, Order
-from federation.errors import OrderRefused
-from federation.site.terms import Terms
+from fedsvm.federation.control import GatherTerms, Order
+from fedsvm.federation.errors import OrderRefused
+from fedsvm.federation.site.terms import Terms
 
 MIN_SITES = "min_sites"
 """A rule of any secure sum: with fewer sites this one puts nothing in."""

@@ -13,14 +13,14 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import FloatArray
-from federation.channel.agreement import KeyAgreement
-from federation.channel.contract import Draw, Observer, uniform_residues
-from federation.channel.envelope import Sealer
-from federation.channel.mailbox import Mailbox
-from federation.channel.socket import SocketChannel
-from federation.channel.transcript import Transcript
-from federation.control import (
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.channel.agreement import KeyAgreement
+from fedsvm.federation.channel.contract import Draw, Observer, uniform_residues
+from fedsvm.federation.channel.envelope import Sealer
+from fedsvm.federation.channel.mailbox import Mailbox
+from fedsvm.federation.channel.socket import SocketChannel
+from fedsvm.federation.channel.transcript import Transcript
+from fedsvm.federation.control import (
     Abort,
     Aborted,
     Done,
@@ -35,7 +35,7 @@ from federation.control import (
     SumTerms,
     read_order,
 )
-from federation.errors import (
+from fedsvm.federation.errors import (
     BoundExceeded,
     DeadlineExpired,
     EndpointError,
@@ -46,16 +46,16 @@ from federation.errors import (
     Stopped,
     Transient,
 )
-from federation.site.faults import OwnFaults
-from federation.site.journal import EndOfRecordError, ReplayChannel, SiteJournal
-from federation.site.logs import SILENT, LogForwarder
-from federation.site.partition import read_partition
-from federation.site.policy import SitePolicy
-from federation.site.program import Installation, SiteProgram, opens_of
-from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Endpoint, Post, Received, descriptors_explained
-from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
-from federation.transport.wire import HELLO_KIND, Message
+from fedsvm.federation.site.faults import OwnFaults
+from fedsvm.federation.site.journal import EndOfRecordError, ReplayChannel, SiteJournal
+from fedsvm.federation.site.logs import SILENT, LogForwarder
+from fedsvm.federation.site.partition import read_partition
+from fedsvm.federation.site.policy import SitePolicy
+from fedsvm.federation.site.program import Installation, SiteProgram, opens_of
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.endpoint import Endpoint, Post, Received, descriptors_explained
+from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.transport.wire import HELLO_KIND, Message
 
 _LOGGER = logging.getLogger(__name__)
 MAX_SILENCE_S = 3600.0

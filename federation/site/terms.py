@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
 
-from federation.errors import Malformed
+from fedsvm.federation.errors import Malformed
 
 Routing = Literal["direct", "via-coordinator"]
 

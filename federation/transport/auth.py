@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import zmq
 
-from federation.transport.keys import KeyPair, Party, Roster
+from fedsvm.federation.transport.keys import KeyPair, Party, Roster
 
 _ZAP_ADDRESS = "inproc://zeromq.zap.01"
 ZAP_FRAMES = 7

@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 
 import zmq
 
-from federation.errors import PeerDropped
-from federation.ledger import Ledger, Traffic
-from federation.transport import counters, zmtp
-from federation.transport.auth import REFUSED
-from federation.transport.deadline import Deadline
-from federation.transport.keys import Party
-from federation.transport.wire import Message
+from fedsvm.federation.errors import PeerDropped
+from fedsvm.federation.ledger import Ledger, Traffic
+from fedsvm.federation.transport import counters, zmtp
+from fedsvm.federation.transport.auth import REFUSED
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.keys import Party
+from fedsvm.federation.transport.wire import Message
 
 REDIAL_S = 0.3
 """How long libzmq has to say that it connects again. After bytes that break the protocol it does not, and we do."""
@@ -44,7 +44,7 @@ class Stream:
     """One TCP connection, seen from this end, which enters in the ledger what goes over it.
 
     A connection carries control messages or protocols, never both: within one machine those that the coordinator opened
-    carry control messages, across hosts a site opens one for each (`federation.hosts`). So the kernel's
+    carry control messages, across hosts a site opens one for each (`fedsvm.federation.hosts`). So the kernel's
     byte count of a stream belongs to one or the other and never to both. Only the receiver measures: by the time it is
     asked all that was sent to it has come in, whereas what it sent itself may still wait to go out.
 

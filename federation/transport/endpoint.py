@@ -25,11 +25,11 @@ from typing import Any, NamedTuple, Protocol, Self
 
 import zmq
 
-from federation.errors import DeadlineExpired, EndpointError, Malformed, PeerDropped
-from federation.ledger import Ledger
-from federation.transport import wire
-from federation.transport.auth import ZAP_FRAMES, Authenticator
-from federation.transport.connection import (
+from fedsvm.federation.errors import DeadlineExpired, EndpointError, Malformed, PeerDropped
+from fedsvm.federation.ledger import Ledger
+from fedsvm.federation.transport import wire
+from fedsvm.federation.transport.auth import ZAP_FRAMES, Authenticator
+from fedsvm.federation.transport.connection import (
     DISCONNECTED,
     EVENT,
     HANDSHAKE_FAILURES,
@@ -39,8 +39,8 @@ from federation.transport.connection import (
     Stream,
     end_stream,
 )
-from federation.transport.deadline import Deadline
-from federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 
 LINGER_MS = 1000
 _FLUSH_S = 0.1

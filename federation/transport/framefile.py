@@ -15,8 +15,8 @@ import struct
 from collections.abc import Iterator
 from typing import IO
 
-from federation.errors import Malformed
-from federation.transport import wire
+from fedsvm.federation.errors import Malformed
+from fedsvm.federation.transport import wire
 
 _LENGTH = struct.Struct("<Q")
 

@@ -25,7 +25,7 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.errors import Malformed
+from fedsvm.federation.errors import Malformed
 
 VERSION = 2
 RUN_ID_BYTES = 8
@@ -46,7 +46,7 @@ HELLO_KIND = "hello"
 """What a site says first on a connection by which it is to be reached."""
 CONTROL_KINDS = ("roster", "order", "done", "failed", "abort", "aborted", "log_record", "stop", "final_report")
 JOINING_KINDS = ("join", "offer", "ready", "declined", "refused", "begin")
-"""Across hosts: what is said before the first roster, see `federation.hosts.messages`."""
+"""Across hosts: what is said before the first roster, see `fedsvm.federation.hosts.messages`."""
 KINDS = (DATA_KIND, ENVELOPE_KIND, HELLO_KIND, *CONTROL_KINDS, *JOINING_KINDS)
 """All, each at the place by which a frame names it."""
 

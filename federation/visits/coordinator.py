@@ -11,15 +11,15 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 
-from federation.errors import LaunchError
-from federation.federation import Federation
-from federation.journal import Journal
-from federation.membership import DropoutPolicy
-from federation.processes.contract import Ended
-from federation.site.program import SumProtocol
-from federation.transport.keys import COORDINATOR, Party, Roster
-from federation.transport.wire import Message
-from federation.visits.endpoint import Arrived, Left, NothingDue, StoredEndpoint
+from fedsvm.federation.errors import LaunchError
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.journal import Journal
+from fedsvm.federation.membership import DropoutPolicy
+from fedsvm.federation.processes.contract import Ended
+from fedsvm.federation.site.program import SumProtocol
+from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
+from fedsvm.federation.transport.wire import Message
+from fedsvm.federation.visits.endpoint import Arrived, Left, NothingDue, StoredEndpoint
 
 Said = Callable[[str, int, int, Message], None]
 """Stores what the coordinator says, given the site, the round, and its number among all that the site is told in it."""

@@ -21,11 +21,11 @@ from typing import IO, Any, Self
 
 import msgpack
 
-from federation.errors import FederationError, Malformed
-from federation.site.private_file import replace_private
-from federation.transport import wire
-from federation.transport.wire import Message
-from federation.visits.sealing import Vault
+from fedsvm.federation.errors import FederationError, Malformed
+from fedsvm.federation.site.private_file import replace_private
+from fedsvm.federation.transport import wire
+from fedsvm.federation.transport.wire import Message
+from fedsvm.federation.visits.sealing import Vault
 
 _LENGTH = struct.Struct("<Q")
 SECRET_BYTES = 32

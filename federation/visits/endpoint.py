@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from federation.errors import DeadlineExpired, PeerDropped
-from federation.ledger import Ledger, Traffic
-from federation.transport.deadline import Deadline
-from federation.transport.endpoint import Received
-from federation.transport.keys import COORDINATOR, Roster
-from federation.transport.wire import CONTROL_KINDS, Message
+from fedsvm.federation.errors import DeadlineExpired, PeerDropped
+from fedsvm.federation.ledger import Ledger, Traffic
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.endpoint import Received
+from fedsvm.federation.transport.keys import COORDINATOR, Roster
+from fedsvm.federation.transport.wire import CONTROL_KINDS, Message
 
 
 class NothingDue(BaseException):

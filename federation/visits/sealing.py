@@ -21,12 +21,12 @@ from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 
-from federation.arrays import Residues
-from federation.channel.agreement import KeyAgreement
-from federation.channel.contract import Draw
-from federation.channel.envelope import NONCE_BYTES, TAG_BYTES
-from federation.errors import Malformed
-from federation.transport.keys import KEY_BYTES, KeyPair
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.channel.agreement import KeyAgreement
+from fedsvm.federation.channel.contract import Draw
+from fedsvm.federation.channel.envelope import NONCE_BYTES, TAG_BYTES
+from fedsvm.federation.errors import Malformed
+from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
 
 NUMBER_BYTES = 16
 HEAD_BYTES = KEY_BYTES + NUMBER_BYTES

@@ -7,22 +7,22 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from federation.channel.agreement import KeyAgreement
-from federation.errors import FederationError
-from federation.processes.forkserver import WORKSPACE_PREFIX
-from federation.site.faults import OwnFaults
-from federation.site.logs import SILENT
-from federation.site.partition import Partition
-from federation.site.policy import SitePolicy
-from federation.site.program import Installation
-from federation.site.rules import SiteRules
-from federation.site.site import Assignment, Site
-from federation.site.terms import Terms
-from federation.transport.keys import COORDINATOR, Party, Roster
-from federation.transport.wire import CONTROL_KINDS, Message
-from federation.visits.diary import Diary
-from federation.visits.endpoint import Arrived, NothingDue, StoredEndpoint
-from federation.visits.sealing import Draws, derived
+from fedsvm.federation.channel.agreement import KeyAgreement
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.processes.forkserver import WORKSPACE_PREFIX
+from fedsvm.federation.site.faults import OwnFaults
+from fedsvm.federation.site.logs import SILENT
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.policy import SitePolicy
+from fedsvm.federation.site.program import Installation
+from fedsvm.federation.site.rules import SiteRules
+from fedsvm.federation.site.site import Assignment, Site
+from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
+from fedsvm.federation.transport.wire import CONTROL_KINDS, Message
+from fedsvm.federation.visits.diary import Diary
+from fedsvm.federation.visits.endpoint import Arrived, NothingDue, StoredEndpoint
+from fedsvm.federation.visits.sealing import Draws, derived
 
 
 class _Differs(BaseException):

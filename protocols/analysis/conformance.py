@@ -13,15 +13,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from federation.arrays import Residues
-from federation.channel.contract import Channel, uniform_residues
-from federation.channel.memory import InMemoryNetwork, MemoryChannel
-from federation.errors import BoundExceeded, RoundAborted, Transient
-from federation.transport.keys import COORDINATOR
-from protocols.analysis.coalitions import AnalysedSum, smallest_breaking_coalition
-from protocols.analysis.execution import Execution, execute, site_names
-from protocols.arithmetic.fixed_point import add
-from protocols.sums.contract import SecureSum
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.channel.contract import Channel, uniform_residues
+from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
+from fedsvm.federation.errors import BoundExceeded, RoundAborted, Transient
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.analysis.coalitions import AnalysedSum, smallest_breaking_coalition
+from fedsvm.protocols.analysis.execution import Execution, execute, site_names
+from fedsvm.protocols.arithmetic.fixed_point import add
+from fedsvm.protocols.sums.contract import SecureSum
 
 MAX_SITES = 8
 _SHAPES = [(1, 0), (1, 1), (2, 3), (1, 70_000)]

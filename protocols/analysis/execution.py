@@ -13,10 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from federation.arrays import Residues
-from federation.channel.memory import InMemoryNetwork, MemoryChannel
-from federation.transport.keys import COORDINATOR
-from protocols.sums.contract import Cost, SecureSum
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.sums.contract import Cost, SecureSum
 
 
 class Label(NamedTuple):

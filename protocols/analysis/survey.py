@@ -6,9 +6,9 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from protocols.analysis.coalitions import AnalysedSum
-from protocols.sums.contract import SecureSum
-from protocols.sums.registry import SUMS
+from fedsvm.protocols.analysis.coalitions import AnalysedSum
+from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.protocols.sums.registry import SUMS
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,12 @@ from types import MappingProxyType
 
 import numpy as np
 
-from federation.arrays import Residues
-from federation.channel.contract import uniform_residues
-from federation.channel.memory import InMemoryNetwork, MemoryChannel
-from federation.transport.keys import COORDINATOR
-from protocols.analysis.execution import Record, execute
-from protocols.sums.contract import SecureSum
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.channel.contract import uniform_residues
+from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.analysis.execution import Record, execute
+from fedsvm.protocols.sums.contract import SecureSum
 
 
 @dataclass

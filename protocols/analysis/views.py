@@ -18,18 +18,18 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from federation.arrays import FloatArray, Residues
-from federation.channel.transcript import DREW, INPUT, RECEIVED, Entry, read_transcript
-from federation.errors import Malformed
-from federation.ledger import RoundRecord
-from federation.shown import ShownRound
-from federation.transport.keys import COORDINATOR
-from protocols.analysis.coalitions import combined, reconstruction_coefficients, view
-from protocols.analysis.execution import Label, Record, labelled
-from protocols.analysis.symbolic import linear_views
-from protocols.arithmetic.fixed_point import FixedPoint
-from protocols.sums.registry import SUMS
-from protocols.sums.ring import chunk_count
+from fedsvm.federation.arrays import FloatArray, Residues
+from fedsvm.federation.channel.transcript import DREW, INPUT, RECEIVED, Entry, read_transcript
+from fedsvm.federation.errors import Malformed
+from fedsvm.federation.ledger import RoundRecord
+from fedsvm.federation.shown import ShownRound
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.analysis.coalitions import combined, reconstruction_coefficients, view
+from fedsvm.protocols.analysis.execution import Label, Record, labelled
+from fedsvm.protocols.analysis.symbolic import linear_views
+from fedsvm.protocols.arithmetic.fixed_point import FixedPoint
+from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.protocols.sums.ring import chunk_count
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from federation.arrays import FloatArray, Residues
-from federation.errors import BoundExceeded
+from fedsvm.federation.arrays import FloatArray, Residues
+from fedsvm.federation.errors import BoundExceeded
 
 LIMB_BITS = 64
 MIN_FRACTION_BITS = 40

@@ -28,12 +28,12 @@ from random import Random
 
 import numpy as np
 
-from federation.arrays import IntArray
-from federation.channel.contract import Channel
-from federation.channel.generator import drawn_generator
-from federation.transport.keys import COORDINATOR
-from protocols.arithmetic.commutative import P256, Cipher, CurvePoints, distinct
-from protocols.sums.contract import Cost
+from fedsvm.federation.arrays import IntArray
+from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.generator import drawn_generator
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.arithmetic.commutative import P256, Cipher, CurvePoints, distinct
+from fedsvm.protocols.sums.contract import Cost
 
 POINT_BYTES = P256.point_bytes
 

@@ -2,7 +2,7 @@
 
 A site holds a column: of items, no two the same, or of numbers. Each function of the coordinator drives one protocol
 and writes down what anybody learns by it; who that is, and who must not collude, is said in `intersection`, `union`
-and `protocols.scalar_product`.
+and `fedsvm.protocols.scalar_product`.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from federation.arrays import FloatArray
-from federation.errors import FederationError
-from federation.federation import Federation
-from federation.site.program import SiteProgram, step
-from protocols.common_seed import common_seed
-from protocols.scalar_product import deal_and_reveal, fraction_bits, scalar_product
-from protocols.sets.intersection import count_common, intersect, set_cardinality, set_intersection
-from protocols.sets.union import reveal_union, set_union
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import SiteProgram, step
+from fedsvm.protocols.common_seed import common_seed
+from fedsvm.protocols.scalar_product import deal_and_reveal, fraction_bits, scalar_product
+from fedsvm.protocols.sets.intersection import count_common, intersect, set_cardinality, set_intersection
+from fedsvm.protocols.sets.union import reveal_union, set_union
 
 _SECONDS_PER_HASH = 2.5e-4
 _SECONDS_PER_ITEM = 1.5e-3

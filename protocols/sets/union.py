@@ -22,11 +22,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from federation.channel.contract import Channel
-from federation.channel.generator import drawn_generator
-from federation.transport.keys import COORDINATOR
-from protocols.arithmetic.commutative import P521, Cipher, CurvePoints, contents_of, distinct
-from protocols.sums.contract import Cost
+from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.channel.generator import drawn_generator
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.arithmetic.commutative import P521, Cipher, CurvePoints, contents_of, distinct
+from fedsvm.protocols.sums.contract import Cost
 
 POINT_BYTES = P521.point_bytes
 MAX_ITEM_BYTES = P521.max_content_bytes

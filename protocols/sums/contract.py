@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from federation.arrays import FloatArray, Residues
-from federation.channel.contract import Channel
-from federation.transport.keys import COORDINATOR
-from protocols.arithmetic.fixed_point import FixedPoint, add, subtract
+from fedsvm.federation.arrays import FloatArray, Residues
+from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.arithmetic.fixed_point import FixedPoint, add, subtract
 
 RESIDUE_BYTES = 8
 

@@ -48,16 +48,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import IntArray, Residues
-from federation.channel.agreement import TAG_BYTES
-from federation.channel.contract import Channel
-from federation.errors import PeerDropped, StepRefused
-from federation.transport.keys import COORDINATOR
-from protocols.arithmetic import shamir
-from protocols.arithmetic.fixed_point import accumulate, total_of
-from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
-from protocols.sums.plain import collect_chunks
-from protocols.sums.ring import chunk_count, chunks
+from fedsvm.federation.arrays import IntArray, Residues
+from fedsvm.federation.channel.agreement import TAG_BYTES
+from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.errors import PeerDropped, StepRefused
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.arithmetic import shamir
+from fedsvm.protocols.arithmetic.fixed_point import accumulate, total_of
+from fedsvm.protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
+from fedsvm.protocols.sums.plain import collect_chunks
+from fedsvm.protocols.sums.ring import chunk_count, chunks
 
 MAX_NEIGHBOURS = 50
 """Of a site; all others, where there are no more."""

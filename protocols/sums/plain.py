@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from federation.arrays import Residues
-from federation.channel.contract import Channel
-from federation.transport.keys import COORDINATOR
-from protocols.arithmetic.fixed_point import accumulate
-from protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
-from protocols.sums.ring import chunk_count, chunk_widths, chunks
+from fedsvm.federation.arrays import Residues
+from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.arithmetic.fixed_point import accumulate
+from fedsvm.protocols.sums.contract import RESIDUE_BYTES, Cost, SecureSum
+from fedsvm.protocols.sums.ring import chunk_count, chunk_widths, chunks
 
 
 def plain_contribute(channel: Channel, vector: Residues) -> None:

@@ -11,13 +11,13 @@ import functools
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from federation.plugins import Registry
-from protocols.sums.changing_neighbours import changing_neighbours
-from protocols.sums.contract import SecureSum
-from protocols.sums.k_secure import k_secure
-from protocols.sums.masked import masked
-from protocols.sums.plain import PLAIN
-from protocols.sums.ring import RING
+from fedsvm.federation.plugins import Registry
+from fedsvm.protocols.sums.changing_neighbours import changing_neighbours
+from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.protocols.sums.k_secure import k_secure
+from fedsvm.protocols.sums.masked import masked
+from fedsvm.protocols.sums.plain import PLAIN
+from fedsvm.protocols.sums.ring import RING
 
 GROUP = "fedsvm.sums"
 

@@ -8,11 +8,11 @@ from collections.abc import Collection, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.data.encoding import MAX_VALUE_BYTES, MAX_VALUES
-from federation.processes.memory import available_bytes
-from scenarios.data import notation
-from scenarios.data.sources import Dataset, Feature
-from scenarios.schema.errors import ScenarioError
+from fedsvm.algorithms.data.encoding import MAX_VALUE_BYTES, MAX_VALUES
+from fedsvm.federation.processes.memory import available_bytes
+from fedsvm.scenarios.data import notation
+from fedsvm.scenarios.data.sources import Dataset, Feature
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 _IDENTIFYING = 0.5
 """A column of texts that differ in more than this share of the rows tells rows apart."""

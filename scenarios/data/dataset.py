@@ -16,19 +16,19 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.calibration import MIN_OF_CLASS
-from algorithms.data.columns import Schema
-from algorithms.data.partition import NO_FOLD, held_out, site_partition
-from algorithms.privacy.ledger import DataIdentity
-from algorithms.registry import ALGORITHMS
-from federation.arrays import FloatArray, IntArray
-from scenarios.data import categories, joining, sources, splits, text_form
-from scenarios.data.notation import is_number
-from scenarios.data.sources import Dataset, Feature
-from scenarios.schema.base import resolve
-from scenarios.schema.data import ALL, DataSpec
-from scenarios.schema.errors import ScenarioError, nearest
-from scenarios.schema.spec import Scenario
+from fedsvm.algorithms.calibration import MIN_OF_CLASS
+from fedsvm.algorithms.data.columns import Schema
+from fedsvm.algorithms.data.partition import NO_FOLD, held_out, site_partition
+from fedsvm.algorithms.privacy.ledger import DataIdentity
+from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.scenarios.data import categories, joining, sources, splits, text_form
+from fedsvm.scenarios.data.notation import is_number
+from fedsvm.scenarios.data.sources import Dataset, Feature
+from fedsvm.scenarios.schema.base import resolve
+from fedsvm.scenarios.schema.data import ALL, DataSpec
+from fedsvm.scenarios.schema.errors import ScenarioError, nearest
+from fedsvm.scenarios.schema.spec import Scenario
 
 _MAX_LISTED = 8
 """Classes that a sentence names; of more, the others are counted."""

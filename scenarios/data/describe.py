@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import IntArray
-from scenarios.data import sources, splits, text_form
-from scenarios.data.categories import require_few, warnings
-from scenarios.data.dataset import obvious_positive
-from scenarios.data.joining import site_names
-from scenarios.data.sources import Dataset, Table
-from scenarios.schema.errors import ScenarioError
-from scenarios.schema.split import require_split
+from fedsvm.federation.arrays import IntArray
+from fedsvm.scenarios.data import sources, splits, text_form
+from fedsvm.scenarios.data.categories import require_few, warnings
+from fedsvm.scenarios.data.dataset import obvious_positive
+from fedsvm.scenarios.data.joining import site_names
+from fedsvm.scenarios.data.sources import Dataset, Table
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.split import require_split
 
 Line = tuple[str, ...]
 _MAX_VALUES = 8

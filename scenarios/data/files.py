@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.processes.memory import available_bytes
-from scenarios.data.notation import GAP_MARKS, numbers_with_gaps
-from scenarios.data.text_form import SEPARATORS, WESTERN, TextForm
-from scenarios.schema.errors import ScenarioError
+from fedsvm.federation.processes.memory import available_bytes
+from fedsvm.scenarios.data.notation import GAP_MARKS, numbers_with_gaps
+from fedsvm.scenarios.data.text_form import SEPARATORS, WESTERN, TextForm
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 Columns = dict[str, NDArray[Any]]
 

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scenarios.data import sources
-from scenarios.data.notation import is_number
-from scenarios.data.sources import Table, gaps
-from scenarios.data.text_form import TextForm
-from scenarios.schema.data import DataSpec
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.data import sources
+from fedsvm.scenarios.data.notation import is_number
+from fedsvm.scenarios.data.sources import Table, gaps
+from fedsvm.scenarios.data.text_form import TextForm
+from fedsvm.scenarios.schema.data import DataSpec
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 _MAX_NAMED = 8
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from scenarios.data.joining import read_table
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
-from scenarios.schema.spec import Scenario
+from fedsvm.scenarios.data.joining import read_table
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.spec import Scenario
 
 
 def located(scenario: Scenario, base_folder: Path) -> Scenario:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 NAME = "made-sphere"
 PREFIX = f"{NAME}:"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from math import isnan, nan
 
-from scenarios.data.text_form import THOUSANDS
+from fedsvm.scenarios.data.text_form import THOUSANDS
 
 GAP_MARKS = frozenset({"-", "--", "\N{EN DASH}", ".", "n/a", "N/A", "n.a.", "k.A.", "k. A.", "#N/A"})
 """What people write where a number is missing, and elsewhere may mean something."""

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 PREFIX = "openml:"
 LABEL = "label"

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 _SAMPLES = 72
 _T_CELL = [2, 3, 6, 9, 10, 11, 14, 23, 67]

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import FloatArray, IntArray
-from scenarios.data import files, made, openml
-from scenarios.data.files import MISSING_MARKS, SUFFIXES
-from scenarios.data.relabelled import RELABELLED
-from scenarios.data.text_form import TextForm
-from scenarios.schema.errors import ScenarioError, nearest
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.scenarios.data import files, made, openml
+from fedsvm.scenarios.data.files import MISSING_MARKS, SUFFIXES
+from fedsvm.scenarios.data.relabelled import RELABELLED
+from fedsvm.scenarios.data.text_form import TextForm
+from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 
 FOLDER_VARIABLE = "FEDSVM_DATA"
 _MAX_LISTED = 40

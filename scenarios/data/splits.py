@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import FloatArray, IntArray
-from scenarios.data.sources import Dataset
-from scenarios.schema.errors import ScenarioError, nearest
-from scenarios.schema.split import (
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.scenarios.data.sources import Dataset
+from fedsvm.scenarios.schema.errors import ScenarioError, nearest
+from fedsvm.scenarios.schema.split import (
     BY_FEATURE,
     BY_VALUE,
     COLUMNS,

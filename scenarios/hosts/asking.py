@@ -6,13 +6,13 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from algorithms.contract import VerticalAlgorithm
-from scenarios.data.dataset import ABOVE_MEDIAN, declared_classes
-from scenarios.schema import spec
-from scenarios.schema.data import DataSpec
-from scenarios.schema.errors import ScenarioError
-from scenarios.schema.spec import Scenario
-from scenarios.schema.split import EVEN
+from fedsvm.algorithms.contract import VerticalAlgorithm
+from fedsvm.scenarios.data.dataset import ABOVE_MEDIAN, declared_classes
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.data import DataSpec
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.spec import Scenario
+from fedsvm.scenarios.schema.split import EVEN
 
 HELD_BY_SITE = "held by the site"
 """In place of the files of the sites, in a scenario that is run across hosts."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from algorithms.contract import VerticalAlgorithm
-from algorithms.data.vertical import VerticalTask, align, labels_of
-from federation.federation import Federation
-from federation.hosts.lobby import Guest
-from scenarios.data.dataset import Holding, Sizes, declared_classes
-from scenarios.run import metrics
-from scenarios.run.outcome import Alignment, Fold, Outcome, log_fold, trained
-from scenarios.schema.spec import Scenario
+from fedsvm.algorithms.contract import VerticalAlgorithm
+from fedsvm.algorithms.data.vertical import VerticalTask, align, labels_of
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.hosts.lobby import Guest
+from fedsvm.scenarios.data.dataset import Holding, Sizes, declared_classes
+from fedsvm.scenarios.run import metrics
+from fedsvm.scenarios.run.outcome import Alignment, Fold, Outcome, log_fold, trained
+from fedsvm.scenarios.schema.spec import Scenario
 
 
 @dataclass

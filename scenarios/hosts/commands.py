@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from pydantic import ValidationError
 
-from algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
-from federation.hosts import certificates
-from federation.hosts.messages import is_tcp
-from federation.site.rules import SiteRules
-from federation.text import visible
-from scenarios.console import errors
-from scenarios.schema.errors import ScenarioError
-from scenarios.schema.federation import require_name
+from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
+from fedsvm.federation.hosts import certificates
+from fedsvm.federation.hosts.messages import is_tcp
+from fedsvm.federation.site.rules import SiteRules
+from fedsvm.federation.text import visible
+from fedsvm.scenarios.console import errors
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.federation import require_name
 
 if TYPE_CHECKING:
-    from federation.hosts.visit import Visit
-    from scenarios.hosts.coordination import Meeting
+    from fedsvm.federation.hosts.visit import Visit
+    from fedsvm.scenarios.hosts.coordination import Meeting
 
 keys_app = typer.Typer(no_args_is_help=True, help="Keys by which parties on different hosts know each other.")
 
@@ -47,7 +47,7 @@ def policy_template(
     name: Annotated[str, typer.Option(help="The site's.")] = "site",
 ) -> None:
     """Print a policy file to begin with; it is for fedsvm site --policy."""
-    from scenarios.schema import policy
+    from fedsvm.scenarios.schema import policy
 
     if algorithm not in ALGORITHMS:
         raise ScenarioError([f"There is no algorithm {algorithm!r}; this installation has {', '.join(ALGORITHMS)}."])
@@ -69,7 +69,7 @@ def admitted_in(folder: Path) -> dict[str, bytes]:
 
 def meeting_of(listen: str, key: Path, admitted: dict[str, bytes], wait: str, rejoin: str = "") -> Meeting:
     """Where a coordinator waits, and for whom. Raises ScenarioError, and FederationError for its key."""
-    from scenarios.hosts.coordination import Meeting
+    from fedsvm.scenarios.hosts.coordination import Meeting
 
     _require_address("--listen", listen)
     return Meeting(
@@ -96,10 +96,10 @@ def visit_of(
     policy: Path | None,
 ) -> Visit:
     """One site's part in a run that is yet to begin. Raises ScenarioError, and FederationError for keys."""
-    from algorithms.site_process import INSTALLATION
-    from federation.hosts.visit import Place, Visit
-    from scenarios.hosts.holding import hold
-    from scenarios.schema.policy import read_policy
+    from fedsvm.algorithms.site_process import INSTALLATION
+    from fedsvm.federation.hosts.visit import Place, Visit
+    from fedsvm.scenarios.hosts.holding import hold
+    from fedsvm.scenarios.schema.policy import read_policy
 
     _require_address("--coordinator", coordinator)
     for option, address in {"--listen": listen, "--advertise": advertise}.items():
@@ -161,8 +161,8 @@ def _require_site_name(what: str, name: str) -> None:
 
 def _fault(name: str, number: int, text: str) -> dict[str, Any]:
     """A kill or a stall that a site does to itself, as its program takes it. Raises ScenarioError for others."""
-    from scenarios.schema import spec
-    from scenarios.schema.threats import FaultSpec
+    from fedsvm.scenarios.schema import spec
+    from fedsvm.scenarios.schema.threats import FaultSpec
 
     given = spec.fault_fields(text)
     try:

@@ -10,31 +10,31 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
-from algorithms.data.columns import Columns, Schema
-from algorithms.data.horizontal import HorizontalTask, count_rows
-from algorithms.site_scores import ClassScores, SiteScores, score_at_sites
-from federation.errors import FederationError
-from federation.federation import SKIPPED_ROUNDS, Federation
-from federation.hosts.certificates import Certificate
-from federation.hosts.gathering import RemoteSites, gather_again, gathered, nobody_is_started
-from federation.hosts.hub import HubEndpoint
-from federation.hosts.lobby import Column, Guest, Lobby
-from federation.hosts.visit import Held
-from federation.journal import Journal
-from federation.membership import DropoutPolicy
-from federation.transport.deadline import Deadline
-from federation.transport.keys import COORDINATOR, Party, Roster
-from federation.transport.wire import RUN_ID_BYTES
-from scenarios.data.dataset import Holding, Sizes, declared_classes
-from scenarios.hosts import public_rows
-from scenarios.hosts.columns import ColumnsAtSites, train_on_columns
-from scenarios.run import resume
-from scenarios.run.horizontal import UNCOVERED_JOURNAL, UNCOVERED_ROUNDS, held_out_folds
-from scenarios.run.metrics import counted
-from scenarios.run.outcome import Fold, Outcome, log_fold, trained
-from scenarios.run.runner import Finished, Run, recorded
-from scenarios.run.terms import terms_of
-from scenarios.schema.spec import Scenario
+from fedsvm.algorithms.data.columns import Columns, Schema
+from fedsvm.algorithms.data.horizontal import HorizontalTask, count_rows
+from fedsvm.algorithms.site_scores import ClassScores, SiteScores, score_at_sites
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.federation import SKIPPED_ROUNDS, Federation
+from fedsvm.federation.hosts.certificates import Certificate
+from fedsvm.federation.hosts.gathering import RemoteSites, gather_again, gathered, nobody_is_started
+from fedsvm.federation.hosts.hub import HubEndpoint
+from fedsvm.federation.hosts.lobby import Column, Guest, Lobby
+from fedsvm.federation.hosts.visit import Held
+from fedsvm.federation.journal import Journal
+from fedsvm.federation.membership import DropoutPolicy
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
+from fedsvm.federation.transport.wire import RUN_ID_BYTES
+from fedsvm.scenarios.data.dataset import Holding, Sizes, declared_classes
+from fedsvm.scenarios.hosts import public_rows
+from fedsvm.scenarios.hosts.columns import ColumnsAtSites, train_on_columns
+from fedsvm.scenarios.run import resume
+from fedsvm.scenarios.run.horizontal import UNCOVERED_JOURNAL, UNCOVERED_ROUNDS, held_out_folds
+from fedsvm.scenarios.run.metrics import counted
+from fedsvm.scenarios.run.outcome import Fold, Outcome, log_fold, trained
+from fedsvm.scenarios.run.runner import Finished, Run, recorded
+from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.scenarios.schema.spec import Scenario
 
 
 @dataclass(frozen=True)

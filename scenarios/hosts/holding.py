@@ -11,18 +11,18 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from algorithms.data.partition import NO_FOLD, site_partition
-from federation.arrays import FloatArray, IntArray
-from federation.errors import StepRefused
-from federation.hosts.lobby import Column
-from federation.hosts.visit import Held
-from federation.site.partition import Partition
-from federation.site.terms import Terms
-from scenarios.data import categories, joining, sources, splits
-from scenarios.data.dataset import declared_classes, labels_of, own_folds_of, require_declared, rows_of
-from scenarios.data.sources import Dataset
-from scenarios.schema.data import ALL, DataSpec
-from scenarios.schema.errors import ScenarioError
+from fedsvm.algorithms.data.partition import NO_FOLD, site_partition
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.hosts.lobby import Column
+from fedsvm.federation.hosts.visit import Held
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.terms import Terms
+from fedsvm.scenarios.data import categories, joining, sources, splits
+from fedsvm.scenarios.data.dataset import declared_classes, labels_of, own_folds_of, require_declared, rows_of
+from fedsvm.scenarios.data.sources import Dataset
+from fedsvm.scenarios.schema.data import ALL, DataSpec
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 
 def hold(name: str, file: str, terms: Terms) -> Held:

@@ -8,21 +8,21 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Outline
-from algorithms.data.classes import numbers
-from algorithms.data.columns import Labelled, Schema
-from algorithms.data.public_rows import PublicTask, public_columns
-from algorithms.privacy.accountant import PrivacyAccountant
-from algorithms.privacy.ledger import DataIdentity
-from federation.errors import FederationError, StepRefused
-from federation.hosts.visit import Held
-from federation.site.partition import Partition
-from scenarios.data.dataset import declared_classes
-from scenarios.hosts.holding import hold
-from scenarios.run.horizontal import noise_shares
-from scenarios.run.terms import terms_of
-from scenarios.schema.errors import ScenarioError
-from scenarios.schema.spec import Scenario
+from fedsvm.algorithms.contract import Outline
+from fedsvm.algorithms.data.classes import numbers
+from fedsvm.algorithms.data.columns import Labelled, Schema
+from fedsvm.algorithms.data.public_rows import PublicTask, public_columns
+from fedsvm.algorithms.privacy.accountant import PrivacyAccountant
+from fedsvm.algorithms.privacy.ledger import DataIdentity
+from fedsvm.federation.errors import FederationError, StepRefused
+from fedsvm.federation.hosts.visit import Held
+from fedsvm.federation.site.partition import Partition
+from fedsvm.scenarios.data.dataset import declared_classes
+from fedsvm.scenarios.hosts.holding import hold
+from fedsvm.scenarios.run.horizontal import noise_shares
+from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.spec import Scenario
 
 _PUBLIC = "public"
 """What the file is called among those of sites."""

@@ -1,7 +1,7 @@
 """The task service: people make tasks, invite others by mail, and each computes when it suits them.
 
-A task is a scenario over visitors (`federation.visits`): the same coordinator and journal as of any run, whose messages
-lie in a database until a participant comes for them. In the order to read it:
+A task is a scenario over visitors (`fedsvm.federation.visits`): the same coordinator and journal as of any run, whose
+messages lie in a database until a participant comes for them. In the order to read it:
 
 - `asking`: the scenario of a task, from what its form says
 - `database`: the tables, made by the migrations beside

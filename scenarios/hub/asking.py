@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from algorithms.contract import VerticalAlgorithm
-from algorithms.registry import ALGORITHMS
-from algorithms.settings import Setting, settings
-from scenarios.hosts import asking as across_hosts
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
-from scenarios.schema.spec import Scenario, resolved_toml
+from fedsvm.algorithms.contract import VerticalAlgorithm
+from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.algorithms.settings import Setting, settings
+from fedsvm.scenarios.hosts import asking as across_hosts
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
 
 MIN_PARTICIPANTS, MAX_PARTICIPANTS = 2, 50
 _NOT_A_NAME = re.compile(r"[^A-Za-z0-9._-]+")

@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from federation.errors import FederationError
-from federation.site.rules import SiteRules
-from scenarios.hosts.commands import say
-from scenarios.schema.errors import ScenarioError
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.site.rules import SiteRules
+from fedsvm.scenarios.hosts.commands import say
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 if TYPE_CHECKING:
-    from scenarios.hub.joining import Joining
-    from scenarios.hub.mails import Carrier
+    from fedsvm.scenarios.hub.joining import Joining
+    from fedsvm.scenarios.hub.mails import Carrier
 
 _KEEP_ALIVE_S = 30
 _STATE = Path("fedsvm-visits")
@@ -30,7 +30,7 @@ def serve(
     try:
         import uvicorn
 
-        from scenarios.hub.service import Hub, Settings, application
+        from fedsvm.scenarios.hub.service import Hub, Settings, application
     except ImportError as error:
         raise FederationError(f"{_EXTRA} ({error.name} is missing.)") from error
 
@@ -50,7 +50,7 @@ def serve(
         hub = Hub(settings, _carrier(smtp, folder))
         say("hub", f"listens at {where}; mails go to {smtp or folder / 'mails'}")
         if demo:
-            from scenarios.hub.demo import prepare
+            from fedsvm.scenarios.hub.demo import prepare
 
             path = prepare(hub.tasks, folder / "demo")
             say("hub", f"a task to begin with is there; sign in by {where}{path}")
@@ -70,8 +70,8 @@ def joining_of(
     link: str, data: str, policy: Path | None, folder: Path | None, *, watches: bool, wait_s: float
 ) -> Joining:
     """One participant's part in a task. Raises ScenarioError and FederationError."""
-    from scenarios.hub.joining import Joining, Link
-    from scenarios.schema.policy import read_policy
+    from fedsvm.scenarios.hub.joining import Joining, Link
+    from fedsvm.scenarios.schema.policy import read_policy
 
     read = Link.read(link)
     return Joining(
@@ -86,7 +86,7 @@ def joining_of(
 
 
 def _carrier(smtp: str, folder: Path) -> Carrier:
-    from scenarios.hub.mails import Files, Smtp
+    from fedsvm.scenarios.hub.mails import Files, Smtp
 
     return Smtp(*_address("--smtp", smtp)) if smtp else Files(folder / "mails")
 

@@ -15,22 +15,22 @@ from pathlib import Path
 
 import sqlalchemy as sql
 
-from federation.federation import Federation
-from federation.hosts.lobby import Column, Guest
-from federation.journal import Journal
-from federation.membership import DropoutPolicy
-from federation.transport.keys import COORDINATOR, Party, Roster
-from federation.transport.wire import Message
-from federation.visits.coordinator import visited
-from federation.visits.endpoint import Arrived, Left, NothingDue
-from scenarios.hosts.columns import ColumnsAtSites, train_on_columns
-from scenarios.hosts.coordination import RemoteDataset, dataset_of, train
-from scenarios.hub.database import Database, Participant, Task
-from scenarios.hub.letters import Letters
-from scenarios.report import page
-from scenarios.run.runner import Finished, Run, recorded
-from scenarios.run.starter import JOURNAL
-from scenarios.schema import spec
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.hosts.lobby import Column, Guest
+from fedsvm.federation.journal import Journal
+from fedsvm.federation.membership import DropoutPolicy
+from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
+from fedsvm.federation.transport.wire import Message
+from fedsvm.federation.visits.coordinator import visited
+from fedsvm.federation.visits.endpoint import Arrived, Left, NothingDue
+from fedsvm.scenarios.hosts.columns import ColumnsAtSites, train_on_columns
+from fedsvm.scenarios.hosts.coordination import RemoteDataset, dataset_of, train
+from fedsvm.scenarios.hub.database import Database, Participant, Task
+from fedsvm.scenarios.hub.letters import Letters
+from fedsvm.scenarios.report import page
+from fedsvm.scenarios.run.runner import Finished, Run, recorded
+from fedsvm.scenarios.run.starter import JOURNAL
+from fedsvm.scenarios.schema import spec
 
 _LOGGER = logging.getLogger(__name__)
 LINGER_S = 10.0

@@ -20,7 +20,7 @@ from typing import Any
 import sqlalchemy as sql
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column, relationship
 
-from federation.errors import FederationError
+from fedsvm.federation.errors import FederationError
 
 TOKEN_BYTES = 16
 _BUSY_S = 30

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from scenarios.data import sources
-from scenarios.hub import asking
-from scenarios.hub.asking import Wish
-from scenarios.hub.tasks import Invited, NewTask, Tasks
+from fedsvm.scenarios.data import sources
+from fedsvm.scenarios.hub import asking
+from fedsvm.scenarios.hub.asking import Wish
+from fedsvm.scenarios.hub.tasks import Invited, NewTask, Tasks
 
 CREATOR = "you@example.org"
 _SOURCE, _LABEL = "wdbc", "label"

@@ -1,4 +1,4 @@
-"""What participants' programs say to the hub, each word sealed: see `federation.visits.sealing`.
+"""What participants' programs say to the hub, each word sealed: see `fedsvm.federation.visits.sealing`.
 
 A word is a msgpack table with a `verb` and what belongs to it; so is the answer, which has `refused` with a sentence
 where it comes to nothing.
@@ -29,14 +29,14 @@ import msgpack
 import sqlalchemy as sql
 from sqlalchemy.orm import Session
 
-from federation.errors import Malformed
-from federation.hosts.lobby import Column, differing
-from federation.transport.keys import KEY_BYTES, KeyPair
-from federation.visits.sealing import Answers
-from scenarios.hub import asking
-from scenarios.hub.database import Participant, digest
-from scenarios.hub.tasks import Refused, Tasks, scenario_text
-from scenarios.run.terms import terms_of
+from fedsvm.federation.errors import Malformed
+from fedsvm.federation.hosts.lobby import Column, differing
+from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
+from fedsvm.federation.visits.sealing import Answers
+from fedsvm.scenarios.hub import asking
+from fedsvm.scenarios.hub.database import Participant, digest
+from fedsvm.scenarios.hub.tasks import Refused, Tasks, scenario_text
+from fedsvm.scenarios.run.terms import terms_of
 
 MAX_WORD_BYTES = 1 << 28
 MAX_STRANGERS_WORD_BYTES = 1 << 14

@@ -22,22 +22,22 @@ from urllib.parse import unquote, urlsplit
 import msgpack
 from zmq.utils import z85
 
-from algorithms.site_process import INSTALLATION
-from federation.errors import FederationError, Malformed, OrderRefused, StepRefused
-from federation.hosts import certificates
-from federation.hosts.visit import Held, described
-from federation.site.partition import Partition
-from federation.site.rules import SiteRules
-from federation.site.terms import Terms
-from federation.text import visible
-from federation.transport import wire
-from federation.transport.deadline import Deadline
-from federation.transport.keys import KEY_BYTES, KeyPair
-from federation.transport.wire import RUN_ID_BYTES, Message
-from federation.visits.diary import OVER, SECRET_BYTES, Diary
-from federation.visits.sealing import Requests, derived
-from federation.visits.visit import Visitor, agreement_of
-from scenarios.hosts.holding import hold
+from fedsvm.algorithms.site_process import INSTALLATION
+from fedsvm.federation.errors import FederationError, Malformed, OrderRefused, StepRefused
+from fedsvm.federation.hosts import certificates
+from fedsvm.federation.hosts.visit import Held, described
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.rules import SiteRules
+from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.text import visible
+from fedsvm.federation.transport import wire
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
+from fedsvm.federation.transport.wire import RUN_ID_BYTES, Message
+from fedsvm.federation.visits.diary import OVER, SECRET_BYTES, Diary
+from fedsvm.federation.visits.sealing import Requests, derived
+from fedsvm.federation.visits.visit import Visitor, agreement_of
+from fedsvm.scenarios.hosts.holding import hold
 
 WORDS = "/api/words"
 _KEY, _DIARY, _MODEL = "visitor", "diary", "model.npz"

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import sqlalchemy as sql
 from sqlalchemy.orm import Session
 
-from federation.errors import Malformed
-from federation.transport import wire
-from federation.transport.wire import Message
-from federation.visits.endpoint import Arrived, Left
-from federation.visits.sealing import Vault
-from scenarios.hub.database import Letter, Participant
+from fedsvm.federation.errors import Malformed
+from fedsvm.federation.transport import wire
+from fedsvm.federation.transport.wire import Message
+from fedsvm.federation.visits.endpoint import Arrived, Left
+from fedsvm.federation.visits.sealing import Vault
+from fedsvm.scenarios.hub.database import Letter, Participant
 
 TOLD, SAID, LEFT = "told", "said", "left"
 _LEAVES_AT = 1 << 52

@@ -20,11 +20,11 @@ from typing import Protocol
 import sqlalchemy as sql
 from sqlalchemy.orm import Session
 
-from federation.errors import Malformed
-from federation.text import visible
-from federation.visits.sealing import Vault
-from scenarios.hub.database import Database, Mail, digest
-from scenarios.run.result import write_whole
+from fedsvm.federation.errors import Malformed
+from fedsvm.federation.text import visible
+from fedsvm.federation.visits.sealing import Vault
+from fedsvm.scenarios.hub.database import Database, Mail, digest
+from fedsvm.scenarios.run.result import write_whole
 
 _TIMEOUT_S = 20.0
 _MAX_AT_ONCE = 50

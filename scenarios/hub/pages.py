@@ -21,20 +21,20 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from algorithms.data.vertical import COORDINATOR_SEES
-from algorithms.registry import ALGORITHMS
-from algorithms.settings import Setting
-from federation.site.program import open_steps
-from federation.text import visible
-from protocols.sums.registry import OWN_SUMS
-from scenarios.hub import asking
-from scenarios.hub.asking import Wish
-from scenarios.hub.database import Task, Visitor, day
-from scenarios.hub.tasks import SIGNED_IN_S, Invited, NewTask, Refused, address, scenario_text
-from scenarios.run.terms import terms_of
+from fedsvm.algorithms.data.vertical import COORDINATOR_SEES
+from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.algorithms.settings import Setting
+from fedsvm.federation.site.program import open_steps
+from fedsvm.federation.text import visible
+from fedsvm.protocols.sums.registry import OWN_SUMS
+from fedsvm.scenarios.hub import asking
+from fedsvm.scenarios.hub.asking import Wish
+from fedsvm.scenarios.hub.database import Task, Visitor, day
+from fedsvm.scenarios.hub.tasks import SIGNED_IN_S, Invited, NewTask, Refused, address, scenario_text
+from fedsvm.scenarios.run.terms import terms_of
 
 if TYPE_CHECKING:
-    from scenarios.hub.service import Hub
+    from fedsvm.scenarios.hub.service import Hub
 
 _HERE = Path(__file__).parent
 _COOKIE = "fedsvm"

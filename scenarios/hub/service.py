@@ -21,15 +21,15 @@ from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from federation.errors import FederationError, Malformed
-from federation.hosts import certificates
-from scenarios.hub.conducting import Conductor
-from scenarios.hub.database import Database
-from scenarios.hub.desk import MAX_STRANGERS_WORD_BYTES, MAX_WORD_BYTES, Desk
-from scenarios.hub.joining import WORDS
-from scenarios.hub.letters import Letters
-from scenarios.hub.mails import Carrier, Outbox
-from scenarios.hub.tasks import Tasks, vault_of
+from fedsvm.federation.errors import FederationError, Malformed
+from fedsvm.federation.hosts import certificates
+from fedsvm.scenarios.hub.conducting import Conductor
+from fedsvm.scenarios.hub.database import Database
+from fedsvm.scenarios.hub.desk import MAX_STRANGERS_WORD_BYTES, MAX_WORD_BYTES, Desk
+from fedsvm.scenarios.hub.joining import WORDS
+from fedsvm.scenarios.hub.letters import Letters
+from fedsvm.scenarios.hub.mails import Carrier, Outbox
+from fedsvm.scenarios.hub.tasks import Tasks, vault_of
 
 _LOGGER = logging.getLogger(__name__)
 _KEY, _LOCK = "hub", "hub.lock"
@@ -165,7 +165,7 @@ def _locked(folder: Path) -> int:
 
 def application(hub: Hub) -> FastAPI:
     """The web application of a hub."""
-    from scenarios.hub.pages import pages_of, say_there_is_none
+    from fedsvm.scenarios.hub.pages import pages_of, say_there_is_none
 
     @contextlib.asynccontextmanager
     async def alive(app: FastAPI) -> AsyncIterator[None]:

@@ -18,19 +18,19 @@ import sqlalchemy as sql
 from sqlalchemy.orm import Session
 from zmq.utils import z85
 
-from federation.transport.keys import KeyPair
-from federation.transport.wire import RUN_ID_BYTES
-from federation.visits.sealing import Vault, derived
-from scenarios.hub import asking
-from scenarios.hub.asking import Wish
-from scenarios.hub.database import Database, Participant, SignIn, Task, Visitor, day, digest, token
-from scenarios.hub.letters import Letters
-from scenarios.hub.mails import Outbox
-from scenarios.run.runner import Finished
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
-from scenarios.schema.federation import require_name
-from scenarios.schema.spec import Scenario, resolved_toml
+from fedsvm.federation.transport.keys import KeyPair
+from fedsvm.federation.transport.wire import RUN_ID_BYTES
+from fedsvm.federation.visits.sealing import Vault, derived
+from fedsvm.scenarios.hub import asking
+from fedsvm.scenarios.hub.asking import Wish
+from fedsvm.scenarios.hub.database import Database, Participant, SignIn, Task, Visitor, day, digest, token
+from fedsvm.scenarios.hub.letters import Letters
+from fedsvm.scenarios.hub.mails import Outbox
+from fedsvm.scenarios.run.runner import Finished
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.federation import require_name
+from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
 
 SIGN_IN_S, SIGNED_IN_S = 15 * 60.0, 14 * 24 * 3600.0
 _SIGN_INS_AN_HOUR = 5

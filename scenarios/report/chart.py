@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from html import escape
 from typing import Literal
 
-from federation.text import visible
+from fedsvm.federation.text import visible
 
 WIDTH = 440
 """Of a plot, in the units of its view box: shown at this size, or half as large again, letters are 12 to 18 pixels."""

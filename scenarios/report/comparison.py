@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scenarios.report import template
-from scenarios.report.chart import Axis, Chart, Level, Series, Style, lines, style, whole
-from scenarios.report.live import human_bytes
-from scenarios.report.page import read_log
-from scenarios.report.run_plots import SMALLEST_TOLERANCE, gap_curves, human_seconds
-from scenarios.run.result import RunResult, read_result
+from fedsvm.scenarios.report import template
+from fedsvm.scenarios.report.chart import Axis, Chart, Level, Series, Style, lines, style, whole
+from fedsvm.scenarios.report.live import human_bytes
+from fedsvm.scenarios.report.page import read_log
+from fedsvm.scenarios.report.run_plots import SMALLEST_TOLERANCE, gap_curves, human_seconds
+from fedsvm.scenarios.run.result import RunResult, read_result
 
 _MAX_LINES = 30
 """Of more runs, curves over each other are a blot."""

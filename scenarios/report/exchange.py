@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from federation.ledger import CONTROL
-from federation.transport.keys import COORDINATOR
-from scenarios.report.chart import EXCHANGE, HUB, PAPER, WIDTH, Chart, Key, element, shortened, text
-from scenarios.report.live import human_bytes
+from fedsvm.federation.ledger import CONTROL
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.scenarios.report.chart import EXCHANGE, HUB, PAPER, WIDTH, Chart, Key, element, shortened, text
+from fedsvm.scenarios.report.live import human_bytes
 
 MAX_PARTIES = 26
 """Of more, a picture would show a grey mesh."""

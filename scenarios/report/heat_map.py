@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from protocols.analysis.survey import Cell
-from protocols.sums.contract import SecureSum
-from scenarios.report import template
-from scenarios.report.live import human_bytes
+from fedsvm.protocols.analysis.survey import Cell
+from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.scenarios.report import template
+from fedsvm.scenarios.report.live import human_bytes
 
 _TITLE = "Share of (coalition, victim) pairs in which the coalition learns the victim's input"
 _BY = "by the number of colluding sites"

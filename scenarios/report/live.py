@@ -18,10 +18,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from federation.federation import Federation, Logged
-from federation.membership import Change
-from federation.text import visible
-from scenarios.schema.spec import Scenario
+from fedsvm.federation.federation import Federation, Logged
+from fedsvm.federation.membership import Change
+from fedsvm.federation.text import visible
+from fedsvm.scenarios.schema.spec import Scenario
 
 _REFRESH_PER_SECOND = 8
 _WIDE = 100

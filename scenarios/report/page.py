@@ -10,21 +10,21 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from algorithms.privacy.accountant import Release
-from federation.report import DisclosureReport, ProtocolCost
-from federation.transport.keys import COORDINATOR
-from scenarios.report import exchange, template, whole_run
-from scenarios.report.live import human_bytes
-from scenarios.report.run_plots import gap_curves, human_seconds, plots
-from scenarios.report.summary import dealt, fold_names, lines, release_remarks, repeats
-from scenarios.run.audit import Finding
-from scenarios.run.earlier import event_from_schema_1
-from scenarios.run.log import NAME as LOG
-from scenarios.run.metrics import Metrics
-from scenarios.run.result import RunResult, SiteResult, read_result, write_whole
-from scenarios.run.selection import SelectionResult
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
+from fedsvm.algorithms.privacy.accountant import Release
+from fedsvm.federation.report import DisclosureReport, ProtocolCost
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.scenarios.report import exchange, template, whole_run
+from fedsvm.scenarios.report.live import human_bytes
+from fedsvm.scenarios.report.run_plots import gap_curves, human_seconds, plots
+from fedsvm.scenarios.report.summary import dealt, fold_names, lines, release_remarks, repeats
+from fedsvm.scenarios.run.audit import Finding
+from fedsvm.scenarios.run.earlier import event_from_schema_1
+from fedsvm.scenarios.run.log import NAME as LOG
+from fedsvm.scenarios.run.metrics import Metrics
+from fedsvm.scenarios.run.result import RunResult, SiteResult, read_result, write_whole
+from fedsvm.scenarios.run.selection import SelectionResult
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 NAME = "report.html"
 

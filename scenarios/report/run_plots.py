@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from federation.ledger import CONTROL
-from scenarios.report import exchange
-from scenarios.report.chart import (
+from fedsvm.federation.ledger import CONTROL
+from fedsvm.scenarios.report import exchange
+from fedsvm.scenarios.report.chart import (
     EXCHANGE,
     HUB,
     MODEL,
@@ -29,9 +29,9 @@ from scenarios.report.chart import (
     style,
     whole,
 )
-from scenarios.report.live import human_bytes
-from scenarios.report.summary import dealt, fold_names, reading_line
-from scenarios.run.result import RunResult
+from fedsvm.scenarios.report.live import human_bytes
+from fedsvm.scenarios.report.summary import dealt, fold_names, reading_line
+from fedsvm.scenarios.run.result import RunResult
 
 Event = Mapping[str, Any]
 

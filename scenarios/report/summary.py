@@ -11,19 +11,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from algorithms.privacy.accountant import PrivacyReport
-from federation.report import CostReport, DisclosureReport
-from federation.text import visible
-from federation.transport.keys import COORDINATOR
-from protocols.analysis.views import Coalition
-from protocols.sums.registry import SUMS
-from scenarios.report import whole_run
-from scenarios.report.live import human_bytes
-from scenarios.run.audit import AttackResult, CollusionReport, KnownBefore
-from scenarios.run.metrics import Metrics, PooledMetrics, SiteMetrics
-from scenarios.run.result import ModelResult, RunResult, Timing
-from scenarios.run.selection import Reading, SelectionResult
-from scenarios.schema.protocol import ProtocolSpec
+from fedsvm.algorithms.privacy.accountant import PrivacyReport
+from fedsvm.federation.report import CostReport, DisclosureReport
+from fedsvm.federation.text import visible
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.protocols.analysis.views import Coalition
+from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.scenarios.report import whole_run
+from fedsvm.scenarios.report.live import human_bytes
+from fedsvm.scenarios.run.audit import AttackResult, CollusionReport, KnownBefore
+from fedsvm.scenarios.run.metrics import Metrics, PooledMetrics, SiteMetrics
+from fedsvm.scenarios.run.result import ModelResult, RunResult, Timing
+from fedsvm.scenarios.run.selection import Reading, SelectionResult
+from fedsvm.scenarios.schema.protocol import ProtocolSpec
 
 _MAX_NOTES = 5
 _MAX_COLUMNS = 10

@@ -8,7 +8,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from federation.text import visible
+from fedsvm.federation.text import visible
 
 _FOLDER = Path(__file__).parent
 

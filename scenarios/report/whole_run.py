@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from federation.transport.keys import COORDINATOR
-from scenarios.run.audit import AttackResult, PartyAudit
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.scenarios.run.audit import AttackResult, PartyAudit
 
 NOTHING_TRIED = "nothing was tried: no attack of ours is on this algorithm's sums"
 HEAD = ("who", "attack", "rows recovered", "false claims")

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 ROUNDING = 1e-9
 """By which values that are the same may differ, in parts of them."""

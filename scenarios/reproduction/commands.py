@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from scenarios.console import complain, errors, out
-from scenarios.data import sources
-from scenarios.reproduction import judge, page, plan
-from scenarios.reproduction.entries import FOLDER, Entry, Paper, chosen, entries
-from scenarios.reproduction.judge import JudgedEntry
-from scenarios.reproduction.page import WORDS, Reproduction
-from scenarios.reproduction.provenance import MadeWith
+from fedsvm.scenarios.console import complain, errors, out
+from fedsvm.scenarios.data import sources
+from fedsvm.scenarios.reproduction import judge, page, plan
+from fedsvm.scenarios.reproduction.entries import FOLDER, Entry, Paper, chosen, entries
+from fedsvm.scenarios.reproduction.judge import JudgedEntry
+from fedsvm.scenarios.reproduction.page import WORDS, Reproduction
+from fedsvm.scenarios.reproduction.provenance import MadeWith
 
 
 @dataclass(frozen=True)

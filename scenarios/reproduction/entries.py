@@ -20,8 +20,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, ValidationError, model_validator
 
-from scenarios.schema.base import Part
-from scenarios.schema.errors import ScenarioError, nearest
+from fedsvm.scenarios.schema.base import Part
+from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 
 FOLDER = Path(__file__).parent.parent / "papers"
 

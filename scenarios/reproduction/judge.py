@@ -13,10 +13,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from scenarios.reproduction import plan
-from scenarios.reproduction.claims import ROUNDING, CannotTell, holds
-from scenarios.reproduction.entries import Claim, Entry, Paper
-from scenarios.reproduction.plan import Cell, PlannedRun
+from fedsvm.scenarios.reproduction import plan
+from fedsvm.scenarios.reproduction.claims import ROUNDING, CannotTell, holds
+from fedsvm.scenarios.reproduction.entries import Claim, Entry, Paper
+from fedsvm.scenarios.reproduction.plan import Cell, PlannedRun
 
 Verdict = Literal["same", "better", "differs", "cannot", "failed", "open", ""]
 """same: within tolerance, or a claim that holds. cannot: for want of data, or of anything that could be measured.

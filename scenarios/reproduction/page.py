@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scenarios.report import template
-from scenarios.report.page import NAME as REPORT
-from scenarios.reproduction.judge import Judged, JudgedClaim, JudgedEntry, Verdict, counted, counted_apart
-from scenarios.reproduction.pictures import drawn
-from scenarios.reproduction.provenance import MadeWith
-from scenarios.run.result import environment, write_whole
+from fedsvm.scenarios.report import template
+from fedsvm.scenarios.report.page import NAME as REPORT
+from fedsvm.scenarios.reproduction.judge import Judged, JudgedClaim, JudgedEntry, Verdict, counted, counted_apart
+from fedsvm.scenarios.reproduction.pictures import drawn
+from fedsvm.scenarios.reproduction.provenance import MadeWith
+from fedsvm.scenarios.run.result import environment, write_whole
 
 PAGE, DATA = "index.html", "reproduction.json"
 TABLES = "tables"

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from scenarios.report.chart import Axis, Chart, Series, Style, boxes, lines, style
-from scenarios.reproduction import judge, measures, plan
-from scenarios.reproduction.entries import Entry, Picture
-from scenarios.reproduction.judge import Judged, JudgedEntry
+from fedsvm.scenarios.report.chart import Axis, Chart, Series, Style, boxes, lines, style
+from fedsvm.scenarios.reproduction import judge, measures, plan
+from fedsvm.scenarios.reproduction.entries import Entry, Picture
+from fedsvm.scenarios.reproduction.judge import Judged, JudgedEntry
 
 _GRID = 21
 """Places along the false positive rate at which curves are averaged."""

@@ -18,13 +18,13 @@ from pathlib import Path
 from statistics import stdev
 from typing import Any
 
-from scenarios.data import sources
-from scenarios.reproduction.entries import Column, Entry, Row
-from scenarios.reproduction.measures import Reading, reading
-from scenarios.run.result import RESULT, SCHEMA
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
-from scenarios.sweep.worker import Workers
+from fedsvm.scenarios.data import sources
+from fedsvm.scenarios.reproduction.entries import Column, Entry, Row
+from fedsvm.scenarios.reproduction.measures import Reading, reading
+from fedsvm.scenarios.run.result import RESULT, SCHEMA
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.sweep.worker import Workers
 
 RUNS = "runs"
 """The folder of the runs, beside the page."""

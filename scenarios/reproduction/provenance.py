@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from scenarios.data.files import SUFFIXES
-from scenarios.run.result import write_whole
-from scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.data.files import SUFFIXES
+from fedsvm.scenarios.run.result import write_whole
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 NAME = "made-with.json"
 _CODE = ("algorithms", "federation", "protocols", "scenarios")

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from algorithms.attacks.contract import AlignedRecords, Attack, Claim, KnownRecords, Prior, Ranking
-from algorithms.attacks.every_problem import on_every_problem
-from algorithms.data.columns import Labelled
-from federation.arrays import FloatArray
-from protocols.analysis.views import Coalition, RecordedRun, RunView
+from fedsvm.algorithms.attacks.contract import AlignedRecords, Attack, Claim, KnownRecords, Prior, Ranking
+from fedsvm.algorithms.attacks.every_problem import on_every_problem
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.protocols.analysis.views import Coalition, RecordedRun, RunView
 
 _SAME_ROW = 2.0**-12
 """Rows that differ by less of each column's deviation are one."""

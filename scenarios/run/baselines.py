@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.baselines import pooled_baselines
-from algorithms.contract import EvaluationRows, Model
-from federation.arrays import FloatArray
-from scenarios.run.metrics import BaselineMetrics, compare_baselines
-from scenarios.schema.spec import Scenario
+from fedsvm.algorithms.baselines import pooled_baselines
+from fedsvm.algorithms.contract import EvaluationRows, Model
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.scenarios.run.metrics import BaselineMetrics, compare_baselines
+from fedsvm.scenarios.schema.spec import Scenario
 
 
 def baselines_of(

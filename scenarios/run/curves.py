@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from federation.arrays import FloatArray
+from fedsvm.federation.arrays import FloatArray
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from scenarios.schema.spec import Scenario
+from fedsvm.scenarios.schema.spec import Scenario
 
 RUNS = Path("runs")
 """Where runs go that are not told where to."""

@@ -9,24 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from algorithms.contract import EvaluationRows, HorizontalAlgorithm, Model
-from algorithms.data.columns import Columns, Labelled
-from algorithms.data.conditions import Conditions
-from algorithms.data.horizontal import HorizontalTask
-from algorithms.data.public_rows import PublicTask, public_columns
-from algorithms.privacy.accountant import PrivacyAccountant, PrivacyReport
-from algorithms.site_scores import score_at_sites
-from federation.arrays import FloatArray, IntArray
-from federation.federation import Federation
-from scenarios.data.dataset import FederatedDataset, Rows
-from scenarios.run import metrics
-from scenarios.run.audit import GroundTruth
-from scenarios.run.baselines import baselines_of
-from scenarios.run.outcome import SITE_MODELS, Fold, Outcome, log_fold, trained
-from scenarios.run.selection import FoldSelection, fold_selection
-from scenarios.run.starter import JOURNAL
-from scenarios.schema.data import DataSpec
-from scenarios.schema.spec import Scenario
+from fedsvm.algorithms.contract import EvaluationRows, HorizontalAlgorithm, Model
+from fedsvm.algorithms.data.columns import Columns, Labelled
+from fedsvm.algorithms.data.conditions import Conditions
+from fedsvm.algorithms.data.horizontal import HorizontalTask
+from fedsvm.algorithms.data.public_rows import PublicTask, public_columns
+from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, PrivacyReport
+from fedsvm.algorithms.site_scores import score_at_sites
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.federation import Federation
+from fedsvm.scenarios.data.dataset import FederatedDataset, Rows
+from fedsvm.scenarios.run import metrics
+from fedsvm.scenarios.run.audit import GroundTruth
+from fedsvm.scenarios.run.baselines import baselines_of
+from fedsvm.scenarios.run.outcome import SITE_MODELS, Fold, Outcome, log_fold, trained
+from fedsvm.scenarios.run.selection import FoldSelection, fold_selection
+from fedsvm.scenarios.run.starter import JOURNAL
+from fedsvm.scenarios.schema.data import DataSpec
+from fedsvm.scenarios.schema.spec import Scenario
 
 UNCOVERED_ROUNDS = (
     "cost, progress, timing, disclosures, log.jsonl, ledger.parquet: how many rounds training took, and how long"

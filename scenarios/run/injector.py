@@ -1,7 +1,7 @@
 """Carries out a scenario's network conditions and faults, and says afterwards what came of each fault.
 
-Kills and stalls are the sites' own part (`federation.site.faults`); what happens to links is ordered from the relays
-before the orders of the round go out.
+Kills and stalls are the sites' own part (`fedsvm.federation.site.faults`); what happens to links is ordered from the
+relays before the orders of the round go out.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, NamedTuple
 
-from federation.federation import Federation
-from federation.membership import Change
-from federation.processes.contract import SiteLauncher
-from federation.relays.client import Conditions, Relays
-from federation.transport.keys import COORDINATOR, Party, Roster
-from scenarios.schema.base import resolve
-from scenarios.schema.spec import Scenario
-from scenarios.schema.threats import FaultSpec, LinkSpec, NetworkSpec
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.membership import Change
+from fedsvm.federation.processes.contract import SiteLauncher
+from fedsvm.federation.relays.client import Conditions, Relays
+from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
+from fedsvm.scenarios.schema.base import resolve
+from fedsvm.scenarios.schema.spec import Scenario
+from fedsvm.scenarios.schema.threats import FaultSpec, LinkSpec, NetworkSpec
 
 
 @dataclass(frozen=True)

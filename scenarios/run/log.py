@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from scenarios.run.result import write_whole
+from fedsvm.scenarios.run.result import write_whole
 
 NAME = "log.jsonl"
 

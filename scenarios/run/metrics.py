@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import Baseline, Pooled
-from algorithms.data.classes import called
-from algorithms.site_scores import ClassScores, SiteScores
-from federation.arrays import FloatArray, IntArray
-from scenarios.run.curves import Ranking
+from fedsvm.algorithms.contract import Baseline, Pooled
+from fedsvm.algorithms.data.classes import called
+from fedsvm.algorithms.site_scores import ClassScores, SiteScores
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.scenarios.run.curves import Ranking
 
 _RANKED_DECIMALS = 9
 """Rows of equal score, as identical ones have, differ in the last digits by the order of summation. They are ties."""

@@ -8,14 +8,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from algorithms.contract import Algorithm, Model, TrainingReport
-from algorithms.privacy.accountant import PrivacyReport
-from algorithms.site_scores import ClassScores, SiteScores
-from federation.errors import FederationError
-from federation.federation import Federation
-from scenarios.run.audit import CollusionReport, PartyAudit
-from scenarios.run.metrics import BaselineMetrics, FoldMetrics, PooledFold
-from scenarios.run.selection import FoldSelection
+from fedsvm.algorithms.contract import Algorithm, Model, TrainingReport
+from fedsvm.algorithms.privacy.accountant import PrivacyReport
+from fedsvm.algorithms.site_scores import ClassScores, SiteScores
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.federation import Federation
+from fedsvm.scenarios.run.audit import CollusionReport, PartyAudit
+from fedsvm.scenarios.run.metrics import BaselineMetrics, FoldMetrics, PooledFold
+from fedsvm.scenarios.run.selection import FoldSelection
 
 _OF_RUN = frozenset({"classes", "algorithm"})
 """What model.npz says beside the arrays of the model."""

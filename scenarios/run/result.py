@@ -15,17 +15,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Literal
 
-from algorithms.contract import TrainingReport
-from algorithms.privacy.accountant import PrivacyReport
-from federation.ledger import Accounts, RoundRecord, Traffic
-from federation.report import CostReport, DisclosureReport, MembershipReport, ProgressReport, SiteReport
-from scenarios.run.audit import CollusionReport, PartyAudit
-from scenarios.run.injector import FaultReport
-from scenarios.run.metrics import BaselineMetrics, Metrics, PooledMetrics, SiteMetrics
-from scenarios.run.outcome import Alignment
-from scenarios.run.selection import SelectionResult
-from scenarios.schema.errors import ScenarioError
-from scenarios.schema.threats import NetworkSpec
+from fedsvm.algorithms.contract import TrainingReport
+from fedsvm.algorithms.privacy.accountant import PrivacyReport
+from fedsvm.federation.ledger import Accounts, RoundRecord, Traffic
+from fedsvm.federation.report import CostReport, DisclosureReport, MembershipReport, ProgressReport, SiteReport
+from fedsvm.scenarios.run.audit import CollusionReport, PartyAudit
+from fedsvm.scenarios.run.injector import FaultReport
+from fedsvm.scenarios.run.metrics import BaselineMetrics, Metrics, PooledMetrics, SiteMetrics
+from fedsvm.scenarios.run.outcome import Alignment
+from fedsvm.scenarios.run.selection import SelectionResult
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.threats import NetworkSpec
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -197,7 +197,7 @@ class RunResult:
 
         Raises ValueError for anything else.
         """
-        from scenarios.run.earlier import from_schema_1
+        from fedsvm.scenarios.run.earlier import from_schema_1
 
         found: RunResult = _reader().validate_python(from_schema_1(values) if values.get("schema") == 1 else values)
         return found

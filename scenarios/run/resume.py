@@ -8,11 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from federation.journal import Journal
-from scenarios.run.starter import JOURNAL
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
-from scenarios.schema.spec import Scenario, resolved_toml
+from fedsvm.federation.journal import Journal
+from fedsvm.scenarios.run.starter import JOURNAL
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
 
 _COORDINATORS = "coordinator.journal"
 

@@ -12,30 +12,30 @@ from typing import Protocol
 
 import numpy as np
 
-from algorithms import SITE_MODULE
-from algorithms.attacks.contract import KnownRecords
-from federation import report
-from federation.assemble import started
-from federation.errors import FederationError, SiteFailed
-from federation.federation import Federation
-from federation.journal import Journal
-from federation.processes.cluster import ClusterLauncher
-from federation.processes.contract import SiteLauncher
-from federation.processes.spare import SPARE, spare_launcher
-from federation.shown import ShownRound
-from protocols.analysis.views import Coalition, RecordedRun
-from scenarios.data.dataset import FederatedDataset, Holding, Sizes
-from scenarios.interrupts import Interrupts
-from scenarios.run import metrics
-from scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody, findings
-from scenarios.run.baselines import mean_baselines
-from scenarios.run.horizontal import HorizontalPipeline
-from scenarios.run.injector import Injector
-from scenarios.run.log import NAME as LOG
-from scenarios.run.log import RunLog
-from scenarios.run.metrics import Metrics
-from scenarios.run.outcome import Fold, Outcome
-from scenarios.run.result import (
+from fedsvm.algorithms import SITE_MODULE
+from fedsvm.algorithms.attacks.contract import KnownRecords
+from fedsvm.federation import report
+from fedsvm.federation.assemble import started
+from fedsvm.federation.errors import FederationError, SiteFailed
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.journal import Journal
+from fedsvm.federation.processes.cluster import ClusterLauncher
+from fedsvm.federation.processes.contract import SiteLauncher
+from fedsvm.federation.processes.spare import SPARE, spare_launcher
+from fedsvm.federation.shown import ShownRound
+from fedsvm.protocols.analysis.views import Coalition, RecordedRun
+from fedsvm.scenarios.data.dataset import FederatedDataset, Holding, Sizes
+from fedsvm.scenarios.interrupts import Interrupts
+from fedsvm.scenarios.run import metrics
+from fedsvm.scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody, findings
+from fedsvm.scenarios.run.baselines import mean_baselines
+from fedsvm.scenarios.run.horizontal import HorizontalPipeline
+from fedsvm.scenarios.run.injector import Injector
+from fedsvm.scenarios.run.log import NAME as LOG
+from fedsvm.scenarios.run.log import RunLog
+from fedsvm.scenarios.run.metrics import Metrics
+from fedsvm.scenarios.run.outcome import Fold, Outcome
+from fedsvm.scenarios.run.result import (
     DataResult,
     ModelResult,
     RunResult,
@@ -47,11 +47,11 @@ from scenarios.run.result import (
     write_result,
     write_whole,
 )
-from scenarios.run.selection import selection_result
-from scenarios.run.shortfalls import shortfalls
-from scenarios.run.starter import Starter
-from scenarios.run.vertical import VerticalPipeline
-from scenarios.schema.spec import Scenario, resolved_toml
+from fedsvm.scenarios.run.selection import selection_result
+from fedsvm.scenarios.run.shortfalls import shortfalls
+from fedsvm.scenarios.run.starter import Starter
+from fedsvm.scenarios.run.vertical import VerticalPipeline
+from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
 
 OnProgress = Callable[[Federation, Sequence[str]], None]
 """Is told of the federation, and of the faults that struck so far, whenever there is something new."""

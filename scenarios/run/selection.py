@@ -19,10 +19,10 @@ from typing import Literal
 
 import numpy as np
 
-from algorithms.data.classes import called
-from algorithms.ranking import CurvePoint, Ranking
-from federation.arrays import FloatArray
-from scenarios.run.metrics import FoldMetrics
+from fedsvm.algorithms.data.classes import called
+from fedsvm.algorithms.ranking import CurvePoint, Ranking
+from fedsvm.federation.arrays import FloatArray
+from fedsvm.scenarios.run.metrics import FoldMetrics
 
 Evaluation = Literal["nested", "separate", "whole"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from scenarios.run.metrics import BaselineMetrics, Metrics
-from scenarios.schema.spec import Scenario
+from fedsvm.scenarios.run.metrics import BaselineMetrics, Metrics
+from fedsvm.scenarios.schema.spec import Scenario
 
 _NOISE = (
     " Noise drowns what so few private rows say at this epsilon: have more rows, allow a larger epsilon, or learn "

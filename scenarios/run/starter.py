@@ -6,19 +6,19 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from federation.assemble import Deployment, SiteSetup
-from federation.channel.transcript import Transcript
-from federation.errors import FederationError
-from federation.membership import DropoutPolicy
-from federation.processes.contract import SiteLauncher
-from federation.site.rules import SiteRules
-from federation.transport.keys import COORDINATOR
-from scenarios.data.dataset import FederatedDataset
-from scenarios.run.injector import Injector
-from scenarios.run.outcome import SITE_MODELS
-from scenarios.run.terms import terms_of
-from scenarios.schema.base import resolve
-from scenarios.schema.spec import Scenario
+from fedsvm.federation.assemble import Deployment, SiteSetup
+from fedsvm.federation.channel.transcript import Transcript
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.membership import DropoutPolicy
+from fedsvm.federation.processes.contract import SiteLauncher
+from fedsvm.federation.site.rules import SiteRules
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.scenarios.data.dataset import FederatedDataset
+from fedsvm.scenarios.run.injector import Injector
+from fedsvm.scenarios.run.outcome import SITE_MODELS
+from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.scenarios.schema.base import resolve
+from fedsvm.scenarios.schema.spec import Scenario
 
 TRANSCRIPTS = "transcripts"
 JOURNAL = "journal"

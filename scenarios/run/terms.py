@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from federation.site.program import open_steps
-from federation.site.terms import Terms
-from scenarios.schema.base import resolve
-from scenarios.schema.data import ALL
-from scenarios.schema.spec import Scenario
+from fedsvm.federation.site.program import open_steps
+from fedsvm.federation.site.terms import Terms
+from fedsvm.scenarios.schema.base import resolve
+from fedsvm.scenarios.schema.data import ALL
+from fedsvm.scenarios.schema.spec import Scenario
 
 _READING = (
     "label",

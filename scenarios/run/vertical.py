@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from algorithms.contract import EvaluationRows, VerticalAlgorithm, VerticalModel
-from algorithms.data.columns import Labelled
-from algorithms.data.encoding import one_hot
-from algorithms.data.scaling import Scale
-from algorithms.data.vertical import VerticalTask, align, labels_of
-from algorithms.ranking import Ranking, column_of
-from federation.arrays import FloatArray, IntArray
-from federation.federation import Federation
-from scenarios.data.dataset import FederatedDataset
-from scenarios.run import metrics
-from scenarios.run.audit import GroundTruth
-from scenarios.run.baselines import baselines_of
-from scenarios.run.outcome import SITE_MODELS, Alignment, Fold, Outcome, log_fold, trained
-from scenarios.run.selection import FoldSelection, fold_selection
-from scenarios.schema.spec import Scenario
+from fedsvm.algorithms.contract import EvaluationRows, VerticalAlgorithm, VerticalModel
+from fedsvm.algorithms.data.columns import Labelled
+from fedsvm.algorithms.data.encoding import one_hot
+from fedsvm.algorithms.data.scaling import Scale
+from fedsvm.algorithms.data.vertical import VerticalTask, align, labels_of
+from fedsvm.algorithms.ranking import Ranking, column_of
+from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.federation import Federation
+from fedsvm.scenarios.data.dataset import FederatedDataset
+from fedsvm.scenarios.run import metrics
+from fedsvm.scenarios.run.audit import GroundTruth
+from fedsvm.scenarios.run.baselines import baselines_of
+from fedsvm.scenarios.run.outcome import SITE_MODELS, Alignment, Fold, Outcome, log_fold, trained
+from fedsvm.scenarios.run.selection import FoldSelection, fold_selection
+from fedsvm.scenarios.schema.spec import Scenario
 
 
 @dataclass

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, create_model
 
-from algorithms.contract import Algorithm
-from algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
-from algorithms.settings import Setting, settings
-from scenarios.schema.base import Part
+from fedsvm.algorithms.contract import Algorithm
+from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
+from fedsvm.algorithms.settings import Setting, settings
+from fedsvm.scenarios.schema.base import Part
 
 
 class AlgorithmTable(Part):

@@ -13,7 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, GetJsonSchem
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
-from algorithms.settings import MAX_COUNT, MAX_MAGNITUDE, MAX_SECONDS
+from fedsvm.algorithms.settings import MAX_COUNT, MAX_MAGNITUDE, MAX_SECONDS
 
 Count = Annotated[int, Field(ge=1, le=MAX_COUNT)]
 Seconds = Annotated[float, Field(ge=0.001, le=MAX_SECONDS, allow_inf_nan=False)]

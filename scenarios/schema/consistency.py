@@ -5,19 +5,28 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from algorithms.baselines import OF_CHOSEN, POOLED_BASELINES
-from algorithms.contract import Algorithm, HorizontalAlgorithm, Outline
-from algorithms.registry import ALGORITHMS
-from algorithms.settings import MAX_COUNT
-from protocols.sums.registry import OWN_SUMS
-from scenarios.schema.algorithm import AlgorithmTable
-from scenarios.schema.base import resolve
-from scenarios.schema.data import ALL, DataSpec
-from scenarios.schema.federation import FederationSpec
-from scenarios.schema.policy import PolicySpec
-from scenarios.schema.protocol import ProtocolSpec
-from scenarios.schema.split import BY_FEATURE, BY_VALUE, COLUMNS, DIRICHLET, LABEL_SKEW, SIZES, columns_of, sizes_of
-from scenarios.schema.threats import CollusionSpec, FaultSpec, NetworkSpec, contradictions
+from fedsvm.algorithms.baselines import OF_CHOSEN, POOLED_BASELINES
+from fedsvm.algorithms.contract import Algorithm, HorizontalAlgorithm, Outline
+from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.algorithms.settings import MAX_COUNT
+from fedsvm.protocols.sums.registry import OWN_SUMS
+from fedsvm.scenarios.schema.algorithm import AlgorithmTable
+from fedsvm.scenarios.schema.base import resolve
+from fedsvm.scenarios.schema.data import ALL, DataSpec
+from fedsvm.scenarios.schema.federation import FederationSpec
+from fedsvm.scenarios.schema.policy import PolicySpec
+from fedsvm.scenarios.schema.protocol import ProtocolSpec
+from fedsvm.scenarios.schema.split import (
+    BY_FEATURE,
+    BY_VALUE,
+    COLUMNS,
+    DIRICHLET,
+    LABEL_SKEW,
+    SIZES,
+    columns_of,
+    sizes_of,
+)
+from fedsvm.scenarios.schema.threats import CollusionSpec, FaultSpec, NetworkSpec, contradictions
 
 MAX_RELAYED_SITES = 100  # every two parties have a relay, with a port of its own
 

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
-from algorithms.data.scaling import ScaleName
-from algorithms.data.vertical import Align
-from algorithms.settings import MAX_COUNT, shown
-from scenarios.schema.base import Number, Part, SiteRef
-from scenarios.schema.federation import require_name
-from scenarios.schema.split import EVEN, RANDOM, require_split
+from fedsvm.algorithms.data.scaling import ScaleName
+from fedsvm.algorithms.data.vertical import Align
+from fedsvm.algorithms.settings import MAX_COUNT, shown
+from fedsvm.scenarios.schema.base import Number, Part, SiteRef
+from fedsvm.scenarios.schema.federation import require_name
+from fedsvm.scenarios.schema.split import EVEN, RANDOM, require_split
 
 ALL = "all"
 Separator = Literal[",", ";", "\t", "|"]

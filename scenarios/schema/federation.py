@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, field_validator, model_validator
 
-from algorithms.settings import shown
-from scenarios.schema.base import Count, Part, Seconds
+from fedsvm.algorithms.settings import shown
+from fedsvm.scenarios.schema.base import Count, Part, Seconds
 
 MAX_PORT = 65_535
 MAX_SITES = 10_000

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from algorithms.registry import ALGORITHMS
-from algorithms.settings import MAX_COUNT, settings
-from federation.site.rules import MIN_SITES, SiteRules
-from protocols.sums.registry import SUMS
-from scenarios.schema.base import Number, Part, SiteRef
-from scenarios.schema.errors import ScenarioError, nearest
+from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.algorithms.settings import MAX_COUNT, settings
+from fedsvm.federation.site.rules import MIN_SITES, SiteRules
+from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.scenarios.schema.base import Number, Part, SiteRef
+from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 
 
 class Range(Part):

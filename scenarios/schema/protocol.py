@@ -7,15 +7,15 @@ from typing import Annotated
 
 from pydantic import Field, field_validator
 
-from federation.errors import FederationError
-from federation.site.terms import Routing
-from protocols.sums.changing_neighbours import DEFAULT_RINGS
-from protocols.sums.contract import SecureSum
-from protocols.sums.k_secure import DEFAULT_SEGMENTS
-from protocols.sums.masked import DEFAULT_THRESHOLD
-from protocols.sums.registry import OWN_SUMS, SUMS
-from scenarios.schema.base import Part
-from scenarios.schema.federation import MAX_SITES
+from fedsvm.federation.errors import FederationError
+from fedsvm.federation.site.terms import Routing
+from fedsvm.protocols.sums.changing_neighbours import DEFAULT_RINGS
+from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.protocols.sums.k_secure import DEFAULT_SEGMENTS
+from fedsvm.protocols.sums.masked import DEFAULT_THRESHOLD
+from fedsvm.protocols.sums.registry import OWN_SUMS, SUMS
+from fedsvm.scenarios.schema.base import Part
+from fedsvm.scenarios.schema.federation import MAX_SITES
 
 
 def _require_loads(name: str) -> None:

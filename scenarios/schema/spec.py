@@ -14,19 +14,19 @@ from typing import Annotated, Any, TypeVar, get_args
 import tomli_w
 from pydantic import BaseModel, Field, ValidationError, create_model, field_validator
 
-from algorithms.baselines import OF_CHOSEN, POOLED_BASELINES
-from algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
-from algorithms.settings import shown
-from federation.errors import FederationError
-from scenarios.schema.algorithm import AlgorithmTable, others_with, table_of
-from scenarios.schema.base import Part
-from scenarios.schema.consistency import Tables, impossible
-from scenarios.schema.data import DataSpec
-from scenarios.schema.errors import ScenarioError, nearest
-from scenarios.schema.federation import FederationSpec, require_name
-from scenarios.schema.policy import PolicySpec
-from scenarios.schema.protocol import ProtocolSpec
-from scenarios.schema.threats import CollusionSpec, FaultSpec, NetworkSpec
+from fedsvm.algorithms.baselines import OF_CHOSEN, POOLED_BASELINES
+from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
+from fedsvm.algorithms.settings import shown
+from fedsvm.federation.errors import FederationError
+from fedsvm.scenarios.schema.algorithm import AlgorithmTable, others_with, table_of
+from fedsvm.scenarios.schema.base import Part
+from fedsvm.scenarios.schema.consistency import Tables, impossible
+from fedsvm.scenarios.schema.data import DataSpec
+from fedsvm.scenarios.schema.errors import ScenarioError, nearest
+from fedsvm.scenarios.schema.federation import FederationSpec, require_name
+from fedsvm.scenarios.schema.policy import PolicySpec
+from fedsvm.scenarios.schema.protocol import ProtocolSpec
+from fedsvm.scenarios.schema.threats import CollusionSpec, FaultSpec, NetworkSpec
 
 CATALOGUE = Path(__file__).parent.parent / "catalogue"
 

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from algorithms.settings import MAX_COUNT
-from federation.site.faults import OWN_KINDS, OwnFault
-from federation.transport.keys import COORDINATOR
-from federation.transport.wire import MAX_ARRAY_BYTES
-from scenarios.schema.base import Count, Delay, Part, Rate, Seconds, SiteRef, resolve
+from fedsvm.algorithms.settings import MAX_COUNT
+from fedsvm.federation.site.faults import OWN_KINDS, OwnFault
+from fedsvm.federation.transport.keys import COORDINATOR
+from fedsvm.federation.transport.wire import MAX_ARRAY_BYTES
+from fedsvm.scenarios.schema.base import Count, Delay, Part, Rate, Seconds, SiteRef, resolve
 
 LINK_KINDS = ("disconnect", "partition", "delay", "corrupt")
 _OF_KIND = {

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scenarios.report.chart import Axis, Chart, Series, Style, lines, style, whole
-from scenarios.report.comparison import measure
+from fedsvm.scenarios.report.chart import Axis, Chart, Series, Style, lines, style, whole
+from fedsvm.scenarios.report.comparison import measure
 
 Row = dict[str, Any]
 

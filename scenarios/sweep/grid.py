@@ -14,15 +14,15 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from scenarios.report import comparison
-from scenarios.report.chart import Chart
-from scenarios.report.comparison import MEASURES, figure
-from scenarios.run.result import RunResult, read_result
-from scenarios.schema import spec
-from scenarios.schema.errors import ScenarioError
-from scenarios.schema.federation import MAX_NAME
-from scenarios.sweep.charts import SEED, Plot, Row, draw, draw_curves, numeric
-from scenarios.sweep.worker import Workers
+from fedsvm.scenarios.report import comparison
+from fedsvm.scenarios.report.chart import Chart
+from fedsvm.scenarios.report.comparison import MEASURES, figure
+from fedsvm.scenarios.run.result import RunResult, read_result
+from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.federation import MAX_NAME
+from fedsvm.scenarios.sweep.charts import SEED, Plot, Row, draw, draw_curves, numeric
+from fedsvm.scenarios.sweep.worker import Workers
 
 POINTS = "points"
 MAX_POINTS = 10_000

@@ -1,4 +1,4 @@
-"""What carries out runs of a sweep one after the other: `python -m scenarios.sweep.worker`.
+"""What carries out runs of a sweep one after the other: `python -m fedsvm.scenarios.sweep.worker`.
 
 A line of standard input is a run, one of standard output its end. Libraries are loaded once, and the process that sites
 are forked from stays from one run to the next. When the input ends while a run goes on, the sweep is gone, and the run
@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self, cast
 
-from scenarios.interrupts import Interrupter
+from fedsvm.scenarios.interrupts import Interrupter
 
 
 class Workers:
@@ -70,7 +70,7 @@ class Workers:
 class _Worker:
     def __init__(self) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "scenarios.sweep.worker"],
+            [sys.executable, "-P", "-m", "fedsvm.scenarios.sweep.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -116,9 +116,9 @@ _is_busy = threading.Event()
 
 def _carry_out(order: bytes) -> str:
     """Why nothing was started, or ""."""
-    from scenarios.api import carry_out  # slow to import, while the first order is on its way
-    from scenarios.schema import spec
-    from scenarios.schema.errors import ScenarioError
+    from fedsvm.scenarios.api import carry_out  # slow to import, while the first order is on its way
+    from fedsvm.scenarios.schema import spec
+    from fedsvm.scenarios.schema.errors import ScenarioError
 
     told = json.loads(order)
     try:
