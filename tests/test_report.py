@@ -12,14 +12,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from rich.console import Console
 from rich.text import Text
 
 from fedsvm import run
 from fedsvm.federation.ledger import Accounts
-from fedsvm.scenarios import predict
 from fedsvm.scenarios.report import chart, comparison
 from fedsvm.scenarios.report.exchange import read_ledger
 from fedsvm.scenarios.report.live import human_bytes
@@ -30,7 +28,7 @@ from fedsvm.scenarios.run.result import RunResult, write_ledger
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.commands import fedsvm
-from tests.conftest import ROOT, long_but_for
+from tests.conftest import long_but_for
 
 FAST = {"compare.centralised": False, "algorithm.landmarks": 40}
 
@@ -341,23 +339,3 @@ def test_a_diagonal_ends_within_its_plot() -> None:
 def test_a_folder_without_a_run_is_said(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="is not the folder of a run"):
         write_report(tmp_path)
-
-
-@pytest.mark.parametrize("name", ["quickstart", "hybrid-stand-in"])
-def test_a_result_of_the_version_before_has_a_report_and_a_summary(name: str, tmp_path: Path) -> None:
-    """What result.json held before it had schema 2, as that version wrote it, but for shorter curves and links."""
-    old = json.loads((ROOT / "tests" / "earlier" / f"{name}.json").read_text())
-    assert old["schema"] == 1
-    (tmp_path / "result.json").write_text(json.dumps(old))
-    (tmp_path / "scenario.toml").write_text("")
-    (tmp_path / "log.jsonl").write_text((ROOT / "tests" / "earlier" / "log.jsonl").read_text())
-    page, _, _ = page_of(tmp_path)
-    summary = dict(zip(page.cells["dt"], page.cells["dd"], strict=True))
-    assert summary["rounds"] == f"{old['cost']['rounds']} ({old['cost']['hops']} hops)"
-    assert summary["model"].startswith(f"{old['model']['algorithm']}, ")
-    assert str(old["model"]["landmarks"] or old["model"]["rank"]) in summary["model"]
-    assert ("privacy" in summary) == (old["privacy"] is not None)
-    assert ("baselines" in summary) == (old["baselines"] is not None)
-    with pytest.raises(ScenarioError, match="was written by an earlier version of fedsvm"):
-        np.savez(tmp_path / "model.npz", w=np.zeros(2))
-        predict.predict(tmp_path, "tic-tac-toe")

@@ -18,7 +18,6 @@ from fedsvm.scenarios.report.live import human_bytes
 from fedsvm.scenarios.report.run_plots import gap_curves, human_seconds, plots
 from fedsvm.scenarios.report.summary import dealt, fold_names, lines, release_remarks, repeats
 from fedsvm.scenarios.run.audit import Finding
-from fedsvm.scenarios.run.earlier import event_from_schema_1
 from fedsvm.scenarios.run.log import NAME as LOG
 from fedsvm.scenarios.run.metrics import Metrics
 from fedsvm.scenarios.run.result import RunResult, SiteResult, read_result, write_whole
@@ -100,7 +99,7 @@ def read_log(folder: Path) -> list[Event]:
     """What happened in a run, line by line; a last line that is not whole is left out."""
     text = _text(folder / LOG)
     whole = text[: text.rfind("\n") + 1]
-    return [event_from_schema_1(json.loads(line)) for line in whole.splitlines()]
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def _text(path: Path) -> str:

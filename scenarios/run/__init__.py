@@ -11,6 +11,5 @@ shortfalls  what a result is no better than
 audit       what colluding parties reconstruct
 result      `RunResult`, of which result.json is the serialised form; the ledger
 log         log.jsonl, while the run goes on
-earlier     results of the version before this one
 runner      puts it together
 """

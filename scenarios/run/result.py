@@ -193,13 +193,14 @@ class RunResult:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> RunResult:
-        """A result from what a result.json holds, of this version or of the one before it.
+        """Return the result that the values of a result.json describe.
 
-        Raises ValueError for anything else.
+        Raises
+        ------
+        ValueError
+            If they are not those of a result.
         """
-        from fedsvm.scenarios.run.earlier import from_schema_1
-
-        found: RunResult = _reader().validate_python(from_schema_1(values) if values.get("schema") == 1 else values)
+        found: RunResult = _reader().validate_python(values)
         return found
 
 
