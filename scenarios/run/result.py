@@ -124,8 +124,8 @@ class RunResult:
     alignment : Alignment, optional
         Of a vertical partition: how records were aligned, and how many all sites hold.
     model : ModelResult, optional
-        The last model: its objective, the certified `lower_bound` and `gap`, and under `figures` what only its algorithm
-        has, such as `records_exposed`, the number of landmarks that are a copy of a single row.
+        The last model: its objective, the certified `lower_bound` and `gap`, and under `figures` what only its
+        algorithm has, such as `records_exposed`, the number of landmarks that are a copy of a single row.
     metrics : Metrics, optional
         Quality on test rows: means over the folds, and each fold.
     at_sites : SiteMetrics, optional
