@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from fedsvm.algorithms.calibration import Calibration
 from fedsvm.algorithms.data.columns import Columns
 from fedsvm.algorithms.dpp_svm import DppSite
+from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.algorithms.features.kernels import Kernel
@@ -18,6 +19,7 @@ from tools.markdown import flat, table
 
 SHARED: dict[str, Callable[..., object]] = {
     "Columns and scale": Columns.to_arrays,
+    "Feature map": FeatureMap.to_arrays,
     "Feature map: landmarks": NystromMap.parts,
     "Feature map: fourier": FourierMap.parts,
     "Feature map: identity": IdentityMap.parts,
