@@ -11,7 +11,8 @@ from pathlib import Path
 from fedsvm import ScenarioError, run
 
 label, *sites = sys.argv[1:]
-files = "\n".join(f"{name} = {str(Path(path).resolve())!r}" for name, _, path in (site.partition("=") for site in sites))
+named = [site.partition("=") for site in sites]
+files = "\n".join(f"{name} = {str(Path(path).resolve())!r}" for name, _, path in named)
 Path("study.toml").write_text(f"""
 [data]
 label = "{label}"

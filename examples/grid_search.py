@@ -22,4 +22,4 @@ print(f"accuracy {best.score(X_test, y_test):.3f} on the test rows, certified ga
 print(f"{best.result_['cost']['rounds']} rounds, {best.result_['cost']['wire_bytes'] / 1e6:.1f} MB on the wire")
 for disclosure in best.result_["disclosures"]:
     if disclosure["to"] == "coordinator" and disclosure["kind"] != "sum":
-        print(f"not a sum: the coordinator sees {disclosure['step']}: {disclosure['detail'] or 'the value of each site'}")
+        print(f"not a sum: {disclosure['step']}, {disclosure['detail'] or 'the value of each site'}")

@@ -33,8 +33,10 @@ SMALL: dict[str, dict[str, Any]] = {
 
 def commands(command: Any, name: str = "fedsvm") -> dict[str, Any]:
     """Return every command below one, by the words that call it."""
-    below = getattr(command, "commands", {}).items()
-    return {name: command} | {key: each for word, inner in below for key, each in commands(inner, f"{name} {word}").items()}
+    found = {name: command}
+    for word, inner in getattr(command, "commands", {}).items():
+        found |= commands(inner, f"{name} {word}")
+    return found
 
 
 def test_every_command_argument_and_option_has_a_meaning() -> None:
