@@ -83,7 +83,17 @@ class BinnedModel(Model):
         return found[0] if self.weights.ndim == 1 else found.T
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """`w`, and what makes the features: `pitches`, `shifts` and `keys` (P, p), and how many `places` a grid has."""
+        """Return the arrays of the file. P is the number of grids.
+
+        Returns
+        -------
+        w : (P B,) or (K, P B)
+            Weights of the B places of each grid; of K > 2 classes, one row for each class.
+        pitches, shifts, keys : (P, p)
+            Width and offset of the bins of each grid, and the keys by which bins are hashed to places.
+        places : ()
+            B: places of each grid.
+        """
         return {"w": self.weights, **{name: np.asarray(part) for name, part in self.grids.to_fields().items()}}
 
     @classmethod

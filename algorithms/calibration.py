@@ -80,7 +80,14 @@ class Calibration:
         return sigmoid(self.slope * decisions + self.offset)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Their part of a model's file."""
+        """Return the calibration as a model's file holds it.
+
+        Returns
+        -------
+        calibration : (3,)
+            A and B of the probability 1 / (1 + exp(A f + B)) of the positive class, where f is the decision value; then
+            the decision value from which a row is called positive.
+        """
         return {"calibration": np.array([self.slope, self.offset, self.threshold])}
 
     @classmethod

@@ -262,7 +262,21 @@ class TreeModel(Model):
         return log_odds(np.log(self.probabilities(rows)))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """`column`, `bin`, `children` and `counts` of the nodes, and `edges`."""
+        """Return the arrays of the file. The root is the first node.
+
+        Returns
+        -------
+        column : (N,)
+            Column that each node splits; -1 for a leaf.
+        bin : (N,)
+            Bin at which each node splits its column.
+        children : (N, 2)
+            Numbers of the two nodes below each node.
+        counts : (N, K)
+            Training rows of each class in each node.
+        edges : (p, B - 1)
+            Edges of the bins of each scaled column.
+        """
         tree = self.tree
         nodes = {"column": tree.column, "bin": tree.bin, "children": tree.children, "counts": tree.counts}
         return {**nodes, "edges": self.edges}

@@ -157,7 +157,24 @@ class ErmModel(Model):
         return scores_of(self.feature_map(rows) @ self.weights.T, jointly=self.jointly)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """`rho`, `longest`, `w`, and `b`, which is 0; `scheme` of a joint problem."""
+        """Return the arrays of the file.
+
+        The decision value of a scaled row x is (x / longest) w of a linear model, and otherwise
+        [cos(rho x), sin(rho x)] / sqrt(D) w.
+
+        Returns
+        -------
+        rho : (D, d)
+            Frequencies; D is 0 for a linear model.
+        longest : ()
+            Length that rows of a linear model are divided by.
+        w : (d,) or (K, d)
+            Weights as released; of K > 2 classes, one row for each class.
+        b : ()
+            0: the model has no intercept.
+        scheme : text
+            "joint", if the weights of K classes are those of one problem.
+        """
         feature_map = self.feature_map
         longest = np.array(feature_map.longest)
         scheme: dict[str, NDArray[Any]] = {"scheme": np.asarray("joint")} if self.jointly else {}

@@ -125,7 +125,19 @@ class DppModel(VerticalModel):
         return replace(self, reference=rows[self.support_indices])
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """`support_indices`, `dual_coef`, `b` and the kernel; the records stay at the sites, split by columns."""
+        """Return the coordinator's file, with the kernel. The records stay at the sites, split by columns.
+
+        The decision value of a scaled row x is k(x, reference) dual_coef + b. The sites hold `reference`.
+
+        Returns
+        -------
+        support_indices : (s,)
+            Numbers of the training records that are the support, or the landmarks.
+        dual_coef : (s,) or (K, s)
+            Their coefficients; of K > 2 classes, one row for each class.
+        b : () or (K,)
+            Intercepts.
+        """
         arrays = {"support_indices": self.support_indices, "dual_coef": self.dual_coef, "b": np.array(self.intercept)}
         return {**arrays, **self.kernel.to_arrays()}
 
@@ -174,7 +186,27 @@ class DppSite(VerticalSite):
             replace_private(path, lambda file: np.savez(file, **self._part()))
 
     def _part(self) -> dict[str, Any]:
-        """Everything of the model that is this site's."""
+        """Return the part of the model that this site keeps in its own file.
+
+        Inner products of the parts, or squared distances, add up over the sites.
+
+        Returns
+        -------
+        reference : (s, p)
+            Support records, scaled, in the columns of this site.
+        dual_coef : (s,) or (K, s)
+            Coefficients of the support records.
+        weights : (p,) or (K, p)
+            dual_coef times reference.
+        offset, scale : (p,)
+            Scale of this site's columns.
+        columns : (p,) text
+            Names of this site's columns.
+        order : (n,)
+            Order of this site's rows in which the records are aligned.
+        training : (n,) bool
+            Which of the aligned records were trained on.
+        """
         values = self.partition.values
         columns = column_names(values["numeric"], values["categorical"], values["categories"])
         return {

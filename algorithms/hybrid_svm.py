@@ -149,7 +149,21 @@ class HybridModel(Model):
         return scores_of(self.features(rows) @ self.weights.T, jointly=self.jointly)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """`rho`, `w`, and `b`, which is 0; `scheme` of a joint problem."""
+        """Return the arrays of the file.
+
+        The decision value of a scaled row x is [cos(rho x), sin(rho x)] / sqrt(D) w.
+
+        Returns
+        -------
+        rho : (D, d)
+            Frequencies.
+        w : (2 D,) or (K, 2 D)
+            Weights as released; of K > 2 classes, one row for each class.
+        b : ()
+            0: the model has no intercept.
+        scheme : text
+            "joint", if the weights of K classes are those of one problem.
+        """
         scheme: dict[str, NDArray[Any]] = {"scheme": np.asarray("joint")} if self.jointly else {}
         return {"rho": self.rho, "w": self.weights, "b": np.array(0.0), **scheme}
 

@@ -138,7 +138,21 @@ class NaiveBayesModel(Model):
         return log_odds(self.joint_log_likelihood(rows))
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """`counts`, `means` and `variances`; `log_shares` of values, `category` whose they are, and their `middle`."""
+        """Return the arrays of the file.
+
+        Returns
+        -------
+        counts : (K,)
+            Training rows of each class.
+        means, variances : (K, p)
+            Of each class and scaled column.
+        log_shares : (K, p)
+            Logarithms of the shares of the values of categorical columns.
+        category : (p,)
+            Number of the categorical column that each column belongs to.
+        middle : (p,)
+            Point between a scaled 0 and a scaled 1 of each column.
+        """
         normal = {"counts": self.counts, "means": self.means, "variances": self.variances}
         category, middle = self.categories.column, self.categories.middle
         return {**normal, "log_shares": self.log_shares, "category": category, "middle": middle}

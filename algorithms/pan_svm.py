@@ -145,9 +145,23 @@ class PanModel(Model):
         return ranked(values, self.scheme, self.classes)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """`w`, `b`, and what makes the features; `features` says which they are.
+        """Return the arrays of the file, with those of the feature map and of the calibration.
 
-        Of more than two classes `scheme`, and of one against one `pairs` (P, 2) of their numbers.
+        The decision value of a scaled row x is F(x) w + b, where F is the feature map. It is positive for `classes[1]`.
+
+        Returns
+        -------
+        w : (m,) or (P, m)
+            Weights of the m features; of more than two classes, those of P binary problems.
+            Absent if the sites keep the weights.
+        b : () or (P,)
+            Intercepts. Absent if the sites keep the weights.
+        scheme : text
+            Of more than two classes: what the P problems are. "ovr": each class against the others, and the largest
+            value wins. "ovo": every two classes, and each problem has a vote. "joint": one problem of all classes, and
+            the largest value wins.
+        pairs : (P, 2)
+            Of more than two classes: the numbers of the two classes of each problem of "ovo".
         """
         weights = {} if self.w is None else {"w": self.w, "b": np.asarray(self.b)}
         calibration = {} if self.calibration is None else self.calibration.to_arrays()

@@ -103,7 +103,18 @@ class PpModel(Model):
         return np.asarray(self.kernel(sets_of(rows), self.support) @ self.dual_coef + self.b)
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """`b`, the kernel, and `w` of a linear one."""
+        """Return the arrays of the file, with the kernel.
+
+        The decision value of a scaled row x is s w + b, where s is 1 in the columns in which x is above 0, and 0 in the
+        others.
+
+        Returns
+        -------
+        b : ()
+            Intercept.
+        w : (p,)
+            Weights of a linear kernel. Of other kernels each site keeps its own support rows.
+        """
         kernel = {
             "kernel" if name == "name" else name: np.asarray(each) for name, each in self.kernel.to_fields().items()
         }

@@ -110,7 +110,14 @@ class EnsembleModel(Model):
         return self.models is None
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """`models`, and what makes the features."""
+        """Return the arrays of the file, with those of the feature map.
+
+        Returns
+        -------
+        models : (N, m + 1) or (N, K, m + 1)
+            Weights and intercept of the model of each site. Of two classes the signs are added up; of more, the
+            largest value of each site is a vote. Absent if the sites keep their models.
+        """
         return {**self.feature_map.to_arrays(), **({} if self.models is None else {"models": self.models})}
 
     @classmethod

@@ -15,8 +15,19 @@ from fedsvm.federation.ledger import Link, RoundRecord, Traffic
 class TrafficReport:
     """Messages, the bytes of their arrays, and the bytes on the wire as predicted and as the kernel counted them.
 
-    wire_bytes: None where nothing was measured at all. unmeasured_bytes: predicted ones to sites that were lost, which
-    nobody measured.
+    Attributes
+    ----------
+    messages : int
+        Protocol messages.
+    payload_bytes : int
+        Bytes of the arrays in them.
+    wire_bytes : int, optional
+        Bytes that TCP carried, handshakes and encryption included, as the kernel of the receiver counts them. None if
+        nothing was measured: off Linux, and without TCP.
+    predicted_wire_bytes : int
+        The same, computed from the sizes of messages alone.
+    unmeasured_bytes : int
+        Predicted bytes of messages to sites that were lost, which nobody measured.
     """
 
     messages: int
@@ -55,7 +66,23 @@ class LinkCost(TrafficReport):
 
 @dataclass(frozen=True, kw_only=True)
 class CostReport(TrafficReport):
-    """What a run cost: rounds, hops, messages and bytes, by phase, protocol and link; control apart."""
+    """What a run cost.
+
+    Attributes
+    ----------
+    rounds : int
+        Orders to all sites, aborted ones among them.
+    aborted : int
+        Rounds that were aborted and run again.
+    hops : int
+        Messages that follow each other, summed over the rounds.
+    control : TrafficReport
+        Orders and answers, which the other counts do not contain.
+    by_phase, by_protocol : mapping of str to cost
+        The same for each phase and each protocol.
+    by_link : tuple of LinkCost
+        What each party sent to each other party.
+    """
 
     rounds: int
     aborted: int
@@ -132,9 +159,22 @@ def _total(traffic: Iterable[Traffic]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class DisclosureReport:
-    """Something that a party learnt: from which step, of which kind, of what shape, how often.
+    """Something that a party learned.
 
-    kind: see `disclosures.Kind`. detail: what it is, in a sentence, where the kind does not say it all.
+    Attributes
+    ----------
+    to : str
+        The party.
+    step : str
+        The step that it comes from.
+    kind : {"sum", "value", "parameter", "difference", "single-row", "row-difference", "design"}
+        What it is: see `disclosures.Kind`.
+    detail : str
+        A sentence, if the kind alone does not say it.
+    shape : tuple of int
+        The shape of the array.
+    times : int
+        How often.
     """
 
     to: str

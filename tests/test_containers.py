@@ -33,7 +33,8 @@ def test_compose_starts_what_the_guide_does() -> None:
 
 def test_the_image_copies_all_that_is_installed() -> None:
     copied = re.findall(r"^COPY (.*) /source", (FOLDER / "Dockerfile").read_text(), re.MULTILINE)
-    assert {name for line in copied for name in line.split()} >= {"pyproject.toml", "README.md", "LICENSE", *FLOORS}
+    needed = {"pyproject.toml", "setup.py", "README.md", "LICENSE", *FLOORS}
+    assert {name for line in copied for name in line.split()} >= needed
 
 
 @pytest.mark.long

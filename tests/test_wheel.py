@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from packaging.metadata import Metadata
 from tests.conftest import ROOT
 from tests.test_floors import FLOORS
 
-SOURCES = ["pyproject.toml", "README.md", "LICENSE", *FLOORS]
+SOURCES = ["pyproject.toml", "setup.py", "README.md", "LICENSE", *FLOORS]
 
 
 def pip(*words: str | Path) -> None:
@@ -81,7 +82,11 @@ def test_an_index_would_take_its_metadata(wheel: Path) -> None:
     assert metadata.license_expression == "Apache-2.0"
     assert "Typing :: Typed" in (metadata.classifiers or [])
     assert metadata.description_content_type == "text/markdown"
-    assert "](docs/" not in (metadata.description or ""), "an index shows this page without the files beside it"
+    description = metadata.description or ""
+    assert description.startswith("# fedsvm\n")
+    assert "your CSV files to a report" in description, "the words of a link stay"
+    links = re.findall(r"\]\((?!https?:)[^)]*\)", description)
+    assert not links, "an index shows this page without the files beside it"
 
 
 @pytest.mark.long

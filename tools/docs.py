@@ -1,6 +1,8 @@
 """What pages of the site are made of besides Markdown, in a page with `render_macros: true`.
 
-`notebook(name)` is a notebook, `scenario_reference()` every key of a scenario, and `gallery()` the catalogue.
+`notebook(name)` is a notebook, `gallery()` the catalogue, `scenario_reference()` every key of a scenario,
+`command_reference()` every command, `result_reference()` every field of result.json, and `model_file_reference()` every
+array of model.npz.
 """
 
 from __future__ import annotations
@@ -9,13 +11,16 @@ import json
 from pathlib import Path
 from typing import Any
 
+from tools.commands import command_reference
 from tools.gallery import gallery
+from tools.model_files import model_file_reference
 from tools.reference import scenario_reference
+from tools.results import result_reference
 
 
 def define_env(env: Any) -> None:
     """Called by the site's generator."""
-    for macro in (notebook, scenario_reference, gallery):
+    for macro in (notebook, gallery, scenario_reference, command_reference, result_reference, model_file_reference):
         env.macro(macro)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import settings
 from fedsvm.scenarios.schema import spec
+from tools.markdown import flat, table
 
 _TITLES = {
     "federation": "[federation]",
@@ -38,10 +39,10 @@ def _part(schema: Mapping[str, Any], said: Mapping[str, Any]) -> Iterator[str]:
     name = _referred(said)
     if name is None:
         raise ValueError(f"no table of its own: {said}")
-    table = schema["$defs"][name]
-    yield table["description"]
-    yield _table(table, set(table["properties"]))
-    for key, inner in table["properties"].items():
+    described = schema["$defs"][name]
+    yield described["description"]
+    yield _table(described, set(described["properties"]))
+    for key, inner in described["properties"].items():
         if _referred(inner) is not None and _referred(inner) in schema["$defs"]:
             yield f"### Each of {key}"
             yield from _part(schema, inner)
@@ -57,11 +58,11 @@ def _table(schema: Mapping[str, Any], wanted: set[str]) -> str:
     """The keys of a table. A column that has nothing to say is left out."""
     required = schema.get("required", ())
     rows = [
-        (f"`{key}`", _words(said), _default(said, key in required), _flat(said.get("description", "")))
+        (f"`{key}`", _words(said), _default(said, key in required), flat(said.get("description", "")))
         for key, said in schema["properties"].items()
         if key in wanted
     ]
-    return _markdown(("key", "must be", "default", "meaning"), rows)
+    return table(("key", "must be", "default", "meaning"), rows)
 
 
 def _algorithms() -> Iterator[str]:
@@ -72,10 +73,10 @@ def _algorithms() -> Iterator[str]:
     for name, algorithm in ALGORITHMS.loadable():
         yield f"### {name}"
         yield algorithm.summary
-        yield _markdown(
+        yield table(
             ("key", "must be", "default", "meaning"),
             [
-                (f"`{key.name}`", key.requirement, _literal(key.default), _flat(key.sentence))
+                (f"`{key.name}`", key.requirement, _literal(key.default), flat(key.sentence))
                 for key in settings(algorithm.Settings)
             ],
         )
@@ -114,14 +115,3 @@ def _default(said: Mapping[str, Any], is_required: bool) -> str:
 
 def _literal(value: Any) -> str:
     return "" if value is None else f"`{json.dumps(value)}`"
-
-
-def _flat(text: str) -> str:
-    """On one line, as a cell of a table must be."""
-    return " ".join(text.split())
-
-
-def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    shown = [place for place in range(len(head)) if any(row[place] for row in rows)]
-    lines = [head, tuple("---" for _ in head), *rows]
-    return "\n".join("| " + " | ".join(line[place].replace("|", "\\|") for place in shown) + " |" for line in lines)

@@ -80,10 +80,22 @@ class Columns:
         return self.scale(self.encode(numeric, categorical))
 
     def to_arrays(self, selected: IntArray | None = None) -> dict[str, NDArray[Any]]:
-        """Their part of a model's file; `filling` (q,) only where gaps are filled.
+        """Return the columns as a model's file holds them.
 
-        selected: the columns that the model is of, if it is not of all; then `left_out` names the others, and `filled`
-        the numeric columns that `filling` is of.
+        selected: numbers of the columns that the model uses; None if it uses all.
+
+        Returns
+        -------
+        columns : (p,) text
+            Names of the columns; those of a categorical one are "column=value".
+        offset, scale : (p,)
+            Common scale: a scaled row is (row - offset) / scale.
+        filling : (q,)
+            Values that fill gaps of the numeric columns. Only if gaps are filled.
+        left_out : text
+            Names of the columns that the model does not use. Only of a model of chosen columns.
+        filled : (q,) text
+            Names of the numeric columns of `filling`. Only of a model of chosen columns.
         """
         names, filling = np.array(self.names), {} if self.filling is None else {"filling": self.filling.values}
         if selected is None:

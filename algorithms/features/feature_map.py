@@ -67,5 +67,11 @@ class FeatureMap(ABC):
         return {"features": self.name, **self.parts()}
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """The same as a model's file holds it: plain values are arrays of no dimension."""
+        """Return the map as a model's file holds it, with its parts; plain values are arrays of no dimension.
+
+        Returns
+        -------
+        features : text
+            Which map it is: "landmarks", "fourier" or "identity".
+        """
         return {name: np.asarray(value) for name, value in self.to_fields().items()}

@@ -98,7 +98,17 @@ class FourierMap(FeatureMap):
         return paired_features(rows, self.rho)
 
     def parts(self) -> dict[str, Any]:
-        """`rho` and `gamma`."""
+        """Return what makes up the map.
+
+        The features of a scaled row x are F(x) = [cos(rho x), sin(rho x)] / sqrt(D).
+
+        Returns
+        -------
+        rho : (D, p)
+            Random frequencies, which come from no row.
+        gamma : ()
+            Parameter of the kernel exp(-gamma |x - y|^2) that the features approximate.
+        """
         return {"rho": self.rho, "gamma": self.gamma}
 
     @classmethod

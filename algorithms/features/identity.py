@@ -38,7 +38,13 @@ class IdentityMap(FeatureMap):
         return rows
 
     def parts(self) -> dict[str, Any]:
-        """`dimensions`."""
+        """Return what makes up the map: the features of a scaled row are its columns.
+
+        Returns
+        -------
+        dimensions : ()
+            Number of columns.
+        """
         return {"dimensions": self.columns}
 
     @classmethod

@@ -63,7 +63,15 @@ class Kernel:
         return cls(fields["kernel"], fields["gamma"], fields["degree"], fields["coef0"])
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """As a model's file holds it: `kernel`, the name, and its parameters."""
+        """Return the kernel as a model's file holds it.
+
+        Returns
+        -------
+        kernel : text
+            "linear", "rbf", "poly" or "sigmoid", as LIBSVM defines them.
+        gamma, degree, coef0 : ()
+            Parameters of the kernel.
+        """
         return {name: np.array(value) for name, value in self.to_named_fields().items()}
 
     @classmethod

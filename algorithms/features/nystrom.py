@@ -72,7 +72,18 @@ class NystromMap(FeatureMap):
         return nystrom_features(self.base_kernel, rows, self.landmarks, self.mapping)
 
     def parts(self) -> dict[str, Any]:
-        """`landmarks`, `map` and the kernel."""
+        """Return what makes up the map, with the name and the parameters of the kernel.
+
+        The features of a scaled row x are F(x) = k(x, landmarks) map.
+
+        Returns
+        -------
+        landmarks : (l, p)
+            Points of the space of scaled rows. With `landmark_method = "local"` or "global" each is the mean of a
+            cluster of training rows.
+        map : (l, m)
+            Matrix that turns kernel values into features.
+        """
         return {"landmarks": self.landmarks, "map": self.mapping, **self.base_kernel.to_named_fields()}
 
     @classmethod

@@ -208,7 +208,13 @@ class SelectedModel(Model):
         return found
 
     def to_arrays(self) -> dict[str, NDArray[Any]]:
-        """Those of the PAN-SVM, and `selected` (k,), the numbers of its columns among all."""
+        """Return the arrays of a pan-svm file of the chosen columns, and their numbers.
+
+        Returns
+        -------
+        selected : (k,)
+            Numbers of the chosen columns among all.
+        """
         return {**self.inner.to_arrays(), "selected": self.selected}
 
     @classmethod

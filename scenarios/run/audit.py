@@ -106,7 +106,9 @@ class PartyAudit:
         The sites among them.
     coordinator : bool
     sums : int
-        Rounds of which they know a sum that the others have a part in; numbers : int, of these sums.
+        Rounds of which they know a sum that the others have a part in.
+    numbers : int
+        Numbers in these sums.
     parameters : int
         Arrays that they were sent.
     rows : int

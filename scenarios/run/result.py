@@ -107,51 +107,64 @@ class Environment:
 
 @dataclass(frozen=True, kw_only=True)
 class RunResult:
-    """All that is known of a run. A part that does not apply is None or empty, never missing.
+    """Everything that is known of a run. A part that does not apply is None or empty, never missing.
 
     Attributes
     ----------
     status : {"completed", "failed", "interrupted"}
+        What became of the run.
     error : str, optional
         Why it is not completed, in a sentence.
     warnings : tuple of str
+        What a reader of the result should know, in sentences.
     scenario : mapping
-        The scenario with every default spelt out.
+        The scenario with every default spelled out.
     data : DataResult, optional
+        The size of the table.
     alignment : Alignment, optional
-        Of a vertical partition.
+        Of a vertical partition: how records were aligned, and how many all sites hold.
     model : ModelResult, optional
-        The last model.
+        The last model: its objective, the certified `lower_bound` and `gap`, and under `figures` what only its
+        algorithm has, such as `records_exposed`, the number of landmarks that are a copy of a single row.
     metrics : Metrics, optional
-        On test rows.
+        Quality on test rows: means over the folds, and each fold.
     at_sites : SiteMetrics, optional
-        What sites found by scoring rows of their own.
+        Quality on rows that sites hold out and score themselves.
     centralised : PooledMetrics, optional
-        What all data in one place would have given.
+        What LIBSVM gets from pooled rows in the same features and, as `exact_kernel`, without landmarks.
     baselines : mapping of str to BaselineMetrics, optional
-        Other methods on the same rows, of the last model.
+        Other methods on the same rows, for the last model.
     selection : SelectionResult, optional
-        Which columns were chosen, and how, by an algorithm that chooses.
+        Which columns were chosen, and how. Only of algorithms that choose columns.
     cost : CostReport, optional
+        Rounds, hops, messages and bytes, by phase, protocol and link.
     sites : tuple of SiteResult
+        The process of each site.
     progress : ProgressReport, optional
         How far the run came.
     memberships : tuple of MembershipReport
-        Who took part from when on.
+        Who took part from which round on, and why sites left.
     faults : tuple of FaultReport
+        Start, end and outcome of each fault of the scenario.
     network : NetworkReport, optional
+        Seconds per round under simulated network conditions.
     collusion : CollusionReport, optional
-        What declared colluders learnt of single sums.
+        What declared colluders reconstruct of each victim's inputs to single sums.
     audit : tuple of PartyAudit
-        What parties made of the whole run: declared colluders first, and others where the run was audited for all.
+        What parties make of the whole run: declared colluders first, and others if the run was audited for all.
     disclosures : tuple of DisclosureReport
+        Everything that left its site unmasked, or that the protocol reveals by design.
     refused : mapping of str to int
-        What the coordinator did not take in.
+        Messages that the coordinator refused, by reason. Connections of own sites that ended before they carried a
+        message are among them.
     privacy : PrivacyReport, optional
+        What was released under differential privacy, and who is protected from whom.
     timing : Timing
+        Seconds of each part of the run.
     environment : Environment
+        Versions, machine, date and command.
     schema : int
-        Of result.json.
+        Version of the form of result.json.
     """
 
     status: Literal["completed", "failed", "interrupted"]
