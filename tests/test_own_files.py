@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,12 +10,15 @@ import numpy as np
 import pytest
 
 from fedsvm import ScenarioError, run
+from fedsvm.federation.errors import StepRefused
 from fedsvm.scenarios import predict
 from fedsvm.scenarios.data import dataset, describe, files, notation
 from fedsvm.scenarios.data.dataset import FederatedDataset
 from fedsvm.scenarios.data.located import located
 from fedsvm.scenarios.data.text_form import TextForm
 from fedsvm.scenarios.draft import draft
+from fedsvm.scenarios.hosts.holding import hold
+from fedsvm.scenarios.run.terms import terms_of
 from fedsvm.scenarios.schema import spec
 from tests import hospitals
 
@@ -148,10 +152,75 @@ def test_a_class_of_two_spellings_is_refused_with_the_rows(tmp_path: Path) -> No
     both = 'sources = { a = "a.csv", b = "b.csv" }\npositive = "Ja"'
     (said,) = refused(tmp_path, both, **{"data.ignore": []})
     assert said == (
-        "data.label: column 'died' of a.csv, b.csv writes a class in several ways, which differ in capitals or blanks "
-        "alone: 'Ja' (row 1 of a.csv) and 'ja' (row 1 of b.csv); 'Nein' (row 2 of a.csv) and 'nein ' (row 2 of b.csv); "
-        "give each class one spelling in all files."
+        "data.label: column 'died' of a.csv, b.csv has labels that differ in capitals or blanks alone: 'Ja' (row 1 of "
+        "a.csv) and 'ja' (row 1 of b.csv); 'Nein' (row 2 of a.csv) and 'nein ' (row 2 of b.csv); give each class one "
+        "spelling in all files, or list every class in data.classes if these are different classes."
     )
+
+
+def _vowels(folder: Path) -> None:
+    """Write 90 rows of three classes, two of which differ in capitals alone, and of a column of such categories."""
+    rows = "".join(f"{row % 7},{('hAd', 'had', 'hid')[row % 3]},{('T', 't')[row % 2]}\n" for row in range(90))
+    (folder / "v.csv").write_text(f"f1,died,tone\n{rows}")
+
+
+def test_labels_that_differ_in_capitals_are_different_classes_if_declared(tmp_path: Path) -> None:
+    _vowels(tmp_path)
+    source, changes = 'source = "v.csv"', {"data.ignore": ["tone"]}
+    found = prepared(tmp_path, f'{source}\nclasses = ["hid", "had", "hAd"]', **changes)
+    assert found.classes == ("hid", "had", "hAd")
+    assert found.rows.labels.tolist() == [2.0, 1.0, 0.0] * 30
+    one_of_them = prepared(tmp_path, f'{source}\nclasses = ["hid", "had", "hAd"]\npositive = "had"', **changes)
+    assert one_of_them.rows.labels.tolist() == [-1.0, 1.0, -1.0] * 30
+    (said,) = refused(tmp_path, f'{source}\nclasses = ["hid", "had"]', **changes)
+    assert said.startswith("data.label: ") and said.endswith(
+        "list every class in data.classes if these are different classes."
+    )
+
+
+def test_a_site_accepts_labels_that_differ_in_capitals_if_declared(tmp_path: Path) -> None:
+    _vowels(tmp_path)
+    chosen = spec.validate(
+        {
+            "name": "own",
+            "federation": {"names": ["north", "south"]},
+            "data": {
+                "sources": dict.fromkeys(["north", "south"], "its own"),
+                "label": "died",
+                "classes": ["had", "hid", "hAd"],
+                "tested_by": "sites",
+            },
+            "protocol": {"sum": "masked"},
+        }
+    )
+    held = hold("north", str(tmp_path / "v.csv"), terms_of(chosen))
+    assert held.partition(["f1", "tone"]).arrays["labels"].shape == (3, 90)
+    terms = terms_of(chosen)
+    undeclared = replace(terms, reading={**terms.reading, "classes": ["had", "hid"]})
+    with pytest.raises(StepRefused, match=r"labels that differ in capitals .* list every class in data\.classes"):
+        hold("north", str(tmp_path / "v.csv"), undeclared)
+
+
+def test_categories_that_differ_in_capitals_are_no_doubt_if_declared(tmp_path: Path) -> None:
+    _vowels(tmp_path)
+    text, changes = 'source = "v.csv"\nclasses = ["hid", "had", "hAd"]', {"data.ignore": []}
+    (note,) = prepared(tmp_path, text, **changes).warnings
+    assert note.startswith("Column 'tone' writes 'T' (row 1) and 't' (row 2) in ways that differ in capitals or blanks")
+    assert note.endswith("or list all values in data.categories.tone if these are different ones.")
+    assert prepared(tmp_path, f'{text}\ncategories = {{ tone = ["T", "t"] }}', **changes).warnings == ()
+
+
+def test_a_draft_asks_whether_labels_that_differ_in_capitals_are_different_classes(tmp_path: Path) -> None:
+    _vowels(tmp_path)
+    written = draft(tmp_path / "my.toml", str(tmp_path / "v.csv"), "died")
+    assert written.asks[0].startswith("data.label: column 'died' of v.csv has labels that differ in capitals or blanks")
+    (tmp_path / "my.toml").write_text(written.text)
+    with pytest.raises(ScenarioError, match=r"list every class in data\.classes"):
+        dataset.prepare(*spec.read(tmp_path / "my.toml"))
+    (tmp_path / "my.toml").write_text(written.text.replace("# classes = ", "classes = "))
+    assert dataset.prepare(*spec.read(tmp_path / "my.toml")).classes == ("hAd", "had", "hid")
+    (note, *_) = describe.describe("v.csv", "died", "random", 2, tmp_path).warnings
+    assert note == f"To be refused: {written.asks[0]}"
 
 
 def test_classes_that_are_pooled_as_negative_are_told(tmp_path: Path) -> None:
@@ -315,6 +384,74 @@ def test_a_description_says_how_many_rows_are_complete(tmp_path: Path) -> None:
     (tmp_path / "p.csv").write_text(f"age,dose,died\n{''.join(rows)}")
     found = describe.describe("p.csv", "died", "random", 2, tmp_path)
     assert found.warnings[0].startswith("36 of 40 rows are complete, and classes and sites are counted over these")
+
+
+def _some_unlabeled(folder: Path) -> None:
+    """Write 40 rows: the first 3 have no label, the 3rd to the 5th no dose."""
+    rows = [f"{row % 12},{'' if 2 <= row < 5 else row % 5},{'' if row < 3 else row % 2}\n" for row in range(40)]
+    (folder / "p.csv").write_text(f"age,dose,died\n{''.join(rows)}")
+
+
+@pytest.mark.parametrize(
+    ("missing", "rows", "notes"),
+    [
+        ("mean", 37, ["3 rows without a label were left out."]),
+        ("drop", 35, ["3 rows without a label were left out.", "2 rows with missing values were left out."]),
+    ],
+)
+def test_rows_without_a_label_are_dropped_and_gaps_of_others_filled(
+    missing: str, rows: int, notes: list[str], tmp_path: Path
+) -> None:
+    _some_unlabeled(tmp_path)
+    text, changes = f'source = "p.csv"\nunlabeled = "drop"\nmissing = "{missing}"', {"data.ignore": []}
+    found = prepared(tmp_path, text, **changes)
+    assert (len(found.rows.labels), list(found.warnings)) == (rows, notes)
+    assert np.isnan(found.rows.numeric).sum() == (2 if missing == "mean" else 0)
+    changes = SMALL | {"data.ignore": [], "data.missing": missing, "algorithm.landmarks": 5}
+    result = run(scenario(tmp_path, text), changes=changes, sites=2, out=tmp_path / "run")
+    assert result.status == "completed", result.error
+    assert result.data is not None and result.data.rows == rows
+    assert set(notes) <= set(result.warnings)
+
+
+def test_rows_without_a_label_are_refused_by_the_key_that_drops_them(tmp_path: Path) -> None:
+    _some_unlabeled(tmp_path)
+    (said,) = refused(tmp_path, 'source = "p.csv"\nmissing = "mean"', **{"data.ignore": []})
+    assert said == (
+        "data.unlabeled: column 'died' has no value in row 1 (rows without a label: 3); fill it in, or set unlabeled = "
+        '"drop" to remove such rows.'
+    )
+    (said,) = refused(tmp_path, 'source = "p.csv"\nunlabeled = "drop"', **{"data.ignore": []})
+    assert said.startswith("data.missing: p.csv has no value in row 4, column 'dose' (2 missing in all)")
+    (said,) = refused(tmp_path, 'source = "p.csv"\nunlabeled = "drop"', **{"data.label": "dose", "data.ignore": []})
+    assert said.startswith("data.missing: p.csv has no value in row 1, column 'died' (2 missing in all)")
+    (tmp_path / "p.csv").write_text("age,died\n1,\n2,\n")
+    (said,) = refused(tmp_path, 'source = "p.csv"\nunlabeled = "drop"', **{"data.ignore": []})
+    assert said == "data.label: column 'died' of p.csv has no value in any row; fill it in."
+
+
+def test_a_site_drops_rows_without_a_label_if_the_terms_say_so(tmp_path: Path) -> None:
+    _some_unlabeled(tmp_path)
+    data = {"sources": {"north": "its own", "south": "its own"}, "label": "died", "positive": "1", "missing": "mean"}
+    given = {"name": "own", "federation": {"names": ["north", "south"]}, "protocol": {"sum": "masked"}}
+    refusing, dropping = (
+        terms_of(spec.validate({**given, "data": {**data, "unlabeled": unlabeled}})) for unlabeled in ("refuse", "drop")
+    )
+    assert hold("north", str(tmp_path / "p.csv"), dropping).rows == 37
+    with pytest.raises(StepRefused, match=r'set unlabeled = "drop" to remove such rows'):
+        hold("north", str(tmp_path / "p.csv"), refusing)
+
+
+def test_a_draft_and_a_description_count_rows_without_a_label(tmp_path: Path) -> None:
+    _some_unlabeled(tmp_path)
+    written = draft(tmp_path / "my.toml", str(tmp_path / "p.csv"), "died")
+    assert 'unlabeled = "drop"         # rows without a label are removed: 3\n' in written.text
+    (tmp_path / "my.toml").write_text(written.text)
+    assert len(dataset.prepare(*spec.read(tmp_path / "my.toml")).rows.labels) == 37
+    found = describe.describe("p.csv", "died", "random", 2, tmp_path)
+    assert (found.rows, sum(int(line[1]) for line in found.sites[1:])) == (40, 35)
+    assert found.warnings[0] == "3 rows have no label; data.unlabeled says what becomes of them."
+    assert found.warnings[1].startswith("35 of 40 rows are complete")
 
 
 def test_where_no_row_is_complete_the_columns_with_gaps_are_named(tmp_path: Path) -> None:
