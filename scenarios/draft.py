@@ -237,7 +237,7 @@ def _algorithm(data: Dataset) -> Iterator[str]:
         yield "landmarks = 200"
     else:
         yield "landmarks = 0.25           # a quarter as many as training rows"
-    yield "min_cluster_size = 3       # no landmark is the mean of fewer rows"
+    yield "min_cluster_size = 3       # each landmark is the mean of 3 rows or more: a share above 1/3 cannot be met"
     if len(data.classes) == 2 and count < _RARE * data.rows:
         share = 100 * count / data.rows
         yield f'class_weight = "balanced"  # {rarest!r} is {share:.1f} % of the rows; without it few would be called so'
