@@ -23,6 +23,7 @@ from fedsvm.scenarios.schema import spec
 from tests import hospitals
 
 IGNORED = ["patient_id", "aufnahme"]
+MINUS = "\N{MINUS SIGN}"
 SMALL: dict[str, Any] = {
     "data.label": "died",
     "data.ignore": IGNORED,
@@ -497,6 +498,33 @@ def test_marks_of_missing_values_count_among_numbers_alone(decimal: str, tmp_pat
     assert columns["none"].tolist() == [*marks, "", "", ""]
     assert columns["mixed"].tolist() == [*marks, "oops", "3", "4"]
     assert files.read(path, ["dose"], form=TextForm(decimal=decimal))[0]["dose"].tolist()[0] == marks[0]
+
+
+@pytest.mark.parametrize("decimal", ".,")
+def test_minus_signs_and_digits_of_other_scripts_are_numbers(decimal: str, tmp_path: Path) -> None:
+    """In a file of text; of a column that is no number, everything stays as it is written."""
+    arabic, wide = (dict(zip(map(ord, "0123456789"), range(zero, zero + 10), strict=True)) for zero in (0x660, 0xFF10))
+    lines = [("minus", "arabic", "wide", "dose", "text")]
+    for row in range(1, 30):
+        in_arabic, in_wide = f"-{row}{decimal}5".translate(arabic), f"{row}".translate(wide)
+        lines.append((f"{MINUS}{row}{decimal}25", in_arabic, in_wide, MINUS, f"{MINUS}{row}x"))
+    lines.append((f"1e{MINUS}3", "", "7", f"{MINUS}2{decimal}5", "3"))
+    path = tmp_path / "a.csv"
+    path.write_text("".join(";".join(line) + "\n" for line in lines), encoding="utf-8")
+    columns, form = files.read(path)
+    assert form is not None and form.decimal == decimal
+    np.testing.assert_array_equal(columns["minus"], [*(-row - 0.25 for row in range(1, 30)), 1e-3])
+    np.testing.assert_array_equal(columns["arabic"], [*(-row - 0.5 for row in range(1, 30)), np.nan])
+    np.testing.assert_array_equal(columns["wide"], [*range(1, 30), 7])
+    np.testing.assert_array_equal(columns["dose"], [*[np.nan] * 29, -2.5])
+    assert columns["text"].tolist() == [*(f"{MINUS}{row}x" for row in range(1, 30)), "3"]
+
+
+def test_a_mistake_among_numbers_with_minus_signs_is_named(tmp_path: Path) -> None:
+    rows = "".join(f"{MINUS}{'1..5' if row == 7 else f'{row}.5'},{row % 2}\n" for row in range(60))
+    (tmp_path / "p.csv").write_text(f"t,died\n{rows}")
+    (said,) = refused(tmp_path, 'source = "p.csv"', **{"data.ignore": []})
+    assert said.startswith(f"data.source: column 't' is read as text because of '{MINUS}1..5' in row 8 among numbers")
 
 
 def test_means_are_for_those_that_agree_by_sums(tmp_path: Path) -> None:

@@ -158,13 +158,14 @@ def _read_csv(path: Path, text: Collection[str], memory_bytes: int, told: TextFo
 def _as_numbers(values: NDArray[Any], decimal: str) -> tuple[NDArray[Any], bool]:
     """A column as numbers, and whether points stand between its thousands.
 
-    It is text still where anything but marks of missing values, such as n/a, and such points has made it so.
+    It is text still where anything but marks of missing values, such as n/a, such points, minus signs and digits that
+    are not ASCII has made it so.
     """
     if values.dtype.kind != "U":
         return values, False
     texts = values.tolist()
     is_grouped = decimal == "," and any("." in value for value in texts if value not in GAP_MARKS)
-    if not is_grouped and GAP_MARKS.isdisjoint(texts):
+    if not is_grouped and GAP_MARKS.isdisjoint(texts) and all(map(str.isascii, texts)):
         return values, False
     numbers = numbers_with_gaps(texts, decimal)
     return (values, False) if numbers is None else (np.array(numbers, dtype=np.float64), is_grouped)
