@@ -204,7 +204,7 @@ def test_a_site_accepts_labels_that_differ_in_capitals_if_declared(tmp_path: Pat
 
 def test_categories_that_differ_in_capitals_are_no_doubt_if_declared(tmp_path: Path) -> None:
     _vowels(tmp_path)
-    text, changes = 'source = "v.csv"\nclasses = ["hid", "had", "hAd"]', {"data.ignore": []}
+    text, changes = 'source = "v.csv"\nclasses = ["hid", "had", "hAd"]', {"data.ignore": list[str]()}
     (note,) = prepared(tmp_path, text, **changes).warnings
     assert note.startswith("Column 'tone' writes 'T' (row 1) and 't' (row 2) in ways that differ in capitals or blanks")
     assert note.endswith("or list all values in data.categories.tone if these are different ones.")
@@ -265,12 +265,35 @@ def test_each_site_has_a_file_of_its_own(tmp_path: Path) -> None:
     hospitals.as_excel_writes(tmp_path / "s.csv", table[40:])
     text = 'missing = "drop"\ntest_fraction = 0\n[data.sources]\nnorth = "n.csv"\nsouth = "s.csv"'
     (said,) = refused(tmp_path, text)
-    assert said.startswith("data.sources: south has 'hospital', which north has not; leave it out by data.ignore")
+    assert said == (
+        "data.sources: south has 'hospital', which north has not; give the column one name in all files, or add such "
+        "columns to data.ignore."
+    )
     found = prepared(tmp_path, text, **{"data.ignore": ["hospital", *IGNORED]})
     assert found.names == ("north", "south")
     complete = [all(values) for values in table]
     assert [len(shard.rows) for shard in found.shards] == [sum(complete[:40]), sum(complete[40:])]
     assert found.numeric_columns == ("age", "bmi", "creatinine")
+
+
+def test_the_file_whose_columns_differ_from_most_is_named_though_it_is_the_first(tmp_path: Path) -> None:
+    for name, column in (("n", "Agee"), ("s", "age"), ("w", "age")):
+        (tmp_path / f"{name}.csv").write_text(f"{column},died\n50,0\n60,1\n")
+    text = '[data.sources]\nnorth = "n.csv"\nsouth = "s.csv"\nwest = "w.csv"'
+    (said,) = refused(tmp_path, text, **{"data.ignore": []})
+    assert said.startswith("data.sources: north has 'Agee', and 2 of 3 sites (south, west) have 'age'; give the column")
+
+
+def test_all_columns_that_are_text_in_some_files_are_named(tmp_path: Path) -> None:
+    for name, row in (("n", "S-1,old,0"), ("s", "1,50,1"), ("w", "2,60,0")):
+        (tmp_path / f"{name}.csv").write_text(f"code,age,died\n{row}\n")
+    text = '[data.sources]\nnorth = "n.csv"\nsouth = "s.csv"\nwest = "w.csv"'
+    code, age = refused(tmp_path, text, **{"data.ignore": []})
+    assert code == (
+        "data.sources: column 'code' holds numbers at south, west and text at north ('S-1' in row 1); fix the "
+        "column, or add it to data.ignore."
+    )
+    assert age.startswith("data.sources: column 'age' holds numbers at south, west and text at north ('old' in row 1")
 
 
 def test_a_column_that_is_text_in_one_file_is_named_with_its_cell(tmp_path: Path) -> None:
@@ -404,8 +427,8 @@ def test_rows_without_a_label_are_dropped_and_gaps_of_others_filled(
     missing: str, rows: int, notes: list[str], tmp_path: Path
 ) -> None:
     _some_unlabeled(tmp_path)
-    text, changes = f'source = "p.csv"\nunlabeled = "drop"\nmissing = "{missing}"', {"data.ignore": []}
-    found = prepared(tmp_path, text, **changes)
+    text = f'source = "p.csv"\nunlabeled = "drop"\nmissing = "{missing}"'
+    found = prepared(tmp_path, text, **{"data.ignore": []})
     assert (len(found.rows.labels), list(found.warnings)) == (rows, notes)
     assert np.isnan(found.rows.numeric).sum() == (2 if missing == "mean" else 0)
     changes = SMALL | {"data.ignore": [], "data.missing": missing, "algorithm.landmarks": 5}
