@@ -116,6 +116,7 @@ class LeastSquares(HorizontalAlgorithm[LeastSquaresSettings, PanModel]):
     Settings, Site, Model = LeastSquaresSettings, LeastSquaresSite, PanModel
     figures = {
         "landmarks": "points that stand for the rows",
+        "landmarks_asked": "landmarks that the settings ask for",
         "frequencies": "of random Fourier features",
         "rank": "features of a row",
         "records_exposed": "landmarks that are a single row's copy",

@@ -222,6 +222,7 @@ class LogisticRegression(HorizontalAlgorithm[LogisticSettings, PanModel]):
     Settings, Site, Model = LogisticSettings, LogisticSite, PanModel
     figures = {
         "landmarks": "points that stand for the rows",
+        "landmarks_asked": "landmarks that the settings ask for",
         "frequencies": "of random Fourier features",
         "rank": "features of a row",
         "records_exposed": "landmarks that are a single row's copy",

@@ -224,6 +224,7 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
     Settings, Site, Model = PanSettings, PanSite, PanModel
     figures = {
         "landmarks": "points that stand for the rows",
+        "landmarks_asked": "landmarks that the settings ask for",
         "frequencies": "of random Fourier features",
         "rank": "features of a row",
         "records_exposed": "landmarks that are a single row's copy",

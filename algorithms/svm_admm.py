@@ -316,6 +316,7 @@ class SvmAdmm(HorizontalAlgorithm[AdmmSettings, PanModel]):
     Settings, Site, Model = AdmmSettings, AdmmSite, PanModel
     figures = {
         "landmarks": "points that stand for the rows",
+        "landmarks_asked": "landmarks that the settings ask for",
         "frequencies": "of random Fourier features",
         "rank": "features of a row",
         "records_exposed": "landmarks that are a single row's copy",

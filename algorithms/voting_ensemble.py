@@ -189,6 +189,7 @@ class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
     Settings, Site, Model = EnsembleSettings, EnsembleSite, EnsembleModel
     figures = {
         "landmarks": "points that stand for the rows",
+        "landmarks_asked": "landmarks that the settings ask for",
         "frequencies": "of random Fourier features",
         "rank": "features of a row",
         "records_exposed": "landmarks that are a single row's copy",

@@ -4,6 +4,7 @@ In the order to read it; each imports from earlier ones only:
 
 - `errors`: what can go wrong, in two families: try again, or do not
 - `arrays`: the types of arrays that all floors name
+- `columns`: how the columns of some sites differ from what most have
 - `plugins`: what other packages offer by entry points
 - `transport`: one party's encrypted connections, and the bytes on them
 - `channel`: what a protocol function sees of the network

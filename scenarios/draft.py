@@ -64,7 +64,9 @@ def draft(
         apart, by = {**apart, by: "says whose a row is, as the files do"}, None
     if by is not None:
         require_sites(table, by, "--site")
-    data = sources.choose(table, label=label, ignore=[*apart, *([by] if by else [])], missing="mean")
+    data = sources.choose(
+        table, label=label, ignore=[*apart, *([by] if by else [])], missing="mean", unlabeled="drop", classes=None
+    )
     chosen = positive if positive is not None else obvious_positive(data.classes) if len(data.classes) == 2 else None
     if chosen is not None and chosen not in data.classes:
         raise ScenarioError([f"--positive: {chosen!r} is not a label of {data.name}; it has {_listed(data.classes)}."])
@@ -84,7 +86,8 @@ def draft(
         f"sum = {_text('ring' if _sites(table, by) >= 3 else 'masked')}               # fedsvm audit compares them",
     ]
     is_told = chosen is not None or len(data.classes) > 2
-    asks = () if is_told else (f"data.positive: say which of {_listed(data.classes)} is +1.",)
+    asks = [] if is_told else [f"data.positive: say which of {_listed(data.classes)} is +1."]
+    asks += [problem] if (problem := sources.spelling_problem(data, label)) else []
     left_out = (f"Column {name!r} is left out: {why}." for name, why in apart.items())
     doubts = (f"{name}: {form.doubt}" for name, form in table.forms.items() if form.doubt)
     used = replace(data, features=tuple(each for each in data.features if each.name not in _left_out(data, apart)))
@@ -154,22 +157,15 @@ def _data(
             yield f"# to be looked at: {of}{form.doubt}"
     if any(form.thousands for form in table.forms.values()):
         yield 'decimal = ","              # points stand between thousands, also where no comma shows it'
-    yield f"label = {_text(label)}"
-    if positive is not None:
-        others = _listed([name for name in data.classes if name != positive])
-        yield f"positive = {_text(positive)}  # which label is +1; {others} is -1"
-    elif len(data.classes) > 2:
-        yield f"# all of {_listed(data.classes)} are told apart; to tell one from the others, say it in the next line"
-        yield f"# positive = {_text(data.classes[0])}"
-    else:
-        yield f"# which of {_listed(data.classes)} is +1? Say it in the next line, and take its # away"
-        yield f"# positive = {_text(data.classes[0])}"
+    yield from _classes(data, label, positive)
     if by is not None:
         yield f"site = {_text(by)}  # whose a row is"
     if reasons := _left_out(data, apart):
         said = "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         yield f"ignore = {json.dumps(list(reasons), ensure_ascii=False)}  # {said}"
     yield from (f"# to be mended first: {mistake}" for mistake in categories.mistakes(data))
+    if data.unlabeled:
+        yield f'unlabeled = "drop"         # rows without a label are removed: {data.unlabeled}'
     used = [feature for feature in data.features if feature.name not in reasons]
     missing = {feature.name: int(gaps(feature.values).sum()) for feature in used}
     if incomplete := {name: count for name, count in missing.items() if count}:
@@ -181,6 +177,23 @@ def _data(
         yield "test_fraction = 0.2"
     else:
         yield "folds = 5                  # few rows: each is tested on once"
+
+
+def _classes(data: Dataset, label: str, positive: str | None) -> Iterator[str]:
+    """Yield the lines about the label and its classes."""
+    yield f"label = {_text(label)}"
+    if positive is not None:
+        others = _listed([name for name in data.classes if name != positive])
+        yield f"positive = {_text(positive)}  # which label is +1; {others} is -1"
+    elif len(data.classes) > 2:
+        yield f"# all of {_listed(data.classes)} are told apart; to tell one from the others, say it in the next line"
+        yield f"# positive = {_text(data.classes[0])}"
+    else:
+        yield f"# which of {_listed(data.classes)} is +1? Say it in the next line, and take its # away"
+        yield f"# positive = {_text(data.classes[0])}"
+    if sources.spelling_problem(data, label):
+        yield "# some labels differ in capitals or blanks alone; if they are different classes, take away the next #"
+        yield f"# classes = {json.dumps(data.classes, ensure_ascii=False)}"
 
 
 def _place(path: Path, source: str) -> str:
@@ -224,7 +237,7 @@ def _algorithm(data: Dataset) -> Iterator[str]:
         yield "landmarks = 200"
     else:
         yield "landmarks = 0.25           # a quarter as many as training rows"
-    yield "min_cluster_size = 3       # no landmark is the mean of fewer rows"
+    yield "min_cluster_size = 3       # each landmark is the mean of 3 rows or more: a share above 1/3 cannot be met"
     if len(data.classes) == 2 and count < _RARE * data.rows:
         share = 100 * count / data.rows
         yield f'class_weight = "balanced"  # {rarest!r} is {share:.1f} % of the rows; without it few would be called so'

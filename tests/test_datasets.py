@@ -134,6 +134,7 @@ def test_columns_can_be_ignored_and_rows_with_gaps_dropped(tmp_path: Path) -> No
     assert [feature.name for feature in data.features] == ["age", "sex"]
     assert data.labels.tolist() == ["1", "0"]
     assert (data.dropped, data.take(np.array([0])).dropped) == (2, 2)
+    assert data.unlabeled == 0
     write(tmp_path, "b.csv", "age,sex,label\n?,f,1\n50,,0\n")
     with pytest.raises(ScenarioError, match=r"none of the .* is complete"):
         load("b.csv", tmp_path, missing="drop")
@@ -165,7 +166,7 @@ def test_a_file_that_is_not_what_its_ending_says_is_refused(name: str, tmp_path:
     [
         ("age,label\n50,1\n?,0\n", r"no value in row 2, column 'age' \(1 missing in all\).*missing = \"drop\""),
         ("age,label\nnan,1\n,0\n", r"row 1, column 'age' \(2 missing in all\)"),
-        ("age,label\n50,1\n60,\n", "row 2, column 'label'"),
+        ("age,label\n50,1\n60,\n", "data.unlabeled: column 'label' has no value in row 2"),
         ("age,label\n50,1\ninf,0\n", "infinite value in row 2, column 'age'"),
         ("age,label\n50,1\n60,1\n", r"one class only \(1\); two are needed"),
         ("age,labels\n50,1\n60,0\n", r"no column 'label'. Did you mean 'labels'\? It has: age, labels"),

@@ -288,6 +288,32 @@ def test_landmarks_are_means_of_three_rows_or_more_unless_one_asks_otherwise() -
     assert fitted(landmarks=0.9, min_cluster_size=1).result_["model"]["figures"]["records_exposed"] > 0
 
 
+@pytest.mark.parametrize(
+    ("settings", "asked", "why"),
+    [
+        ({"landmarks": 0.5}, 120, "240 rows make at most 80 clusters of 3 (algorithm.min_cluster_size)"),
+        ({"landmarks": 300, "min_cluster_size": 1}, 300, "there are 240 rows"),
+        ({"landmarks": 300, "landmark_method": "gaussian"}, 300, "there are 240 rows"),
+        ({"landmarks": 78}, 78, "each is of 3 rows or more (algorithm.min_cluster_size), and equal rows share one"),
+    ],
+)
+def test_a_result_says_why_there_are_fewer_landmarks_than_asked_for(
+    settings: dict[str, Any], asked: int, why: str
+) -> None:
+    model = fitted(**settings).result_["model"]
+    count = model["figures"]["landmarks"]
+    assert model["figures"]["landmarks_asked"] == asked > count
+    (remark,) = [each["sentence"] for each in model["remarks"] if each["name"] == "landmarks"]
+    assert remark.startswith(f"{count} of the {asked} asked for: {why}; ")
+
+
+def test_a_result_says_nothing_of_landmarks_that_are_as_many_as_asked_for() -> None:
+    model = fitted(landmarks=12).result_["model"]
+    assert model["figures"]["landmarks"] == model["figures"]["landmarks_asked"] == 12
+    (remark,) = [each["sentence"] for each in model["remarks"] if each["name"] == "landmarks"]
+    assert remark == "none is a single row's copy"
+
+
 def test_a_site_with_fewer_rows_than_a_cluster_has_gives_no_landmark_and_takes_part() -> None:
     few = np.where(np.arange(240) < 2, "few", WHERE)
     for settings in (WAYS["local"], WAYS["global"]):

@@ -290,17 +290,52 @@ def test_a_coordinator_that_is_not_there_is_waited_for_and_then_missed(tmp_path:
     assert "north could not reach the coordinator at tcp://127.0.0.1:9 within 1 s; see whether it runs" in site.said
 
 
-def test_columns_that_differ_are_named_before_the_first_round(tmp_path: Path) -> None:
+def test_whose_columns_differ_from_those_of_most_sites_is_turned_away_though_it_came_first(tmp_path: Path) -> None:
     with hosts(tmp_path) as there:
         path = tmp_path / "south.csv"
-        path.write_text(path.read_text().replace("age,", "years,"))
+        right = path.read_text()
+        path.write_text(right.replace("depth,age,", "Deep,age,").replace("size,", "depht,"))
         coordinator = there.coordinator()
-        there.site("north", coordinator)
-        coordinator.says("north is ready")
         south = there.site("south", coordinator)
+        coordinator.says("south is ready")
+        others = [there.site("north", coordinator)]
+        coordinator.says("columns of south, north differ so far; decided when all are there")
+        others.append(there.site("east", coordinator))
         assert south.ends() == 3
-    assert "its columns differ from those of north: it lacks 'age'; it has 'years', which north has not" in south.said
-    assert "south was turned away: its columns differ" in coordinator.said
+        path.write_text(right)
+        again = there.site("south", coordinator)
+        assert [each.ends() for each in (coordinator, again, *others)] == [0] * 4, coordinator.said
+    turned_away = (
+        "its columns differ from those of other sites: it has 'depht', and 2 of 3 sites (north, east) have 'depth'; "
+        "has 'Deep', which no other has; lacks 'size', which 2 of 3 sites (north, east) have. Fix the file, or add "
+        "them to data.ignore."
+    )
+    assert turned_away in south.said
+    assert f"south was turned away: {turned_away}" in coordinator.said
+
+
+def test_of_two_sites_whose_columns_differ_both_are_told(tmp_path: Path) -> None:
+    with hosts(tmp_path, ("north", "south")) as there:
+        path = tmp_path / "south.csv"
+        path.write_text(path.read_text().replace("age,", "ages,"))
+        coordinator = there.coordinator("--set", "protocol.sum=masked", "--set", "federation.min_sites=2")
+        north, south = (there.site(name, coordinator) for name in ("north", "south"))
+        assert (north.ends(), south.ends()) == (3, 3)
+    assert "its columns differ from those of other sites: it has 'age', and south has 'ages'." in north.said
+    assert "its columns differ from those of other sites: it has 'ages', and north has 'age'." in south.said
+
+
+@pytest.mark.long
+def test_a_wait_that_expires_names_the_columns_that_differ(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        path = tmp_path / "south.csv"
+        path.write_text(path.read_text().replace("age,", "ages,"))
+        coordinator = there.coordinator(wait="20s")
+        sites = [there.site(name, coordinator) for name in ("north", "south")]
+        assert [each.ends() for each in (coordinator, *sites)] == [3] * 3
+    assert "fter 20s 0 of 3 sites were ready (none), and 3 are needed: " in coordinator.said
+    for clause in ("north has other columns (has 'age', and south has 'ages')", "east did not come. Start fedsvm site"):
+        assert clause in coordinator.said
 
 
 @pytest.mark.long

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,16 +10,20 @@ import numpy as np
 import pytest
 
 from fedsvm import ScenarioError, run
+from fedsvm.federation.errors import StepRefused
 from fedsvm.scenarios import predict
 from fedsvm.scenarios.data import dataset, describe, files, notation
 from fedsvm.scenarios.data.dataset import FederatedDataset
 from fedsvm.scenarios.data.located import located
 from fedsvm.scenarios.data.text_form import TextForm
 from fedsvm.scenarios.draft import draft
+from fedsvm.scenarios.hosts.holding import hold
+from fedsvm.scenarios.run.terms import terms_of
 from fedsvm.scenarios.schema import spec
 from tests import hospitals
 
 IGNORED = ["patient_id", "aufnahme"]
+MINUS = "\N{MINUS SIGN}"
 SMALL: dict[str, Any] = {
     "data.label": "died",
     "data.ignore": IGNORED,
@@ -148,10 +153,75 @@ def test_a_class_of_two_spellings_is_refused_with_the_rows(tmp_path: Path) -> No
     both = 'sources = { a = "a.csv", b = "b.csv" }\npositive = "Ja"'
     (said,) = refused(tmp_path, both, **{"data.ignore": []})
     assert said == (
-        "data.label: column 'died' of a.csv, b.csv writes a class in several ways, which differ in capitals or blanks "
-        "alone: 'Ja' (row 1 of a.csv) and 'ja' (row 1 of b.csv); 'Nein' (row 2 of a.csv) and 'nein ' (row 2 of b.csv); "
-        "give each class one spelling in all files."
+        "data.label: column 'died' of a.csv, b.csv has labels that differ in capitals or blanks alone: 'Ja' (row 1 of "
+        "a.csv) and 'ja' (row 1 of b.csv); 'Nein' (row 2 of a.csv) and 'nein ' (row 2 of b.csv); give each class one "
+        "spelling in all files, or list every class in data.classes if these are different classes."
     )
+
+
+def _vowels(folder: Path) -> None:
+    """Write 90 rows of three classes, two of which differ in capitals alone, and of a column of such categories."""
+    rows = "".join(f"{row % 7},{('hAd', 'had', 'hid')[row % 3]},{('T', 't')[row % 2]}\n" for row in range(90))
+    (folder / "v.csv").write_text(f"f1,died,tone\n{rows}")
+
+
+def test_labels_that_differ_in_capitals_are_different_classes_if_declared(tmp_path: Path) -> None:
+    _vowels(tmp_path)
+    source, changes = 'source = "v.csv"', {"data.ignore": ["tone"]}
+    found = prepared(tmp_path, f'{source}\nclasses = ["hid", "had", "hAd"]', **changes)
+    assert found.classes == ("hid", "had", "hAd")
+    assert found.rows.labels.tolist() == [2.0, 1.0, 0.0] * 30
+    one_of_them = prepared(tmp_path, f'{source}\nclasses = ["hid", "had", "hAd"]\npositive = "had"', **changes)
+    assert one_of_them.rows.labels.tolist() == [-1.0, 1.0, -1.0] * 30
+    (said,) = refused(tmp_path, f'{source}\nclasses = ["hid", "had"]', **changes)
+    assert said.startswith("data.label: ") and said.endswith(
+        "list every class in data.classes if these are different classes."
+    )
+
+
+def test_a_site_accepts_labels_that_differ_in_capitals_if_declared(tmp_path: Path) -> None:
+    _vowels(tmp_path)
+    chosen = spec.validate(
+        {
+            "name": "own",
+            "federation": {"names": ["north", "south"]},
+            "data": {
+                "sources": dict.fromkeys(["north", "south"], "its own"),
+                "label": "died",
+                "classes": ["had", "hid", "hAd"],
+                "tested_by": "sites",
+            },
+            "protocol": {"sum": "masked"},
+        }
+    )
+    held = hold("north", str(tmp_path / "v.csv"), terms_of(chosen))
+    assert held.partition(["f1", "tone"]).arrays["labels"].shape == (3, 90)
+    terms = terms_of(chosen)
+    undeclared = replace(terms, reading={**terms.reading, "classes": ["had", "hid"]})
+    with pytest.raises(StepRefused, match=r"labels that differ in capitals .* list every class in data\.classes"):
+        hold("north", str(tmp_path / "v.csv"), undeclared)
+
+
+def test_categories_that_differ_in_capitals_are_no_doubt_if_declared(tmp_path: Path) -> None:
+    _vowels(tmp_path)
+    text, changes = 'source = "v.csv"\nclasses = ["hid", "had", "hAd"]', {"data.ignore": list[str]()}
+    (note,) = prepared(tmp_path, text, **changes).warnings
+    assert note.startswith("Column 'tone' writes 'T' (row 1) and 't' (row 2) in ways that differ in capitals or blanks")
+    assert note.endswith("or list all values in data.categories.tone if these are different ones.")
+    assert prepared(tmp_path, f'{text}\ncategories = {{ tone = ["T", "t"] }}', **changes).warnings == ()
+
+
+def test_a_draft_asks_whether_labels_that_differ_in_capitals_are_different_classes(tmp_path: Path) -> None:
+    _vowels(tmp_path)
+    written = draft(tmp_path / "my.toml", str(tmp_path / "v.csv"), "died")
+    assert written.asks[0].startswith("data.label: column 'died' of v.csv has labels that differ in capitals or blanks")
+    (tmp_path / "my.toml").write_text(written.text)
+    with pytest.raises(ScenarioError, match=r"list every class in data\.classes"):
+        dataset.prepare(*spec.read(tmp_path / "my.toml"))
+    (tmp_path / "my.toml").write_text(written.text.replace("# classes = ", "classes = "))
+    assert dataset.prepare(*spec.read(tmp_path / "my.toml")).classes == ("hAd", "had", "hid")
+    (note, *_) = describe.describe("v.csv", "died", "random", 2, tmp_path).warnings
+    assert note == f"To be refused: {written.asks[0]}"
 
 
 def test_classes_that_are_pooled_as_negative_are_told(tmp_path: Path) -> None:
@@ -195,12 +265,35 @@ def test_each_site_has_a_file_of_its_own(tmp_path: Path) -> None:
     hospitals.as_excel_writes(tmp_path / "s.csv", table[40:])
     text = 'missing = "drop"\ntest_fraction = 0\n[data.sources]\nnorth = "n.csv"\nsouth = "s.csv"'
     (said,) = refused(tmp_path, text)
-    assert said.startswith("data.sources: south has 'hospital', which north has not; leave it out by data.ignore")
+    assert said == (
+        "data.sources: south has 'hospital', which north has not; give the column one name in all files, or add such "
+        "columns to data.ignore."
+    )
     found = prepared(tmp_path, text, **{"data.ignore": ["hospital", *IGNORED]})
     assert found.names == ("north", "south")
     complete = [all(values) for values in table]
     assert [len(shard.rows) for shard in found.shards] == [sum(complete[:40]), sum(complete[40:])]
     assert found.numeric_columns == ("age", "bmi", "creatinine")
+
+
+def test_the_file_whose_columns_differ_from_most_is_named_though_it_is_the_first(tmp_path: Path) -> None:
+    for name, column in (("n", "Agee"), ("s", "age"), ("w", "age")):
+        (tmp_path / f"{name}.csv").write_text(f"{column},died\n50,0\n60,1\n")
+    text = '[data.sources]\nnorth = "n.csv"\nsouth = "s.csv"\nwest = "w.csv"'
+    (said,) = refused(tmp_path, text, **{"data.ignore": []})
+    assert said.startswith("data.sources: north has 'Agee', and 2 of 3 sites (south, west) have 'age'; give the column")
+
+
+def test_all_columns_that_are_text_in_some_files_are_named(tmp_path: Path) -> None:
+    for name, row in (("n", "S-1,old,0"), ("s", "1,50,1"), ("w", "2,60,0")):
+        (tmp_path / f"{name}.csv").write_text(f"code,age,died\n{row}\n")
+    text = '[data.sources]\nnorth = "n.csv"\nsouth = "s.csv"\nwest = "w.csv"'
+    code, age = refused(tmp_path, text, **{"data.ignore": []})
+    assert code == (
+        "data.sources: column 'code' holds numbers at south, west and text at north ('S-1' in row 1); fix the "
+        "column, or add it to data.ignore."
+    )
+    assert age.startswith("data.sources: column 'age' holds numbers at south, west and text at north ('old' in row 1")
 
 
 def test_a_column_that_is_text_in_one_file_is_named_with_its_cell(tmp_path: Path) -> None:
@@ -317,6 +410,74 @@ def test_a_description_says_how_many_rows_are_complete(tmp_path: Path) -> None:
     assert found.warnings[0].startswith("36 of 40 rows are complete, and classes and sites are counted over these")
 
 
+def _some_unlabeled(folder: Path) -> None:
+    """Write 40 rows: the first 3 have no label, the 3rd to the 5th no dose."""
+    rows = [f"{row % 12},{'' if 2 <= row < 5 else row % 5},{'' if row < 3 else row % 2}\n" for row in range(40)]
+    (folder / "p.csv").write_text(f"age,dose,died\n{''.join(rows)}")
+
+
+@pytest.mark.parametrize(
+    ("missing", "rows", "notes"),
+    [
+        ("mean", 37, ["3 rows without a label were left out."]),
+        ("drop", 35, ["3 rows without a label were left out.", "2 rows with missing values were left out."]),
+    ],
+)
+def test_rows_without_a_label_are_dropped_and_gaps_of_others_filled(
+    missing: str, rows: int, notes: list[str], tmp_path: Path
+) -> None:
+    _some_unlabeled(tmp_path)
+    text = f'source = "p.csv"\nunlabeled = "drop"\nmissing = "{missing}"'
+    found = prepared(tmp_path, text, **{"data.ignore": []})
+    assert (len(found.rows.labels), list(found.warnings)) == (rows, notes)
+    assert np.isnan(found.rows.numeric).sum() == (2 if missing == "mean" else 0)
+    changes = SMALL | {"data.ignore": [], "data.missing": missing, "algorithm.landmarks": 5}
+    result = run(scenario(tmp_path, text), changes=changes, sites=2, out=tmp_path / "run")
+    assert result.status == "completed", result.error
+    assert result.data is not None and result.data.rows == rows
+    assert set(notes) <= set(result.warnings)
+
+
+def test_rows_without_a_label_are_refused_by_the_key_that_drops_them(tmp_path: Path) -> None:
+    _some_unlabeled(tmp_path)
+    (said,) = refused(tmp_path, 'source = "p.csv"\nmissing = "mean"', **{"data.ignore": []})
+    assert said == (
+        "data.unlabeled: column 'died' has no value in row 1 (rows without a label: 3); fill it in, or set unlabeled = "
+        '"drop" to remove such rows.'
+    )
+    (said,) = refused(tmp_path, 'source = "p.csv"\nunlabeled = "drop"', **{"data.ignore": []})
+    assert said.startswith("data.missing: p.csv has no value in row 4, column 'dose' (2 missing in all)")
+    (said,) = refused(tmp_path, 'source = "p.csv"\nunlabeled = "drop"', **{"data.label": "dose", "data.ignore": []})
+    assert said.startswith("data.missing: p.csv has no value in row 1, column 'died' (2 missing in all)")
+    (tmp_path / "p.csv").write_text("age,died\n1,\n2,\n")
+    (said,) = refused(tmp_path, 'source = "p.csv"\nunlabeled = "drop"', **{"data.ignore": []})
+    assert said == "data.label: column 'died' of p.csv has no value in any row; fill it in."
+
+
+def test_a_site_drops_rows_without_a_label_if_the_terms_say_so(tmp_path: Path) -> None:
+    _some_unlabeled(tmp_path)
+    data = {"sources": {"north": "its own", "south": "its own"}, "label": "died", "positive": "1", "missing": "mean"}
+    given = {"name": "own", "federation": {"names": ["north", "south"]}, "protocol": {"sum": "masked"}}
+    refusing, dropping = (
+        terms_of(spec.validate({**given, "data": {**data, "unlabeled": unlabeled}})) for unlabeled in ("refuse", "drop")
+    )
+    assert hold("north", str(tmp_path / "p.csv"), dropping).rows == 37
+    with pytest.raises(StepRefused, match=r'set unlabeled = "drop" to remove such rows'):
+        hold("north", str(tmp_path / "p.csv"), refusing)
+
+
+def test_a_draft_and_a_description_count_rows_without_a_label(tmp_path: Path) -> None:
+    _some_unlabeled(tmp_path)
+    written = draft(tmp_path / "my.toml", str(tmp_path / "p.csv"), "died")
+    assert 'unlabeled = "drop"         # rows without a label are removed: 3\n' in written.text
+    (tmp_path / "my.toml").write_text(written.text)
+    assert len(dataset.prepare(*spec.read(tmp_path / "my.toml")).rows.labels) == 37
+    found = describe.describe("p.csv", "died", "random", 2, tmp_path)
+    assert (found.rows, sum(int(line[1]) for line in found.sites[1:])) == (40, 35)
+    assert found.warnings[0] == "3 rows have no label; data.unlabeled says what becomes of them."
+    assert found.warnings[1].startswith("35 of 40 rows are complete")
+
+
 def test_where_no_row_is_complete_the_columns_with_gaps_are_named(tmp_path: Path) -> None:
     gaps = ["1,1,", ",,1", "1,,1", ",,1"]
     rows = [f"{row},{gaps[row % 4]},{row % 2}\n" for row in range(40)]
@@ -360,6 +521,33 @@ def test_marks_of_missing_values_count_among_numbers_alone(decimal: str, tmp_pat
     assert columns["none"].tolist() == [*marks, "", "", ""]
     assert columns["mixed"].tolist() == [*marks, "oops", "3", "4"]
     assert files.read(path, ["dose"], form=TextForm(decimal=decimal))[0]["dose"].tolist()[0] == marks[0]
+
+
+@pytest.mark.parametrize("decimal", ".,")
+def test_minus_signs_and_digits_of_other_scripts_are_numbers(decimal: str, tmp_path: Path) -> None:
+    """In a file of text; of a column that is no number, everything stays as it is written."""
+    arabic, wide = (dict(zip(map(ord, "0123456789"), range(zero, zero + 10), strict=True)) for zero in (0x660, 0xFF10))
+    lines = [("minus", "arabic", "wide", "dose", "text")]
+    for row in range(1, 30):
+        in_arabic, in_wide = f"-{row}{decimal}5".translate(arabic), f"{row}".translate(wide)
+        lines.append((f"{MINUS}{row}{decimal}25", in_arabic, in_wide, MINUS, f"{MINUS}{row}x"))
+    lines.append((f"1e{MINUS}3", "", "7", f"{MINUS}2{decimal}5", "3"))
+    path = tmp_path / "a.csv"
+    path.write_text("".join(";".join(line) + "\n" for line in lines), encoding="utf-8")
+    columns, form = files.read(path)
+    assert form is not None and form.decimal == decimal
+    np.testing.assert_array_equal(columns["minus"], [*(-row - 0.25 for row in range(1, 30)), 1e-3])
+    np.testing.assert_array_equal(columns["arabic"], [*(-row - 0.5 for row in range(1, 30)), np.nan])
+    np.testing.assert_array_equal(columns["wide"], [*range(1, 30), 7])
+    np.testing.assert_array_equal(columns["dose"], [*[np.nan] * 29, -2.5])
+    assert columns["text"].tolist() == [*(f"{MINUS}{row}x" for row in range(1, 30)), "3"]
+
+
+def test_a_mistake_among_numbers_with_minus_signs_is_named(tmp_path: Path) -> None:
+    rows = "".join(f"{MINUS}{'1..5' if row == 7 else f'{row}.5'},{row % 2}\n" for row in range(60))
+    (tmp_path / "p.csv").write_text(f"t,died\n{rows}")
+    (said,) = refused(tmp_path, 'source = "p.csv"', **{"data.ignore": []})
+    assert said.startswith(f"data.source: column 't' is read as text because of '{MINUS}1..5' in row 8 among numbers")
 
 
 def test_means_are_for_those_that_agree_by_sums(tmp_path: Path) -> None:

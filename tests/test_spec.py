@@ -304,6 +304,12 @@ PARTITION = {"kind": "partition", "phase": "train", "round": 2}
             "faults.2: fault 1 is a partition in the same round; list all groups in one.",
         ),
         (
+            {"faults": [KILL] * 12},
+            "faults.2, 3, 4, 5, 6, 7, 8, 9 and 3 more: fault 1 strikes the same site at the same message; keep one.",
+        ),
+        ({"faults": [KILL] * 1001}, "faults: must be a list of 1000 or fewer, got 1001."),
+        ({"faults": [KILL | {"kind": "explode"}] * 1001}, "faults: must be a list of 1000 or fewer, got 1001."),
+        (
             {"faults": [KILL, KILL | {"site": 1}], "protocol": {"sum": "masked"}},
             "faults: kills leave 3 of 5 sites, and 4 are needed (federation.min_sites = 1, and a masked (threshold",
         ),
@@ -332,6 +338,23 @@ PARTITION = {"kind": "partition", "phase": "train", "round": 2}
 def test_a_mistake_in_what_a_run_is_to_suffer_is_reported_too(given: dict[str, Any], sentence: str) -> None:
     (problem,) = problems(LEAST | given)
     assert problem.startswith(sentence)
+
+
+def test_faults_are_numbered_as_in_the_file_beside_one_that_is_no_fault() -> None:
+    _, contradiction = problems(LEAST | {"faults": [KILL, KILL | {"kind": "explode"}, KILL | {"round": 9}]})
+    assert contradiction.startswith("faults.3: fault 1 kills its site for good before; set rejoin = true")
+
+
+def test_each_contradiction_of_many_faults_is_one_sentence() -> None:
+    """Comparing every two of them took minutes, and gave half a million sentences."""
+    equal = [KILL | {"round": 2}] * 400 + [PARTITION | {"groups": "bisect"}] * 300
+    said = problems({"name": "x", "data": {"source": "tic-tac-toe"}, "faults": [*equal, *[KILL] * 300]})
+    assert [sentence.partition(": ")[2].partition(";")[0] for sentence in said] == [
+        "fault 1 kills its site for good before",
+        "fault 1 strikes the same site at the same message",
+        "fault 701 strikes the same site at the same message",
+        "fault 401 is a partition in the same round",
+    ]
 
 
 def test_faults_can_be_added_on_the_command_line() -> None:

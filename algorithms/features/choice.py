@@ -13,7 +13,7 @@ from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.algorithms.features.kernels import KernelSettings
-from fedsvm.algorithms.features.landmarks import LandmarkMethod, choose_landmarks, landmark_count
+from fedsvm.algorithms.features.landmarks import LandmarkMethod, asked_count, choose_landmarks, landmark_count
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.settings import Count, Share, ShareOrCount, doc
 from fedsvm.federation.federation import Federation
@@ -40,15 +40,23 @@ class FeatureSettings(KernelSettings):
             "one) its columns as they are; the latter two show nothing of any row."
         ),
     ] = "landmarks"
-    landmarks: Annotated[ShareOrCount, doc("How many points stand for the rows: a share of the rows, or a count.")] = (
-        0.25
-    )
+    landmarks: Annotated[
+        ShareOrCount,
+        doc(
+            "How many points stand for the rows: a share of the rows, or a count. k-means cannot give more than 1 / "
+            "min_cluster_size of the rows."
+        ),
+    ] = 0.25
     landmark_method: Annotated[
         LandmarkMethod,
         doc("k-means at each site or, by sums, over all; or normal draws by the rows' mean and covariance."),
     ] = "local"
     min_cluster_size: Annotated[
-        Count, doc("Rows that a landmark is the mean of, at least; 1 lets single records be shown.")
+        Count,
+        doc(
+            "Minimum number of rows averaged into a landmark. A share of landmarks above 1 / min_cluster_size cannot "
+            "be met. With 1, single records can be disclosed."
+        ),
     ] = 3
     rank_tolerance: Annotated[Share, doc("Eigenvalues below this share of the largest are dropped.")] = 1e-10
     frequencies: Annotated[Count, doc("Of fourier: how many are drawn; a row has a cosine and a sine of each.")] = 100
@@ -119,6 +127,7 @@ def choose_features(federation: Federation, settings: FeatureSettings, prepared:
         fourier = FourierMap.drawn(kernel.gamma, settings.frequencies, prepared.columns, seed)
         figures = {"frequencies": settings.frequencies, "rank": fourier.dimensions}
         return Features(fourier, f"{settings.frequencies} random frequencies", figures)
+    asked = asked_count(settings.landmarks, prepared.rows)
     landmarks = choose_landmarks(
         federation,
         settings.landmark_method,
@@ -133,9 +142,25 @@ def choose_features(federation: Federation, settings: FeatureSettings, prepared:
     return Features(
         nystrom,
         f"{count} landmarks, rank {nystrom.dimensions}",
-        {"landmarks": count, "rank": nystrom.dimensions, "records_exposed": exposed},
-        {"landmarks": _exposure(settings, count, exposed)},
+        {"landmarks": count, "landmarks_asked": asked, "rank": nystrom.dimensions, "records_exposed": exposed},
+        {"landmarks": _shortfall(settings, count, asked, prepared.rows) + _exposure(settings, count, exposed)},
     )
+
+
+def _shortfall(settings: FeatureSettings, count: int, asked: int, rows: int) -> str:
+    """Return a clause that says why there are fewer landmarks than asked for; "" if there are not."""
+    if count >= asked:
+        return ""
+    least = 1 if settings.landmark_method == "gaussian" else settings.min_cluster_size
+    if asked > rows:
+        why = f"there are {rows} rows"
+    elif asked > rows // least:
+        why = f"{rows} rows make at most {rows // least} clusters of {least} (algorithm.min_cluster_size)"
+    elif least > 1:
+        why = f"each is of {least} rows or more (algorithm.min_cluster_size), and equal rows share one"
+    else:
+        why = "equal rows share one"
+    return f"{count} of the {asked} asked for: {why}; "
 
 
 def _exposure(settings: FeatureSettings, count: int, exposed: int) -> str:

@@ -56,12 +56,17 @@ class Landmarks:
     records_exposed: int = 0
 
 
+def asked_count(wanted: float, rows: int) -> int:
+    """Return how many landmarks are asked for: a share of so many rows, or a count if `wanted` is an int."""
+    return max(1, wanted if isinstance(wanted, int) else round(wanted * rows))
+
+
 def landmark_count(wanted: float, rows: int) -> int:
     """How many landmarks there are for so many rows: a share of them, or a count where `wanted` is an int.
 
     Raises FederationError for more than a message can carry the kernel matrix of.
     """
-    count = max(1, min(wanted if isinstance(wanted, int) else round(wanted * rows), rows))
+    count = min(asked_count(wanted, rows), max(1, rows))
     if count > MAX_DIMENSION:
         raise FederationError(
             f"{wanted:g} of {rows} rows are {count} landmarks, and at most {MAX_DIMENSION} go into a message with "

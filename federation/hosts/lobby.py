@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from fedsvm.federation.columns import deviations
 from fedsvm.federation.errors import DeadlineExpired, FederationError, LaunchError, Malformed, PeerDropped
 from fedsvm.federation.hosts.hub import Call, HubEndpoint
 from fedsvm.federation.hosts.messages import Begin, Declined, Offer, Ready, Refused, is_tcp
@@ -82,6 +83,7 @@ class Lobby:
         self._invited: dict[str, Call] = {}
         self._away: dict[str, Guest] = {}
         self._declined: dict[str, str] = {}
+        self._deviating: dict[str, str] = {}
         self._sites: list[str] = []
         self._columns: dict[str, list[str]] = {}
         self._back: dict[str, Party] = {}
@@ -103,6 +105,7 @@ class Lobby:
             except DeadlineExpired:
                 break
             self._note_strangers()
+        self._turn_away_deviating()
         missing = [name for name in self._names if name not in self.guests]
         if len(self.guests) < min_sites:
             self._send_away(missing, min_sites, how_long)
@@ -166,25 +169,41 @@ class Lobby:
                 self._endpoint.refused["not a word of joining"] += 1
         except Malformed as error:
             self._endpoint.refused[f"malformed: {error}"] += 1
+        if all(name in self.guests or name in self._declined for name in self._names):
+            self._turn_away_deviating()
 
     def _seat(self, site: str, ready: Ready) -> None:
         columns = _columns(ready.columns)
         _check_key(ready.agreement_key)
-        if why := self._other_columns(columns):
-            self._send(site, Refused(why))
-            self._tell(f"{site} was turned away: {why}")
-            return
         call = self._invited[site]
         known = self._endpoint.roster[site]
         party = Party(site, call.join.address, known.public_key, ready.agreement_key)
         self.guests[site] = Guest(party, columns)
+        self._deviating.pop(site, None)
         waiting = [name for name in self._names if name not in self.guests]
         self._tell(f"{site} is ready; {'waiting for ' + _listed(waiting) if waiting else 'all are there'}")
+        first = next(iter(self.guests.values()))
+        if waiting and set(columns) != set(first.columns) and (sites := list(self._differences())):
+            self._tell(f"columns of {_listed(sites)} differ so far; decided when all are there")
 
-    def _other_columns(self, columns: tuple[Column, ...]) -> str:
-        """How columns differ from those of the first site that is ready, in a sentence; "" where they do not."""
-        first = next(iter(self.guests.items()), None) if self._alike else None
-        return differing(columns, first[0], first[1].columns) if first is not None else ""
+    def _turn_away_deviating(self) -> None:
+        """Turn away the sites whose columns are not those of most sites that are ready; they may come again."""
+        for site, clauses in self._differences().items():
+            self.guests.pop(site)
+            self._deviating[site] = clauses
+            why = (
+                f"its columns differ from those of other sites: it {clauses}. Fix the file, or add them to data.ignore."
+            )
+            self._send(site, Refused(why))
+            self._tell(f"{site} was turned away: {why}")
+
+    def _differences(self) -> dict[str, str]:
+        """Return how the columns of sites that are ready differ; nothing if each has its own."""
+        if not self._alike:
+            return {}
+        return deviations(
+            {site: {each.name: each.categorical for each in guest.columns} for site, guest in self.guests.items()}
+        )
 
     def _note_closed(self, site: str) -> None:
         if (guest := self.guests.pop(site, None)) is not None:
@@ -220,10 +239,12 @@ class Lobby:
         raise FederationError(why[0].upper() + why[1:])
 
     def _why_expired(self, missing: Sequence[str], min_sites: int, how_long: str, came: str) -> str:
+        absent = [site for site in missing if site not in self._deviating]
+        why = [f"{site} has other columns ({clauses})" for site, clauses in self._deviating.items()]
+        why += [f"{_listed(absent)} did not come"] if absent else []
         return (
             f"after {how_long} {len(self.guests)} of {len(self._names)} sites were ready ({came}), and {min_sites} are "
-            f"needed: {_listed(missing)} did not come. Start fedsvm site there, and let the coordinator wait longer "
-            "(--wait)."
+            f"needed: {'; '.join(why)}. Start fedsvm site there, and let the coordinator wait longer (--wait)."
         )
 
     def _close(self) -> None:

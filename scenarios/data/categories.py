@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from fedsvm.algorithms.data.encoding import MAX_VALUE_BYTES, MAX_VALUES
 from fedsvm.federation.processes.memory import available_bytes
 from fedsvm.scenarios.data import notation
-from fedsvm.scenarios.data.sources import Dataset, Feature
+from fedsvm.scenarios.data.sources import Dataset, Feature, spelled_alike
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 _IDENTIFYING = 0.5
@@ -144,12 +144,15 @@ def mistakes(data: Dataset) -> Iterator[str]:
             yield f"{sentence[0].upper()}{sentence[1:]}."
 
 
-def warnings(data: Dataset) -> Iterator[str]:
-    """A sentence for each column that may be meant as something else."""
+def warnings(data: Dataset, declared: Mapping[str, Collection[str]] | None = None) -> Iterator[str]:
+    """Yield a sentence for each column that may be meant as something else.
+
+    declared: the values of categorical columns, by name, which may differ in capitals or blanks alone.
+    """
     yield from mistakes(data)
     for feature in data.features:
         if feature.categorical:
-            yield from _warning(data, feature)
+            yield from _warning(data, feature, (declared or {}).get(feature.name, ()))
         elif numbers_rows(feature):
             yield (
                 f"Column {feature.name!r} has a different whole number in each row: it looks like an identifier; add "
@@ -157,7 +160,7 @@ def warnings(data: Dataset) -> Iterator[str]:
             )
 
 
-def _warning(data: Dataset, feature: Feature) -> Iterator[str]:
+def _warning(data: Dataset, feature: Feature, declared: Collection[str]) -> Iterator[str]:
     values = _known(feature)
     is_numbers = bool(notation.odd_among_numbers(values, _decimals(data)))
     if not is_numbers and len(values) > _FEW_VALUES and data.rows < _ROWS_PER_VALUE * len(values):
@@ -165,15 +168,13 @@ def _warning(data: Dataset, feature: Feature) -> Iterator[str]:
             f"Column {feature.name!r} has {len(values)} different texts in {data.rows} rows, and becomes as many "
             "columns of 0 and 1; if it is an identifier or a date, leave it out by data.ignore."
         )
-    spellings: dict[str, list[str]] = {}
-    for value in values:
-        spellings.setdefault(value.strip().casefold(), []).append(value)
-    if several := [alike for alike in spellings.values() if len(alike) > 1]:
+    if several := spelled_alike(values, declared):
         first = " and ".join(
             f"{value!r} ({data.place(int(np.argmax(feature.values == value)))})" for value in several[0]
         )
         more = f", and {len(several) - 1} more values," if len(several) > 1 else ""
         yield (
             f"Column {feature.name!r} writes {first}{more} in ways that differ in capitals or blanks alone; each "
-            "becomes a column of its own, unless all have one spelling."
+            "becomes a column of its own. Give each value one spelling, or list all values in "
+            f"data.categories.{feature.name} if these are different ones."
         )

@@ -167,6 +167,8 @@ def prepare(scenario: Scenario, base_folder: Path) -> FederatedDataset:
         weight=settings.weight,
         ignore=settings.ignore,
         missing=settings.missing,
+        unlabeled=settings.unlabeled,
+        classes=settings.classes,
     )
     return deal(scenario, data, base_folder)
 
@@ -241,14 +243,18 @@ def _warnings(
     if scenario.is_private:
         if scenario.data.missing == "drop":
             yield "Rows with missing values are left out, and nothing is promised of whether a row is one of them."
+        elif scenario.data.unlabeled == "drop":
+            yield "Rows without a label are removed, and privacy does not cover whether a row is one of them."
         return
     if data.table is not None:
         yield from text_form.notes(data.table.forms)
     if scenario.data.permute_labels:
         yield "Labels were dealt to other rows at random (data.permute_labels): any accuracy above chance is chance."
+    if data.unlabeled:
+        yield f"{data.unlabeled} rows without a label were left out."
     if data.dropped:
         yield f"{data.dropped} rows with missing values were left out."
-    yield from categories.warnings(data)
+    yield from categories.warnings(data, scenario.data.categories)
     names = scenario.federation.site_names
     yield from splits.sites_without_a_class(names, [labels[held.rows] for held in shards], classes)
 
@@ -292,6 +298,8 @@ def _candidates(scenario: Scenario, data: Dataset, base_folder: Path, classes: t
         label=settings.label,
         ignore=[*settings.ignore, *beside],
         missing=settings.missing,
+        unlabeled=settings.unlabeled,
+        classes=settings.classes,
         base_folder=base_folder,
     )
     if [(each.name, each.categorical) for each in listed.features] != [(e.name, e.categorical) for e in data.features]:

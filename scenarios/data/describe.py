@@ -65,7 +65,7 @@ def describe(
     classes = sorted(_counts(data.labels))
     shown = [name for name, _ in classes[:_MAX_VALUES]]
     return Description(
-        rows=data.rows + data.dropped,
+        rows=data.rows + data.dropped + data.unlabeled,
         width=len(names),
         columns=[
             ("column", "holds", "missing", "values"),
@@ -81,7 +81,7 @@ def describe(
             ("site", "rows", *shown, *([_AND_MORE] if len(classes) > len(shown) else [])),
             *_sites(data, names_of_sites, parts, shown),
         ],
-        warnings=tuple(_notes(data, site, obstacles)),
+        warnings=tuple(_notes(data, label, site, obstacles)),
     )
 
 
@@ -91,13 +91,13 @@ def _counted(table: Table, label: str, site: str | None) -> tuple[Dataset, tuple
     These are the complete rows, or where they will not do, all that have a class.
     """
     try:
-        return sources.choose(table, label=label, missing="drop"), ()
+        return sources.choose(table, label=label, missing="drop", classes=None), ()
     except ScenarioError as error:
         known = ~np.logical_or.reduce([sources.gaps(table.columns[name]) for name in {label, site or label}])
         if not known.any():
             raise
         part = replace(table, columns={name: values[known] for name, values in table.columns.items()})
-        data = sources.choose(part, label=label, missing="mean")
+        data = sources.choose(part, label=label, missing="mean", classes=None)
         return replace(data, dropped=int((~known).sum())), error.problems
 
 
@@ -112,17 +112,20 @@ def _parts(data: Dataset, split: str, sites: int, site: str | None) -> tuple[lis
     return names, splits.by_site(named, names)
 
 
-def _notes(data: Dataset, site: str | None, obstacles: Sequence[str]) -> Iterator[str]:
+def _notes(data: Dataset, label: str, site: str | None, obstacles: Sequence[str]) -> Iterator[str]:
     """How text was read, which class would be +1, and columns that are not what they seem."""
     if data.table is not None:
         yield from text_form.notes(data.table.forms)
-    yield from (f"To be refused: {problem}" for problem in obstacles)
+    spelling = sources.spelling_problem(data, label)
+    yield from (f"To be refused: {problem}" for problem in [*obstacles, *([spelling] if spelling else [])])
+    if data.unlabeled:
+        yield f"{data.unlabeled} rows have no label; data.unlabeled says what becomes of them."
     if obstacles:
         yield f"Classes and sites are counted over the {data.rows} rows that have a class, complete or not."
     elif data.dropped:
         yield (
-            f"{data.rows} of {data.rows + data.dropped} rows are complete, and classes and sites are counted over "
-            "these alone; data.missing says what becomes of the others."
+            f"{data.rows} of {data.rows + data.dropped + data.unlabeled} rows are complete, and classes and sites are "
+            "counted over these alone; data.missing says what becomes of the others."
         )
     if len(data.classes) == 2:
         chosen = obvious_positive(data.classes)

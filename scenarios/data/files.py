@@ -36,6 +36,9 @@ _EXPECTED = {
 MAX_LINE_BYTES = 1 << 26
 """A line is taken apart in one piece: with a hundred thousand columns, 600 letters each."""
 
+MAX_COLUMNS = 20_000
+"""Readers take kilobytes of memory for each column, however few rows there are."""
+
 _CHUNK_BYTES = 1 << 20
 _CELL_BYTES = 8 * 3
 """A float64 as it was read, as a column, and in the matrix of all columns."""
@@ -158,13 +161,14 @@ def _read_csv(path: Path, text: Collection[str], memory_bytes: int, told: TextFo
 def _as_numbers(values: NDArray[Any], decimal: str) -> tuple[NDArray[Any], bool]:
     """A column as numbers, and whether points stand between its thousands.
 
-    It is text still where anything but marks of missing values, such as n/a, and such points has made it so.
+    It is text still where anything but marks of missing values, such as n/a, such points, minus signs and digits that
+    are not ASCII has made it so.
     """
     if values.dtype.kind != "U":
         return values, False
     texts = values.tolist()
     is_grouped = decimal == "," and any("." in value for value in texts if value not in GAP_MARKS)
-    if not is_grouped and GAP_MARKS.isdisjoint(texts):
+    if not is_grouped and GAP_MARKS.isdisjoint(texts) and all(map(str.isascii, texts)):
         return values, False
     numbers = numbers_with_gaps(texts, decimal)
     return (values, False) if numbers is None else (np.array(numbers, dtype=np.float64), is_grouped)
@@ -185,7 +189,27 @@ def _look_through(path: Path, room: int, told: TextForm) -> TextForm:
         letters = len(text) - last - 1 if last >= 0 else letters + len(text)
         if letters > MAX_LINE_BYTES:
             raise _UnusableError(f"a line has more than {MAX_LINE_BYTES} bytes; end each row with a line end")
-    return form.completed(beginning.splitlines()[:_FIRST_LINES] or [""])
+    form = form.completed(beginning.splitlines()[:_FIRST_LINES] or [""])
+    _require_few_names(path, form)
+    return form
+
+
+def _require_few_names(path: Path, form: TextForm) -> None:
+    """Raise _UnusableError for a line of names with more columns than a table may have; read it piece by piece."""
+    columns, quotes = 1, 0
+    for text in _decoded(path, form.encoding or ""):
+        line, end, _ = text.partition("\n")
+        columns += sum(part.count(form.separator or ",") for part in line.split('"')[quotes % 2 :: 2])
+        quotes += line.count('"')
+        _require_few_columns(columns)
+        if end:
+            return
+
+
+def _require_few_columns(count: int) -> None:
+    """Raise _UnusableError for more columns than a table may have."""
+    if count > MAX_COLUMNS:
+        raise _UnusableError(f"it has more than {MAX_COLUMNS} columns; keep fewer")
 
 
 def _is_utf_8(path: Path) -> bool:
@@ -220,6 +244,7 @@ def _read_parquet(path: Path, text: Collection[str], memory_bytes: int) -> Colum
     from pyarrow import parquet
 
     with parquet.ParquetFile(path) as file:
+        _require_few_columns(file.metadata.num_columns)
         cells = file.metadata.num_rows * file.metadata.num_columns
         if cells > memory_bytes // _CELL_BYTES:
             raise _UnusableError(f"{cells} cells do not fit into memory; keep fewer rows or columns")
@@ -278,5 +303,6 @@ def _read_svm(path: Path, memory_bytes: int) -> Columns:
             f"its {matrix.shape[0]} rows have columns up to number {matrix.shape[1]}, and {cells} cells do not fit "
             "into memory; count columns from 1, or keep fewer"
         )
+    _require_few_columns(matrix.shape[1])
     dense = np.asarray(matrix.toarray(), dtype=np.float64)
     return {f"f{j + 1}": dense[:, j] for j in range(dense.shape[1])} | {"label": np.asarray(labels, dtype=np.float64)}

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedsvm.federation.columns import deviations
 from fedsvm.scenarios.data import sources
 from fedsvm.scenarios.data.notation import is_number
 from fedsvm.scenarios.data.sources import Table, gaps
@@ -20,6 +21,7 @@ from fedsvm.scenarios.schema.data import DataSpec
 from fedsvm.scenarios.schema.errors import ScenarioError
 
 _MAX_NAMED = 8
+_WAY_OUT = "give the column one name in all files, or add such columns to data.ignore"
 
 
 def read_table(settings: DataSpec, base_folder: Path) -> Table:
@@ -100,59 +102,57 @@ def _with_test(table: Table, test: Table, settings: DataSpec) -> Table:
 
 def _stacked(key: str, tables: Mapping[str, Table], ignored: set[str]) -> Table:
     """The rows of tables below each other. Raises ScenarioError for columns that not all of them have."""
-    (first, reference), *others = tables.items()
-    problems = [
-        f"{key}: {said}." for name, table in others for said in _differences(first, reference, name, table, ignored)
-    ]
-    if problems:
+    columns = {
+        name: dict.fromkeys((each for each in table.columns if each not in ignored), False)
+        for name, table in tables.items()
+    }
+    found = deviations(columns)
+    if len(tables) == 2 and found:  # what one of them has, the other lacks: both sentences would say the same
+        found.pop(next(iter(tables)))
+    if problems := [f"{key}: {name} {said}; {_WAY_OUT}." for name, said in found.items()]:
+        raise ScenarioError(problems)
+    used = list(next(iter(columns.values())))
+    if problems := [said for name in used for said in _kind_problems(key, name, tables)]:
         raise ScenarioError(problems)
     rows = sum(table.rows for table in tables.values())
     unused = {name: np.full(rows, "") for table in tables.values() for name in table.columns if name in ignored}
-    used = {name: _column(key, name, tables) for name in reference.columns if name not in ignored}
     return Table(
         name=", ".join(table.name for table in tables.values()),
-        columns={**unused, **used},
+        columns={**unused, **{name: _column(name, tables) for name in used}},
         parts=tuple(part for table in tables.values() for part in table.parts or [(table.name, table.rows)]),
         forms={name: form for table in tables.values() for name, form in table.forms.items()},
     )
 
 
-def _differences(first: str, reference: Table, name: str, table: Table, ignored: set[str]) -> Iterator[str]:
-    """Columns that one of two tables lacks."""
-    lacking = [each for each in reference.columns if each not in table.columns and each not in ignored]
-    more = [each for each in table.columns if each not in reference.columns and each not in ignored]
-    if lacking and more:
-        yield (
-            f"{name} lacks {_listed(lacking)}, which {first} has, and has {_listed(more)}, which {first} has not; "
-            "rename columns that are the same, or leave them out by data.ignore"
-        )
-    elif lacking:
-        yield f"{name} lacks {_listed(lacking)}, which {first} has; add it, or leave it out by data.ignore"
-    elif more:
-        yield f"{name} has {_listed(more)}, which {first} has not; leave it out by data.ignore, or add it there"
+def _column(name: str, tables: Mapping[str, Table]) -> NDArray[Any]:
+    """One column of all tables; of a table that has no value of it, nothing says whether it is numbers or text."""
+    kind = next(iter(_kinds(name, tables).values()), "f")
+    return np.concatenate([_converted(table.columns[name], kind) for table in tables.values()])
+
+
+def _kinds(name: str, tables: Mapping[str, Table]) -> dict[str, str]:
+    """Return whether a column holds numbers ("f") or text ("U"), by each table that has values of it."""
+    columns = {source: table.columns[name] for source, table in tables.items()}
+    return {source: values.dtype.kind for source, values in columns.items() if not gaps(values).all()}
+
+
+def _kind_problems(key: str, name: str, tables: Mapping[str, Table]) -> Iterator[str]:
+    """Yield a sentence for a column that holds numbers in some tables and text in others."""
+    kinds = _kinds(name, tables)
+    if len(set(kinds.values())) < 2:
+        return
+    text, numbers = ([source for source, kind in kinds.items() if kind == each] for each in "Uf")
+    values = tables[text[0]].columns[name].tolist()
+    odd = next((row for row, value in enumerate(values) if value and not is_number(value)), 0)
+    yield (
+        f"{key}: column {name!r} holds numbers at {_listed(numbers)} and text at {_listed(text)} ({values[odd]!r} in "
+        f"{tables[text[0]].place(odd)}); fix the column, or add it to data.ignore."
+    )
 
 
 def _listed(names: Sequence[str]) -> str:
     more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
-    return f"{', '.join(map(repr, names[:_MAX_NAMED]))}{more}"
-
-
-def _column(key: str, name: str, tables: Mapping[str, Table]) -> NDArray[Any]:
-    """One column of all tables; of a table that has no value of it, nothing says whether it is numbers or text."""
-    columns = {source: table.columns[name] for source, table in tables.items()}
-    kinds = {source: values.dtype.kind for source, values in columns.items() if not gaps(values).all()}
-    if len(set(kinds.values())) < 2:
-        kind = next(iter(kinds.values()), "f")
-        return np.concatenate([_converted(values, kind) for values in columns.values()])
-    text, numbers = (next(source for source, kind in kinds.items() if kind == each) for each in "Uf")
-    odd = next((row for row, value in enumerate(columns[text].tolist()) if value and not is_number(value)), 0)
-    where = tables[text].place(odd)
-    raise ScenarioError(
-        [
-            f"{key}: column {name!r} holds numbers at {numbers} and text at {text} ({str(columns[text][odd])!r} in "
-            f"{where}); mend that, or leave the column out by data.ignore."
-        ]
-    )
+    return f"{', '.join(names[:_MAX_NAMED])}{more}"
 
 
 def _converted(values: NDArray[Any], kind: str) -> NDArray[Any]:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from math import isnan, nan
 
-from fedsvm.scenarios.data.text_form import THOUSANDS
+from fedsvm.scenarios.data.text_form import THOUSANDS, in_ascii
 
-GAP_MARKS = frozenset({"-", "--", "\N{EN DASH}", ".", "n/a", "N/A", "n.a.", "k.A.", "k. A.", "#N/A"})
+GAP_MARKS = frozenset({"-", "--", "\N{EN DASH}", "\N{MINUS SIGN}", ".", "n/a", "N/A", "n.a.", "k.A.", "k. A.", "#N/A"})
 """What people write where a number is missing, and elsewhere may mean something."""
 
 POINT = frozenset({"."})
@@ -49,7 +49,7 @@ def plain_number(value: str, decimal: str) -> float | None:
 
     Where that is a comma, points between groups of three digits are none.
     """
-    written = value.strip()
+    written = in_ascii(value.strip())
     if decimal != ".":
         written = written.replace(".", "" if _THOUSANDS.fullmatch(written) else "?").replace(decimal, ".")
     return float(written) if _PLAIN.fullmatch(written) else None
@@ -57,7 +57,9 @@ def plain_number(value: str, decimal: str) -> float | None:
 
 def numbers_with_gaps(values: Sequence[str], decimal: str) -> list[float] | None:
     """A column of plain numbers and of marks of missing values, as numbers and NaN; None of any other column."""
-    numbers = {value: nan if value == "" or value in GAP_MARKS else plain_number(value, decimal) for value in values}
+    numbers = {
+        value: nan if value == "" or value in GAP_MARKS else plain_number(value, decimal) for value in set(values)
+    }
     known = [number for number in numbers.values() if number is not None]
     if len(known) < len(numbers) or all(map(isnan, known)):
         return None
@@ -86,7 +88,7 @@ def odd_among_numbers(values: Collection[str], decimals: Collection[str] = POINT
 
 
 def _notation(value: str) -> str:
-    return next((name for name, form in _NOTATIONS.items() if form.fullmatch(value.strip())), _TYPING_MISTAKE)
+    return next((name for name, form in _NOTATIONS.items() if form.fullmatch(in_ascii(value.strip()))), _TYPING_MISTAKE)
 
 
 def cells(odd: dict[str, list[str]], place: dict[str, str]) -> str:

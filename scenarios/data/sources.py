@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -43,8 +43,9 @@ class Feature:
 
 @dataclass(frozen=True)
 class Dataset:
-    """A table. labels (n,) are text, also where the source has numbers. dropped: rows left out for missing values.
+    """A table. labels (n,) are text, also where the source has numbers.
 
+    dropped: rows removed for missing values. unlabeled: rows removed beforehand because they have no label.
     identifiers (n,): text that tells which rows of different tables are the same; empty where none were asked for.
     sites (n,): the site that each row is of; empty where the source does not say. tested (n,): whether it is of the
     source of test rows; empty where there is none. weights (n,): of losses; empty where all are 1. origin (n,): which
@@ -55,6 +56,7 @@ class Dataset:
     features: tuple[Feature, ...]
     labels: NDArray[np.str_]
     dropped: int = 0
+    unlabeled: int = 0
     identifiers: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
     sites: NDArray[np.str_] = field(default_factory=lambda: np.zeros(0, dtype=np.str_))
     tested: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
@@ -130,6 +132,8 @@ def load(
     identifier: str | None = None,
     ignore: Sequence[str] = (),
     missing: str = "refuse",
+    unlabeled: str = "refuse",
+    classes: Collection[str] = (),
     base_folder: Path,
     form: TextForm | None = None,
 ) -> Dataset:
@@ -137,11 +141,20 @@ def load(
     "openml:ID".
 
     label: its label column. identifier: the column that tells its rows apart, no two the same. ignore: columns to leave
-    out. missing: "refuse" or "drop" rows with missing values, or "mean", which keeps them. form: what is told of how
-    text is written. Raises ScenarioError, saying what to change.
+    out. missing: "refuse" or "drop" rows with missing values, or "mean", which keeps them. unlabeled: "refuse" or
+    "drop" rows without a label. classes: labels that are declared, which may differ in capitals or blanks alone. form:
+    what is told of how text is written. Raises ScenarioError, saying what to change.
     """
     table = read(source, base_folder, [identifier] if identifier is not None else [], form)
-    return choose(table, label=label, identifier=identifier, ignore=ignore, missing=missing)
+    return choose(
+        table,
+        label=label,
+        identifier=identifier,
+        ignore=ignore,
+        missing=missing,
+        unlabeled=unlabeled,
+        classes=classes,
+    )
 
 
 def choose(
@@ -152,17 +165,21 @@ def choose(
     weight: str | None = None,
     ignore: Sequence[str] = (),
     missing: str = "refuse",
+    unlabeled: str = "refuse",
+    classes: Collection[str] | None = (),
     min_classes: int = 2,
 ) -> Dataset:
     """What of a table is trained on, by the words that `load` takes. Raises ScenarioError, saying what to change.
 
-    weight: the column of what a row's loss is multiplied by. min_classes: fewer must not be in the table.
+    weight: the column of what a row's loss is multiplied by. classes: None accepts every spelling of a label.
+    min_classes: fewer must not be in the table.
     """
     _require_columns(table, {"label": label, "identifier": identifier, "weight": weight}, ignore)
     ignored, beside = set(ignore), {label, identifier, weight}
     columns = {name: values for name, values in table.columns.items() if name not in ignored}
+    labeled = _labeled_rows(table, label, drop="drop" in (missing, unlabeled))
     required = {name: values for name, values in columns.items() if missing != "mean" or name in beside}
-    keep = _complete_rows(table, required, missing)
+    keep = labeled & _complete_rows(table, required, labeled, missing)
     _refuse_infinite(table, columns)
     if not keep.any():
         raise ScenarioError([_no_complete_row(table, required)])
@@ -173,7 +190,8 @@ def choose(
         table.name,
         features,
         as_text(columns[label][keep]),
-        int((~keep).sum()),
+        dropped=int((labeled & ~keep).sum()),
+        unlabeled=int((~labeled).sum()),
         sites=table.sites[keep] if len(table.sites) else table.sites,
         tested=table.tested[keep] if len(table.tested) else table.tested,
         weights=np.zeros(0) if weight is None else _weights(table, weight)[keep],
@@ -187,7 +205,8 @@ def choose(
         raise ScenarioError(
             [f"data.label: column {label!r} of {table.name} has one class only ({found}); two are needed."]
         )
-    _require_one_spelling(dataset, label)
+    if classes is not None and (problem := spelling_problem(dataset, label, classes)):
+        raise ScenarioError([problem])
     return dataset
 
 
@@ -351,23 +370,28 @@ def _distinct(source: str, column: str, identifiers: NDArray[np.str_]) -> NDArra
     return identifiers
 
 
-def _require_one_spelling(data: Dataset, label: str) -> None:
-    """Raise ScenarioError for classes whose names are the same but for capitals or surrounding blanks."""
+def spelled_alike(values: Iterable[str], declared: Collection[str] = ()) -> list[list[str]]:
+    """Return groups of values that differ in capitals or blanks alone, except groups that are declared as a whole."""
     spellings: dict[str, list[str]] = {}
-    for name in data.classes:
-        spellings.setdefault(name.strip().casefold(), []).append(name)
-    if several := [names for names in spellings.values() if len(names) > 1]:
-        shown = "; ".join(
-            " and ".join(f"{name!r} ({data.place(int(np.argmax(data.labels == name)))})" for name in names)
-            for names in several[:_MAX_SPELLINGS]
-        )
-        more = f"; and {len(several) - _MAX_SPELLINGS} more classes" if len(several) > _MAX_SPELLINGS else ""
-        raise ScenarioError(
-            [
-                f"data.label: column {label!r} of {data.name} writes a class in several ways, which differ in capitals "
-                f"or blanks alone: {shown}{more}; give each class one spelling in all files."
-            ]
-        )
+    for value in values:
+        spellings.setdefault(value.strip().casefold(), []).append(value)
+    return [alike for alike in spellings.values() if len(alike) > 1 and not set(alike) <= set(declared)]
+
+
+def spelling_problem(data: Dataset, label: str, declared: Collection[str] = ()) -> str:
+    """Return a sentence about labels that differ in capitals or blanks alone and are not declared; "" without any."""
+    if not (several := spelled_alike(data.classes, declared)):
+        return ""
+    shown = "; ".join(
+        " and ".join(f"{name!r} ({data.place(int(np.argmax(data.labels == name)))})" for name in names)
+        for names in several[:_MAX_SPELLINGS]
+    )
+    more = f"; and {len(several) - _MAX_SPELLINGS} more" if len(several) > _MAX_SPELLINGS else ""
+    return (
+        f"data.label: column {label!r} of {data.name} has labels that differ in capitals or blanks alone: "
+        f"{shown}{more}; give each class one spelling in all files, or list every class in data.classes if these are "
+        "different classes."
+    )
 
 
 def lacks(table: Table, name: str) -> str:
@@ -406,9 +430,30 @@ def _require_columns(table: Table, named: Mapping[str, str | None], ignore: Sequ
         raise ScenarioError(problems)
 
 
-def _complete_rows(table: Table, columns: dict[str, NDArray[Any]], missing: str) -> NDArray[np.bool_]:
-    """Which rows have a value in each of these columns. Raises ScenarioError for others, if not to be dropped."""
-    where_missing = {column: gaps(values) for column, values in columns.items()}
+def _labeled_rows(table: Table, label: str, *, drop: bool) -> NDArray[np.bool_]:
+    """Return which rows have a label. Raises ScenarioError if none has, or if some have none and are not dropped."""
+    labeled = ~gaps(table.columns[label])
+    unlabeled = np.flatnonzero(~labeled)
+    if len(unlabeled) == table.rows:
+        raise ScenarioError([f"data.label: column {label!r} of {table.name} has no value in any row; fill it in."])
+    if len(unlabeled) and not drop:
+        raise ScenarioError(
+            [
+                f"data.unlabeled: column {label!r} has no value in {table.place(int(unlabeled[0]))} (rows without a "
+                f'label: {len(unlabeled)}); fill it in, or set unlabeled = "drop" to remove such rows.'
+            ]
+        )
+    return labeled
+
+
+def _complete_rows(
+    table: Table, columns: dict[str, NDArray[Any]], labeled: NDArray[np.bool_], missing: str
+) -> NDArray[np.bool_]:
+    """Return which rows have a value in each of these columns.
+
+    Raises ScenarioError if labeled rows have gaps and are not to be dropped.
+    """
+    where_missing = {column: gaps(values) & labeled for column, values in columns.items()}
     incomplete = np.logical_or.reduce(list(where_missing.values()))
     if incomplete.any() and missing != "drop":
         row = int(incomplete.argmax())

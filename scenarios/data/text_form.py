@@ -5,7 +5,8 @@ spreadsheets of western Europe write; of the latter two, control letters give aw
 mark that its line of names has most of. Where that is no comma, and values in the first lines are like 1,5 or like
 1.234.567 and none like 1.5, the decimal mark is a comma. With a decimal comma, points before groups of three digits
 stand between thousands. Where nothing tells, and the only points of a column are before three digits, they are taken
-for decimal ones, and that is a doubt to be told.
+for decimal ones, and that is a doubt to be told. The minus sign U+2212 and digits of other scripts are read as theirs
+in ASCII.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import codecs
 import csv
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -23,6 +25,7 @@ _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BO
 THOUSANDS = r"[+-]?[1-9]\d{0,2}(\.\d{3})+"
 """A whole number with points between its thousands, where a comma is the decimal mark."""
 
+_MINUS = "\N{MINUS SIGN}"
 _WITH_COMMA, _WITH_POINT = re.compile(rf"\s*([+-]?\d+|{THOUSANDS}),\d+\s*"), re.compile(r"\s*[+-]?\d+\.\d+\s*")
 _WITH_POINTS, _MAYBE_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2}(\.\d{3}){2,}\s*"), re.compile(rf"\s*{THOUSANDS}\s*")
 
@@ -50,7 +53,8 @@ class TextForm:
 
     def completed(self, lines: Iterable[str]) -> TextForm:
         """With a separator and a decimal mark, by the first lines of the file."""
-        header, *rest = lines
+        header, *numbers = lines
+        rest = map(in_ascii, numbers)
         separator = self.separator or max(SEPARATORS, key=_outside_quotes(header).count)
         if self.decimal is not None or separator == ",":
             return replace(self, separator=separator, decimal=self.decimal or ".")
@@ -70,6 +74,15 @@ class TextForm:
         if self.thousands:
             return f"{self.encoding} text with {between}, points between thousands and a decimal {mark}"
         return f"{self.encoding} text with {between} and a decimal {mark}"
+
+
+def in_ascii(text: str) -> str:
+    """Return the text with hyphens in place of minus signs (U+2212), and 0 to 9 in place of other decimal digits."""
+    if text.isascii():
+        return text
+    return "".join(
+        "-" if mark == _MINUS else str(unicodedata.decimal(mark)) if mark.isdecimal() else mark for mark in text
+    )
 
 
 def _outside_quotes(line: str) -> str:

@@ -63,6 +63,8 @@ def _held(settings: DataSpec, name: str, seed: int) -> Held:
         weight=settings.weight,
         ignore=settings.ignore,
         missing=settings.missing,
+        unlabeled=settings.unlabeled,
+        classes=settings.classes,
         min_classes=1,
     )
     categories.require_few(data, settings.categories, agreed=True)
@@ -104,6 +106,8 @@ def _columns_held(settings: DataSpec, name: str, seed: int) -> Held:
         identifier=settings.identifier,
         ignore=[name for name in settings.ignore if name in table.columns],
         missing=settings.missing,
+        unlabeled=settings.unlabeled,
+        classes=settings.classes,
         min_classes=1,
     )
     if data.rows < table.rows and settings.align == "position":

@@ -19,6 +19,7 @@ _READING = (
     "weight",
     "ignore",
     "missing",
+    "unlabeled",
     "separator",
     "decimal",
     "encoding",

@@ -163,7 +163,7 @@ def _threats(tables: Tables, federation: FederationSpec, protocol: ProtocolSpec)
     phases = tables.algorithm.implementation.phases if tables.algorithm else None
     for number, fault in tables.faults.items():
         yield from (f"faults.{number}: {problem}." for problem in fault.problems(names, phases))
-    yield from (f"{problem}." for problem in contradictions(faults, names, phases or ()))
+    yield from (f"{problem}." for problem in contradictions(tables.faults, names, phases or ()))
     yield from _too_few(federation, protocol, faults)
     relayed = tables.network is not None or any(fault.on_links for fault in faults)
     if relayed and federation.transport != "tcp":

@@ -33,8 +33,8 @@ class DataSpec(Part):
     `source` has all rows, or `sources` a file for each site, and `test_source` those to test on, if they are apart;
     `site` is the column that says which site a row is of. How text is written is found out, unless `separator`,
     `decimal` or `encoding` say. `positive` is the label that is +1, and `classes` are all there are; `weight` is the
-    column of what a row's loss is multiplied by; `missing` = "mean" fills gaps with means over all sites, and
-    `missing_indicators` adds columns of where they were.
+    column of what a row's loss is multiplied by; `missing` = "mean" fills gaps with means over all sites,
+    `unlabeled` = "drop" removes rows without a label, and `missing_indicators` adds columns of where gaps were.
     `rows` of those that there are to train on are drawn, and the others left out.
     `calibration` is the share of the rows that no model is of, but probabilities and thresholds.
     `repeats` of the cross-validation deal rows to other folds each time.
@@ -78,6 +78,8 @@ class DataSpec(Part):
     """Columns to leave out."""
     missing: Literal["refuse", "drop", "mean"] = "refuse"
     """What becomes of rows with missing values: refuse them, drop them, or fill numbers with means over all sites."""
+    unlabeled: Literal["refuse", "drop"] = "refuse"
+    """Rows without a label: refuse them, or remove them and keep the others; missing = "drop" removes them too."""
     missing_indicators: bool = False
     """With means: whether a column says where they stand."""
     scale: ScaleName = "standard"

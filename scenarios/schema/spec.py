@@ -26,7 +26,7 @@ from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 from fedsvm.scenarios.schema.federation import FederationSpec, require_name
 from fedsvm.scenarios.schema.policy import PolicySpec
 from fedsvm.scenarios.schema.protocol import ProtocolSpec
-from fedsvm.scenarios.schema.threats import CollusionSpec, FaultSpec, NetworkSpec
+from fedsvm.scenarios.schema.threats import MAX_FAULTS, CollusionSpec, FaultSpec, NetworkSpec
 
 CATALOGUE = Path(__file__).parent.parent / "catalogue"
 
@@ -74,7 +74,7 @@ class Scenario(Part):
     algorithm: AlgorithmTable = AlgorithmTable()
     protocol: ProtocolSpec = ProtocolSpec()
     compare: CompareSpec = CompareSpec()
-    faults: list[FaultSpec] = Field(default=[])
+    faults: list[FaultSpec] = Field(default=[], max_length=MAX_FAULTS)
     network: NetworkSpec | None = None
     collusion: CollusionSpec | None = None
     policy: list[PolicySpec] = Field(default=[])
@@ -220,7 +220,7 @@ def _valid_tables(given: dict[str, Any], kind: type[Scenario]) -> Tables:
     listed = given.get("faults", [])
     faults = {
         number: fault
-        for number, each in enumerate(listed if isinstance(listed, list) else [], start=1)
+        for number, each in enumerate(listed if isinstance(listed, list) and len(listed) <= MAX_FAULTS else [], start=1)
         if (fault := _valid(FaultSpec, each)) is not None
     }
     names = ("data", "algorithm", "protocol", "network", "collusion")
@@ -438,7 +438,7 @@ _WANTED = {
     "string_type": "text, in quotes",
     "list_type": "a list",
     "too_short": "a list that is not empty",
-    "too_long": "a list of {max_length} or fewer",
+    "too_long": "a list of {max_length} or fewer, got {actual_length}",
     "dict_type": "a table",
     "model_type": "a table",
     "finite_number": "a finite number",

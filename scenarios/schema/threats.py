@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -12,6 +13,10 @@ from fedsvm.federation.site.faults import OWN_KINDS, OwnFault
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.federation.transport.wire import MAX_ARRAY_BYTES
 from fedsvm.scenarios.schema.base import Count, Delay, Part, Rate, Seconds, SiteRef, resolve
+
+MAX_FAULTS = 1000
+_MAX_NUMBERED = 8
+"""Faults that a sentence lists by number; it counts the others."""
 
 LINK_KINDS = ("disconnect", "partition", "delay", "corrupt")
 _OF_KIND = {
@@ -138,25 +143,39 @@ class FaultSpec(Part):
             yield f"there is no phase {self.phase!r} with rounds; there are {', '.join(phases)}"
 
 
-def contradictions(faults: list[FaultSpec], names: list[str], phases: Sequence[str]) -> Iterator[str]:
-    """Faults that cannot both happen."""
+def contradictions(faults: Mapping[int, FaultSpec], names: list[str], phases: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence for each fault that excludes others. faults: by their numbers in the file."""
     order = {phase: place for place, phase in enumerate(phases)}
+    when = {number: (order.get(each.phase, 0), each.round, each.message) for number, each in faults.items()}
+    by_site: dict[str, list[int]] = defaultdict(list)
+    for number, fault in faults.items():
+        for site in fault.sites(names) if not isinstance(fault.groups, list) else []:
+            by_site[site].append(number)
+    for numbers in by_site.values():
+        own = [number for number in numbers if faults[number].kind in OWN_KINDS]
+        if lasting := [number for number in own if faults[number].kind == "kill" and not faults[number].rejoin]:
+            first = min(lasting, key=when.__getitem__)
+            if later := [number for number in numbers if when[number] > when[first]]:
+                yield f"{_keys(later)}: fault {first} kills its site for good before; set rejoin = true there"
+        for first, others in _repeated(own, when):
+            yield f"{_keys(others)}: fault {first} strikes the same site at the same message; keep one"
+    partitions = [number for number, fault in faults.items() if fault.kind == "partition"]
+    for first, others in _repeated(partitions, when):
+        yield f"{_keys(others)}: fault {first} is a partition in the same round; list all groups in one"
 
-    def when(fault: FaultSpec) -> tuple[int, int, int]:
-        return order.get(fault.phase, 0), fault.round, fault.message
 
-    numbered = list(enumerate(faults, start=1))
-    for number, fault in numbered:
-        for other_number, other in numbered:
-            same_site = other_number != number and set(fault.sites(names)) & set(other.sites(names))
-            gone = fault.kind == "kill" and not fault.rejoin and same_site and not isinstance(other.groups, list)
-            if gone and when(other) > when(fault):
-                yield f"faults.{other_number}: fault {number} kills its site for good before; set rejoin = true there"
-            at_once = fault.kind in OWN_KINDS and other.kind in OWN_KINDS and number < other_number
-            if same_site and at_once and when(fault) == when(other):
-                yield f"faults.{other_number}: fault {number} strikes the same site at the same message; keep one"
-            if number < other_number and fault.kind == other.kind == "partition" and when(fault) == when(other):
-                yield f"faults.{other_number}: fault {number} is a partition in the same round; list all groups in one"
+def _repeated(numbers: Sequence[int], when: Mapping[int, tuple[int, ...]]) -> Iterator[tuple[int, list[int]]]:
+    """Yield the first of the faults at the same time, and the others, if there are several."""
+    at: dict[tuple[int, ...], list[int]] = defaultdict(list)
+    for number in numbers:
+        at[when[number]].append(number)
+    yield from ((first, others) for first, *others in at.values() if others)
+
+
+def _keys(numbers: Sequence[int]) -> str:
+    """Return the keys of some faults, such as "faults.2, 3 and 40 more"."""
+    more = f" and {len(numbers) - _MAX_NUMBERED} more" if len(numbers) > _MAX_NUMBERED else ""
+    return f"faults.{', '.join(map(str, numbers[:_MAX_NUMBERED]))}{more}"
 
 
 Latency = Annotated[float, Field(ge=0, le=600, allow_inf_nan=False)]
