@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Annotated, Literal
 
 import numpy as np
@@ -43,6 +43,7 @@ from annotated_types import Ge, Le
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.support_differences import SupportDifferences
 from fedsvm.algorithms.contract import Outline
+from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimisation.solution import Solution
 from fedsvm.algorithms.ranking import DecidedBy, RankingStep
 from fedsvm.algorithms.selection.elimination import Remove, removed_count
@@ -140,6 +141,14 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
             steps=tuple(steps),
             rows_determined=determined,
         )
+
+    def whole_run(self, settings: VotedSettings) -> WholeRunLeakage:
+        """Return what PAN-SVM gives away, and differences of support sums of sets that differ by few rows."""
+        found = super().whole_run(settings)
+        differs_by_few = settings.min_change < VotedSettings.min_change
+        if found.alone is None and differs_by_few and "svm-t" in wanted(settings.criteria):
+            return replace(found, alone=Recovery("some rows"))
+        return found
 
     def attacks(self, settings: VotedSettings) -> Sequence[Attack]:
         """On differences of support sums too."""

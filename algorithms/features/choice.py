@@ -68,6 +68,12 @@ class FeatureSettings(KernelSettings):
         if self.features == "landmarks" and self.landmark_method == "gaussian" and self._is_set("min_cluster_size"):
             yield "min_cluster_size: gaussian landmarks are no means of clusters; leave it out"
 
+    @property
+    def shows_single_rows(self) -> bool:
+        """Whether a landmark, which every party is sent, can be a single row."""
+        clustered = self.features == "landmarks" and self.landmark_method != "gaussian"
+        return clustered and self.min_cluster_size == 1
+
     def landmark_remarks(self, coalition: Coalition) -> list[str]:
         """Whose a landmark is, the coordinator and one site know together; what a site that opens sums has.
 

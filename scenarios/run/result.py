@@ -23,6 +23,7 @@ from fedsvm.scenarios.run.audit import CollusionReport, PartyAudit
 from fedsvm.scenarios.run.injector import FaultReport
 from fedsvm.scenarios.run.metrics import BaselineMetrics, Metrics, PooledMetrics, SiteMetrics
 from fedsvm.scenarios.run.outcome import Alignment
+from fedsvm.scenarios.run.secrecy import SecrecyReport
 from fedsvm.scenarios.run.selection import SelectionResult
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.threats import NetworkSpec
@@ -145,6 +146,8 @@ class RunResult:
     audit : tuple of PartyAudit
         What parties made of the whole run: declared colluders first, and others where the run was audited for all.
     disclosures : tuple of DisclosureReport
+    secrecy : SecrecyReport, optional
+        How many must collude to reveal an input to one sum, and what all sums of the run show together.
     refused : mapping of str to int
         What the coordinator did not take in.
     privacy : PrivacyReport, optional
@@ -175,6 +178,7 @@ class RunResult:
     collusion: CollusionReport | None = None
     audit: tuple[PartyAudit, ...] = ()
     disclosures: tuple[DisclosureReport, ...] = ()
+    secrecy: SecrecyReport | None = None
     refused: Mapping[str, int] = field(default_factory=dict)
     privacy: PrivacyReport | None = None
     timing: Timing = Timing()
