@@ -201,7 +201,7 @@ class BinnedLeastSquares(HorizontalAlgorithm[BinnedSettings, BinnedModel]):
 
     def whole_run(self, settings: BinnedSettings) -> WholeRunLeakage:
         """Return what sums of narrow bins give away."""
-        found = Recovery("every row", f"{LISTED} and bins so narrow that few of them share one")
+        found = Recovery("every row", f"{LISTED} and bins are narrow")
         return WholeRunLeakage(found, found)
 
     def attacks(self, settings: BinnedSettings) -> list[Attack]:

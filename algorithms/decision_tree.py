@@ -331,7 +331,7 @@ class DecisionTree(HorizontalAlgorithm[TreeSettings, TreeModel]):
 
     def whole_run(self, settings: TreeSettings) -> WholeRunLeakage:
         """Return what tables give away in which few rows of a class are left, or are left but for a site's own."""
-        found = Recovery("some rows", "tables of categorical columns alone (numeric columns were not attacked)")
+        found = Recovery("some rows", "all columns are categorical (numeric ones were not attacked)")
         return WholeRunLeakage(found, found if settings.min_class_rows == 1 else None)
 
     def attacks(self, settings: TreeSettings) -> list[Attack]:

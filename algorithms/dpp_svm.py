@@ -301,7 +301,7 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
 
     def whole_run(self, settings: DppSettings) -> WholeRunLeakage:
         """Return what the kernel matrix gives away."""
-        found = Recovery("every record", "as many known records as they have columns")
+        found = Recovery("every record", "as many records are known as there are columns")
         return WholeRunLeakage(found, found)
 
     def attacks(self, settings: DppSettings) -> list[Attack]:

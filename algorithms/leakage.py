@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
-Extent = Literal["every row", "every record", "some rows", "members"]
-"""A measure of recovery. Records are of a vertical partition; members are training rows among candidates."""
+Extent = Literal["every row", "every record", "some rows", "copies", "members"]
+"""A measure of recovery. Records are of a vertical partition, copies are rows that equal a landmark, and members are
+training rows among candidates."""
 
-LISTED = "a list of the possible records"
+LISTED = "the possible records can be listed"
 
 _RECOVERED: dict[Extent, str] = {
     "every row": "recover every row of the other sites",
     "every record": "recover the other sites' columns of every record",
-    "some rows": "recover some rows of the other sites",
+    "some rows": "recover some rows",
+    "copies": "recover rows that equal a landmark",
     "members": "tell better than by chance which candidates are rows of the other sites",
 }
 
@@ -24,22 +26,25 @@ class Recovery:
 
     Parameters
     ----------
-    extent : {"every row", "every record", "some rows", "members"}
+    extent : {"every row", "every record", "some rows", "copies", "members"}
         The most that an attack has recovered.
     given : str, default ""
-        A noun phrase for what the attack works from besides the run.
-    otherwise : {"some rows"}, optional
+        A clause on what the attack needs besides the run.
+    otherwise : {"some rows", "copies"}, optional
         The most that an attack has recovered without that. None if no attack has recovered anything.
     """
 
     extent: Extent
     given: str = ""
-    otherwise: Literal["some rows"] | None = None
+    otherwise: Extent | None = None
 
     def __str__(self) -> str:
         """Return a phrase that follows "can"."""
-        found = f"{_RECOVERED[self.extent]}{f' from {self.given}' if self.given else ''}"
-        return f"{found}, and {self.otherwise} without it" if self.otherwise else found
+        found = f"{_RECOVERED[self.extent]}{f' if {self.given}' if self.given else ''}"
+        if self.otherwise is None:
+            return found
+        other = _RECOVERED[self.otherwise]
+        return f"{found}, and {other.removeprefix('recover ') if found.startswith('recover ') else other} otherwise"
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,12 @@ class WholeRunLeakage:
 
     with_site: Recovery
     alone: Recovery | None = None
+
+    def with_rows_alone(self) -> WholeRunLeakage:
+        """Return the same, with at least some rows for the coordinator alone."""
+        if self.alone is None or self.alone.extent == "copies":
+            return replace(self, alone=Recovery("some rows"))
+        return self
 
     def __str__(self) -> str:
         """Return a clause with the parties as its subject."""

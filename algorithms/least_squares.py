@@ -66,8 +66,8 @@ class LeastSquaresSettings(FeatureSettings, ClassWeightSettings, ThresholdSettin
 
 def moments_leakage(settings: FeatureSettings) -> WholeRunLeakage:
     """Return what second moments of the features of all rows give away to whoever opens them."""
-    found = Recovery("every row", LISTED, "some rows" if settings.shows_single_rows else None)
-    return WholeRunLeakage(found, found)
+    with_site, alone = (Recovery("every row", LISTED, settings.landmark_rows(with_site=site)) for site in (True, False))
+    return WholeRunLeakage(with_site, alone)
 
 
 def with_ones(features: FloatArray, *, intercept: bool) -> FloatArray:

@@ -273,7 +273,8 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
         found = Recovery("every row", LISTED, None if settings.features == "fourier" else "some rows")
         if settings.solver != "interior-point" or settings.masking == "none":
             return WholeRunLeakage(found, found)
-        return WholeRunLeakage(found, Recovery("some rows") if settings.shows_single_rows else None)
+        alone = settings.landmark_rows(with_site=False)
+        return WholeRunLeakage(found, Recovery(alone) if alone else None)
 
     def attacks(self, settings: PanSettings) -> list[Attack]:
         """On landmarks, on cuts, on Newton's systems and steps, and on what the trained point is made of."""

@@ -37,7 +37,7 @@ from fedsvm.algorithms.attacks.encrypted_items import ItemFrequencies, KnownItem
 from fedsvm.algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, Prepared
 from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings
-from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
+from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -214,7 +214,8 @@ class PpSvm(HorizontalAlgorithm[PpSettings, PpModel]):
 
     def whole_run(self, settings: PpSettings) -> WholeRunLeakage:
         """Return what the table of encrypted items gives away once their names are known."""
-        return WholeRunLeakage(Recovery("every row"), Recovery("some rows", LISTED))
+        known = "it knows how frequent each column is, and no two are equally frequent"
+        return WholeRunLeakage(Recovery("every row"), Recovery("every row", known))
 
     def attacks(self, settings: PpSettings) -> list[Attack]:
         """On the encrypted items."""

@@ -378,8 +378,10 @@ class SvmAdmm(HorizontalAlgorithm[AdmmSettings, PanModel]):
 
     def whole_run(self, settings: AdmmSettings) -> WholeRunLeakage:
         """Return what the certificate gives away: rows at the margin if they are fewer than features."""
-        found = Recovery("some rows") if settings.shows_single_rows else Recovery("some rows", LISTED)
-        return WholeRunLeakage(found, found)
+        with_site, alone = (
+            Recovery("some rows", LISTED, settings.landmark_rows(with_site=site)) for site in (True, False)
+        )
+        return WholeRunLeakage(with_site, alone)
 
     def attacks(self, settings: AdmmSettings) -> list[Attack]:
         """On landmarks, on the certificate, and on what the trained point is made of."""

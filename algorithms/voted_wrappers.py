@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Literal
 
 import numpy as np
@@ -43,7 +43,7 @@ from annotated_types import Ge, Le
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.support_differences import SupportDifferences
 from fedsvm.algorithms.contract import Outline
-from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
+from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.optimisation.solution import Solution
 from fedsvm.algorithms.ranking import DecidedBy, RankingStep
 from fedsvm.algorithms.selection.elimination import Remove, removed_count
@@ -146,9 +146,7 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
         """Return what PAN-SVM gives away, and differences of support sums of sets that differ by few rows."""
         found = super().whole_run(settings)
         differs_by_few = settings.min_change < VotedSettings.min_change
-        if found.alone is None and differs_by_few and "svm-t" in wanted(settings.criteria):
-            return replace(found, alone=Recovery("some rows"))
-        return found
+        return found.with_rows_alone() if differs_by_few and "svm-t" in wanted(settings.criteria) else found
 
     def attacks(self, settings: VotedSettings) -> Sequence[Attack]:
         """On differences of support sums too."""

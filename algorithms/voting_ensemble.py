@@ -244,13 +244,10 @@ class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
 
     def whole_run(self, settings: EnsembleSettings) -> WholeRunLeakage | None:
         """Return what released models of the sites give away; no attack is on their votes."""
-        if settings.shows_single_rows:
-            found = Recovery("some rows")
-        elif settings.release == "everyone":
-            found = Recovery("members", LISTED)
-        else:
-            return None
-        return WholeRunLeakage(found, found)
+        with_site, alone = (settings.landmark_rows(with_site=site) for site in (True, False))
+        if settings.release == "everyone":
+            return WholeRunLeakage(Recovery("members", LISTED, with_site), Recovery("members", LISTED, alone))
+        return WholeRunLeakage(Recovery(with_site), Recovery(alone)) if with_site and alone else None
 
     def attacks(self, settings: EnsembleSettings) -> list[Attack]:
         """On landmarks, and on what each site's model is made of."""

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from fedsvm.algorithms.contract import Algorithm
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
 from fedsvm.federation.report import MembershipReport
 from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.scenarios.schema.algorithm import whole_run
 from fedsvm.scenarios.schema.spec import Scenario
-
-NOT_ANALYZED = (
-    "what all sums show together was not analyzed; `fedsvm audit SCENARIO` lists what each party saw and tries the "
-    "attacks that are known"
-)
 
 
 @dataclass(frozen=True)
@@ -52,12 +46,6 @@ def secrecy(
     analyzed = table.implementation.whole_run(table.settings) is not None
     fewest = min(len(each.sites) for each in memberships)
     return SecrecyReport(_single_sum(scenario.protocol.secure_sum, fewest, same=len(memberships) == 1), whole, analyzed)
-
-
-def whole_run(algorithm: Algorithm[Any, Any, Any], settings: Any) -> str:
-    """Return a clause on what the whole run of an algorithm with these settings gives away."""
-    found = algorithm.whole_run(settings)
-    return NOT_ANALYZED if found is None else str(found)
 
 
 def _single_sum(chosen: SecureSum, sites: int, *, same: bool) -> str:
