@@ -280,7 +280,7 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
         """As of DPP-SVM."""
         return DppSvm().remarks(settings, coalition)
 
-    def whole_run(self, settings: DppSelectionSettings) -> WholeRunLeakage:
+    def whole_run(self, settings: DppSelectionSettings) -> WholeRunLeakage | None:
         """Return what the kernel matrix of the chosen columns gives away, as of DPP-SVM."""
         return DppSvm().whole_run(settings)
 

@@ -171,7 +171,7 @@ def test_a_model_that_predicts_one_class_for_all_test_rows_warns() -> None:
 
 def test_a_run_of_a_constant_model_warns_in_result_and_summary(tmp_path: Path) -> None:
     changes: dict[str, object] = {"data.source": "wdbc", "data.positive": "malignant"}
-    changes |= {"algorithm.regularisation": 1e12, "algorithm.landmarks": 10}
+    changes |= {"algorithm.regularisation": 1e12}
     result = run("least-squares", changes=changes, out=tmp_path / "run")
     (warning,) = [each for each in result.warnings if "for every test row" in each]
     console = Console(width=100, record=True, file=io.StringIO())

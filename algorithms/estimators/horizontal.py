@@ -242,7 +242,8 @@ class PanSVC(HorizontalClassifier, PanSettings):
         seed = self._seed()
         apart = self._apart(labels, seed) if self._is_calibrated else None
         self._train_on(rows, labels, groups, seed, weights, apart)
-        if (found := self.model_.calibrated) is not None and (caution := found.caution(self.classes_)) is not None:
+        found, classes = self.model_.calibrated, self.classes_.tolist()
+        if found is not None and (caution := found.caution(classes)) is not None:
             warnings.warn(caution, UserWarning, stacklevel=2)
         return self
 
