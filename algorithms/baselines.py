@@ -3,6 +3,8 @@
 They are scikit-learn's, on the rows as the run scales them. C and the kernel's gamma are the run's where it has such,
 and LIBSVM's defaults (1, and 1 / columns) where not; a linear SVM gets the same C, with which the figures of the
 PAN-SVM dissertation's table 3.2 come out. Of trees, 10 rows for a split and 5 for a leaf came nearest to its figures.
+
+Weights of classes and rows are the run's too. Only the larger class takes none, and its phrase says so.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from fedsvm.algorithms.data.classes import log_odds
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings
 from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings
 from fedsvm.federation.arrays import FloatArray, IntArray
 
 _NEVER = -1e300
@@ -29,7 +32,10 @@ OF_CHOSEN = "libsvm-rbf-chosen"
 """The baseline that has the columns which the run's model was left with, and not all."""
 
 Score = Callable[[Any, EvaluationRows], FloatArray]
-"""(n,) decision values of the test rows, (n, K) of more than two classes, by the settings of the run and all rows."""
+"""(n,) decision values of the test rows, (n, K) of more than two classes, by the settings of the run and all rows.
+
+`EvaluationRows.weights` is what the loss of each training row is multiplied by, with its class's factor in it.
+"""
 
 
 def _svm(name: KernelName, settings: Any, rows: EvaluationRows) -> FloatArray:
@@ -38,22 +44,27 @@ def _svm(name: KernelName, settings: Any, rows: EvaluationRows) -> FloatArray:
     if isinstance(settings, KernelSettings):
         gamma, C = settings.kernel_of(rows.train.rows.shape[1]).gamma, getattr(settings, "C", 1.0)
     train, test = rows.train, rows.test.rows
+    prices = C if rows.weights is None else C * rows.weights
     return libsvm.against_others(
-        lambda labels: libsvm.kernel(Kernel(name, gamma), train.rows, labels, C), train.labels, len(rows.classes), test
+        lambda labels: libsvm.kernel(Kernel(name, gamma), train.rows, labels, prices),
+        train.labels,
+        len(rows.classes),
+        test,
     )
 
 
 def _naive_bayes(settings: Any, rows: EvaluationRows) -> FloatArray:
     from sklearn.naive_bayes import GaussianNB
 
-    model = GaussianNB().fit(*rows.train)
+    model = GaussianNB().fit(*rows.train, sample_weight=rows.weights)
     return log_odds(_placed(model.predict_joint_log_proba(rows.test.rows), model.classes_, rows, _NEVER))
 
 
 def _tree(settings: Any, rows: EvaluationRows) -> FloatArray:
     from sklearn.tree import DecisionTreeClassifier
 
-    tree = DecisionTreeClassifier(min_samples_split=10, min_samples_leaf=5, random_state=0).fit(*rows.train)
+    tree = DecisionTreeClassifier(min_samples_split=10, min_samples_leaf=5, random_state=0)
+    tree.fit(*rows.train, sample_weight=rows.weights)
     shares = _placed(tree.predict_proba(rows.test.rows), tree.classes_, rows, 0.0)
     return np.asarray(shares[:, 1] - shares[:, 0] if len(rows.classes) == 2 else shares - 0.5)
 
@@ -93,14 +104,29 @@ def pooled_baselines(
 
     chosen: numbers of the columns that a model was left with; None where it has all.
     """
+    rows = _weighted(settings, rows)
     one_class = len(np.unique(rows.train.labels)) < 2
     found = []
     for name in names:
         phrase, score = POOLED_BASELINES[name]
+        if score is _majority and rows.weights is not None:
+            phrase += ", without weights"
         began = time.perf_counter()
         scores = (_majority if one_class else score)(settings, _of_columns(rows, chosen) if name == OF_CHOSEN else rows)
         found.append(Baseline(name, phrase, scores, time.perf_counter() - began))
     return found
+
+
+def _weighted(settings: Any, rows: EvaluationRows) -> EvaluationRows:
+    """Return the rows with what their losses are multiplied by, without training rows for which this is 0."""
+    weights = rows.weights
+    if isinstance(settings, ClassWeightSettings):
+        weights = settings.pooled_factors(rows.train.labels, weights, rows.classes)
+    if weights is None:
+        return rows
+    counted = weights > 0
+    train = Labelled(rows.train.rows[counted], rows.train.labels[counted])
+    return replace(rows, train=train, weights=weights[counted])
 
 
 def _of_columns(rows: EvaluationRows, chosen: IntArray | None) -> EvaluationRows:

@@ -41,6 +41,7 @@ from fedsvm.algorithms.contract import (
 from fedsvm.algorithms.data.classes import one_against_rest
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
 from fedsvm.algorithms.features.random_bins import RandomBins, added_up, to_matrix, values
+from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.settings import Count, Dimension, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
@@ -207,6 +208,11 @@ class BinnedLeastSquares(HorizontalAlgorithm[BinnedSettings, BinnedModel]):
         return Pooled(
             BinnedModel(model.grids, found[0] if len(found) == 1 else found).decision_function(rows.test.rows)
         )
+
+    def whole_run(self, settings: BinnedSettings) -> WholeRunLeakage:
+        """Return what sums of narrow bins give away."""
+        found = Recovery("every row", f"{LISTED} and bins are narrow")
+        return WholeRunLeakage(found, found)
 
     def attacks(self, settings: BinnedSettings) -> list[Attack]:
         """On the sums of bins."""

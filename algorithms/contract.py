@@ -28,6 +28,7 @@ from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
 from fedsvm.algorithms.data.public_rows import PublicTask
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.data.vertical import VerticalTask
+from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.ranking import Ranking
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -324,6 +325,20 @@ class Algorithm(ABC, Generic[S, M, T]):
         return []
 
     # What an audit looks for.
+
+    def whole_run(self, settings: S) -> WholeRunLeakage | None:
+        """Return the most that the attacks of an audit recover from a run with these settings.
+
+        Parameters
+        ----------
+        settings : Settings
+
+        Returns
+        -------
+        WholeRunLeakage or None
+            None if no whole run was analyzed. A summary then says so.
+        """
+        return None
 
     def remarks(self, settings: S, coalition: Coalition) -> list[str]:
         """What a coalition learns beside what each sum gives away, in sentences."""

@@ -40,6 +40,7 @@ from fedsvm.algorithms.attacks.cross_tables import CrossTables
 from fedsvm.algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
 from fedsvm.algorithms.data.classes import log_odds, members, one_against_rest
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask
+from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.settings import Count, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import FederationError
@@ -341,6 +342,11 @@ class DecisionTree(HorizontalAlgorithm[TreeSettings, TreeModel]):
         of_class = members(one_against_rest(labels, len(rows.classes)))
         tree = grow(lambda tree, nodes: cross_tables(tree, nodes, train, of_class, settings.bins), settings)
         return Pooled(TreeModel(tree, model.edges).decision_function(rows.test.rows))
+
+    def whole_run(self, settings: TreeSettings) -> WholeRunLeakage:
+        """Return what tables give away in which few rows of a class are left, or are left but for a site's own."""
+        found = Recovery("some rows", "all columns are categorical (numeric ones were not attacked)")
+        return WholeRunLeakage(found, found if settings.min_class_rows == 1 else None)
 
     def attacks(self, settings: TreeSettings) -> list[Attack]:
         """On the tables."""

@@ -59,6 +59,7 @@ from fedsvm.algorithms.dpp_svm import (
     train,
 )
 from fedsvm.algorithms.features.kernels import Kernel
+from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.ranking import Ranking, RankingStep, column_of
 from fedsvm.algorithms.selection.elimination import Remove, lowest, removed_count
@@ -278,6 +279,10 @@ class DppSelection(VerticalAlgorithm[DppSelectionSettings, ChosenDppModel]):
     def remarks(self, settings: DppSelectionSettings, coalition: Coalition) -> list[str]:
         """As of DPP-SVM."""
         return DppSvm().remarks(settings, coalition)
+
+    def whole_run(self, settings: DppSelectionSettings) -> WholeRunLeakage | None:
+        """Return what the kernel matrix of the chosen columns gives away, as of DPP-SVM."""
+        return DppSvm().whole_run(settings)
 
     def attacks(self, settings: DppSelectionSettings) -> list[Attack]:
         """As of DPP-SVM, on the matrix of the chosen columns."""

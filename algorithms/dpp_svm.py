@@ -47,6 +47,7 @@ from fedsvm.algorithms.features.partial_kernel import (
     row_blocks,
     unpack,
 )
+from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.cutting_plane import CuttingPlaneSettings, solve
 from fedsvm.algorithms.optimisation.hinge_sums import HingeSums
@@ -329,6 +330,13 @@ class DppSvm(VerticalAlgorithm[DppSettings, DppModel]):
             "The first site opens the sums from which new records are scored: if it colludes, the coalition has the "
             "kernel values between these and the support records, of all columns together."
         ]
+
+    def whole_run(self, settings: DppSettings) -> WholeRunLeakage | None:
+        """Return what the kernel matrix gives away; no attack is on its columns at landmarks alone."""
+        if settings.landmarks is not None:
+            return None
+        found = Recovery("every record", "as many records are known as there are columns")
+        return WholeRunLeakage(found, found)
 
     def attacks(self, settings: DppSettings) -> list[Attack]:
         """What some known records make of the kernel matrices that a coalition has in the end."""

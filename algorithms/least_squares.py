@@ -40,6 +40,7 @@ from fedsvm.algorithms.data.classes import one_against_rest
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.features.choice import Features, FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows
+from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors, WeightedSite
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
 from fedsvm.algorithms.remarks import Remark
@@ -61,6 +62,12 @@ class LeastSquaresSettings(FeatureSettings, ClassWeightSettings, ThresholdSettin
 
     regularisation: Annotated[Positive, doc("lambda of sum of squared residuals + lambda |w|^2.")] = 1.0
     intercept: Annotated[bool, doc("Whether the decision value has a constant term.")] = True
+
+
+def moments_leakage(settings: FeatureSettings) -> WholeRunLeakage:
+    """Return what second moments of the features of all rows give away to whoever opens them."""
+    with_site, alone = (Recovery("every row", LISTED, settings.landmark_rows(with_site=site)) for site in (True, False))
+    return WholeRunLeakage(with_site, alone)
 
 
 def with_ones(features: FloatArray, *, intercept: bool) -> FloatArray:
@@ -178,6 +185,10 @@ class LeastSquares(HorizontalAlgorithm[LeastSquaresSettings, PanModel]):
         found = np.linalg.lstsq(np.vstack([roots * z, ridge]), right, rcond=None)[0]
         found = found if several else found[:, 0]
         return Pooled(with_ones(model.features(rows.test.rows), intercept=settings.intercept) @ found)
+
+    def whole_run(self, settings: LeastSquaresSettings) -> WholeRunLeakage:
+        """Return what the second moments give away."""
+        return moments_leakage(settings)
 
     def attacks(self, settings: LeastSquaresSettings) -> list[Attack]:
         """On landmarks, and on the moments."""

@@ -36,7 +36,8 @@ from fedsvm.algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outl
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.features.choice import FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows
-from fedsvm.algorithms.least_squares import with_ones
+from fedsvm.algorithms.leakage import WholeRunLeakage
+from fedsvm.algorithms.least_squares import moments_leakage, with_ones
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors, WeightedSite, Weighting
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
@@ -284,6 +285,10 @@ class LogisticRegression(HorizontalAlgorithm[LogisticSettings, PanModel]):
         factors = settings.pooled_factors(labels, rows.weights, rows.classes)
         scores = libsvm.against_others(lambda signs: reference.fit(features, signs, factors), labels, classes, test)
         return Pooled(scores)
+
+    def whole_run(self, settings: LogisticSettings) -> WholeRunLeakage:
+        """Return what the first round's second moments give away."""
+        return moments_leakage(settings)
 
     def attacks(self, settings: LogisticSettings) -> list[Attack]:
         """On landmarks, and on the first round's moments."""

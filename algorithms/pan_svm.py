@@ -61,6 +61,7 @@ from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.inversion import NystromInverse
 from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimisation import joint_hinge, libsvm
 from fedsvm.algorithms.optimisation.linear_svm import (
     NOTHING_TOLD,
@@ -280,6 +281,15 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
         w, b, objective = pooled_solution(settings, train_features, rows.train.labels, prices)
         exact = libsvm.exact_scores(model.feature_map, prices, rows.train, rows.test.rows)
         return Pooled(scores=test_features @ w + b, objective=objective, exact=exact)
+
+    def whole_run(self, settings: PanSettings) -> WholeRunLeakage:
+        """Return what sums of the features of all rows give away; masks keep them from the coordinator alone."""
+        # No attack inverts random frequencies, so without a list nothing follows from sums of these features.
+        found = Recovery("every row", LISTED, None if settings.features == "fourier" else "some rows")
+        if settings.solver != "interior-point" or settings.masking == "none":
+            return WholeRunLeakage(found, found)
+        alone = settings.landmark_rows(with_site=False)
+        return WholeRunLeakage(found, Recovery(alone) if alone else None)
 
     def attacks(self, settings: PanSettings) -> list[Attack]:
         """On landmarks, on cuts, on Newton's systems and steps, and on what the trained point is made of."""

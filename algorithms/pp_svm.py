@@ -37,6 +37,7 @@ from fedsvm.algorithms.attacks.encrypted_items import ItemFrequencies, KnownItem
 from fedsvm.algorithms.contract import Arrays, EvaluationRows, HorizontalAlgorithm, Model, Pooled, TrainingReport
 from fedsvm.algorithms.data.horizontal import HorizontalSite, HorizontalTask, Prepared
 from fedsvm.algorithms.features.kernels import Kernel, KernelName, KernelSettings
+from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -221,6 +222,11 @@ class PpSvm(HorizontalAlgorithm[PpSettings, PpModel]):
     def warnings(self, model: PpModel, settings: PpSettings, rows: EvaluationRows, fold: int) -> list[str]:
         """That it is there to compare with."""
         return [] if fold else [FOR_COMPARISON]
+
+    def whole_run(self, settings: PpSettings) -> WholeRunLeakage:
+        """Return what the table of encrypted items gives away once their names are known."""
+        known = "it knows how frequent each column is, and no two are equally frequent"
+        return WholeRunLeakage(Recovery("every row"), Recovery("every row", known))
 
     def attacks(self, settings: PpSettings) -> list[Attack]:
         """On the encrypted items."""

@@ -59,6 +59,7 @@ from fedsvm.algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outl
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.features.choice import FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows
+from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.solution import relative_gap
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
@@ -375,6 +376,13 @@ class SvmAdmm(HorizontalAlgorithm[AdmmSettings, PanModel]):
             objective=libsvm.objective(svm, features, labels, settings.C),
             exact=libsvm.exact_scores(model.feature_map, settings.C, rows.train, rows.test.rows),
         )
+
+    def whole_run(self, settings: AdmmSettings) -> WholeRunLeakage:
+        """Return what the certificate gives away: rows at the margin if they are fewer than features."""
+        with_site, alone = (
+            Recovery("some rows", LISTED, settings.landmark_rows(with_site=site)) for site in (True, False)
+        )
+        return WholeRunLeakage(with_site, alone)
 
     def attacks(self, settings: AdmmSettings) -> list[Attack]:
         """On landmarks, on the certificate, and on what the trained point is made of."""

@@ -43,6 +43,7 @@ from annotated_types import Ge, Le
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.support_differences import SupportDifferences
 from fedsvm.algorithms.contract import Outline
+from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.optimisation.solution import Solution
 from fedsvm.algorithms.ranking import DecidedBy, RankingStep
 from fedsvm.algorithms.selection.elimination import Remove, removed_count
@@ -140,6 +141,12 @@ class VotedWrappers(SelectionAlgorithm[VotedSettings]):
             steps=tuple(steps),
             rows_determined=determined,
         )
+
+    def whole_run(self, settings: VotedSettings) -> WholeRunLeakage:
+        """Return what PAN-SVM gives away, and differences of support sums of sets that differ by few rows."""
+        found = super().whole_run(settings)
+        differs_by_few = settings.min_change < VotedSettings.min_change
+        return found.with_rows_alone() if differs_by_few and "svm-t" in wanted(settings.criteria) else found
 
     def attacks(self, settings: VotedSettings) -> Sequence[Attack]:
         """On differences of support sums too."""

@@ -52,6 +52,7 @@ from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, read_map
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.mapped_rows import MappedSite, map_rows
+from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
 from fedsvm.algorithms.optimisation.interior_point import solve_pooled
@@ -248,6 +249,13 @@ class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
         )
         exact = libsvm.exact_scores(model.feature_map, settings.C, rows.train, rows.test.rows, classes)
         return Pooled(scores, exact=exact)
+
+    def whole_run(self, settings: EnsembleSettings) -> WholeRunLeakage | None:
+        """Return what released models of the sites give away; no attack is on their votes."""
+        with_site, alone = (settings.landmark_rows(with_site=site) for site in (True, False))
+        if settings.release == "everyone":
+            return WholeRunLeakage(Recovery("members", LISTED, with_site), Recovery("members", LISTED, alone))
+        return WholeRunLeakage(Recovery(with_site), Recovery(alone)) if with_site and alone else None
 
     def attacks(self, settings: EnsembleSettings) -> list[Attack]:
         """On landmarks, and on what each site's model is made of."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from fedsvm.algorithms.baselines import POOLED_BASELINES, pooled_baselines
 from fedsvm.algorithms.contract import EvaluationRows
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.decision_tree import TreeSettings
+from fedsvm.algorithms.pan_svm import PanSettings
 from fedsvm.algorithms.svm_admm import AdmmSettings
 from fedsvm.scenarios.report.summary import lines
 from fedsvm.scenarios.run.result import read_result
@@ -43,6 +45,33 @@ def test_they_are_scikit_learns(settings: Any, C: float, gamma: float) -> None:
     ]
     for found, predicted in zip(pooled_baselines(ALL, settings, ROWS), expected, strict=True):
         np.testing.assert_array_equal(np.sign(found.scores), predicted, err_msg=found.name)
+
+
+@pytest.mark.parametrize("by_row", [False, True], ids=["class", "class and row"])
+def test_they_take_the_weights_of_classes_and_rows(by_row: bool) -> None:
+    """All but the larger class, whose phrase says so."""
+    settings, random = PanSettings(C=4.0, gamma=0.5, class_weight={"1": 6.0}), np.random.default_rng(3)
+    weights = random.choice([0.0, 0.5, 2.0], 120) if by_row else np.ones(120)
+    price = np.where(ROWS.train.labels > 0, 6.0, 1.0) * weights
+    rows = replace(ROWS, weights=weights) if by_row else ROWS
+    counted = price > 0
+    train, price = Labelled(*(each[counted] for each in ROWS.train)), price[counted]
+    expected = [
+        SVC(C=4.0, gamma=0.5).fit(*train, sample_weight=price).predict(ROWS.test.rows),
+        SVC(C=4.0, kernel="linear").fit(*train, sample_weight=price).predict(ROWS.test.rows),
+        GaussianNB().fit(*train, sample_weight=price).predict(ROWS.test.rows),
+        DecisionTreeClassifier(min_samples_split=10, min_samples_leaf=5, random_state=0)
+        .fit(*train, sample_weight=price)
+        .predict(ROWS.test.rows),
+    ]
+    found = pooled_baselines(ALL, settings, rows)
+    without = pooled_baselines(ALL, PanSettings(C=4.0, gamma=0.5), ROWS)
+    for each, plain, predicted in zip(found, without, expected, strict=False):
+        np.testing.assert_array_equal(np.where(each.scores >= 0, 1.0, -1.0), predicted, err_msg=each.name)
+        assert not np.array_equal(each.scores, plain.scores), each.name
+    phrases = {each.name: each.phrase for each in found}
+    assert phrases["majority"] == "the larger class, always, without weights"
+    assert "weights" not in phrases["tree"]
 
 
 def test_one_is_of_the_columns_that_were_chosen() -> None:

@@ -98,6 +98,12 @@ def test_a_run_fits_the_sigmoid_of_pooled_rows(tmp_path: Path) -> None:
     assert (predicted.decisions[positive] >= found.threshold).mean() >= 0.9
     assert result.centralised is not None and result.model is not None
     assert result.model.objective == pytest.approx(result.centralised.objective, rel=1e-3)
+    assert found.threshold < -0.1
+    assert result.centralised.accuracy == pytest.approx(found.accuracy, abs=0.02)  # at the same threshold
+    few = int(positive.sum())
+    (warning,) = [each for each in result.warnings if "set apart for calibration" in each]
+    assert warning.startswith(f"The threshold and the probabilities rest on only {few} rows of 'died' that were")
+    assert warning in (tmp_path / "run" / "report.html").read_text().replace("&#39;", "'")
 
 
 @pytest.mark.parametrize("name", long_but_for(["logistic-regression", "least-squares", "svm-admm"], "least-squares"))
@@ -154,6 +160,23 @@ def test_an_estimator_gives_probabilities() -> None:
         PanSVC(threshold="half").fit(X, y)
     with pytest.raises(ValueError, match=r"calibration=0\.01 of 8 rows of a class is 0, and must be 5 or more"):
         PanSVC(calibration=0.01).fit(X[:16], np.repeat(["a", "b"], 8))
+
+
+@pytest.mark.parametrize(
+    ("rows", "few"), [((30, 30), None), ((400, 29), "29 rows of 'yes'"), ((7, 8), "7 rows of 'no' and 8 rows of 'yes'")]
+)
+def test_a_calibration_by_few_rows_of_a_class_warns(rows: tuple[int, int], few: str | None) -> None:
+    caution = Calibration(-1.0, 0.0, 0.5, rows).caution(("no", "yes"))
+    assert caution is None if few is None else f"rest on only {few} that were set apart" in (caution or "")
+    assert Calibration(-1.0, 0.0).caution(("no", "yes")) is None  # read from a file, which does not have the counts
+
+
+def test_an_estimator_warns_of_a_calibration_by_few_rows() -> None:
+    random = np.random.default_rng(2)
+    y = np.where(np.arange(200) < 60, "ill", "well")
+    X = random.normal(size=(200, 2)) + 1.5 * (y == "ill")[:, None]
+    with pytest.warns(UserWarning, match="rest on only 15 rows of 'ill' that were set apart for calibration"):
+        PanSVC(landmarks=20, calibration=0.25, threshold="half").fit(X, y)
 
 
 def test_a_model_that_was_calibrated_is_read_from_its_file() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import warnings
 from pathlib import Path
 from typing import Literal
@@ -10,15 +11,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from sklearn import metrics as reference
 
 from fedsvm import HybridSVC, PrivateErmClassifier, run
+from fedsvm.algorithms.contract import Pooled, TrainingReport
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.predict import predict
+from fedsvm.scenarios.report.summary import print_summary
 from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.run.cautions import cautions
 from fedsvm.scenarios.run.curves import Ranking
-from fedsvm.scenarios.run.metrics import FoldMetrics, evaluate, mean_metrics
+from fedsvm.scenarios.run.metrics import FoldMetrics, compare, evaluate, mean_metrics
+from fedsvm.scenarios.run.outcome import Fold
 from fedsvm.scenarios.run.shortfalls import shortfalls
 from fedsvm.scenarios.schema import spec
 
@@ -133,6 +139,44 @@ def test_a_model_that_calls_all_rows_alike_is_told_so() -> None:
     (sentence,) = said(evaluate(np.full(10, -1.0), labels))
     assert "90.00 % of calling every row 'survived'" in sentence
     assert said(evaluate(labels, labels)) == []
+
+
+def test_pooled_rows_are_judged_at_the_models_threshold() -> None:
+    labels, decisions = np.array([1.0, 1.0, -1.0, -1.0]), np.array([-0.2, 0.5, -0.4, -3.0])
+    pooled = Pooled(scores=decisions, exact=decisions - 0.3)
+    found = compare(pooled, decisions, labels, threshold=-0.3)
+    assert found.accuracy == evaluate(decisions, labels, threshold=-0.3).accuracy == 1.0
+    assert found.exact_kernel is not None
+    assert found.exact_kernel.accuracy == 0.75
+    assert compare(pooled, decisions, labels).accuracy == 0.75
+
+
+def of_fold(test: FoldMetrics) -> Fold:
+    return Fold(fold=None, training=TrainingReport((), ""), arrays={}, test=test, pooled=None)
+
+
+def test_a_model_that_predicts_one_class_for_all_test_rows_warns() -> None:
+    labels, calls = np.array([1.0] + [-1.0] * 9), np.array([1.0] + [-1.0] * 9)
+    constant, right = evaluate(np.full(10, -1.0), labels), evaluate(calls, labels)
+    of_one_class = evaluate(np.full(9, -1.0), labels[1:])
+    (single,) = cautions([of_fold(constant)], ("no", "yes"))
+    assert single.startswith("The model predicts 'no' for every test row")
+    (folds,) = cautions([of_fold(each) for each in (constant, right, constant)], ("no", "yes"))
+    assert folds.startswith("2 of 3 models predict 'no' for every test row")
+    assert not list(cautions([of_fold(right), of_fold(of_one_class)], ("no", "yes")))
+    several = evaluate(np.tile([0.0, 2.0, 1.0], (6, 1)), np.array([0.0, 1.0, 2.0] * 2))
+    (third,) = cautions([of_fold(several)], ("a", "b", "c"))
+    assert third.startswith("The model predicts 'b' for every test row")
+
+
+def test_a_run_of_a_constant_model_warns_in_result_and_summary(tmp_path: Path) -> None:
+    changes: dict[str, object] = {"data.source": "wdbc", "data.positive": "malignant"}
+    changes |= {"algorithm.regularisation": 1e12}
+    result = run("least-squares", changes=changes, out=tmp_path / "run")
+    (warning,) = [each for each in result.warnings if "for every test row" in each]
+    console = Console(width=100, record=True, file=io.StringIO())
+    print_summary(console, result, tmp_path / "run")
+    assert warning in console.export_text()
 
 
 def test_a_run_reports_them_over_its_folds(tmp_path: Path) -> None:

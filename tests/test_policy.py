@@ -57,6 +57,19 @@ def test_a_template_is_a_policy_that_allows_a_careful_run(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("algorithm", "says"),
+    [
+        ("pan-svm", "the coordinator and any one site together can recover every row of the other sites"),
+        ("naive-bayes", "what all sums show together was not analyzed; `fedsvm audit SCENARIO`"),
+        ("hybrid-svm", "Differential privacy covers who gets the model"),
+    ],
+)
+def test_a_template_says_what_its_rules_do_not_limit(algorithm: str, says: str) -> None:
+    comments = [line.removeprefix("# ") for line in template(algorithm, "north").splitlines() if line.startswith("# ")]
+    assert says in " ".join(comments)
+
+
+@pytest.mark.parametrize(
     ("order", "sentence"),
     [
         (Order("row_count", "gather", GatherTerms(()), sites=NAMES), "column_sums is shown in the clear, and not"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
@@ -241,6 +242,9 @@ class PanSVC(HorizontalClassifier, PanSettings):
         seed = self._seed()
         apart = self._apart(labels, seed) if self._is_calibrated else None
         self._train_on(rows, labels, groups, seed, weights, apart)
+        found, classes = self.model_.calibrated, self.classes_.tolist()
+        if found is not None and (caution := found.caution(classes)) is not None:
+            warnings.warn(caution, UserWarning, stacklevel=2)
         return self
 
     @available_if(_is_to_be_calibrated)  # type: ignore[untyped-decorator]

@@ -15,6 +15,7 @@ from fedsvm.algorithms.features.identity import IdentityMap
 from fedsvm.algorithms.features.kernels import KernelSettings
 from fedsvm.algorithms.features.landmarks import LandmarkMethod, asked_count, choose_landmarks, landmark_count
 from fedsvm.algorithms.features.nystrom import NystromMap
+from fedsvm.algorithms.leakage import Extent
 from fedsvm.algorithms.settings import Count, Share, ShareOrCount, doc
 from fedsvm.federation.federation import Federation
 from fedsvm.protocols.analysis.views import Coalition
@@ -75,6 +76,12 @@ class FeatureSettings(KernelSettings):
                     yield f'{name}: is of features = "{features}", and these are "{self.features}"; leave it out'
         if self.features == "landmarks" and self.landmark_method == "gaussian" and self._is_set("min_cluster_size"):
             yield "min_cluster_size: gaussian landmarks are no means of clusters; leave it out"
+
+    def landmark_rows(self, *, with_site: bool) -> Extent | None:
+        """Return what landmarks give the coordinator: copies, or with a site differences of the rounds it opens."""
+        if self.features != "landmarks" or self.landmark_method == "gaussian":
+            return None
+        return "some rows" if with_site and self.landmark_method == "global" else "copies"
 
     def landmark_remarks(self, coalition: Coalition) -> list[str]:
         """Whose a landmark is, the coordinator and one site know together; what a site that opens sums has.

@@ -39,6 +39,7 @@ from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.data.horizontal import HorizontalTask, Prepared
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.mapped_rows import map_rows
+from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.optimisation.solution import Solution
 from fedsvm.algorithms.pan_svm import PanModel, PanSvm, train, with_calibration
 from fedsvm.algorithms.ranking import CurvePoint, Ranking, RankingStep
@@ -301,6 +302,11 @@ class SelectionAlgorithm(HorizontalAlgorithm[S, SelectedModel]):
     def pooled(self, model: SelectedModel, settings: S, rows: EvaluationRows) -> Pooled | None:
         """As of PAN-SVM on the same columns."""
         return PanSvm().pooled(model.inner, settings, _only(rows, model.selected))
+
+    def whole_run(self, settings: S) -> WholeRunLeakage:
+        """Return what PAN-SVM gives away, and cuts of the SVMs that choose columns."""
+        found = PanSvm().whole_run(settings)
+        return found.with_rows_alone() if settings.select_solver == "cutting-plane" else found
 
     def attacks(self, settings: S) -> Sequence[Attack]:
         """Those on cuts of columns, and those on PAN-SVM, which know rows in the chosen columns."""

@@ -16,14 +16,12 @@ from fedsvm.federation.report import CostReport, DisclosureReport
 from fedsvm.federation.text import visible
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.views import Coalition
-from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.scenarios.report import whole_run
 from fedsvm.scenarios.report.live import human_bytes
 from fedsvm.scenarios.run.audit import AttackResult, CollusionReport, KnownBefore
 from fedsvm.scenarios.run.metrics import Metrics, PooledMetrics, SiteMetrics
 from fedsvm.scenarios.run.result import ModelResult, RunResult, Timing
 from fedsvm.scenarios.run.selection import Reading, SelectionResult
-from fedsvm.scenarios.schema.protocol import ProtocolSpec
 
 _MAX_NOTES = 5
 _MAX_COLUMNS = 10
@@ -137,7 +135,9 @@ def _baselines(result: RunResult) -> str:
     if result.scenario["compare"]["baselines"] is True:
         known = [f"{each.phrase} {each.auc:.4f}" for each in others if each.auc is not None]
         return f"AUC of {', '.join(known)}"
-    return f"on pooled rows {', '.join(f'{each.phrase} {100 * each.accuracy:.2f} %' for each in others)}"
+    listed = ", ".join(f"{each.phrase} {100 * each.accuracy:.2f} %" for each in others)
+    own = ", each at its own threshold of 0" if result.metrics is not None and result.metrics.threshold else ""
+    return f"on pooled rows {listed}{own}"
 
 
 def _cost_lines(cost: CostReport) -> list[tuple[str, str]]:
@@ -152,8 +152,8 @@ def _cost_lines(cost: CostReport) -> list[tuple[str, str]]:
 def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str]]:
     """Who learnt what by design."""
     found = [("disclosed", _disclosed(result.disclosures))]
-    if result.scenario["protocol"]["sum"] in SUMS:
-        found.append(("secrecy", _secrecy(result)))
+    if result.secrecy is not None:
+        found.append(("secrecy", str(result.secrecy)))
     found += [(remark.name, remark.sentence) for remark in model.remarks]
     for party, single in _single_rows(result.disclosures).items():
         listed = ", ".join(f"{count} in {what}" for what, count in single.items())
@@ -406,20 +406,6 @@ def _logged(by_site: Mapping[str, Mapping[str, int]]) -> str:
 
 def _counted(count: int, name: str) -> str:
     return f"{count} {name}" if count == 1 else f"{count} {name}s"
-
-
-def _secrecy(result: RunResult) -> str:
-    """How many must collude to learn what a site put into a sum, when the fewest sites were there."""
-    chosen = ProtocolSpec.model_validate(result.scenario["protocol"]).secure_sum
-    sites = min(len(each.sites) for each in result.memberships)
-    coalition = min(chosen.smallest_coalition(sites), sites - 1)
-    if chosen.discloses == "value" or sites < 2:
-        return "none: the coordinator sees what every site puts into a sum"
-    who = "all other sites together"
-    if coalition < sites - 1:
-        who = f"{_counted(coalition, 'site')} and the coordinator"
-    of = " that no site dropped from" if len(result.memberships) > 1 else ""
-    return f"{who} can learn what a site puts into a single {chosen.name} sum{of}, and fewer sites cannot"
 
 
 def _seconds(timing: Timing, cost: CostReport) -> str:

@@ -160,7 +160,8 @@ class HorizontalPipeline:
         asked = None
         if isinstance(algorithm, HorizontalAlgorithm):
             asked = algorithm.score(federation, model, rows.test.rows)
-        whole, labels = self._whole(model), rows.test.labels
+        whole, labels, calibration = self._whole(model), rows.test.labels, model.calibrated
+        threshold = 0.0 if calibration is None else calibration.threshold
         decisions = whole.decision_function(rows.test.rows) if asked is None else asked
         pooled = algorithm.pooled(whole, settings, rows) if self.scenario.compare.centralised else None
         alone = algorithm.public_baseline(model, settings, rows) if self.scenario.is_private else None
@@ -172,10 +173,11 @@ class HorizontalPipeline:
             training=trained(model),
             arrays={**model.to_arrays(), **columns.to_arrays(model.selected_columns)},
             test=_evaluated(whole, decisions, labels) if len(self.dataset.test(fold)) else None,
-            pooled=metrics.compare(pooled, decisions, labels) if pooled is not None else None,
+            pooled=metrics.compare(pooled, decisions, labels, threshold) if pooled is not None else None,
             baselines=baselines_of(self.scenario, model, rows, labels),
             public=public,
             at_sites=at_sites,
+            calibration=calibration,
             selection=self._selection(model, columns, rows, has_test=len(self.dataset.test(fold)) > 0),
         )
 

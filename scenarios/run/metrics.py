@@ -224,7 +224,7 @@ class Metrics(Measures):
 
 @dataclass(frozen=True)
 class PooledFold(Quality):
-    """What all rows in one place would have given, by the same model.
+    """What all rows in one place would have given, by the same model, at the threshold of the federation's.
 
     max_decision_difference: between its decision values and the federation's. exact_kernel: what the kernel itself
     gives, where the model's features approximate one.
@@ -244,7 +244,10 @@ class PooledMetrics(PooledFold):
 
 @dataclass(frozen=True)
 class BaselineMetrics(Quality):
-    """Another method on the same rows, with a phrase for it, and the seconds that it took where it is a pooled one."""
+    """Another method on the same rows, with a phrase for it, and the seconds that it took where it is a pooled one.
+
+    accuracy: at a threshold of 0, its own, whatever the model's is.
+    """
 
     phrase: str
     seconds: float | None = None
@@ -445,28 +448,31 @@ def _calibration_curve(probabilities: FloatArray, positive: NDArray[np.bool_]) -
     )
 
 
-def quality(decisions: FloatArray, labels: FloatArray) -> Quality:
-    """Quality of decision values (n,) against labels (n,) of +1 and -1, where a value of 0 counts as +1; see `evaluate`
+def quality(decisions: FloatArray, labels: FloatArray, threshold: float = 0.0) -> Quality:
+    """Quality of decision values (n,) against labels (n,) of +1 and -1; see `evaluate` for more classes.
 
-    for more classes.
+    threshold: the decision value from which a row is called positive.
     """
     if decisions.ndim == 2:
         areas = [each.area_under_roc() for each in _rankings(decisions, labels) if each is not None]
         return Quality(float(np.mean(called(decisions) == labels)), float(np.mean(areas)) if areas else None)
-    right = float(np.mean(np.where(decisions >= 0, 1.0, -1.0) == labels))
+    right = float(np.mean(np.where(decisions >= threshold, 1.0, -1.0) == labels))
     ranking = _ranking(decisions, labels)
     return Quality(right, None if ranking is None else ranking.area_under_roc())
 
 
-def compare(pooled: Pooled, decisions: FloatArray, labels: FloatArray) -> PooledFold:
-    """What pooling would have given, beside the federation's decision values of the same rows."""
-    found = quality(pooled.scores, labels)
+def compare(pooled: Pooled, decisions: FloatArray, labels: FloatArray, threshold: float = 0.0) -> PooledFold:
+    """Return what pooling would have given, beside the federation's decision values of the same rows.
+
+    threshold: of the federation's model. Its decision values and those of pooled rows are on one scale.
+    """
+    found = quality(pooled.scores, labels, threshold)
     return PooledFold(
         accuracy=found.accuracy,
         auc=found.auc,
         objective=pooled.objective,
         max_decision_difference=float(np.abs(pooled.scores - decisions).max()),
-        exact_kernel=None if pooled.exact is None else quality(pooled.exact, labels),
+        exact_kernel=None if pooled.exact is None else quality(pooled.exact, labels, threshold),
     )
 
 

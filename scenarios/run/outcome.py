@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from fedsvm.algorithms.calibration import Calibration
 from fedsvm.algorithms.contract import Algorithm, Model, TrainingReport
 from fedsvm.algorithms.privacy.accountant import PrivacyReport
 from fedsvm.algorithms.site_scores import ClassScores, SiteScores
@@ -30,7 +31,7 @@ class Fold:
 
     training: what is known of it. arrays: its file. pooled: what all data together would have given. baselines: other
     methods on the same rows. public: of models that spend privacy, what public rows alone give. at_sites: what the
-    sites found by themselves. selection: how columns were chosen.
+    sites found by themselves. calibration: of a model that was calibrated. selection: how columns were chosen.
     """
 
     fold: int | None
@@ -41,6 +42,7 @@ class Fold:
     baselines: dict[str, BaselineMetrics] | None = None
     public: BaselineMetrics | None = None
     at_sites: SiteScores | ClassScores | None = None
+    calibration: Calibration | None = None
     selection: FoldSelection | None = None
 
 

@@ -23,6 +23,7 @@ from fedsvm.scenarios.run.audit import CollusionReport, PartyAudit
 from fedsvm.scenarios.run.injector import FaultReport
 from fedsvm.scenarios.run.metrics import BaselineMetrics, Metrics, PooledMetrics, SiteMetrics
 from fedsvm.scenarios.run.outcome import Alignment
+from fedsvm.scenarios.run.secrecy import SecrecyReport
 from fedsvm.scenarios.run.selection import SelectionResult
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.threats import NetworkSpec
@@ -154,6 +155,8 @@ class RunResult:
         What parties make of the whole run: declared colluders first, and others if the run was audited for all.
     disclosures : tuple of DisclosureReport
         Everything that left its site unmasked, or that the protocol reveals by design.
+    secrecy : SecrecyReport, optional
+        How many must collude to reveal an input to one sum, and what all sums of the run show together.
     refused : mapping of str to int
         Messages that the coordinator refused, by reason. Connections of own sites that ended before they carried a
         message are among them.
@@ -188,6 +191,7 @@ class RunResult:
     collusion: CollusionReport | None = None
     audit: tuple[PartyAudit, ...] = ()
     disclosures: tuple[DisclosureReport, ...] = ()
+    secrecy: SecrecyReport | None = None
     refused: Mapping[str, int] = field(default_factory=dict)
     privacy: PrivacyReport | None = None
     timing: Timing = Timing()

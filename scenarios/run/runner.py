@@ -29,6 +29,7 @@ from fedsvm.scenarios.interrupts import Interrupts
 from fedsvm.scenarios.run import metrics
 from fedsvm.scenarios.run.audit import CollusionReport, GroundTruth, audited, everybody, findings
 from fedsvm.scenarios.run.baselines import mean_baselines
+from fedsvm.scenarios.run.cautions import cautions
 from fedsvm.scenarios.run.horizontal import HorizontalPipeline
 from fedsvm.scenarios.run.injector import Injector
 from fedsvm.scenarios.run.log import NAME as LOG
@@ -47,6 +48,7 @@ from fedsvm.scenarios.run.result import (
     write_result,
     write_whole,
 )
+from fedsvm.scenarios.run.secrecy import secrecy
 from fedsvm.scenarios.run.selection import selection_result
 from fedsvm.scenarios.run.shortfalls import shortfalls
 from fedsvm.scenarios.run.starter import Starter
@@ -322,7 +324,7 @@ def _result(this: Run) -> RunResult:
     known = RunResult(
         status=outcome.status,
         error=outcome.error,
-        warnings=(*this.dataset.foreseen, *this.dataset.warnings, *outcome.warnings),
+        warnings=(*this.dataset.foreseen, *this.dataset.warnings, *outcome.warnings, *_cautions(this)),
         scenario=scenario.model_dump(mode="json", by_alias=True),
         data=_data(this.dataset),
         alignment=outcome.alignment,
@@ -345,16 +347,23 @@ def _result(this: Run) -> RunResult:
     )
     if (federation := this.federation) is None:
         return known
+    memberships = report.memberships(federation)
     return replace(
         known,
         cost=report.cost(federation),
         progress=report.progress(federation),
-        memberships=report.memberships(federation),
+        memberships=memberships,
+        secrecy=secrecy(scenario, memberships, outcome.privacy),
         faults=this.injector.reports(federation) if this.injector else (),
         network=network_report(scenario.network, federation.accounts) if scenario.network else None,
         disclosures=report.disclosures(federation),
         refused=federation.refused,
     )
+
+
+def _cautions(this: Run) -> tuple[str, ...]:
+    """Return warnings about tested models; none if noise protects rows, of which a warning says nothing."""
+    return () if this.scenario.is_private else tuple(cautions(this.outcome.folds, this.dataset.classes))
 
 
 def _metrics(this: Run) -> Metrics | None:

@@ -159,15 +159,17 @@ def _readings(
 ) -> dict[str, Reading]:
     found = {}
     rows = sum(_rows(test) for test in tests)
+    # Models of every size are not calibrated, so beside a calibrated model their readings name their threshold.
+    beside = " Its models have a threshold of 0." if any(test.threshold for test in tests) else ""
     if tests:
         size = float(np.mean([len(fold.ranking.selected) for fold in folds]))
         found["nested"] = _reading(float(np.mean([test.accuracy for test in tests])), size, rows)
     if tested := [(point.test_accuracy, -point.size) for point in curve if point.test_accuracy is not None]:
         accuracy, less = max(tested)
-        found["separate"] = _reading(accuracy, -less, rows, BIASED["separate"])
+        found["separate"] = _reading(accuracy, -less, rows, BIASED["separate"] + beside)
     if curve:
         best = max(curve, key=lambda point: (point.accuracy, -point.size))
-        found["whole"] = Reading(best.accuracy, best.size, best.standard_error, BIASED["whole"])
+        found["whole"] = Reading(best.accuracy, best.size, best.standard_error, BIASED["whole"] + beside)
     return found
 
 

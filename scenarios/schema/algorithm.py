@@ -12,6 +12,11 @@ from fedsvm.algorithms.registry import ALGORITHMS, DEFAULT_ALGORITHM
 from fedsvm.algorithms.settings import Setting, settings
 from fedsvm.scenarios.schema.base import Part
 
+NOT_ANALYZED = (
+    "what all sums show together was not analyzed; `fedsvm audit SCENARIO` lists what each party saw and tries the "
+    "attacks that are known"
+)
+
 
 class AlgorithmTable(Part):
     """What is trained: `name`, and the settings of that algorithm."""
@@ -27,6 +32,12 @@ class AlgorithmTable(Part):
     def settings(self) -> Any:
         """What the algorithm is told, as a dataclass of its own."""
         return self.implementation.Settings(**self.model_dump(exclude={"name"}))
+
+
+def whole_run(algorithm: Algorithm[Any, Any, Any], settings: Any) -> str:
+    """Return a clause on what the whole run of an algorithm with these settings gives away."""
+    found = algorithm.whole_run(settings)
+    return NOT_ANALYZED if found is None else str(found)
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import MAX_COUNT, settings
 from fedsvm.federation.site.rules import MIN_SITES, SiteRules
 from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.scenarios.schema.algorithm import whole_run
 from fedsvm.scenarios.schema.base import Number, Part, SiteRef
 from fedsvm.scenarios.schema.errors import ScenarioError, nearest
 
@@ -129,6 +131,7 @@ def _sentences(path: Path, error: ValidationError) -> Iterator[str]:
 
 _TEMPLATE = """\
 # What this site takes part in; what no key says is allowed. The site's own process refuses all else, with a sentence.
+{leakage}
 
 # With fewer rows of its own it takes no part.
 min_rows = 20
@@ -156,6 +159,9 @@ min_sites = 4
 segments = {{ min = 3 }}
 """
 
+_WIDTH = 118
+"""Of comments."""
+
 _CAREFUL = {
     "solver": ('["interior-point"]', "Cutting planes let a coordinator rebuild rows."),
     "masking": ('["congruence"]', "The coordinator solves without seeing the system."),
@@ -168,4 +174,14 @@ def template(algorithm: str, name: str) -> str:
     """A policy file to begin with, for a site of this name that is to train one algorithm."""
     known = [setting.name for setting in settings(ALGORITHMS[algorithm].Settings)]
     lines = [f"# {why}\n{setting} = {rule}\n" for setting, (rule, why) in _CAREFUL.items() if setting in known]
-    return _TEMPLATE.format(name=name, algorithm=algorithm, settings="".join(lines))
+    return _TEMPLATE.format(name=name, algorithm=algorithm, settings="".join(lines), leakage=_leakage(algorithm))
+
+
+def _leakage(algorithm: str) -> str:
+    """Return comments on what the sums of a run that the rules allow show together."""
+    made = ALGORITHMS[algorithm]
+    chosen = made.Settings()
+    said = f"These rules limit what a run may ask for, and not what its sums show together: {whole_run(made, chosen)}."
+    if made.is_private(chosen):
+        said += " Differential privacy covers who gets the model; the result of a run lists who else it covers."
+    return textwrap.fill(said, _WIDTH, initial_indent="# ", subsequent_indent="# ", break_on_hyphens=False)

@@ -1,0 +1,76 @@
+"""Statements of what all sums of a run together give away, as the attacks of an audit measure it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Extent = Literal["every row", "every record", "some rows", "copies", "members"]
+"""A measure of recovery. Records are of a vertical partition, copies are rows that equal a landmark, and members are
+training rows among candidates."""
+
+LISTED = "the possible records can be listed"
+
+_RECOVERED: dict[Extent, str] = {
+    "every row": "recover every row of the other sites",
+    "every record": "recover the other sites' columns of every record",
+    "some rows": "recover some rows",
+    "copies": "recover rows that equal a landmark",
+    "members": "tell better than by chance which candidates are rows of the other sites",
+}
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """The most that some parties recover from a whole run.
+
+    Parameters
+    ----------
+    extent : {"every row", "every record", "some rows", "copies", "members"}
+        The most that an attack has recovered.
+    given : str, default ""
+        A clause on what the attack needs besides the run.
+    otherwise : {"some rows", "copies"}, optional
+        The most that an attack has recovered without that. None if no attack has recovered anything.
+    """
+
+    extent: Extent
+    given: str = ""
+    otherwise: Extent | None = None
+
+    def __str__(self) -> str:
+        """Return a phrase that follows "can"."""
+        found = f"{_RECOVERED[self.extent]}{f' if {self.given}' if self.given else ''}"
+        if self.otherwise is None:
+            return found
+        other = _RECOVERED[self.otherwise]
+        return f"{found}, and {other.removeprefix('recover ') if found.startswith('recover ') else other} otherwise"
+
+
+@dataclass(frozen=True)
+class WholeRunLeakage:
+    """The most that the coordinator recovers from a whole run, with one colluding site and alone.
+
+    Parameters
+    ----------
+    with_site : Recovery
+        By the coordinator and any one site together.
+    alone : Recovery, optional
+        By the coordinator alone. None if no attack has recovered anything: this is no proof.
+    """
+
+    with_site: Recovery
+    alone: Recovery | None = None
+
+    def with_rows_alone(self) -> WholeRunLeakage:
+        """Return the same, with at least some rows for the coordinator alone."""
+        if self.alone is None or self.alone.extent == "copies":
+            return replace(self, alone=Recovery("some rows"))
+        return self
+
+    def __str__(self) -> str:
+        """Return a clause with the parties as its subject."""
+        if self.alone == self.with_site:
+            return f"the coordinator, alone or with any one site, can {self.with_site}"
+        together = f"the coordinator and any one site together can {self.with_site}"
+        return f"{together}; the coordinator alone can {self.alone}" if self.alone else together

@@ -1,0 +1,43 @@
+"""Warnings about tested models: a calibration that rests on few rows, and a model that names one class only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from fedsvm.scenarios.run.metrics import FoldMetrics
+from fedsvm.scenarios.run.outcome import Fold
+
+
+def cautions(folds: Sequence[Fold], classes: tuple[str, ...]) -> Iterator[str]:
+    """Yield a sentence for each reason to doubt the trained models.
+
+    classes: negative, then positive, or all of more.
+    """
+    counted = [fold.calibration for fold in folds if fold.calibration is not None and fold.calibration.rows is not None]
+    if counted:
+        fewest = min(counted, key=lambda each: min(each.rows or ()))
+        if (caution := fewest.caution(classes)) is not None:
+            yield caution
+    named = [_only_class(fold.test) for fold in folds if fold.test is not None]
+    for number in sorted({each for each in named if each is not None}):
+        models = "The model predicts"
+        if len(named) > 1:
+            models = f"{named.count(number)} of {len(named)} models predict"
+        yield (
+            f"{models} {classes[number]!r} for every test row: accuracy is only the share of that class. Look at "
+            "the AUC and the threshold."
+        )
+
+
+def _only_class(test: FoldMetrics) -> int | None:
+    """Return the number of the class that all rows are called, if rows of several classes were tested, else None."""
+    if test.confusion_matrix is not None:
+        table = np.array(test.confusion_matrix)
+    elif (found := test.confusion) is not None:
+        table = np.array([[found.true_negative, found.false_positive], [found.false_negative, found.true_positive]])
+    else:
+        return None
+    called = np.flatnonzero(table.sum(axis=0))
+    return int(called[0]) if len(called) == 1 and np.count_nonzero(table.sum(axis=1)) > 1 else None

@@ -1,0 +1,60 @@
+"""Statements of a result on secrecy: who can reveal an input to one sum, and what all sums of a run show together."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedsvm.algorithms.privacy.accountant import PrivacyReport
+from fedsvm.federation.report import MembershipReport
+from fedsvm.protocols.sums.contract import SecureSum
+from fedsvm.scenarios.schema.algorithm import whole_run
+from fedsvm.scenarios.schema.spec import Scenario
+
+
+@dataclass(frozen=True)
+class SecrecyReport:
+    """Who can learn what from sums, in sentences without their last period.
+
+    Parameters
+    ----------
+    single_sum : str
+        How many must collude to reveal one site's input to one sum.
+    whole_run : str
+        What the sums of the whole run give to the coordinator and one site, and what differential privacy covers.
+    analyzed : bool
+        Whether attacks on whole runs of this algorithm, with these settings, were tried.
+    """
+
+    single_sum: str
+    whole_run: str
+    analyzed: bool
+
+    def __str__(self) -> str:
+        """Return both sentences, since the first alone would read as a statement on the whole run."""
+        return f"{self.single_sum}. This does not cover the whole run: {self.whole_run}"
+
+
+def secrecy(
+    scenario: Scenario, memberships: Sequence[MembershipReport], privacy: PrivacyReport | None
+) -> SecrecyReport:
+    """Return the statements for a run. memberships: the sites that took part, from round to round."""
+    table = scenario.algorithm
+    whole = whole_run(table.implementation, table.settings)
+    if privacy is not None:
+        whole += f". Differential privacy covers {'; '.join(privacy.protects_against)}"
+    analyzed = table.implementation.whole_run(table.settings) is not None
+    fewest = min(len(each.sites) for each in memberships)
+    return SecrecyReport(_single_sum(scenario.protocol.secure_sum, fewest, same=len(memberships) == 1), whole, analyzed)
+
+
+def _single_sum(chosen: SecureSum, sites: int, *, same: bool) -> str:
+    """Return how many must collude when the fewest sites were there. same: whether no site left or joined."""
+    if chosen.discloses == "value" or sites < 2:
+        return "The coordinator sees each site's input to every sum"
+    coalition = min(chosen.smallest_coalition(sites), sites - 1)
+    who = "all other sites" if coalition == sites - 1 else f"at least {coalition} other sites"
+    if coalition == 1:
+        who = "one other site"
+    of = "" if same else " that no site dropped from"
+    return f"To reveal one site's input to one {chosen.name} sum{of}, {who} must collude, even if the coordinator helps"

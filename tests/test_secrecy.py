@@ -1,0 +1,188 @@
+"""Statements on secrecy: of a single sum beside the whole run, and no more protection than attacks leave."""
+
+from __future__ import annotations
+
+import html
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedsvm import run
+from fedsvm.algorithms.leakage import Recovery, WholeRunLeakage
+from fedsvm.algorithms.naive_bayes import NaiveBayesSettings
+from fedsvm.federation.report import MembershipReport
+from fedsvm.scenarios.data import dataset
+from fedsvm.scenarios.report.summary import lines
+from fedsvm.scenarios.run import runner
+from fedsvm.scenarios.run.audit import PartyAudit
+from fedsvm.scenarios.run.secrecy import secrecy
+from fedsvm.scenarios.schema import spec
+from tests.conftest import long_but_for
+
+
+def cards(path: Path, count: int = 150) -> Path:
+    """Write rows of four columns of three categories, all combinations of which can be listed."""
+    random = np.random.default_rng(4)
+    codes = random.integers(0, 3, size=(count, 4))
+    labels = codes[:, 0] + codes[:, 1] * (codes[:, 2] > 0) + random.normal(0, 0.7, count) > 1.5
+    lines = [",".join(["red", "green", "blue"][code] for code in row) for row in codes]
+    body = "\n".join(f"{line},{'yes' if label else 'no'}" for line, label in zip(lines, labels, strict=True))
+    path.write_text(f"a,b,c,d,label\n{body}\n")
+    return path
+
+
+def audited(folder: Path, changes: Sequence[str], sites: Sequence[str]) -> tuple[WholeRunLeakage | None, PartyAudit]:
+    """Return what a scenario's algorithm states of a whole run, and what the coordinator and some sites recover."""
+    folder.mkdir(parents=True)
+    written, colluding = folder.with_suffix(".toml"), f"collusion.sites={json.dumps(list(sites))}"
+    written.write_text("[federation]\nsites = 3\n[compare]\ncentralised = false\n")
+    scenario, base = spec.read(str(written), overrides=[*changes, "collusion.coordinator=true", colluding])
+    finished = runner.run(scenario, dataset.prepare(scenario, base), folder, lambda *_: None)
+    assert finished.result.error is None, finished.traceback
+    stated = scenario.algorithm.implementation.whole_run(scenario.algorithm.settings)
+    return stated, finished.result.audit[0]
+
+
+def check(stated: Recovery | None, audit: PartyAudit, *, has_list: bool) -> None:
+    """Check that no attack recovers more than is stated."""
+    recovered = {each.attack: each.recovered for each in audit.attacks if each.recovered}
+    if stated is None:
+        assert not recovered
+        return
+    extents = {stated.extent if has_list or not stated.given else None, stated.otherwise}
+    if extents & {"every row", "every record"}:
+        return
+    if "some rows" in extents:
+        assert audit.recovered < audit.rows
+    else:
+        assert recovered.keys() <= ({"landmarks"} if "copies" in extents else set())
+
+
+PAN = "algorithm.name=pan-svm"
+VERTICAL = ("data.partition=vertical", "data.label_site=1", "data.split=even")
+CASES: dict[str, tuple[str, ...]] = {
+    "pan-svm": (PAN, "algorithm.landmarks=40"),
+    "pan-svm orthogonal": (PAN, "algorithm.masking=orthogonal", "algorithm.landmarks=40"),
+    "pan-svm unmasked": (PAN, "algorithm.masking=none", "algorithm.landmarks=40"),
+    "pan-svm kept by sites": (PAN, "algorithm.release=sites", "algorithm.landmarks=40"),
+    "pan-svm copies": (PAN, "algorithm.min_cluster_size=1", "algorithm.landmarks=60"),
+    "pan-svm global": (PAN, "algorithm.landmark_method=global", "algorithm.landmarks=40"),
+    "pan-svm fourier": (PAN, "algorithm.features=fourier", "algorithm.frequencies=20"),
+    "pan-svm identity": (PAN, "algorithm.features=identity", "algorithm.kernel=linear"),
+    "pan-svm cuts": (PAN, "algorithm.solver=cutting-plane", "algorithm.landmarks=40"),
+    "pan-svm plain sums": (PAN, "protocol.sum=plain", "algorithm.landmarks=40"),
+    "svm-admm": ("algorithm.name=svm-admm", "algorithm.landmarks=40"),
+    "voting-ensemble": ("algorithm.name=voting-ensemble", "algorithm.landmarks=40"),
+    "voting-ensemble votes": ("algorithm.name=voting-ensemble", "algorithm.release=sites", "algorithm.landmarks=40"),
+    "least-squares": ("algorithm.name=least-squares", "algorithm.landmarks=40"),
+    "least-squares global": (
+        "algorithm.name=least-squares",
+        "algorithm.landmarks=40",
+        "algorithm.landmark_method=global",
+    ),
+    "logistic-regression": ("algorithm.name=logistic-regression", "algorithm.landmarks=40"),
+    "binned-least-squares": ("algorithm.name=binned-least-squares", "algorithm.gamma=0.1"),
+    "decision-tree": ("algorithm.name=decision-tree",),
+    "decision-tree small": ("algorithm.name=decision-tree", "algorithm.min_class_rows=1"),
+    "decision-tree folds": ("algorithm.name=decision-tree", "data.folds=3", "data.test_fraction=0"),
+    "pp-svm": ("algorithm.name=pp-svm",),
+    "naive-bayes": ("algorithm.name=naive-bayes",),
+    "filter": ("algorithm.name=filter", "algorithm.landmarks=20"),
+    "rfe": ("algorithm.name=rfe", "algorithm.landmarks=20"),
+    "rfe cuts": ("algorithm.name=rfe", "algorithm.select_solver=cutting-plane", "algorithm.landmarks=20"),
+    "voted-wrappers": ("algorithm.name=voted-wrappers", "algorithm.landmarks=20"),
+    "voted-wrappers any change": (
+        "algorithm.name=voted-wrappers",
+        "algorithm.min_change=0",
+        "algorithm.landmarks=20",
+    ),
+    "sparse-svm": ("algorithm.name=sparse-svm", "algorithm.landmarks=20"),
+    "dpp-svm": ("algorithm.name=dpp-svm", *VERTICAL),
+    "dpp-svm rbf": ("algorithm.name=dpp-svm", "algorithm.kernel=rbf", *VERTICAL),
+    "dpp-svm plain": (
+        "algorithm.name=dpp-svm",
+        "algorithm.kernel_exchange=plain",
+        *VERTICAL,
+    ),
+    "dpp-svm landmarks": (
+        "algorithm.name=dpp-svm",
+        "algorithm.landmarks=20",
+        *VERTICAL,
+    ),
+    "dpp-selection": ("algorithm.name=dpp-selection", *VERTICAL),
+}
+
+
+LISTED, NUMBERS = "cards", "wdbc"
+EXAMPLES = [(case, LISTED) for case in CASES] + [(case, NUMBERS) for case in CASES if case != "pp-svm"]
+
+
+@pytest.mark.parametrize("example", long_but_for(EXAMPLES, ("pan-svm", LISTED)), ids="{0[0]} of {0[1]}".format)
+def test_no_statement_claims_more_protection_than_attacks_leave(example: tuple[str, str], tmp_path: Path) -> None:
+    """With categories, whose combinations anybody can list, and with numbers, of which nobody has a list."""
+    case, source = example
+    changes = ["data.source=wdbc", "data.positive=malignant", *CASES[case]]
+    changes += [] if {"data.folds=3", *VERTICAL} & set(changes) else ["data.rows=200"]
+    if source == LISTED:
+        changes = [f"data.source={cards(tmp_path / 'cards.csv')}", "data.scale=none", "data.positive=yes", *CASES[case]]
+        changes += [] if set(VERTICAL) & set(changes) else ["collusion.candidates=source"]
+    stated, alone = audited(tmp_path / "alone", changes, [])
+    _, with_site = audited(tmp_path / "with-site", changes, ["site-1"])
+    if stated is None:
+        assert alone.recovered == with_site.recovered == 0
+        return
+    check(stated.alone, alone, has_list=source == LISTED)
+    check(stated.with_site, with_site, has_list=source == LISTED)
+    if case == "pan-svm" and source == LISTED:
+        assert with_site.recovered == with_site.rows, "every row is what the statement says"
+
+
+ALL_SITES = MembershipReport(0, "launch", {}, (), tuple(f"site-{number}" for number in range(1, 6)))
+TWO_LEFT = MembershipReport(7, "train", {"site-1": "it died"}, (), ("site-4", "site-5"))
+
+
+@pytest.mark.parametrize(
+    ("sum_name", "memberships", "says"),
+    [
+        ("ring", [ALL_SITES], "one ring sum, at least 2 other sites must collude, even if the coordinator helps"),
+        ("masked", [ALL_SITES], "one masked sum, all other sites must collude, even if the coordinator helps"),
+        ("ring", [ALL_SITES, TWO_LEFT], "sum that no site dropped from, one other site must collude, even if"),
+        ("plain", [ALL_SITES], "The coordinator sees each site's input to every sum"),
+    ],
+)
+def test_a_single_sum_is_never_stated_without_the_whole_run(
+    sum_name: str, memberships: list[MembershipReport], says: str
+) -> None:
+    scenario, _ = spec.read("quickstart", overrides=[f"protocol.sum={sum_name}"])
+    found = secrecy(scenario, memberships, None)
+    assert says in found.single_sum
+    assert str(found).startswith(f"{found.single_sum}. This does not cover the whole run: the coordinator and any one")
+    assert found.analyzed
+
+
+def test_statements_follow_from_the_settings() -> None:
+    def stated(*changes: str) -> str:
+        scenario, _ = spec.read("quickstart", overrides=changes)
+        return secrecy(scenario, [ALL_SITES], None).whole_run
+
+    assert stated().startswith("the coordinator and any one site together can recover every row of the other sites if")
+    assert stated().endswith("; the coordinator alone can recover rows that equal a landmark")
+    for change in ("algorithm.solver=cutting-plane", "algorithm.solver=auto", "algorithm.masking=none"):
+        assert stated(change).startswith("the coordinator, alone or with any one site, can recover every row")
+    assert not spec.read("naive-bayes")[0].algorithm.implementation.whole_run(NaiveBayesSettings())
+
+
+def test_result_and_summary_of_a_private_run_state_what_the_promise_covers(tmp_path: Path) -> None:
+    changes = {"data.public": 60, "compare.centralised": False, "compare.baselines": False}
+    result = run("dp-logistic", changes=changes, out=tmp_path / "run")
+    written = json.loads((tmp_path / "run" / "result.json").read_text())["secrecy"]
+    assert not written["analyzed"]
+    assert "was not analyzed; `fedsvm audit SCENARIO`" in written["whole_run"]
+    covered = "everyone who gets the model; not the coordinator and the sites, which saw it trained"
+    assert written["whole_run"].endswith(f". Differential privacy covers {covered}")
+    both = f"{written['single_sum']}. This does not cover the whole run: {written['whole_run']}"
+    assert dict(lines(result))["secrecy"] == both
+    assert both in html.unescape((tmp_path / "run" / "report.html").read_text())
