@@ -245,6 +245,15 @@ def test_too_few_sites_end_the_run_by_name() -> None:
     assert caught.value.dropped == {"site-2": "its process was killed by signal 9"}
 
 
+def test_masked_sums_end_the_run_when_too_few_of_its_sites_are_left() -> None:
+    """One site after the other drops: each round has enough of the sites of the round before, but not of the run's."""
+    faults = {f"site-{number}": fault("kill", number, 1) for number in (2, 3, 4)}
+    lost = pytest.raises(SitesDropped, match=r"site-4 dropped in round 4 .* 2 sites are left, and 3 are needed")
+    with drill(5, protocol="masked", faults=faults) as federation, federation.phase("train"), lost:
+        while True:
+            total(federation)
+
+
 def test_a_membership_that_shrinks_below_the_fewest_says_so_and_keeps_its_history() -> None:
     membership = Membership(("a", "b", "c"), DropoutPolicy(min_sites=2))
     membership.change(4, "train", {"a": "it slept"}, (), "round 4")

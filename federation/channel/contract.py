@@ -43,10 +43,13 @@ class Channel(Protocol):
         This party.
     sites : tuple of str
         The sites of the round in ring order, the same at every party.
+    run_sites : int
+        The number of sites that the run began with, the same at every party.
     """
 
     me: str
     sites: tuple[str, ...]
+    run_sites: int
 
     def send(self, peer: str, array: NDArray[Any]) -> None:
         """Send `array` to `peer`, without waiting for it to be taken in.

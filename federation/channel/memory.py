@@ -56,6 +56,8 @@ class InMemoryNetwork:
         How long a party waits for another.
     deaths : mapping of str to int, default {}
         The message, counted from 1, before which a party dies.
+    run_sites : int, default that of `sites`
+        The number of sites that the run began with.
 
     Attributes
     ----------
@@ -70,6 +72,7 @@ class InMemoryNetwork:
     sites: tuple[str, ...]
     timeout_s: float = 30.0
     deaths: Mapping[str, int] = field(default_factory=dict)
+    run_sites: int = 0
     sent: list[Sent] = field(default_factory=list)
     drawn: dict[str, list[Residues]] = field(default_factory=lambda: defaultdict(list))
     expanded: dict[str, dict[bytes, list[Residues]]] = field(
@@ -183,6 +186,7 @@ class MemoryChannel(KeyedChannel):
     def __init__(self, network: InMemoryNetwork, me: str) -> None:
         self.me = me
         self.sites = network.sites
+        self.run_sites = network.run_sites or len(network.sites)
         self._network = network
         self._hop = 0
         self._sent = 0

@@ -30,6 +30,8 @@ class SocketChannel(KeyedChannel):
         Where what comes in waits.
     sites : tuple of str
         The sites of the round in ring order.
+    run_sites : int
+        The number of sites that the run began with.
     round_number : int
         The round, which every message carries.
     deadline : Deadline
@@ -60,6 +62,7 @@ class SocketChannel(KeyedChannel):
         self,
         mailbox: Mailbox,
         sites: tuple[str, ...],
+        run_sites: int,
         round_number: int,
         deadline: Deadline,
         notice: Callable[[], None],
@@ -70,6 +73,7 @@ class SocketChannel(KeyedChannel):
     ) -> None:
         self.me = mailbox.endpoint.name
         self.sites = sites
+        self.run_sites = run_sites
         self.hop = 0
         self.waiting_for = ""
         self.sent_to: dict[str, int] = {}

@@ -335,7 +335,7 @@ class Site:
         for record in journal.earlier:
             order, number = Order.from_message(record.order, self._policy.sites), record.order.round
             if number <= self._assignment.journal_until:
-                program.channel = ReplayChannel(self._assignment.name, order.sites, record)
+                program.channel = ReplayChannel(self._assignment.name, order.sites, len(self._policy.sites), record)
                 try:
                     program.find_step(order.step)(**order.parameters, **order.arrays)
                 except EndOfRecordError as error:  # it was aborted there
@@ -385,6 +385,7 @@ class Site:
         self._channel = SocketChannel(
             self._mailbox,
             order.sites,
+            len(self._policy.sites),
             number,
             Deadline(order.timeout_s),
             self._notice,
