@@ -324,6 +324,7 @@ def coordinate(
                 target,
                 lambda sentence: hosts.say("coordinator", sentence),
                 lambda federation: plain.update(federation, []),
+                min_sites_chosen=spec.says_min_sites(scenario, changes or []),
                 version=version("fedsvm"),
                 command=shlex.join(["fedsvm", *sys.argv[1:]]),
             )

@@ -441,6 +441,40 @@ def test_sites_that_hold_columns_go_on_with_a_coordinator_that_was_killed(tmp_pa
     check_columns(tmp_path, joined)
 
 
+def test_a_site_that_declines_ends_the_run_and_the_sentence_names_the_way_out(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        (tmp_path / "north.toml").write_text("min_rows = 1000\n")
+        coordinator = there.coordinator("--set", "protocol.sum=masked")
+        north = there.site("north", coordinator, "--policy", "north.toml")
+        assert [north.ends(), coordinator.ends()] == [3, 3]
+    said = " ".join(coordinator.said.split())
+    assert "orth declines: it refuses the order: by this site's policy" in said
+    assert "or start again with --set federation.min_sites=2." in said
+
+
+@pytest.mark.long
+def test_a_run_that_is_told_how_few_sites_are_enough_goes_on_without_one_that_declines(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        (tmp_path / "north.toml").write_text("min_rows = 1000\n")
+        coordinator = there.coordinator("--set", "protocol.sum=masked", "--set", "federation.min_sites=2")
+        north = there.site("north", coordinator, "--policy", "north.toml")
+        others = [there.site(name, coordinator) for name in NAMES if name != "north"]
+        assert [each.ends() for each in (north, coordinator, *others)] == [3, 0, 0, 0], coordinator.said
+    assert "the run begins without north" in coordinator.said
+
+
+@pytest.mark.parametrize(
+    ("admitted", "changes", "least"), [(5, (), 3), (2, (), 2), (5, ("federation.min_sites=2",), 2)]
+)
+def test_three_sites_are_needed_across_hosts_unless_fewer_are_invited_or_allowed(
+    admitted: int, changes: tuple[str, ...], least: int, tmp_path: Path
+) -> None:
+    (tmp_path / "hospitals.toml").write_text(SCENARIO)
+    names = [f"north-{number}" for number in range(admitted)]
+    chosen = asking.read(tmp_path / "hospitals.toml", [*changes, "protocol.sum=plain"], names)
+    assert chosen.min_sites == least
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [

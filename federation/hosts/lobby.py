@@ -36,6 +36,26 @@ class Guest:
     columns: tuple[Column, ...]
 
 
+@dataclass(frozen=True)
+class Quorum:
+    """The number of sites that a run needs.
+
+    Parameters
+    ----------
+    min_sites : int
+        With fewer it does not begin.
+    sum_needs : int
+        The part of it that its secure sum needs, whatever the scenario says.
+    is_chosen : bool
+        Whether the scenario says `min_sites`. If it does not, a site that declines ends the run: nobody agreed to go on
+        without it.
+    """
+
+    min_sites: int
+    sum_needs: int
+    is_chosen: bool
+
+
 class Lobby:
     """Where sites wait until all are there.
 
@@ -81,7 +101,7 @@ class Lobby:
         self._alike = alike
         self._invited: dict[str, Call] = {}
         self._away: dict[str, Guest] = {}
-        self._declined: dict[str, str] = {}
+        self._declined: dict[str, Declined] = {}
         self._sites: list[str] = []
         self._columns: dict[str, list[str]] = {}
         self._back: dict[str, Party] = {}
@@ -91,25 +111,31 @@ class Lobby:
         endpoint.on_call, endpoint.on_word = self._receive, self._hear
         endpoint.on_closed, endpoint.on_back = self._note_closed, self._note_back
 
-    def wait(self, deadline: Deadline, min_sites: int, how_long: str) -> list[Guest]:
+    def wait(self, deadline: Deadline, quorum: Quorum, how_long: str) -> list[Guest]:
         """Wait until every admitted site is ready, or until time is up and enough are. Those that are, in ring order.
 
         Nobody waits for a site whose own policy forbids it to take part. how_long: the deadline as its user wrote it.
-        Raises FederationError where too few are there.
+        Raises FederationError where too few are there, and where one declines and the quorum was not chosen.
         """
-        while len(self.guests) < (expected := len(self._names) - len(self._declined)) and expected >= min_sites:
+        while not self._is_settled(quorum):
             try:
                 self._endpoint.serve(deadline)
             except DeadlineExpired:
                 break
             self._note_strangers()
         missing = [name for name in self._names if name not in self.guests]
-        if len(self.guests) < min_sites:
-            self._send_away(missing, min_sites, how_long)
+        if len(self.guests) < quorum.min_sites or (self._declined and not quorum.is_chosen):
+            self._send_away(missing, quorum, how_long)
         if missing:
             self._tell(f"the run begins without {_listed(missing)}")
         self._close()
         return [self.guests[name] for name in self._names if name in self.guests]
+
+    def _is_settled(self, quorum: Quorum) -> bool:
+        """Return whether it is known how many sites the run has, before time is up."""
+        by_policy = sum(declined.by_policy for declined in self._declined.values())
+        expected = len(self._names) - by_policy
+        return len(self.guests) == expected or expected < quorum.min_sites or (by_policy > 0 and not quorum.is_chosen)
 
     # What sites say.
 
@@ -157,15 +183,15 @@ class Lobby:
             if message.kind == Ready.kind:
                 self._seat(site, Ready.from_message(message))
             elif message.kind == Declined.kind:
-                declined = Declined.from_message(message)
-                reason = declined.reason[:MAX_SHOWN]
-                if declined.by_policy:
-                    self._declined[site] = reason
-                self._tell(f"{site} declines: {reason}")
+                self._declined[site] = Declined.from_message(message)
+                self._tell(self._said_by(site))
             else:
                 self._endpoint.refused["not a word of joining"] += 1
         except Malformed as error:
             self._endpoint.refused[f"malformed: {error}"] += 1
+
+    def _said_by(self, site: str) -> str:
+        return f"{site} declines: {self._declined[site].reason[:MAX_SHOWN]}"
 
     def _seat(self, site: str, ready: Ready) -> None:
         columns = _columns(ready.columns)
@@ -207,17 +233,27 @@ class Lobby:
         with suppress(PeerDropped):  # it left meanwhile
             self._endpoint.send(site, message.to_message(self._endpoint.round), Deadline(0))
 
-    def _send_away(self, missing: Sequence[str], min_sites: int, how_long: str) -> None:
+    def _send_away(self, missing: Sequence[str], quorum: Quorum, how_long: str) -> None:
         """Tell those who came that it comes to nothing, and raise FederationError."""
         came = _listed(list(self.guests)) if self.guests else "none"
-        if self._declined:
-            said = "; ".join(f"{site} declines: {reason}" for site, reason in self._declined.items())
-            why = f"{said}. Fewer than the {min_sites} sites that are needed are left; change the scenario."
+        left = len(self._names) - len(self._declined)
+        if self._declined and (left < quorum.min_sites or not quorum.is_chosen):
+            why = self._why_declined(quorum, left)
         else:
-            why = self._why_expired(missing, min_sites, how_long, came)
+            why = self._why_expired(missing, quorum.min_sites, how_long, came)
         for site in self.guests:
             self._send(site, Refused(why))
         raise FederationError(why[0].upper() + why[1:])
+
+    def _why_declined(self, quorum: Quorum, left: int) -> str:
+        said = "; ".join(map(self._said_by, self._declined)).rstrip(".")
+        if quorum.is_chosen or left < quorum.sum_needs:
+            needed = quorum.min_sites if quorum.is_chosen else quorum.sum_needs
+            return f"{said}. Fewer than the {needed} sites that are needed are left; change the scenario."
+        return (
+            f"{said}. The run goes on with fewer sites only if it is told to; change the scenario, or start again "
+            f"with --set federation.min_sites={left}."
+        )
 
     def _why_expired(self, missing: Sequence[str], min_sites: int, how_long: str, came: str) -> str:
         return (

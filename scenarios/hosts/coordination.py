@@ -18,7 +18,7 @@ from fedsvm.federation.federation import SKIPPED_ROUNDS, Federation
 from fedsvm.federation.hosts.certificates import Certificate
 from fedsvm.federation.hosts.gathering import RemoteSites, gather_again, gathered, nobody_is_started
 from fedsvm.federation.hosts.hub import HubEndpoint
-from fedsvm.federation.hosts.lobby import Column, Guest, Lobby
+from fedsvm.federation.hosts.lobby import Column, Guest, Lobby, Quorum
 from fedsvm.federation.hosts.visit import Held
 from fedsvm.federation.journal import Journal
 from fedsvm.federation.membership import DropoutPolicy
@@ -137,12 +137,14 @@ def coordinate(
     tell: Callable[[str], None],
     on_progress: Callable[[Federation], None],
     *,
+    min_sites_chosen: bool,
     version: str,
     command: str,
 ) -> Finished:
     """Wait for the sites of a scenario, carry it out, and write its results to an empty folder.
 
-    tell: told of who comes and who is turned away, in sentences. Never raises for what goes wrong within the run.
+    tell: told of who comes and who is turned away, in sentences. min_sites_chosen: see `Quorum`. Never raises for what
+    goes wrong within the run.
     """
     dataset = dataset_of(scenario)
     this = Run(scenario, dataset, folder, command)
@@ -153,7 +155,9 @@ def coordinate(
         restartable = tuple(meeting.admitted) if meeting.rejoin_s else ()
         terms, alike = terms_of(scenario, restartable=restartable), isinstance(dataset, RemoteDataset)
         lobby = Lobby(endpoint, run, terms, version, tell, alike=alike)
-        guests = lobby.wait(Deadline(meeting.wait_s), scenario.min_sites, meeting.how_long)
+        sum_needs = scenario.protocol.min_sites(len(meeting.admitted))
+        quorum = Quorum(scenario.min_sites, sum_needs, min_sites_chosen)
+        guests = lobby.wait(Deadline(meeting.wait_s), quorum, meeting.how_long)
         this.outcome.timing["launch_s"] = time.monotonic() - began
         with resume.begun(folder, scenario, Path(), **_met(meeting, endpoint, run, guests)) as journal:
             sites = RemoteSites(endpoint)
