@@ -77,52 +77,60 @@ class Admission:
     def replace_dropped(self, dropped: Mapping[str, str], round_: Exchange) -> tuple[str, ...]:
         """Of the sites that dropped in a round, those that take part in the next one all the same.
 
-        A site whose process ended is restarted, if the policy does that. Where none can be spared, late ones are waited
-        for.
+        A site that is late is waited for where the policy says so, or where none can be spared. One whose process ended
+        is restarted, if the policy does that.
         """
         how_ended, policy = self._membership.how_ended, self._membership.policy
-        back = tuple(site for site in dropped if how_ended(site) and self._restart(site))
-        if self._membership.why_needed and policy.on_dropout == "continue":
-            back += self._wait_for([site for site in dropped if site not in back and not how_ended(site)], round_)
-        return back
+        late = [site for site in dropped if not how_ended(site)]
+        back: tuple[str, ...] = ()
+        if late and policy.on_dropout == "continue" and policy.silence_s:
+            policy.on_silence(late)
+            back = self._wait_for(late, round_, policy.silence_s)
+        elif late and policy.on_dropout == "continue" and self._membership.why_needed:
+            back = self._wait_for(late, round_, self._round_timeout_s)
+        return back + tuple(site for site in dropped if how_ended(site) and self._restart(site, round_))
 
     def readmit(self) -> tuple[str, ...]:
         """Let in the sites that answer again, ask those that do not, and say who came in."""
         if self._membership.why_needed:
             return ()
         back = tuple(
-            site for site in self._membership.dropped if site in self._membership.returned and self._catch_up(site)
+            site for site in self._membership.dropped if site in self._membership.returned and self.catch_up(site)
         )
         self._dispatcher.tell(self._membership.dropped, Abort())
         return back
 
-    def _restart(self, site: str) -> bool:
-        """Restart a site as a new process with new keys. Whether it is ready to take part."""
-        policy = self._membership.policy
+    def _restart(self, site: str, round_: Exchange) -> bool:
+        """Restart a site, unless the process that was there is back. Whether it is ready to take part."""
+        policy, before = self._membership.policy, self._roster[site]
         if site not in policy.restartable or not policy.restart(site):
             return False
-        self._roster = self._roster.replaced(self._start(site))
+        party = self._start(site)
         self._membership.note_restarted(site)
+        if party == before:
+            self._dispatcher.forget_told(site)
+            return bool(self._wait_for([site], round_, self._round_timeout_s))
+        self._roster = self._roster.replaced(party)
         endpoint = self._dispatcher.mailbox.endpoint
         endpoint.admit(self._views(endpoint.name, self._roster))
         self._introduce(
             tuple(other for other in self._membership.sites if other != site), Deadline(self._round_timeout_s)
         )
-        return self._catch_up(site)
+        return self.catch_up(site)
 
-    def _wait_for(self, late: Sequence[str], round_: Exchange) -> tuple[str, ...]:
+    def _wait_for(self, late: Sequence[str], round_: Exchange, seconds: float) -> tuple[str, ...]:
         """The sites that answer to the round after all, and took in the public state."""
-        untold = set(late)
+        untold = {site for site in late if site not in round_.answers}
 
         def all_answered() -> bool:
             untold.difference_update(self._dispatcher.tell(untold, Abort()))
             return all(site in round_.answers or self._membership.how_ended(site) for site in late)
 
         with suppress(DeadlineExpired):
-            round_.wait_until(all_answered, Deadline(self._round_timeout_s))
-        return tuple(site for site in late if site in round_.answers and self._catch_up(site))
+            round_.wait_until(all_answered, Deadline(seconds))
+        return tuple(site for site in late if site in round_.answers and self.catch_up(site))
 
-    def _catch_up(self, site: str) -> bool:
+    def catch_up(self, site: str) -> bool:
         """Tell a site who takes part and all that the public state consists of. Whether it took it in."""
         deadline = Deadline(self._round_timeout_s)
         if not isinstance(self._introduce((site,), deadline).answers.get(site), Done):

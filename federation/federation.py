@@ -122,6 +122,8 @@ class Federation:
         Where verbs are written down, and by which those of an earlier process are answered.
     skipped_rounds : int, default SKIPPED_ROUNDS
         Numbers of rounds that are left out where the journal ends; 0 where all that was said before is known.
+    restarted : sequence of str, default ()
+        Sites of a resumed run that have no state any more. They leave where the journal ends, and join again.
 
     Attributes
     ----------
@@ -159,6 +161,7 @@ class Federation:
         transcript: Transcript | None = None,
         journal: Journal | None = None,
         skipped_rounds: int = SKIPPED_ROUNDS,
+        restarted: Sequence[str] = (),
     ) -> None:
         self.progress = Progress()
         self.log: list[dict[str, Any]] = []
@@ -182,6 +185,7 @@ class Federation:
         self._phase_is_new = self._is_fixed = self._is_over = False
         self._journal = journal
         self._skipped_rounds = skipped_rounds
+        self._restarted = tuple(restarted)
         if journal is not None:
             self.accounts.on_entered = lambda witness, rows: journal.story.ledger.append((witness, rows))
         endpoint.watch(launcher.fileno(), self._note_ended)
@@ -449,11 +453,17 @@ class Federation:
             self._change_membership(dropped, ())
         self._dispatcher.close_books()
 
-    def dismiss(self) -> None:
-        """Tell the sites to stop and take in their final reports; the launcher ends those that do not answer."""
+    def dismiss(self, stop: Stop = Stop()) -> None:  # noqa: B008 - it is frozen
+        """Tell the sites to stop and take in their final reports; the launcher ends those that do not answer.
+
+        Parameters
+        ----------
+        stop : Stop, default that of a run that did not fail
+            Tells sites that go on without their launcher what came of the run.
+        """
         self._is_over = True
         dispatcher = self._dispatcher
-        dispatcher.tell(self.membership.with_process, Stop())
+        dispatcher.tell(self.membership.with_process, stop)
         with suppress(DeadlineExpired):  # whoever is silent now is ended by the launcher
             while awaited := self.membership.responsive - dispatcher.final_reports.keys():
                 deadline = Deadline(GRACE_S)
@@ -549,6 +559,10 @@ class Federation:
             self._phase_is_new = False
             if back := self._admission.readmit():
                 self._change_membership({}, back)
+        if self._restarted:
+            self._let_restarted_in()
+            if not again:
+                raise MembershipChanged
         failed_attempts, deadline = 0, Deadline(_PATIENCE * self._round_timeout_s)
         waiting: dict[str, str] = {}  # a site that was too busy to begin an attempt did wait in another
         while True:
@@ -567,6 +581,12 @@ class Federation:
             if failed_attempts and (deadline.expired or failed_attempts == _MAX_REPEATS):
                 who = {site: waiting[site] for site in self.sites if site in waiting}
                 raise RoundFailed(self._dispatcher.label, failed_attempts, who)
+
+    def _let_restarted_in(self) -> None:
+        """Tell sites that were started again since the run ended what the others know."""
+        restarted, self._restarted = self._restarted, ()
+        back = tuple(site for site in restarted if self._admission.catch_up(site))
+        self._change_membership(dict.fromkeys(restarted, "it was started again before the run was resumed"), back)
 
     def _attempt(self, order: Order, take_part: Callable[[SocketChannel], Any], work_s: float) -> tuple[Attempt, Round]:
         """One round, numbered, counted and logged."""

@@ -54,6 +54,7 @@ class Round(Exchange):
         The coordinator's, once the order is out.
     """
 
+    can_be_aborted = True
     channel: SocketChannel
 
     def __init__(

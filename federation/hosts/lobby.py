@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedsvm.federation.errors import DeadlineExpired, FederationError, LaunchError, Malformed, PeerDropped
 from fedsvm.federation.hosts.hub import Call, HubEndpoint
@@ -105,6 +105,8 @@ class Lobby:
         self._sites: list[str] = []
         self._columns: dict[str, list[str]] = {}
         self._back: dict[str, Party] = {}
+        self._coming: set[str] = set()
+        self._is_resuming = False
         self.on_restarted: Callable[[str], None] = lambda site: None
         self._strangers = 0
         self._names = tuple(party.name for party in endpoint.roster if party.name != COORDINATOR)
@@ -264,11 +266,14 @@ class Lobby:
 
     def _close(self) -> None:
         """Tell all that the run begins, and late ones that it has begun."""
-        sites = [name for name in self._names if name in self.guests]
+        self._begin_with([name for name in self._names if name in self.guests])
+        for site in self._sites:
+            self._send(site, Begin(self._sites, self._columns[site]))
+
+    def _begin_with(self, sites: list[str]) -> None:
+        """From now on a site that joins is one of these that was started again, or is late."""
         self._sites = sites
         self._columns = {site: self._columns_of(site if not self._alike else sites[0]) for site in sites}
-        for site in sites:
-            self._send(site, Begin(sites, self._columns[site]))
         self._endpoint.on_call = self._receive_late
         self._endpoint.on_closed = self._endpoint.on_back = lambda peer: None
 
@@ -278,23 +283,77 @@ class Lobby:
     # Once the run has begun.
 
     def wait_for(self, site: str, deadline: Deadline) -> Party:
-        """Wait until a site whose process ended was started again, and is ready. Raises LaunchError if it is not."""
-        self._tell(f"{site} ended; the run waits for it to be started again")
-        while site not in self._back:
+        """Wait until a site that has no connection is back, be it the same process or one that was started again.
+
+        Returns
+        -------
+        Party
+            The site, with the keys of the process that is there now.
+
+        Raises
+        ------
+        LaunchError
+            It is not back in time.
+        """
+        self._tell(f"{site} ended, or cannot be reached; the run waits for it, at most {deadline.seconds:g} s")
+        while not self._is_back(site):
             try:
                 self._endpoint.serve(deadline)
             except DeadlineExpired:
                 raise LaunchError(
-                    f"{site} ended, and was not started again within {deadline.seconds:g} s; start fedsvm site there "
-                    "sooner, or let the coordinator wait longer (--rejoin)."
+                    f"{site} ended, or cannot be reached, and was not back within {deadline.seconds:g} s; start fedsvm "
+                    "site there sooner, or let the coordinator wait longer (--rejoin)."
                 ) from None
         self._tell(f"{site} is back")
-        return self._back.pop(site)
+        return self._take_back(site)
+
+    def resume(self, guests: Sequence[Guest], deadline: Deadline) -> list[str]:
+        """Wait until the sites of a run whose coordinator ended are back, be it the same processes or new ones.
+
+        Parameters
+        ----------
+        guests : sequence of Guest
+            As they were when the run began, in ring order.
+        deadline : Deadline
+            Of the wait.
+
+        Returns
+        -------
+        list of str
+            Sites that did not come.
+        """
+        self.guests = {guest.party.name: guest for guest in guests}
+        self._begin_with(list(self.guests))
+        self._is_resuming, waiting = True, list(self.guests)
+        while waiting:
+            try:
+                self._endpoint.serve(deadline)
+            except DeadlineExpired:
+                break
+            while self._endpoint.received() is not None:
+                pass  # whatever it is, it is of a round that is over
+            for site in filter(self._is_back, list(waiting)):
+                waiting.remove(site)
+                self._tell(f"{site} is back" + (f"; waiting for {_listed(waiting)}" if waiting else ""))
+        self._is_resuming = False
+        return [site for site in self.guests if not self._is_back(site)]
+
+    def take_back_restarted(self) -> dict[str, Party]:
+        """Return those of the sites that were started again before the run was resumed, with their new keys."""
+        return {site: self._take_back(site) for site in list(self._back)}
+
+    def _is_back(self, site: str) -> bool:
+        return site in self._back or (self._endpoint.is_connected(site) and site not in self._coming)
+
+    def _take_back(self, site: str) -> Party:
+        known = self.guests[site]
+        self.guests[site] = replace(known, party=self._back.pop(site, known.party))
+        return self.guests[site].party
 
     def _receive_late(self, call: Call) -> None:
         site = call.peer
         why = self._reason_against(call)
-        if not why and (site not in self._terms.restartable or site not in self._sites):
+        if not why and (site not in self._sites or not (self._is_resuming or site in self._terms.restartable)):
             why = "the run goes on without it; wait for the next one."
         if why:
             self._endpoint.turn_away(call, why)
@@ -302,6 +361,7 @@ class Lobby:
             return
         self._invited[site] = call
         self._back.pop(site, None)
+        self._coming.add(site)
         self._endpoint.on_word = self._hear_late
         self._send(site, Offer(self._run, self._endpoint.invite(call), self._terms.to_fields()))
         self.on_restarted(site)
@@ -319,6 +379,7 @@ class Lobby:
         known = self.guests[site].party
         address = self._invited[site].join.address
         self._back[site] = known._replace(address=address, agreement_key=ready.agreement_key)
+        self._coming.discard(site)
         self._send(site, Begin(self._sites, self._columns[site]))
 
 
