@@ -31,7 +31,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.mailbox import Mailbox
 from fedsvm.federation.channel.socket import SocketChannel
 from fedsvm.federation.channel.transcript import Transcript
-from fedsvm.federation.control import FinalReport, GatherTerms, LogRecord, Order, Stop, SumTerms
+from fedsvm.federation.control import Done, FinalReport, GatherTerms, LogRecord, Order, Stop, SumTerms
 from fedsvm.federation.disclosures import Disclosure, Disclosures, Kind
 from fedsvm.federation.errors import DeadlineExpired, MembershipChanged, RoundFailed, SitesDropped
 from fedsvm.federation.exchange import Dispatcher
@@ -107,7 +107,7 @@ class Federation:
     policy : DropoutPolicy
         What to do when sites drop.
     restart : callable
-        Starts the process of a site again that the policy wants back.
+        Starts the process of a site again that the policy wants back; None where the one that was there is back.
     on_progress : callable, optional
         Called with the federation after every round and whenever the algorithm has new metrics.
     on_round : callable, optional
@@ -153,7 +153,7 @@ class Federation:
         round_timeout_s: float,
         *,
         policy: DropoutPolicy,
-        restart: Callable[[str], Party],
+        restart: Callable[[str], Party | None],
         on_progress: Callable[[Federation], None] = lambda federation: None,
         on_round: Callable[[str, int], None] = lambda phase, phase_round: None,
         on_shown: Callable[[ShownRound], None] = lambda shown: None,
@@ -568,19 +568,41 @@ class Federation:
         while True:
             attempt, round_ = self._attempt(order, take_part, work_s)
             waiting |= round_.waiting()
+            left: dict[str, str] = {}
             if attempt.dropped:
-                back = self._admission.replace_dropped(attempt.dropped, round_)
-                self._change_membership(attempt.dropped, back)
-                failed_attempts, deadline = 0, Deadline(_PATIENCE * self._round_timeout_s)
+                left = self._replace_dropped(attempt, round_)
+                deadline = Deadline(_PATIENCE * self._round_timeout_s)
+            if left:
+                failed_attempts = 0
                 waiting.clear()
             if attempt.complete:
                 return attempt.value
-            if attempt.dropped and not again:
+            if left and not again:
                 raise MembershipChanged
-            failed_attempts += 0 if attempt.dropped else 1
+            failed_attempts += 0 if left else 1
             if failed_attempts and (deadline.expired or failed_attempts == _MAX_REPEATS):
                 who = {site: waiting[site] for site in self.sites if site in waiting}
                 raise RoundFailed(self._dispatcher.label, failed_attempts, who)
+
+    def _replace_dropped(self, attempt: Attempt, round_: Round) -> dict[str, str]:
+        """Wait for sites that dropped, where that is the policy, and change the membership by the others.
+
+        A site that was silent and is there again never left, unless the round was completed and it did not do its part.
+
+        Returns
+        -------
+        dict of str
+            Those that left or joined anew, and why they dropped.
+        """
+        replaced = self._admission.replace_dropped(attempt.dropped, round_)
+        did_part = {site for site, answer in round_.answers.items() if isinstance(answer, Done)}
+        did_part -= self._dispatcher.record.missing.keys()
+        stayed = [site for site in replaced.stayed if not attempt.complete or site in did_part]
+        back = tuple(site for site in replaced.stayed if site not in stayed and self._admission.catch_up(site))
+        left = {site: why for site, why in attempt.dropped.items() if site not in stayed}
+        if left:
+            self._change_membership(left, (*replaced.joined, *back))
+        return left
 
     def _let_restarted_in(self) -> None:
         """Tell sites that were started again since the run ended what the others know."""

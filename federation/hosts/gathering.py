@@ -131,7 +131,7 @@ def gathered(
     *,
     on_progress: Callable[[Federation], None] = lambda federation: None,
     on_shown: Callable[[ShownRound], None] = lambda shown: None,
-    restart: Callable[[str], Party] = nobody_is_started,
+    restart: Callable[[str], Party | None] = nobody_is_started,
     journal: Journal | None = None,
     restarted: Sequence[str] = (),
 ) -> Iterator[Federation]:

@@ -282,13 +282,13 @@ class Lobby:
 
     # Once the run has begun.
 
-    def wait_for(self, site: str, deadline: Deadline) -> Party:
+    def wait_for(self, site: str, deadline: Deadline) -> Party | None:
         """Wait until a site that has no connection is back, be it the same process or one that was started again.
 
         Returns
         -------
-        Party
-            The site, with the keys of the process that is there now.
+        Party or None
+            The site with the keys of its new process; None where the process is the same.
 
         Raises
         ------
@@ -305,7 +305,7 @@ class Lobby:
                     "site there sooner, or let the coordinator wait longer (--rejoin)."
                 ) from None
         self._tell(f"{site} is back")
-        return self._take_back(site)
+        return self._take_back(site) if site in self._back else None
 
     def resume(self, guests: Sequence[Guest], deadline: Deadline) -> list[str]:
         """Wait until the sites of a run whose coordinator ended are back, be it the same processes or new ones.
@@ -346,9 +346,9 @@ class Lobby:
         return site in self._back or (self._endpoint.is_connected(site) and site not in self._coming)
 
     def _take_back(self, site: str) -> Party:
-        known = self.guests[site]
-        self.guests[site] = replace(known, party=self._back.pop(site, known.party))
-        return self.guests[site].party
+        party = self._back.pop(site)
+        self.guests[site] = replace(self.guests[site], party=party)
+        return party
 
     def _receive_late(self, call: Call) -> None:
         site = call.peer

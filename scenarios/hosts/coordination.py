@@ -175,7 +175,7 @@ class _Met:
     guests: Sequence[Guest]
     run: bytes
     policy: DropoutPolicy
-    restart: Callable[[str], Party]
+    restart: Callable[[str], Party | None]
     restarted: Sequence[str] = ()
 
 
@@ -247,7 +247,7 @@ def _met_now(
     sites = RemoteSites(endpoint)
     lobby.on_restarted = sites.note_restarted
 
-    def restart(site: str) -> Party:
+    def restart(site: str) -> Party | None:
         return lobby.wait_for(site, Deadline(meeting.rejoin_s))
 
     policy = DropoutPolicy(
@@ -256,7 +256,7 @@ def _met_now(
         restartable if meeting.rejoin_s else (),
         silence_s=meeting.rejoin_s,
         on_silence=lambda silent: tell(
-            f"{', '.join(silent)} did not answer; the run waits for it, at most {meeting.rejoin_s:g} s"
+            f"{', '.join(silent)} did not answer; the run waits, at most {meeting.rejoin_s:g} s"
         ),
     )
     return _Met(endpoint, sites, guests, run, policy, restart)
