@@ -32,6 +32,7 @@ from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from fedsvm.scenarios.hosts import asking
 from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.policy import template
 from tests.conftest import ROOT, wait_until
 from tests.guides import blocks
 from tests.hosts import EXACT, NAMES, SCENARIO, Hosts, Started, hosts, same
@@ -502,6 +503,21 @@ def test_the_guides_scenario_of_columns_is_one(tmp_path: Path) -> None:
         "identifier",
         list(NAMES),
     )
+
+
+def test_the_guides_policy_is_the_template() -> None:
+    (shown,) = (each.text for each in blocks(ROOT / "docs" / "three-hospitals.md") if each.title == "north.toml")
+    assert shown.strip() == template("pan-svm", "north").strip()
+
+
+def test_the_guides_scenario_is_one_that_the_policy_template_allows(tmp_path: Path) -> None:
+    (text,) = (each.text for each in blocks(ROOT / "docs" / "three-hospitals.md") if each.title == "hospitals.toml")
+    with hosts(tmp_path) as there:
+        (tmp_path / "hospitals.toml").write_text(text)
+        (tmp_path / "policy.toml").write_text(template("pan-svm", "north"))
+        coordinator = there.coordinator()
+        begun = [there.site(name, coordinator, "--policy", "policy.toml") for name in NAMES]
+        assert [each.ends() for each in (coordinator, *begun)] == [0] * 4, [x.said for x in (coordinator, *begun)]
 
 
 def test_what_sites_that_hold_columns_must_be_told_is_asked_for(tmp_path: Path) -> None:
