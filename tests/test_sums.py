@@ -362,6 +362,13 @@ def test_a_masked_sum_counts_its_threshold_from_the_sites_of_the_run(left: int) 
         run_sum(masked(0.6), inputs, network)
 
 
+def test_a_masked_sum_of_fewer_sites_than_the_run_needs_reveals_nothing() -> None:
+    """The threshold of five sites would be three."""
+    network = InMemoryNetwork(site_names(5), deaths={"site-2": 1}, min_sites=5)
+    with pytest.raises(PeerDropped, match="4 sites are left and a masked sum needs 5; nothing was revealed"):
+        run_sum(masked(0.6), [uniform_residues((1, 3))] * 5, network)
+
+
 def test_what_the_coordinator_sees_of_a_masked_site_is_uniform() -> None:
     zero = np.zeros((1, 4000), dtype=np.uint64)
     network = run_sum(masked(0.6), [zero] * 3).network

@@ -45,6 +45,8 @@ class SocketChannel(KeyedChannel):
         What watches.
     draw : callable
         Gives random vectors, by shape; by default the operating system's.
+    min_sites : int, default 1
+        With fewer sites this party has no part in a sum.
 
     Attributes
     ----------
@@ -70,10 +72,12 @@ class SocketChannel(KeyedChannel):
         agreement: KeyAgreement | None = None,
         observers: Sequence[Observer] = (),
         draw: Draw = uniform_residues,
+        min_sites: int = 1,
     ) -> None:
         self.me = mailbox.endpoint.name
         self.sites = sites
         self.run_sites = run_sites
+        self.min_sites = min_sites
         self.hop = 0
         self.waiting_for = ""
         self.sent_to: dict[str, int] = {}

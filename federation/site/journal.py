@@ -135,6 +135,7 @@ class ReplayChannel:
         self.me = me
         self.sites = sites
         self.run_sites = run_sites
+        self.min_sites = 1
         self._record = record
 
     def send(self, peer: str, array: NDArray[Any]) -> None:

@@ -441,6 +441,7 @@ class Site:
             agreement=self._agreement,
             observers=observers,
             draw=self._draws(number),
+            min_sites=self._policy.min_sites,
         )
         return self._channel
 

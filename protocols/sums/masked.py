@@ -23,7 +23,8 @@ each site 6 (m - 1) words of sealed shares up, 7 m down (the sealed shares, and 
 Security. Against semi-honest parties, coordinator included. For one peer and round a *site* gives either the pairwise
 seed or its share of the own mask, never both; it refuses a coordinator that names itself or a peer in both lists, takes
 a missing site back, asks after the shares were opened, or leaves fewer than the threshold in the sum. The threshold is
-a fraction of the neighbourhood that a site has when the run begins; it does not sink when sites drop. So whatever a
+a fraction of the neighbourhood that a site has when the run begins; it does not sink when sites drop. Where all are
+neighbours, `min_sites` of the run must be in the sum too. So whatever a
 coordinator asks, with fewer colluders than the threshold less one (u opens a share of b_u itself) at least one honest
 neighbour opened a share of b_u, and keeps its pairwise mask closed. To learn the vector of a site in the sum takes the
 coordinator and all its neighbours; of a site whose y_u came late, the coordinator and `threshold` of them. Public keys
@@ -292,9 +293,11 @@ def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> No
     place = group.index(channel.me)
     before, behind = group[:place], group[place + 1 :]
     peers = (*before, *behind)
-    consent = Consent(channel.me, group, neighbourhood_threshold(fraction, channel.run_sites))
+    threshold = neighbourhood_threshold(fraction, channel.run_sites)
+    sees_all = len(group) == len(channel.sites)
+    consent = Consent(channel.me, group, max(threshold, channel.min_sites) if sees_all else threshold)
     seeds = channel.shared_secrets(peers, _PURPOSE)
-    coefficients = _draw(channel, consent.threshold)
+    coefficients = _draw(channel, threshold)
     shares = _secrets(shamir.split(coefficients, len(group)))
     plus, minus = [coefficients[0].tobytes(), *seeds[place:]], seeds[:place]
     # y = x + PRG(b) + sum_{v > u} PRG(s_uv) - sum_{v < u} PRG(s_uv)
@@ -473,6 +476,7 @@ def _there(channel: Channel, graph: Neighbourhoods, threshold: int, present: fro
     """Who is in the sum, by numbers. Raises PeerDropped where so few are that it would be too few around a site."""
     if not present:
         raise PeerDropped("no site is left in the masked sum")
+    _require(len(present), channel.min_sites, "sites")
     there = np.array([site in present for site in channel.sites])
     for number, left in enumerate(there[graph.members].sum(axis=1).tolist()):
         if there[number]:
