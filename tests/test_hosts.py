@@ -336,7 +336,8 @@ def test_new_keys_that_the_others_refuse_are_said_when_a_run_is_resumed(tmp_path
         there.site("north", coordinator)
         assert again.ends() == 3
     said = " ".join(again.said.split())
-    assert "orth started again with new keys, which east, south refuse: the run was begun without --rejoin." in said
+    assert "north started again with new keys, which the others refuse: the run was begun without --rejoin." in said
+    assert "End fedsvm site at east, south, start it again at every site, and resume once more." in said
 
 
 @pytest.mark.long

@@ -228,8 +228,8 @@ def _require_known_keys(
     new = [site for site, party in restarted.items() if party.agreement_key != known[site] and site not in restartable]
     if new and waited:
         raise FederationError(
-            f"{', '.join(new)} started again with new keys, which {', '.join(waited)} refuses: the run was begun "
-            "without --rejoin. Start fedsvm site again at every site, and resume once more."
+            f"{', '.join(new)} started again with new keys, which the others refuse: the run was begun without "
+            f"--rejoin. End fedsvm site at {', '.join(waited)}, start it again at every site, and resume once more."
         )
 
 
