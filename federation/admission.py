@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from fedsvm.federation.control import Abort, Done, Order, RosterUpdate
 from fedsvm.federation.disclosures import Disclosures
@@ -16,6 +16,22 @@ from fedsvm.federation.errors import DeadlineExpired
 from fedsvm.federation.exchange import Dispatcher, Exchange
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import Party, Roster
+
+
+@dataclass(frozen=True)
+class Replaced:
+    """The sites of a round that dropped and take part all the same.
+
+    Parameters
+    ----------
+    stayed : tuple of str
+        Their processes were there all along, and left the round.
+    joined : tuple of str
+        They were told the public state.
+    """
+
+    stayed: tuple[str, ...]
+    joined: tuple[str, ...]
 
 
 class Admission:
@@ -30,7 +46,7 @@ class Admission:
     views : callable
         The roster with the addresses that a party reaches the others by, given its name and the roster.
     start : callable
-        Starts the process of a site that the policy has restarted.
+        Starts the process of a site that the policy has restarted; None where the one that was there is back.
     disclosures : Disclosures
         Where arrays are written down that newcomers are told.
     round_timeout_s : float
@@ -42,7 +58,7 @@ class Admission:
         dispatcher: Dispatcher,
         roster: Roster,
         views: Callable[[str, Roster], Roster],
-        start: Callable[[str], Party],
+        start: Callable[[str], Party | None],
         disclosures: Disclosures,
         round_timeout_s: float,
     ) -> None:
@@ -74,55 +90,80 @@ class Admission:
             endpoint.check_descriptors()
         return dropped
 
-    def replace_dropped(self, dropped: Mapping[str, str], round_: Exchange) -> tuple[str, ...]:
-        """Of the sites that dropped in a round, those that take part in the next one all the same.
+    def replace_dropped(self, dropped: Mapping[str, str], round_: Exchange) -> Replaced:
+        """Wait for the sites that dropped in a round, as far as the policy does.
 
-        A site whose process ended is restarted, if the policy does that. Where none can be spared, late ones are waited
-        for.
+        A site whose process ended is restarted. A late one is waited for where the policy says so; where it does not
+        and none can be spared, for as long as for a round.
         """
         how_ended, policy = self._membership.how_ended, self._membership.policy
-        back = tuple(site for site in dropped if how_ended(site) and self._restart(site))
-        if self._membership.why_needed and policy.on_dropout == "continue":
-            back += self._wait_for([site for site in dropped if site not in back and not how_ended(site)], round_)
-        return back
+        late = [site for site in dropped if not how_ended(site)]
+        stayed: tuple[str, ...] = ()
+        joined: tuple[str, ...] = ()
+        if late and policy.on_dropout == "continue" and policy.silence_s:
+            policy.on_silence(late)
+            stayed = self._wait_for(late, round_, policy.silence_s)
+        elif late and policy.on_dropout == "continue" and self._membership.why_needed:
+            answered = self._wait_for(late, round_, self._round_timeout_s)
+            joined = tuple(site for site in answered if self.catch_up(site))
+        for site in dropped:
+            if site in stayed or not how_ended(site):
+                continue
+            if self._restart(site):
+                joined += (site,) if self.catch_up(site) else ()
+            elif not how_ended(site):
+                stayed += self._wait_for([site], round_, self._round_timeout_s)
+        return Replaced(stayed, joined)
 
     def readmit(self) -> tuple[str, ...]:
         """Let in the sites that answer again, ask those that do not, and say who came in."""
         if self._membership.why_needed:
             return ()
         back = tuple(
-            site for site in self._membership.dropped if site in self._membership.returned and self._catch_up(site)
+            site for site in self._membership.dropped if site in self._membership.returned and self.catch_up(site)
         )
         self._dispatcher.tell(self._membership.dropped, Abort())
         return back
 
     def _restart(self, site: str) -> bool:
-        """Restart a site as a new process with new keys. Whether it is ready to take part."""
+        """Restart a site, and return whether it is a new process; if not, `Membership` says whether the old one lives.
+
+        The others are told the roster, so that they drop connections which the new process refused before it had one.
+        """
         policy = self._membership.policy
         if site not in policy.restartable or not policy.restart(site):
             return False
-        self._roster = self._roster.replaced(self._start(site))
+        party = self._start(site)
         self._membership.note_restarted(site)
+        if party is None:
+            return False
+        self._roster = self._roster.replaced(party)
         endpoint = self._dispatcher.mailbox.endpoint
         endpoint.admit(self._views(endpoint.name, self._roster))
         self._introduce(
             tuple(other for other in self._membership.sites if other != site), Deadline(self._round_timeout_s)
         )
-        return self._catch_up(site)
+        return True
 
-    def _wait_for(self, late: Sequence[str], round_: Exchange) -> tuple[str, ...]:
-        """The sites that answer to the round after all, and took in the public state."""
-        untold = set(late)
+    def _wait_for(self, late: Sequence[str], round_: Exchange, seconds: float) -> tuple[str, ...]:
+        """The sites that answer to the round after all. One whose connection broke is told again to leave it."""
+        dispatcher = self._dispatcher
+        interrupted = dispatcher.mailbox.endpoint.interrupted
+        untold = {site for site in late if site not in round_.answers}
 
         def all_answered() -> bool:
-            untold.difference_update(self._dispatcher.tell(untold, Abort()))
+            for site in interrupted.intersection(late) - round_.answers.keys():
+                dispatcher.forget_told(site)
+                untold.add(site)
+            interrupted.difference_update(late)
+            untold.difference_update(dispatcher.tell(untold, Abort()))
             return all(site in round_.answers or self._membership.how_ended(site) for site in late)
 
         with suppress(DeadlineExpired):
-            round_.wait_until(all_answered, Deadline(self._round_timeout_s))
-        return tuple(site for site in late if site in round_.answers and self._catch_up(site))
+            round_.wait_until(all_answered, Deadline(seconds))
+        return tuple(site for site in late if site in round_.answers and not self._membership.how_ended(site))
 
-    def _catch_up(self, site: str) -> bool:
+    def catch_up(self, site: str) -> bool:
         """Tell a site who takes part and all that the public state consists of. Whether it took it in."""
         deadline = Deadline(self._round_timeout_s)
         if not isinstance(self._introduce((site,), deadline).answers.get(site), Done):

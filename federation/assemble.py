@@ -129,7 +129,7 @@ class Deployment:
             sites=self.sites,
             sum_name=protocol.name,
             sum_options=dict(protocol.options),
-            min_sites=max(policy.min_sites, protocol.min_sites),
+            min_sites=max(policy.min_sites, protocol.min_sites, protocol.min_remaining(len(self.sites))),
             shown=self.shown,
             restartable=policy.restartable,
             terms=self.terms,

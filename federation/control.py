@@ -13,7 +13,8 @@
                                 that are late                       it or not, it answers Aborted
     Aborted        site         it was told Abort                   the coordinator knows it for one that is there
     LogRecord      site         its code logged something           the coordinator writes it down and shows it
-    Stop           coordinator  the run is over                     the site answers FinalReport, and its process ends
+    Stop           coordinator  the run is over, or failed          the site answers FinalReport, and its process ends;
+                                                                    it waits if the run may be resumed
     FinalReport    site         it was told Stop                    the coordinator keeps it; nothing more comes
 
 The coordinator's messages go over connections that it opened, the answers come back by the same ones. All of them
@@ -41,7 +42,7 @@ LedgerRows = list[list[Any]]
 """What `Ledger.take` gives: the four parts of a link, then the four of its traffic."""
 
 MAX_LOG_TEXT = 500
-"""Characters of a log record's text."""
+"""Characters of a log record's text, and of the reason why a run failed."""
 
 MAX_LOGGER_NAME = 100
 
@@ -248,13 +249,31 @@ class Abort:
 
 @dataclass(frozen=True)
 class Stop:
-    """The run is over."""
+    """The run is over.
+
+    Parameters
+    ----------
+    failure : str, default ""
+        Why it failed, in a sentence of MAX_LOG_TEXT printable characters or fewer; empty if it did not.
+    resumable : bool, default False
+        Whether a coordinator may resume it, so that sites that can should wait.
+    """
 
     kind: ClassVar[str] = "stop"
 
+    failure: str = ""
+    resumable: bool = False
+
     def to_message(self, run: bytes, round_number: int) -> Message:
-        """No fields."""
-        return Message(self.kind, run, round_number)
+        """Fields: failure, resumable."""
+        return Message(self.kind, run, round_number, fields=dict(vars(self)))
+
+    @classmethod
+    def from_message(cls, message: Message) -> Stop:
+        """Raises Malformed."""
+        fields = read_fields(message, failure=(str,), resumable=(bool,))
+        _check_text(cls.kind, "failure", fields["failure"], MAX_LOG_TEXT)
+        return cls(**fields)
 
 
 # What a site says.
@@ -397,10 +416,7 @@ class LogRecord:
         if fields["level"] not in LOG_LEVELS:
             raise Malformed(f"level of {cls.kind} must be one of {', '.join(LOG_LEVELS)}, got {fields['level']!r:.80}")
         for name, most in (("logger", MAX_LOGGER_NAME), ("text", MAX_LOG_TEXT)):
-            if len(fields[name]) > most:
-                raise Malformed(f"{name} of {cls.kind} must have {most} characters or fewer, got {len(fields[name])}")
-            if not fields[name].isprintable():  # it goes to terminals and logs as it is
-                raise Malformed(f"{name} of {cls.kind} must be printable, got {fields[name]!a:.80}")
+            _check_text(cls.kind, name, fields[name], most)
         return cls(**fields)
 
 
@@ -491,6 +507,13 @@ def _check_all(kind: str, name: str, values: list[Any], allowed: tuple[type, ...
     for value in values:
         if type(value) not in allowed:
             raise Malformed(f"each of {name} of {kind} must be {_named(allowed)}, got {value!r:.80}")
+
+
+def _check_text(kind: str, name: str, text: str, most: int) -> None:
+    if len(text) > most:
+        raise Malformed(f"{name} of {kind} must have {most} characters or fewer, got {len(text)}")
+    if not text.isprintable():  # it goes to terminals and logs as it is
+        raise Malformed(f"{name} of {kind} must be printable, got {text!a:.80}")
 
 
 def _check_ledger(rows: LedgerRows) -> None:

@@ -119,7 +119,15 @@ class RoundAborted(Exception):
 
 
 class Stopped(Exception):
-    """The coordinator told this site to stop, or is gone."""
+    """The coordinator told this site to stop, or is gone.
+
+    `failure` says why the run failed, and is empty if it did not; `resumable` says whether it may yet be resumed.
+    """
+
+    def __init__(self, failure: str = "", *, resumable: bool = False) -> None:
+        super().__init__()
+        self.failure = failure
+        self.resumable = resumable
 
 
 class Malformed(Exception):

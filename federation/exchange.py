@@ -9,7 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from fedsvm.federation.channel.mailbox import Mailbox
-from fedsvm.federation.control import Abort, ControlMessage, Failed, FinalReport, LogRecord, Outcome, Stop, read_answer
+from fedsvm.federation.control import (
+    Abort,
+    Aborted,
+    ControlMessage,
+    Failed,
+    FinalReport,
+    LogRecord,
+    Outcome,
+    Stop,
+    read_answer,
+)
 from fedsvm.federation.errors import Malformed, PeerDropped, SiteFailed
 from fedsvm.federation.ledger import LAUNCH, Accounts, RoundRecord
 from fedsvm.federation.membership import Membership
@@ -98,6 +108,10 @@ class Dispatcher:
             told.add(site)
         return told
 
+    def forget_told(self, site: str) -> None:
+        """Say again to a site what it was told in this round: it may be lost, with the connection that broke."""
+        self._told = {(kind, told) for kind, told in self._told if told != site}
+
     def next_answer(self) -> tuple[str, Outcome] | None:
         """The next answer in the round under way that came in, or None. Raises SiteFailed for one that is malformed."""
         while (received := self.mailbox.next_control()) is not None:
@@ -145,6 +159,9 @@ class Exchange:
         Why a site could not be told, or cannot go on.
     """
 
+    can_be_aborted = False
+    """Whether `Aborted` answers it; otherwise that answers the round before, and is late."""
+
     def __init__(self, dispatcher: Dispatcher, sites: tuple[str, ...]) -> None:
         self.sites = sites
         self.answers: dict[str, Outcome] = {}
@@ -176,6 +193,8 @@ class Exchange:
         """Take in the answers that came. Raises SiteFailed when a site that takes part failed for good."""
         while (came := self._dispatcher.next_answer()) is not None:
             site, answer = came
+            if isinstance(answer, Aborted) and not self.can_be_aborted:
+                continue
             self.answers.setdefault(site, answer)
             self._silent.discard(site)
             if isinstance(answer, Failed) and site in self._dispatcher.membership.sites and not self._aborting:

@@ -31,7 +31,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.mailbox import Mailbox
 from fedsvm.federation.channel.socket import SocketChannel
 from fedsvm.federation.channel.transcript import Transcript
-from fedsvm.federation.control import FinalReport, GatherTerms, LogRecord, Order, Stop, SumTerms
+from fedsvm.federation.control import Done, FinalReport, GatherTerms, LogRecord, Order, Stop, SumTerms
 from fedsvm.federation.disclosures import Disclosure, Disclosures, Kind
 from fedsvm.federation.errors import DeadlineExpired, MembershipChanged, RoundFailed, SitesDropped
 from fedsvm.federation.exchange import Dispatcher
@@ -107,7 +107,7 @@ class Federation:
     policy : DropoutPolicy
         What to do when sites drop.
     restart : callable
-        Starts the process of a site again that the policy wants back.
+        Starts the process of a site again that the policy wants back; None where the one that was there is back.
     on_progress : callable, optional
         Called with the federation after every round and whenever the algorithm has new metrics.
     on_round : callable, optional
@@ -122,6 +122,8 @@ class Federation:
         Where verbs are written down, and by which those of an earlier process are answered.
     skipped_rounds : int, default SKIPPED_ROUNDS
         Numbers of rounds that are left out where the journal ends; 0 where all that was said before is known.
+    restarted : sequence of str, default ()
+        Sites of a resumed run that have no state any more. They leave where the journal ends, and join again.
 
     Attributes
     ----------
@@ -151,7 +153,7 @@ class Federation:
         round_timeout_s: float,
         *,
         policy: DropoutPolicy,
-        restart: Callable[[str], Party],
+        restart: Callable[[str], Party | None],
         on_progress: Callable[[Federation], None] = lambda federation: None,
         on_round: Callable[[str, int], None] = lambda phase, phase_round: None,
         on_shown: Callable[[ShownRound], None] = lambda shown: None,
@@ -159,6 +161,7 @@ class Federation:
         transcript: Transcript | None = None,
         journal: Journal | None = None,
         skipped_rounds: int = SKIPPED_ROUNDS,
+        restarted: Sequence[str] = (),
     ) -> None:
         self.progress = Progress()
         self.log: list[dict[str, Any]] = []
@@ -166,7 +169,8 @@ class Federation:
         self.phase_seconds: dict[str, float] = defaultdict(float)
         self.began = time.monotonic()
         sites = tuple(party.name for party in roster if party.name != endpoint.name)
-        self.membership = Membership(sites, policy)
+        min_sites = max(policy.min_sites, sum_protocol.min_remaining(len(sites)))
+        self.membership = Membership(sites, replace(policy, min_sites=min_sites))
         self._disclosures = Disclosures()
         self._dispatcher = Dispatcher(Mailbox(endpoint, run), self.membership, self._note_logged)
         self._admission = Admission(self._dispatcher, roster, views, restart, self._disclosures, round_timeout_s)
@@ -181,6 +185,7 @@ class Federation:
         self._phase_is_new = self._is_fixed = self._is_over = False
         self._journal = journal
         self._skipped_rounds = skipped_rounds
+        self._restarted = tuple(restarted)
         if journal is not None:
             self.accounts.on_entered = lambda witness, rows: journal.story.ledger.append((witness, rows))
         endpoint.watch(launcher.fileno(), self._note_ended)
@@ -448,11 +453,17 @@ class Federation:
             self._change_membership(dropped, ())
         self._dispatcher.close_books()
 
-    def dismiss(self) -> None:
-        """Tell the sites to stop and take in their final reports; the launcher ends those that do not answer."""
+    def dismiss(self, stop: Stop = Stop()) -> None:  # noqa: B008 - it is frozen
+        """Tell the sites to stop and take in their final reports; the launcher ends those that do not answer.
+
+        Parameters
+        ----------
+        stop : Stop, default that of a run that did not fail
+            Tells sites that go on without their launcher what came of the run.
+        """
         self._is_over = True
         dispatcher = self._dispatcher
-        dispatcher.tell(self.membership.with_process, Stop())
+        dispatcher.tell(self.membership.with_process, stop)
         with suppress(DeadlineExpired):  # whoever is silent now is ended by the launcher
             while awaited := self.membership.responsive - dispatcher.final_reports.keys():
                 deadline = Deadline(GRACE_S)
@@ -548,24 +559,56 @@ class Federation:
             self._phase_is_new = False
             if back := self._admission.readmit():
                 self._change_membership({}, back)
+        if self._restarted:
+            self._let_restarted_in()
+            if not again:
+                raise MembershipChanged
         failed_attempts, deadline = 0, Deadline(_PATIENCE * self._round_timeout_s)
         waiting: dict[str, str] = {}  # a site that was too busy to begin an attempt did wait in another
         while True:
             attempt, round_ = self._attempt(order, take_part, work_s)
             waiting |= round_.waiting()
+            left: dict[str, str] = {}
             if attempt.dropped:
-                back = self._admission.replace_dropped(attempt.dropped, round_)
-                self._change_membership(attempt.dropped, back)
-                failed_attempts, deadline = 0, Deadline(_PATIENCE * self._round_timeout_s)
+                left = self._replace_dropped(attempt, round_)
+                deadline = Deadline(_PATIENCE * self._round_timeout_s)
+            if left:
+                failed_attempts = 0
                 waiting.clear()
             if attempt.complete:
                 return attempt.value
-            if attempt.dropped and not again:
+            if left and not again:
                 raise MembershipChanged
-            failed_attempts += 0 if attempt.dropped else 1
+            failed_attempts += 0 if left else 1
             if failed_attempts and (deadline.expired or failed_attempts == _MAX_REPEATS):
                 who = {site: waiting[site] for site in self.sites if site in waiting}
                 raise RoundFailed(self._dispatcher.label, failed_attempts, who)
+
+    def _replace_dropped(self, attempt: Attempt, round_: Round) -> dict[str, str]:
+        """Wait for sites that dropped, where that is the policy, and change the membership by the others.
+
+        A site that was silent and is there again never left, unless the round was completed and it did not do its part.
+
+        Returns
+        -------
+        dict of str
+            Those that left or joined anew, and why they dropped.
+        """
+        replaced = self._admission.replace_dropped(attempt.dropped, round_)
+        did_part = {site for site, answer in round_.answers.items() if isinstance(answer, Done)}
+        did_part -= self._dispatcher.record.missing.keys()
+        stayed = [site for site in replaced.stayed if not attempt.complete or site in did_part]
+        back = tuple(site for site in replaced.stayed if site not in stayed and self._admission.catch_up(site))
+        left = {site: why for site, why in attempt.dropped.items() if site not in stayed}
+        if left:
+            self._change_membership(left, (*replaced.joined, *back))
+        return left
+
+    def _let_restarted_in(self) -> None:
+        """Tell sites that were started again since the run ended what the others know."""
+        restarted, self._restarted = self._restarted, ()
+        back = tuple(site for site in restarted if self._admission.catch_up(site))
+        self._change_membership(dict.fromkeys(restarted, "it was started again before the run was resumed"), back)
 
     def _attempt(self, order: Order, take_part: Callable[[SocketChannel], Any], work_s: float) -> tuple[Attempt, Round]:
         """One round, numbered, counted and logged."""

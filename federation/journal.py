@@ -33,7 +33,7 @@ from fedsvm.federation.ledger import RoundRecord
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM_BYTES = 32
 _ARRAY, _TUPLE = 1, 2
-VERSION = 2
+VERSION = 3
 """Of this file and of the sites' journals."""
 
 

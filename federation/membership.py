@@ -7,7 +7,7 @@ that is in `admission`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -28,12 +28,18 @@ class DropoutPolicy:
         Sites that may be started again, with other keys: all sites are told so as they start.
     restart : callable
         Whether one of these whose process ended is started again now, given its name; by default it is.
+    silence_s : float, default 0.0
+        How long a run waits for a site that is silent and whose process may live; 0: it goes on without.
+    on_silence : callable, optional
+        Called with the sites that are waited for.
     """
 
     min_sites: int = 1
     on_dropout: Literal["continue", "abort"] = "continue"
     restartable: tuple[str, ...] = ()
     restart: Callable[[str], bool] = lambda site: True
+    silence_s: float = 0.0
+    on_silence: Callable[[Sequence[str]], None] = lambda sites: None
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ class Round(Exchange):
         The coordinator's, once the order is out.
     """
 
+    can_be_aborted = True
     channel: SocketChannel
 
     def __init__(
@@ -135,10 +136,20 @@ class Round(Exchange):
 
     def _open_channel(self, deadline: Deadline) -> SocketChannel:
         record, mailbox = self._dispatcher.record, self._dispatcher.mailbox
+        membership = self._dispatcher.membership
         observers: list[Observer] = []
         if self._transcript is not None:
             observers.append(self._transcript.begin_round(record.round))
-        return SocketChannel(mailbox, self.sites, record.round, deadline, self.notice, observers=observers)
+        return SocketChannel(
+            mailbox,
+            self.sites,
+            len(membership.all_sites),
+            record.round,
+            deadline,
+            self.notice,
+            observers=observers,
+            min_sites=membership.policy.min_sites,
+        )
 
     def _is_stalled(self) -> bool:
         """Whether sites may wait for one that dropped, or for a message that is lost. A revealed sum is over."""

@@ -286,7 +286,7 @@ def coordinate(
     ] = None,
     wait: Annotated[str, typer.Option(help="How long to wait for all of them, such as 90s, 30m or 2h.")] = "1h",
     rejoin: Annotated[
-        str, typer.Option(help="How long to wait for a site that ended to be started again; without it, not at all.")
+        str, typer.Option(help="How long to wait for a site that ended or is silent; without it, not at all.")
     ] = "",
     changes: Annotated[list[str] | None, typer.Option("--set", help="key.path=value; may be repeated.")] = None,
     folder: Annotated[Path | None, typer.Option("--out", help="Folder for the results; must not exist.")] = None,
@@ -302,7 +302,7 @@ def coordinate(
         if scenario is not None or sites is not None or changes or folder is not None:
             raise ScenarioError(["--resume: the run has its scenario, its sites and its folder; name none beside."])
         began = context.find_root().obj
-        _coordinate_again(resumed, listen, key, wait, show, began=began, silent=as_json, debug=debug)
+        _coordinate_again(resumed, listen, key, wait, rejoin, show, began=began, silent=as_json, debug=debug)
         return
     if scenario is None or sites is None:
         raise ScenarioError(["SCENARIO and --sites are needed, but with --resume."])
@@ -324,6 +324,7 @@ def coordinate(
                 target,
                 lambda sentence: hosts.say("coordinator", sentence),
                 lambda federation: plain.update(federation, []),
+                min_sites_chosen=spec.says_min_sites(scenario, changes or []),
                 version=version("fedsvm"),
                 command=shlex.join(["fedsvm", *sys.argv[1:]]),
             )
@@ -337,6 +338,7 @@ def _coordinate_again(
     listen: str,
     key: Path,
     wait: str,
+    rejoin: str,
     show: Callable[[RunResult, Path], None],
     *,
     began: float,
@@ -351,7 +353,7 @@ def _coordinate_again(
     with resume.resumed(folder) as (journal, chosen, _):
         if "tickets" not in journal.header:
             raise ScenarioError([f"{folder} is a run on one machine; resume it by fedsvm run --resume."])
-        meeting = hosts.meeting_of(listen, key, journal.header["admitted"], wait)
+        meeting = hosts.meeting_of(listen, key, journal.header["admitted"], wait, rejoin)
         with coordination.listening(meeting) as endpoint:
             hosts.say("coordinator", f"listens at {endpoint.address} for {', '.join(journal.header['tickets'])}")
             plain = PlainView(errors, chosen.name)
@@ -365,6 +367,7 @@ def _coordinate_again(
                     endpoint,
                     lambda sentence: hosts.say("coordinator", sentence),
                     lambda federation: plain.update(federation, []),
+                    version=version("fedsvm"),
                 )
             except KeyboardInterrupt:
                 _end_interrupted(folder)
@@ -380,7 +383,7 @@ def site(
     policy: Annotated[Path | None, typer.Option(help="What this site allows: see fedsvm policy template.")] = None,
     listen: Annotated[str, typer.Option(help="Where other sites connect to, such as tcp://0.0.0.0:7101.")] = "",
     advertise: Annotated[str, typer.Option(help="By which address they do, where it is another.")] = "",
-    wait: Annotated[str, typer.Option(help="How long to wait for the run to begin, such as 90s, 30m or 2h.")] = "1h",
+    wait: Annotated[str, typer.Option(help="How long to wait for a run to begin or be resumed: 90s, 30m, 2h.")] = "1h",
     patience: Annotated[str, typer.Option(help="How long the coordinator may be silent in mid-run.")] = "10m",
     faults: Annotated[
         list[str] | None, typer.Option("--fault", help="To rehearse: kill:phase=train,round=5, or a stall.")

@@ -136,6 +136,7 @@ def drill(
     faults: Mapping[str, list[dict[str, Any]]] | None = None,
     on_dropout: Literal["continue", "abort"] = "continue",
     rejoin: bool = False,
+    silence_s: float = 0.0,
     log_level: str = "warning",
     another_follows: bool = True,
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
@@ -147,6 +148,7 @@ def drill(
 
     program, partitions: another program of the tests' installation, and what its sites hold. faults: those that sites
     do to themselves, by site, until they are restarted. rejoin: a site whose process ends is restarted.
+    silence_s: how long silent sites are waited for.
     another_follows: what sites are forked from waits a moment for another drill, see `spare_launcher`. on_listening,
     views: see `started`.
     """
@@ -159,7 +161,7 @@ def drill(
         return SiteSetup(lambda path: held.write(str(path)), {"seed": 1}, own_faults.pop(site, []))
 
     chosen = sum_protocol(protocol)
-    policy = DropoutPolicy(chosen.min_sites, on_dropout, names if rejoin else ())
+    policy = DropoutPolicy(chosen.min_sites, on_dropout, names if rejoin else (), silence_s=silence_s)
     deployment = Deployment(
         names,
         program,

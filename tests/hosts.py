@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from tests.conftest import ROOT, wait_until
@@ -134,6 +135,11 @@ class Hosts:
         """The arrays of a run's model."""
         with np.load(self.folder / folder / "model.npz") as file:
             return {name: file[name] for name in file.files}
+
+
+def stalled(site: Started) -> bool:
+    """Whether a site has stopped itself."""
+    return bool(psutil.Process(site.process.pid).status() == psutil.STATUS_STOPPED)
 
 
 def same(one: Mapping[str, NDArray[np.float64]], other: Mapping[str, NDArray[np.float64]]) -> bool:

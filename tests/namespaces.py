@@ -47,6 +47,16 @@ class Network:
         wrong = ["lladdr", _NOBODYS, "dev", self.devices[host], "nud", "permanent"]
         _ip("-n", self.spaces[host], "neigh", "replace", self.addresses[other], *wrong)
 
+    @contextmanager
+    def down(self, host: str) -> Iterator[None]:
+        """A context in which nothing reaches a host or comes from it."""
+        device = f"{self.bridge.removesuffix('br')}h{list(self.spaces).index(host)}"
+        _ip("link", "set", device, "down")
+        try:
+            yield
+        finally:
+            _ip("link", "set", device, "up")
+
 
 @contextmanager
 def network(hosts: Sequence[str]) -> Iterator[Network]:

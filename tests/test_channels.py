@@ -106,7 +106,9 @@ class SocketNetwork:
             def notice() -> None:
                 assert mailbox.next_control() is None
 
-            channel = SocketChannel(mailbox, SITES, 1, Deadline(self._timeout_s), notice, agreement=agreement)
+            channel = SocketChannel(
+                mailbox, SITES, len(SITES), 1, Deadline(self._timeout_s), notice, agreement=agreement
+            )
             try:
                 results = [party(channel)]
             except Died:

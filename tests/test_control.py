@@ -19,6 +19,7 @@ from fedsvm.federation.control import (
     Order,
     RosterUpdate,
     Standing,
+    Stop,
     SumTerms,
     read_answer,
     read_order,
@@ -61,6 +62,25 @@ def test_an_order_survives_the_wire(terms: SumTerms | GatherTerms | None, reques
     assert sent.reveals == received.reveals == (sent.verb in ("gather", "sum"))
     np.testing.assert_array_equal(received.arrays["w"], sent.arrays["w"])
     assert {**vars(received), "arrays": None} == {**vars(sent), "arrays": None}
+
+
+@pytest.mark.parametrize("stop", [Stop(), Stop("north dropped in round 3", resumable=True)])
+def test_sites_learn_what_came_of_the_run(stop: Stop) -> None:
+    assert Stop.from_message(over_the_wire(stop.to_message(RUN, 7))) == stop
+
+
+@pytest.mark.parametrize(
+    ("fields", "sentence"),
+    [
+        ({}, r"the fields of stop must be \['failure', 'resumable'\]"),
+        ({"failure": "", "resumable": 1}, "resumable of stop must be bool"),
+        ({"failure": "x" * 501, "resumable": True}, "failure of stop must have 500 characters or fewer, got 501"),
+        ({"failure": "\x1b[2J", "resumable": True}, "failure of stop must be printable"),
+    ],
+)
+def test_a_malformed_end_of_a_run_is_refused(fields: dict[str, object], sentence: str) -> None:
+    with pytest.raises(Malformed, match=sentence):
+        Stop.from_message(over_the_wire(Message("stop", RUN, 7, fields=fields)))
 
 
 def test_an_order_to_everyone_names_nobody() -> None:

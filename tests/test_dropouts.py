@@ -129,6 +129,29 @@ def test_a_site_that_stalls_for_too_long_is_out_until_the_next_phase(protocol: s
     assert (set(out.left), back.joined, back.phase) == ({"site-2"}, ("site-2",), "evaluate")
 
 
+@pytest.mark.parametrize("stalled", [["site-2"], ["site-1", "site-2", "site-3"]], ids=["one", "all"])
+def test_silent_sites_are_waited_for_and_no_stage_begins_anew(stalled: list[str]) -> None:
+    """None of them lost its state, and so nobody leaves."""
+    faults = {site: fault("stall", 2, 1, for_s=3.5) for site in stalled}
+    with drill(3, timeout_s=1.5, silence_s=30.0, faults=faults) as federation, federation.phase("train"):
+        with federation.fixed_membership():
+            for _ in range(3):
+                assert is_total_of(total(federation), federation.membership.all_sites)
+        assert federation.membership.changes == []
+    assert any(record.aborted for record in federation.accounts.rounds.values())
+
+
+def test_a_silent_site_that_a_sum_was_completed_without_joins_again_at_once() -> None:
+    stall = {"site-2": fault("stall", 2, 1, for_s=3.5)}
+    with drill(4, protocol="masked", timeout_s=1.5, silence_s=30.0, faults=stall) as federation:
+        with federation.phase("train"):
+            values = [total(federation) for _ in range(3)]
+        (change,) = federation.membership.changes
+    assert (set(change.left), change.joined) == ({"site-2"}, ("site-2",))
+    assert is_total_of(values[1], ["site-1", "site-3", "site-4"])
+    assert is_total_of(values[2], federation.membership.all_sites)
+
+
 def test_a_sum_that_was_revealed_before_a_loss_was_noticed_stands() -> None:
     """It is taken from what has come in, and not revealed again for the others."""
     pids: dict[str, int] = {}
@@ -243,6 +266,15 @@ def test_too_few_sites_end_the_run_by_name() -> None:
     with drill(3, faults={"site-2": fault("kill", 1)}) as federation, federation.phase("train"), lost as caught:
         total(federation)
     assert caught.value.dropped == {"site-2": "its process was killed by signal 9"}
+
+
+def test_masked_sums_end_the_run_when_too_few_of_its_sites_are_left() -> None:
+    """One site after the other drops: each round has enough of the sites of the round before, but not of the run's."""
+    faults = {f"site-{number}": fault("kill", number, 1) for number in (2, 3, 4)}
+    lost = pytest.raises(SitesDropped, match=r"site-4 dropped in round 4 .* 2 sites are left, and 3 are needed")
+    with drill(5, protocol="masked", faults=faults) as federation, federation.phase("train"), lost:
+        while True:
+            total(federation)
 
 
 def test_a_membership_that_shrinks_below_the_fewest_says_so_and_keeps_its_history() -> None:

@@ -12,7 +12,6 @@ from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pyarrow.parquet as pq
 import pytest
 import zmq.auth
@@ -25,6 +24,7 @@ from fedsvm.federation.hosts import certificates
 from fedsvm.federation.hosts.hub import Call, HubEndpoint
 from fedsvm.federation.hosts.lobby import Column
 from fedsvm.federation.hosts.messages import Begin, Join, is_tcp
+from fedsvm.federation.hosts.reminders import Reminders
 from fedsvm.federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
 from fedsvm.federation.hosts.visit import Held, Place, Visit
 from fedsvm.federation.site.program import Installation
@@ -32,9 +32,10 @@ from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from fedsvm.scenarios.hosts import asking
 from fedsvm.scenarios.schema.errors import ScenarioError
+from fedsvm.scenarios.schema.policy import template
 from tests.conftest import ROOT, wait_until
 from tests.guides import blocks
-from tests.hosts import EXACT, NAMES, SCENARIO, Hosts, Started, hosts, same
+from tests.hosts import EXACT, NAMES, SCENARIO, Hosts, Started, hosts, same, stalled
 
 pytestmark = pytest.mark.timeout(300)  # ten processes that load libraries, on a machine that may be busy
 EXACTLY = tuple(word for each in EXACT for word in ("--set", each))
@@ -274,9 +275,82 @@ def test_a_site_that_ended_is_waited_for_and_takes_part_again(tmp_path: Path) ->
     assert sum(result["at_sites"]["confusion"].values()) == 30
 
 
-def stalled(site: Started) -> bool:
-    """Whether a site has stopped itself."""
-    return bool(psutil.Process(site.process.pid).status() == psutil.STATUS_STOPPED)
+def test_what_a_site_waits_for_is_said_again_and_again() -> None:
+    said: list[str] = []
+    with Reminders(said.append, silence_s=0.02) as reminders:
+        reminders.activity = lambda: "waits for the others"
+        wait_until(lambda: said.count("waits for the others") > 2, 20)
+    ended = len(said)
+    assert not reminders.is_alive
+    assert len(said) == ended
+
+
+def resumed(there: Hosts, coordinator: Started, *words: str) -> Started:
+    """Start a coordinator that goes on with the run of one that ended, at the same address."""
+    address = coordinator.said.partition("listens at ")[2].partition(" ")[0]
+    words = ("--listen", address, "--key", "coordinator.key_secret", "--wait", "60s", *words)
+    return there.command("coordinator", "coordinate", "--resume", "deployed", *words)
+
+
+def test_a_run_that_failed_since_a_site_dropped_is_resumed_with_it_started_again(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator("--set", "algorithm.tolerance=1e-8")
+        kill = ("--fault", "kill:phase=train,round=6")
+        sites = {name: there.site(name, coordinator, *(kill if name == "north" else ())) for name in NAMES}
+        assert (sites["north"].ends(), coordinator.ends()) == (-9, 3)
+        assert "2 sites are left, and 3 are needed" in coordinator.said
+        for name in ("east", "south"):
+            sites[name].says(f"{name} waits 80 s for it to be resumed")
+        again = resumed(there, coordinator)
+        sites["north"] = there.site("north", coordinator)
+        assert [each.ends() for each in (again, *sites.values())] == [0] * 4, [x.said for x in (again, *sites.values())]
+        assert all("the run is completed" in each.said for each in sites.values())
+    result = json.loads((tmp_path / "deployed" / "result.json").read_text())
+    assert result["model"]["sites"] == list(NAMES)
+    assert result["model"]["converged"]
+
+
+@pytest.mark.long
+def test_a_run_is_resumed_with_all_sites_started_again(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator("--set", "algorithm.tolerance=1e-8", "--set", "protocol.sum=masked")
+        sites = [there.site(name, coordinator) for name in NAMES]
+        coordinator.says("train after")
+        for each in (coordinator, *sites):
+            each.process.kill()
+            each.ends()
+        again = resumed(there, coordinator)
+        sites = [there.site(name, coordinator) for name in NAMES]
+        assert [each.ends() for each in (again, *sites)] == [0] * 4, [x.said for x in (again, *sites)]
+    assert json.loads((tmp_path / "deployed" / "result.json").read_text())["model"]["converged"]
+
+
+@pytest.mark.long
+def test_new_keys_that_the_others_refuse_are_said_when_a_run_is_resumed(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator("--set", "algorithm.tolerance=1e-8", "--set", "protocol.sum=masked")
+        kill = ("--fault", "kill:phase=train,round=6")
+        sites = {name: there.site(name, coordinator, *(kill if name == "north" else ())) for name in NAMES}
+        assert (sites["north"].ends(), coordinator.ends()) == (-9, 3)
+        again = resumed(there, coordinator)
+        there.site("north", coordinator)
+        assert again.ends() == 3
+    said = " ".join(again.said.split())
+    assert "north started again with new keys, which the others refuse: the run was begun without --rejoin." in said
+    assert "End fedsvm site at east, south, start it again at every site, and resume once more." in said
+
+
+@pytest.mark.long
+def test_sites_end_as_the_run_does_when_its_coordinator_is_interrupted(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator("--set", "algorithm.tolerance=1e-8")
+        stalls = ("--fault", "stall:phase=train,round=6,for_s=3")
+        sites = [there.site(name, coordinator, *(stalls if name == "north" else ())) for name in NAMES]
+        wait_until(lambda: stalled(sites[NAMES.index("north")]), 60)
+        coordinator.process.terminate()
+        assert coordinator.ends() == 130
+        assert [each.ends() for each in sites] == [3] * 3
+        assert all("left, since the run failed: its coordinator was interrupted." in each.said for each in sites)
 
 
 def test_a_coordinator_that_is_not_there_is_waited_for_and_then_missed(tmp_path: Path) -> None:
@@ -476,6 +550,40 @@ def test_sites_that_hold_columns_go_on_with_a_coordinator_that_was_killed(tmp_pa
     check_columns(tmp_path, joined)
 
 
+def test_a_site_that_declines_ends_the_run_and_the_sentence_names_the_way_out(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        (tmp_path / "north.toml").write_text("min_rows = 1000\n")
+        coordinator = there.coordinator("--set", "protocol.sum=masked")
+        north = there.site("north", coordinator, "--policy", "north.toml")
+        assert [north.ends(), coordinator.ends()] == [3, 3]
+    said = " ".join(coordinator.said.split())
+    assert "orth declines: it refuses the order: by this site's policy" in said
+    assert "or start again with --set federation.min_sites=2." in said
+
+
+@pytest.mark.long
+def test_a_run_that_is_told_how_few_sites_are_enough_goes_on_without_one_that_declines(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        (tmp_path / "north.toml").write_text("min_rows = 1000\n")
+        coordinator = there.coordinator("--set", "protocol.sum=masked", "--set", "federation.min_sites=2")
+        north = there.site("north", coordinator, "--policy", "north.toml")
+        others = [there.site(name, coordinator) for name in NAMES if name != "north"]
+        assert [each.ends() for each in (north, coordinator, *others)] == [3, 0, 0, 0], coordinator.said
+    assert "the run begins without north" in coordinator.said
+
+
+@pytest.mark.parametrize(
+    ("admitted", "changes", "least"), [(5, (), 3), (2, (), 2), (5, ("federation.min_sites=2",), 2)]
+)
+def test_three_sites_are_needed_across_hosts_unless_fewer_are_invited_or_allowed(
+    admitted: int, changes: tuple[str, ...], least: int, tmp_path: Path
+) -> None:
+    (tmp_path / "hospitals.toml").write_text(SCENARIO)
+    names = [f"north-{number}" for number in range(admitted)]
+    chosen = asking.read(tmp_path / "hospitals.toml", [*changes, "protocol.sum=plain"], names)
+    assert chosen.min_sites == least
+
+
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
@@ -503,6 +611,21 @@ def test_the_guides_scenario_of_columns_is_one(tmp_path: Path) -> None:
         "identifier",
         list(NAMES),
     )
+
+
+def test_the_guides_policy_is_the_template() -> None:
+    (shown,) = (each.text for each in blocks(ROOT / "docs" / "three-hospitals.md") if each.title == "north.toml")
+    assert shown.strip() == template("pan-svm", "north").strip()
+
+
+def test_the_guides_scenario_is_one_that_the_policy_template_allows(tmp_path: Path) -> None:
+    (text,) = (each.text for each in blocks(ROOT / "docs" / "three-hospitals.md") if each.title == "hospitals.toml")
+    with hosts(tmp_path) as there:
+        (tmp_path / "hospitals.toml").write_text(text)
+        (tmp_path / "policy.toml").write_text(template("pan-svm", "north"))
+        coordinator = there.coordinator()
+        begun = [there.site(name, coordinator, "--policy", "policy.toml") for name in NAMES]
+        assert [each.ends() for each in (coordinator, *begun)] == [0] * 4, [x.said for x in (coordinator, *begun)]
 
 
 def test_what_sites_that_hold_columns_must_be_told_is_asked_for(tmp_path: Path) -> None:

@@ -31,11 +31,10 @@ from fedsvm.algorithms.optimisation.interior_point import (
     solve_pooled,
 )
 from fedsvm.algorithms.optimisation.masking import STRETCH, Dither, Masking, draw_mask
-from fedsvm.algorithms.optimisation.path_sums import FederatedPath, Layout, PathSite, Release
+from fedsvm.algorithms.optimisation.path_sums import FederatedPath, Layout, PathLostError, PathSite, Release
 from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping, StoppingSettings
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.contract import uniform_residues
-from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.site.partition import Partition
 from tests.conftest import long_but_for
 from tests.in_process import InProcessFederation, Loss
@@ -611,9 +610,10 @@ def test_a_site_that_is_restarted_while_another_is_told_does_not_tell(first: str
     check_training(train(problem, losses=losses), problem)
 
 
-def test_where_all_that_know_are_gone_training_is_over() -> None:
+def test_where_all_that_know_are_gone_the_path_is_lost() -> None:
+    """Who trains may begin it anew."""
     everyone = Loss(tuple(f"site-{number}" for number in range(1, 6)), restarted=True)
-    with pytest.raises(StepRefused, match="no site is left that knows where training stands; run again"):
+    with pytest.raises(PathLostError, match=r"No site is left that knows where training stands; run again\."):
         train(game(0.03, 10.0, 40), losses={("newton", 4): everyone})
 
 

@@ -326,6 +326,30 @@ def test_a_peer_is_called_what_its_key_stands_for(listening: tuple[Endpoint, Key
     assert received.peer == "friend"
 
 
+def test_a_party_that_refused_a_key_before_it_had_a_roster_is_reached_with_the_next_roster(
+    listening: tuple[Endpoint, KeyPair, KeyPair],
+) -> None:
+    """So it is with a site that is started again, at the same address and with the same keys."""
+    server, server_keys, _ = listening
+    keys, message = KeyPair.generate(), wire.Message("data", b"12345678")
+    with Endpoint("late", ANY_PORT, keys, 2) as late:
+        known = Roster([Party("server", server.address, server_keys.public), Party("late", late.address, keys.public)])
+        late.admit(known)
+        late.connect("server")
+        while not late._diallers["server"].rejected:
+            for endpoint in (server, late):
+                with contextlib.suppress(DeadlineExpired):
+                    endpoint.wait(Deadline(0.05))
+        server.admit(known)
+        late.admit(known)
+        arrived: list[Received] = []
+        listener = threading.Thread(target=lambda: arrived.append(receive(server, Deadline(20))))
+        listener.start()
+        late.send("server", message, Deadline(20))
+        listener.join()
+    assert [each.peer for each in arrived] == ["late"]
+
+
 def test_what_came_when_a_read_was_interrupted_is_taken_in(
     listening: tuple[Endpoint, KeyPair, KeyPair], monkeypatch: pytest.MonkeyPatch
 ) -> None:

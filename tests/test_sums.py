@@ -350,6 +350,25 @@ def test_a_masked_sum_with_too_few_sites_left_reveals_nothing() -> None:
         run_sum(masked(0.6), [uniform_residues((1, 3))] * 5, InMemoryNetwork(site_names(5), deaths=deaths))
 
 
+@pytest.mark.parametrize("left", [4, 3])
+def test_a_masked_sum_counts_its_threshold_from_the_sites_of_the_run(left: int) -> None:
+    """Of six sites four must be in a sum, whether the others drop in this round or dropped before it."""
+    inputs = [uniform_residues((1, 3)) for _ in range(4)]
+    network = InMemoryNetwork(site_names(4), deaths={"site-2": 1} if left == 3 else {}, run_sites=6)
+    if left == 4:
+        np.testing.assert_array_equal(run_sum(masked(0.6), inputs, network).total, functools.reduce(add, inputs))
+        return
+    with pytest.raises(PeerDropped, match=r"3 sites around .* are left and a masked sum needs 4; nothing was revealed"):
+        run_sum(masked(0.6), inputs, network)
+
+
+def test_a_masked_sum_of_fewer_sites_than_the_run_needs_reveals_nothing() -> None:
+    """The threshold of five sites would be three."""
+    network = InMemoryNetwork(site_names(5), deaths={"site-2": 1}, min_sites=5)
+    with pytest.raises(PeerDropped, match="4 sites are left and a masked sum needs 5; nothing was revealed"):
+        run_sum(masked(0.6), [uniform_residues((1, 3))] * 5, network)
+
+
 def test_what_the_coordinator_sees_of_a_masked_site_is_uniform() -> None:
     zero = np.zeros((1, 4000), dtype=np.uint64)
     network = run_sum(masked(0.6), [zero] * 3).network

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Annotated, Any, Literal
 
@@ -24,7 +25,7 @@ from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite
 from fedsvm.algorithms.optimisation.joint_hinge import JointOracle, JointSite
 from fedsvm.algorithms.optimisation.line_search import line_search
 from fedsvm.algorithms.optimisation.masking import Dither, Masking, dither_seed
-from fedsvm.algorithms.optimisation.path_sums import FederatedPath, PathSite, Release
+from fedsvm.algorithms.optimisation.path_sums import FederatedPath, PathLostError, PathSite, Release
 from fedsvm.algorithms.optimisation.predicted import Work
 from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Weighting
@@ -234,7 +235,18 @@ def _note(federation: Federation, iteration: int, certificates: Sequence[Certifi
 def _by_interior_point(
     federation: Federation, settings: LinearSvmSettings, features: int, weighting: Weighting, classes: int
 ) -> Trained:
-    """Sites that leave take their rows with them, and those that come back are handed the path: nothing begins anew."""
+    """Sites that leave take their rows with them, and those that come back are handed the path.
+
+    Training begins anew only where no site is left that knows it, as after all were started again.
+    """
+    while True:
+        with suppress(PathLostError):
+            return _along_one_path(federation, settings, features, weighting, classes)
+
+
+def _along_one_path(
+    federation: Federation, settings: LinearSvmSettings, features: int, weighting: Weighting, classes: int
+) -> Trained:
     problems = problems_of(classes, settings.multiclass)
     path = FederatedPath(
         federation,

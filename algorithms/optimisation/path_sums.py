@@ -26,7 +26,7 @@ from fedsvm.algorithms.optimisation.interior_point import Extent, Opened, Outcom
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimisation.weighting import Factors, WeightedSite, Weighting
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
-from fedsvm.federation.errors import MembershipChanged, StepRefused
+from fedsvm.federation.errors import FederationError, MembershipChanged, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.private_file import replace_private
 from fedsvm.federation.site.program import step
@@ -108,6 +108,10 @@ class Layout:
             rows=np.rint(counts * rows),
         )
         return opened, round(float(keepers[0])), round(float(overflows[0]))
+
+
+class PathLostError(FederationError):
+    """All sites that knew where training stands are gone, or were started again: it has to begin anew."""
 
 
 class PathSite(FeatureSite, WeightedSite):
@@ -420,6 +424,8 @@ class FederatedPath:
     def _hand_on(self) -> None:
         """Have those that know the path tell it to all."""
         holders = [site for site in self._federation.sites if site in self._told]
+        if not holders:
+            raise PathLostError("No site is left that knows where training stands; run again.")
         self._federation.run("share_path", holders=holders)
         self._extent = self._bounded(*self._squared_norms())
         self._told = set(self._federation.sites)

@@ -43,10 +43,16 @@ class Channel(Protocol):
         This party.
     sites : tuple of str
         The sites of the round in ring order, the same at every party.
+    run_sites : int
+        The number of sites that the run began with, the same at every party.
+    min_sites : int
+        With fewer sites this party has no part in a sum.
     """
 
     me: str
     sites: tuple[str, ...]
+    run_sites: int
+    min_sites: int
 
     def send(self, peer: str, array: NDArray[Any]) -> None:
         """Send `array` to `peer`, without waiting for it to be taken in.

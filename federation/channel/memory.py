@@ -56,6 +56,10 @@ class InMemoryNetwork:
         How long a party waits for another.
     deaths : mapping of str to int, default {}
         The message, counted from 1, before which a party dies.
+    run_sites : int, default that of `sites`
+        The number of sites that the run began with.
+    min_sites : int, default 1
+        With fewer sites nobody has a part in a sum.
 
     Attributes
     ----------
@@ -70,6 +74,8 @@ class InMemoryNetwork:
     sites: tuple[str, ...]
     timeout_s: float = 30.0
     deaths: Mapping[str, int] = field(default_factory=dict)
+    run_sites: int = 0
+    min_sites: int = 1
     sent: list[Sent] = field(default_factory=list)
     drawn: dict[str, list[Residues]] = field(default_factory=lambda: defaultdict(list))
     expanded: dict[str, dict[bytes, list[Residues]]] = field(
@@ -183,6 +189,8 @@ class MemoryChannel(KeyedChannel):
     def __init__(self, network: InMemoryNetwork, me: str) -> None:
         self.me = me
         self.sites = network.sites
+        self.run_sites = network.run_sites or len(network.sites)
+        self.min_sites = network.min_sites
         self._network = network
         self._hop = 0
         self._sent = 0

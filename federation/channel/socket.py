@@ -30,6 +30,8 @@ class SocketChannel(KeyedChannel):
         Where what comes in waits.
     sites : tuple of str
         The sites of the round in ring order.
+    run_sites : int
+        The number of sites that the run began with.
     round_number : int
         The round, which every message carries.
     deadline : Deadline
@@ -43,6 +45,8 @@ class SocketChannel(KeyedChannel):
         What watches.
     draw : callable
         Gives random vectors, by shape; by default the operating system's.
+    min_sites : int, default 1
+        With fewer sites this party has no part in a sum.
 
     Attributes
     ----------
@@ -60,6 +64,7 @@ class SocketChannel(KeyedChannel):
         self,
         mailbox: Mailbox,
         sites: tuple[str, ...],
+        run_sites: int,
         round_number: int,
         deadline: Deadline,
         notice: Callable[[], None],
@@ -67,9 +72,12 @@ class SocketChannel(KeyedChannel):
         agreement: KeyAgreement | None = None,
         observers: Sequence[Observer] = (),
         draw: Draw = uniform_residues,
+        min_sites: int = 1,
     ) -> None:
         self.me = mailbox.endpoint.name
         self.sites = sites
+        self.run_sites = run_sites
+        self.min_sites = min_sites
         self.hop = 0
         self.waiting_for = ""
         self.sent_to: dict[str, int] = {}

@@ -9,5 +9,6 @@ needs nobody to reach it but other sites, and those only where they speak direct
 - `spoke`: a site's endpoint, which connects to the coordinator
 - `lobby`: the coordinator waits for its sites, and turns others away
 - `gathering`: a `Federation` over the sites that came
+- `reminders`: a site says what it waits for
 - `visit`: a site joins, takes part, and leaves
 """

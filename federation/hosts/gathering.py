@@ -5,12 +5,12 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import MappingProxyType
 
-from fedsvm.federation.control import Abort
-from fedsvm.federation.errors import DeadlineExpired, LaunchError
+from fedsvm.federation.control import MAX_LOG_TEXT, Abort, Stop
+from fedsvm.federation.errors import LaunchError, PeerDropped, SitesDropped
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.hosts.hub import HubEndpoint
 from fedsvm.federation.hosts.lobby import Guest
@@ -19,6 +19,7 @@ from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.processes.contract import Ended
 from fedsvm.federation.shown import ShownRound
 from fedsvm.federation.site.program import SumProtocol
+from fedsvm.federation.text import visible
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 
@@ -100,35 +101,22 @@ def nobody_is_started(site: str) -> Party:
     raise LaunchError(f"{site} runs on a host of its own and cannot be started from here.")
 
 
-def gather_again(
-    endpoint: HubEndpoint, tickets: Mapping[str, bytes], run: bytes, heard: int, deadline: Deadline
-) -> list[str]:
-    """Wait until the sites of a run whose coordinator ended have connected to this one, and have them leave its round.
+def end_rounds(endpoint: HubEndpoint, sites: Iterable[str], run: bytes, heard: int) -> None:
+    """Have sites leave the round that the coordinator before this one began.
 
     Parameters
     ----------
     endpoint : HubEndpoint
-    tickets : mapping of str to bytes
-        By which the sites are known.
+    sites : iterable of str
+        Those whose processes waited.
     run : bytes
         The run's 8 random bytes.
     heard : int
         No round that they heard of is above this one.
-    deadline : Deadline
-        Of the wait.
-
-    Returns
-    -------
-    Sites that did not come.
     """
-    endpoint.expect(tickets)
-    with suppress(DeadlineExpired):
-        while not all(map(endpoint.is_connected, tickets)):
-            endpoint.wait(deadline)
-            endpoint.received()  # whatever it is, it is of a round that is over
-    for site in filter(endpoint.is_connected, tickets):
-        endpoint.send(site, Abort().to_message(run, heard), Deadline(0))
-    return [site for site in tickets if not endpoint.is_connected(site)]
+    for site in sites:
+        with suppress(PeerDropped):  # it left again, which its next round will show
+            endpoint.send(site, Abort().to_message(run, heard), Deadline(0))
 
 
 @contextmanager
@@ -143,12 +131,13 @@ def gathered(
     *,
     on_progress: Callable[[Federation], None] = lambda federation: None,
     on_shown: Callable[[ShownRound], None] = lambda shown: None,
-    restart: Callable[[str], Party] = nobody_is_started,
+    restart: Callable[[str], Party | None] = nobody_is_started,
     journal: Journal | None = None,
+    restarted: Sequence[str] = (),
 ) -> Iterator[Federation]:
     """A federation of the sites that came; `federation.assemble()` introduces them to each other.
 
-    When the context ends the sites are told to stop.
+    When the context ends the sites are told to stop, and what came of the run.
 
     Parameters
     ----------
@@ -160,7 +149,7 @@ def gathered(
         In ring order.
     run : bytes
         The run's 8 random bytes.
-    sum_protocol, round_timeout_s, policy, on_progress, on_shown, restart, journal
+    sum_protocol, round_timeout_s, policy, on_progress, on_shown, restart, journal, restarted
         See `Federation`.
 
     Raises
@@ -181,11 +170,30 @@ def gathered(
         on_progress=on_progress,
         on_shown=on_shown,
         journal=journal,
+        restarted=restarted,
     )
+    stop = Stop()
     try:
         yield federation
+    except BaseException as error:
+        stop = _ended_by(error)
+        raise
     finally:
         try:
-            federation.dismiss()
+            federation.dismiss(stop)
         finally:
             sites.close()
+
+
+def is_resumable(error: BaseException) -> bool:
+    """Return whether a run that failed so may go on when its sites are there again."""
+    return isinstance(error, SitesDropped | LaunchError)
+
+
+def _ended_by(error: BaseException) -> Stop:
+    """Return what sites are told of a failure: no more than names of sites and rounds, since others read it."""
+    if is_resumable(error):
+        return Stop(visible(str(error))[:MAX_LOG_TEXT], resumable=True)
+    if isinstance(error, KeyboardInterrupt):
+        return Stop("its coordinator was interrupted")
+    return Stop("its coordinator says why")

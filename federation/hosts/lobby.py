@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedsvm.federation.columns import deviations
 from fedsvm.federation.errors import DeadlineExpired, FederationError, LaunchError, Malformed, PeerDropped
@@ -35,6 +35,26 @@ class Guest:
 
     party: Party
     columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Quorum:
+    """The number of sites that a run needs.
+
+    Parameters
+    ----------
+    min_sites : int
+        With fewer it does not begin.
+    sum_needs : int
+        The part of it that its secure sum needs, whatever the scenario says.
+    is_chosen : bool
+        Whether the scenario says `min_sites`. If it does not, a site that declines ends the run: nobody agreed to go on
+        without it.
+    """
+
+    min_sites: int
+    sum_needs: int
+    is_chosen: bool
 
 
 class Lobby:
@@ -82,24 +102,26 @@ class Lobby:
         self._alike = alike
         self._invited: dict[str, Call] = {}
         self._away: dict[str, Guest] = {}
-        self._declined: dict[str, str] = {}
+        self._declined: dict[str, Declined] = {}
         self._deviating: dict[str, str] = {}
         self._sites: list[str] = []
         self._columns: dict[str, list[str]] = {}
         self._back: dict[str, Party] = {}
+        self._coming: set[str] = set()
+        self._is_resuming = False
         self.on_restarted: Callable[[str], None] = lambda site: None
         self._strangers = 0
         self._names = tuple(party.name for party in endpoint.roster if party.name != COORDINATOR)
         endpoint.on_call, endpoint.on_word = self._receive, self._hear
         endpoint.on_closed, endpoint.on_back = self._note_closed, self._note_back
 
-    def wait(self, deadline: Deadline, min_sites: int, how_long: str) -> list[Guest]:
+    def wait(self, deadline: Deadline, quorum: Quorum, how_long: str) -> list[Guest]:
         """Wait until every admitted site is ready, or until time is up and enough are. Those that are, in ring order.
 
         Nobody waits for a site whose own policy forbids it to take part. how_long: the deadline as its user wrote it.
-        Raises FederationError where too few are there.
+        Raises FederationError where too few are there, and where one declines and the quorum was not chosen.
         """
-        while len(self.guests) < (expected := len(self._names) - len(self._declined)) and expected >= min_sites:
+        while not self._is_settled(quorum):
             try:
                 self._endpoint.serve(deadline)
             except DeadlineExpired:
@@ -107,12 +129,18 @@ class Lobby:
             self._note_strangers()
         self._turn_away_deviating()
         missing = [name for name in self._names if name not in self.guests]
-        if len(self.guests) < min_sites:
-            self._send_away(missing, min_sites, how_long)
+        if len(self.guests) < quorum.min_sites or (self._declined and not quorum.is_chosen):
+            self._send_away(missing, quorum, how_long)
         if missing:
             self._tell(f"the run begins without {_listed(missing)}")
         self._close()
         return [self.guests[name] for name in self._names if name in self.guests]
+
+    def _is_settled(self, quorum: Quorum) -> bool:
+        """Return whether it is known how many sites the run has, before time is up."""
+        by_policy = sum(declined.by_policy for declined in self._declined.values())
+        expected = len(self._names) - by_policy
+        return len(self.guests) == expected or expected < quorum.min_sites or (by_policy > 0 and not quorum.is_chosen)
 
     # What sites say.
 
@@ -160,17 +188,17 @@ class Lobby:
             if message.kind == Ready.kind:
                 self._seat(site, Ready.from_message(message))
             elif message.kind == Declined.kind:
-                declined = Declined.from_message(message)
-                reason = declined.reason[:MAX_SHOWN]
-                if declined.by_policy:
-                    self._declined[site] = reason
-                self._tell(f"{site} declines: {reason}")
+                self._declined[site] = Declined.from_message(message)
+                self._tell(self._said_by(site))
             else:
                 self._endpoint.refused["not a word of joining"] += 1
         except Malformed as error:
             self._endpoint.refused[f"malformed: {error}"] += 1
         if all(name in self.guests or name in self._declined for name in self._names):
             self._turn_away_deviating()
+
+    def _said_by(self, site: str) -> str:
+        return f"{site} declines: {self._declined[site].reason[:MAX_SHOWN]}"
 
     def _seat(self, site: str, ready: Ready) -> None:
         columns = _columns(ready.columns)
@@ -226,17 +254,27 @@ class Lobby:
         with suppress(PeerDropped):  # it left meanwhile
             self._endpoint.send(site, message.to_message(self._endpoint.round), Deadline(0))
 
-    def _send_away(self, missing: Sequence[str], min_sites: int, how_long: str) -> None:
+    def _send_away(self, missing: Sequence[str], quorum: Quorum, how_long: str) -> None:
         """Tell those who came that it comes to nothing, and raise FederationError."""
         came = _listed(list(self.guests)) if self.guests else "none"
-        if self._declined:
-            said = "; ".join(f"{site} declines: {reason}" for site, reason in self._declined.items())
-            why = f"{said}. Fewer than the {min_sites} sites that are needed are left; change the scenario."
+        left = len(self._names) - len(self._declined)
+        if self._declined and (left < quorum.min_sites or not quorum.is_chosen):
+            why = self._why_declined(quorum, left)
         else:
-            why = self._why_expired(missing, min_sites, how_long, came)
+            why = self._why_expired(missing, quorum.min_sites, how_long, came)
         for site in self.guests:
             self._send(site, Refused(why))
         raise FederationError(why[0].upper() + why[1:])
+
+    def _why_declined(self, quorum: Quorum, left: int) -> str:
+        said = "; ".join(map(self._said_by, self._declined)).rstrip(".")
+        if quorum.is_chosen or left < quorum.sum_needs:
+            needed = quorum.min_sites if quorum.is_chosen else quorum.sum_needs
+            return f"{said}. Fewer than the {needed} sites that are needed are left; change the scenario."
+        return (
+            f"{said}. The run goes on with fewer sites only if it is told to; change the scenario, or start again "
+            f"with --set federation.min_sites={left}."
+        )
 
     def _why_expired(self, missing: Sequence[str], min_sites: int, how_long: str, came: str) -> str:
         absent = [site for site in missing if site not in self._deviating]
@@ -249,11 +287,14 @@ class Lobby:
 
     def _close(self) -> None:
         """Tell all that the run begins, and late ones that it has begun."""
-        sites = [name for name in self._names if name in self.guests]
+        self._begin_with([name for name in self._names if name in self.guests])
+        for site in self._sites:
+            self._send(site, Begin(self._sites, self._columns[site]))
+
+    def _begin_with(self, sites: list[str]) -> None:
+        """From now on a site that joins is one of these that was started again, or is late."""
         self._sites = sites
         self._columns = {site: self._columns_of(site if not self._alike else sites[0]) for site in sites}
-        for site in sites:
-            self._send(site, Begin(sites, self._columns[site]))
         self._endpoint.on_call = self._receive_late
         self._endpoint.on_closed = self._endpoint.on_back = lambda peer: None
 
@@ -262,24 +303,78 @@ class Lobby:
 
     # Once the run has begun.
 
-    def wait_for(self, site: str, deadline: Deadline) -> Party:
-        """Wait until a site whose process ended was started again, and is ready. Raises LaunchError if it is not."""
-        self._tell(f"{site} ended; the run waits for it to be started again")
-        while site not in self._back:
+    def wait_for(self, site: str, deadline: Deadline) -> Party | None:
+        """Wait until a site that has no connection is back, be it the same process or one that was started again.
+
+        Returns
+        -------
+        Party or None
+            The site with the keys of its new process; None where the process is the same.
+
+        Raises
+        ------
+        LaunchError
+            It is not back in time.
+        """
+        self._tell(f"{site} ended, or cannot be reached; the run waits for it, at most {deadline.seconds:g} s")
+        while not self._is_back(site):
             try:
                 self._endpoint.serve(deadline)
             except DeadlineExpired:
                 raise LaunchError(
-                    f"{site} ended, and was not started again within {deadline.seconds:g} s; start fedsvm site there "
-                    "sooner, or let the coordinator wait longer (--rejoin)."
+                    f"{site} ended, or cannot be reached, and was not back within {deadline.seconds:g} s; start fedsvm "
+                    "site there sooner, or let the coordinator wait longer (--rejoin)."
                 ) from None
         self._tell(f"{site} is back")
-        return self._back.pop(site)
+        return self._take_back(site) if site in self._back else None
+
+    def resume(self, guests: Sequence[Guest], deadline: Deadline) -> list[str]:
+        """Wait until the sites of a run whose coordinator ended are back, be it the same processes or new ones.
+
+        Parameters
+        ----------
+        guests : sequence of Guest
+            As they were when the run began, in ring order.
+        deadline : Deadline
+            Of the wait.
+
+        Returns
+        -------
+        list of str
+            Sites that did not come.
+        """
+        self.guests = {guest.party.name: guest for guest in guests}
+        self._begin_with(list(self.guests))
+        self._is_resuming, waiting = True, list(self.guests)
+        while waiting:
+            try:
+                self._endpoint.serve(deadline)
+            except DeadlineExpired:
+                break
+            while self._endpoint.received() is not None:
+                pass  # whatever it is, it is of a round that is over
+            for site in filter(self._is_back, list(waiting)):
+                waiting.remove(site)
+                self._tell(f"{site} is back" + (f"; waiting for {_listed(waiting)}" if waiting else ""))
+        self._is_resuming = False
+        return [site for site in self.guests if not self._is_back(site)]
+
+    def take_back_restarted(self) -> dict[str, Party]:
+        """Return those of the sites that were started again before the run was resumed, with their new keys."""
+        return {site: self._take_back(site) for site in list(self._back)}
+
+    def _is_back(self, site: str) -> bool:
+        return site in self._back or (self._endpoint.is_connected(site) and site not in self._coming)
+
+    def _take_back(self, site: str) -> Party:
+        party = self._back.pop(site)
+        self.guests[site] = replace(self.guests[site], party=party)
+        return party
 
     def _receive_late(self, call: Call) -> None:
         site = call.peer
         why = self._reason_against(call)
-        if not why and (site not in self._terms.restartable or site not in self._sites):
+        if not why and (site not in self._sites or not (self._is_resuming or site in self._terms.restartable)):
             why = "the run goes on without it; wait for the next one."
         if why:
             self._endpoint.turn_away(call, why)
@@ -287,6 +382,7 @@ class Lobby:
             return
         self._invited[site] = call
         self._back.pop(site, None)
+        self._coming.add(site)
         self._endpoint.on_word = self._hear_late
         self._send(site, Offer(self._run, self._endpoint.invite(call), self._terms.to_fields()))
         self.on_restarted(site)
@@ -304,6 +400,7 @@ class Lobby:
         known = self.guests[site].party
         address = self._invited[site].join.address
         self._back[site] = known._replace(address=address, agreement_key=ready.agreement_key)
+        self._coming.discard(site)
         self._send(site, Begin(self._sites, self._columns[site]))
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import zmq
 
-from fedsvm.federation.errors import PeerDropped
-from fedsvm.federation.hosts.messages import Hello
+from fedsvm.federation.errors import Malformed, PeerDropped, Stopped
+from fedsvm.federation.hosts.messages import Hello, Refused
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.connection import Dialler
 from fedsvm.federation.transport.deadline import Deadline
@@ -42,6 +42,8 @@ class SpokeEndpoint(Endpoint):
     ----------
     ticket : bytes
         What the coordinator knows this site's connections by; empty until it has made an offer.
+    has_begun : bool
+        Whether the run has. From then on a coordinator that refuses this site ends it by Stopped.
 
     Raises
     ------
@@ -52,6 +54,7 @@ class SpokeEndpoint(Endpoint):
     def __init__(self, name: str, listen: str, keys: KeyPair, coordinator: Party) -> None:
         super().__init__(name, listen, keys, _MAX_PEERS)
         self.ticket = b""
+        self.has_begun = False
         self._coordinator = coordinator
         self.admit(Roster([coordinator, Party(name, self.address, keys.public)]))
         self.connect(_ORDERS)
@@ -106,4 +109,16 @@ class SpokeEndpoint(Endpoint):
             super()._take(peer, frame, routing_id)
         elif (message := self._decoded(frame)) is not None:
             self._opened[_ORDERS][-1].count(message, len(frame), sent=False)
+            if self.has_begun and message.kind == Refused.kind:
+                self._leave(message)
+                return
             self._pending.append(Received(COORDINATOR, message, answer=False))
+
+    def _leave(self, message: wire.Message) -> None:
+        """Raises Stopped for the reason why another coordinator, or the same one, does not know this site any more."""
+        try:
+            reason = Refused.from_message(message).reason
+        except Malformed as error:
+            self.refused[f"malformed: {error}"] += 1
+            return
+        raise Stopped(f"the coordinator does not let this site take part any more: {reason}")

@@ -13,10 +13,19 @@ from pathlib import Path
 from typing import Any
 
 from fedsvm.federation.channel.agreement import KeyAgreement
-from fedsvm.federation.errors import DeadlineExpired, FederationError, Malformed, OrderRefused, PeerDropped, StepRefused
+from fedsvm.federation.errors import (
+    DeadlineExpired,
+    FederationError,
+    Malformed,
+    OrderRefused,
+    PeerDropped,
+    StepRefused,
+    Stopped,
+)
 from fedsvm.federation.hosts.certificates import Certificate
 from fedsvm.federation.hosts.lobby import Column
 from fedsvm.federation.hosts.messages import Begin, Declined, Join, Offer, Ready, Refused
+from fedsvm.federation.hosts.reminders import Reminders
 from fedsvm.federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
 from fedsvm.federation.processes.forkserver import WORKSPACE_PREFIX
 from fedsvm.federation.site.faults import OwnFaults
@@ -104,7 +113,8 @@ class Visit:
     faults : sequence of dict, default ()
         Those that the site does to itself, see `site.faults`.
     wait_s : float
-        How long it tries to reach a coordinator, and then waits for the run to begin.
+        How long it tries to reach a coordinator, and then waits for the run to begin. If the run fails because sites
+        dropped, it waits as long for the run to be resumed.
     patience_s : float
         How long a coordinator may be silent in mid-run.
     """
@@ -128,8 +138,8 @@ class Visit:
     def take_part(self) -> None:
         """Join, and carry out orders until the run is over.
 
-        Raises FederationError where it does not come to that: it says whether the coordinator refused the site, or the
-        site the coordinator's terms.
+        Raises FederationError for a run that failed, and where it does not come to one: it says whether the coordinator
+        refused the site, or the site the coordinator's terms.
         """
         place = self.place
         keys, coordinator = place.certificate.keys, Party(COORDINATOR, place.coordinator, place.coordinator_key)
@@ -137,19 +147,26 @@ class Visit:
             descriptors_explained(self.name),
             SpokeEndpoint(self.name, place.listen or OUTBOUND_ONLY, keys, coordinator) as endpoint,
             tempfile.TemporaryDirectory(prefix=WORKSPACE_PREFIX) as workspace,
+            Reminders(self.tell) as reminders,
         ):
-            self._join(endpoint, coordinator, Path(workspace))
+            self._join(endpoint, coordinator, Path(workspace), reminders)
 
-    def _join(self, endpoint: SpokeEndpoint, coordinator: Party, workspace: Path) -> None:
-        deadline = Deadline(self.wait_s)
+    def _join(self, endpoint: SpokeEndpoint, coordinator: Party, workspace: Path, reminders: Reminders) -> None:
+        deadline, tell = Deadline(self.wait_s), reminders.tell
+        reminders.activity = lambda: (
+            "waits for the coordinator's terms"
+            if endpoint.orders.established
+            else f"waits for the coordinator at {self.place.coordinator}, which does not answer"
+        )
         offer = self._asked(endpoint, deadline)
         terms = _read_terms(offer)
-        self.tell(f"{COORDINATOR} asks: {described(terms)}")
+        tell(f"{COORDINATOR} asks: {described(terms)}")
         endpoint.ticket = offer.ticket
         via_coordinator = terms.routing == "via-coordinator"
         agreement = KeyAgreement(offer.run) if terms.needs_pairwise_keys or via_coordinator else None
         public = agreement.public if agreement is not None else None
         path = workspace / f"{self.name}.partition"
+        reminders.activity = lambda: "reads its data"
         try:
             self.rules.check_terms(terms)
             held = self.hold(terms)
@@ -159,11 +176,12 @@ class Visit:
             raise FederationError(f"{self.name} does not take part: {error}") from error
         columns = [[column.name, column.categorical] for column in held.columns]
         endpoint.say(Ready(columns, public).to_message(), deadline)
-        self.tell(f"{self.name} is ready, and waits for the others")
+        tell(f"{self.name} is ready, and waits for the others")
+        reminders.activity = lambda: "waits for the run to begin, which needs the others"
         begin = Begin.from_message(self._heard(endpoint, Begin.kind, deadline))
         self._check_begin(begin, held)
         held.partition(begin.columns).write(str(path))
-        self.tell(f"the run begins, with {', '.join(begin.sites)}")
+        tell(f"the run begins, with {', '.join(begin.sites)}")
         assignment = Assignment(
             name=self.name,
             run=offer.run,
@@ -189,19 +207,35 @@ class Visit:
             via_coordinator=via_coordinator,
             log_level=SILENT,
             patience_s=self.patience_s,
+            resume_s=self.wait_s,
         )
         endpoint.admit_myself(public)
+        endpoint.has_begun = True
         faults = OwnFaults(self.faults, _have_continued)
         failures: list[str] = []
-        told_to_stop = Site(assignment, self.installation, endpoint, agreement, faults, failures.append).serve()
+
+        def note_pause(failure: str) -> None:
+            waits = f"{self.name} waits {self.wait_s:g} s for it to be resumed"
+            tell(f"the run failed: {_ended(failure)} {waits}" if failure else "the run is resumed")
+
+        site = Site(assignment, self.installation, endpoint, agreement, faults, failures.append, on_pause=note_pause)
+        reminders.activity = lambda: site.activity
+        end = site.serve()
         if failures:
             raise FederationError(f"{self.name} ended the run: {failures[-1]}")
-        if not told_to_stop:
+        self._check_end(end)
+        tell("the run is completed")
+
+    def _check_end(self, end: Stopped | None) -> None:
+        """Raises FederationError for a run that failed, or whose coordinator fell silent."""
+        if end is None:
             raise FederationError(
                 f"{self.name} heard nothing of the coordinator for {self.patience_s:g} s, and left; see whether it "
                 "still runs, or wait longer (--patience)."
             )
-        self.tell("the run is over")
+        if end.failure:
+            left = f" It was not resumed within {self.wait_s:g} s." if end.resumable else ""
+            raise FederationError(f"{self.name} left, since the run failed: {_ended(end.failure)}{left}")
 
     def _asked(self, endpoint: SpokeEndpoint, deadline: Deadline) -> Offer:
         """Ask to be let in; the coordinator's offer. Raises FederationError, saying who refused whom."""
@@ -270,6 +304,10 @@ class Visit:
             endpoint.say(Declined(reason, by_policy).to_message(), Deadline(_PARTING_S))
         except (PeerDropped, DeadlineExpired):
             self.tell("the coordinator could not be told why")
+
+
+def _ended(sentence: str) -> str:
+    return f"{sentence.rstrip('.')}."
 
 
 def _read_terms(offer: Offer) -> Terms:

@@ -126,12 +126,16 @@ class ReplayChannel:
         The site.
     sites : tuple of str
         Of the round.
+    run_sites : int
+        The number of sites that the run began with.
     record : Record
     """
 
-    def __init__(self, me: str, sites: tuple[str, ...], record: Record) -> None:
+    def __init__(self, me: str, sites: tuple[str, ...], run_sites: int, record: Record) -> None:
         self.me = me
         self.sites = sites
+        self.run_sites = run_sites
+        self.min_sites = 1
         self._record = record
 
     def send(self, peer: str, array: NDArray[Any]) -> None:

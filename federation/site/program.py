@@ -145,6 +145,10 @@ class SumProtocol(Protocol):
     def discloses(self) -> Literal["sum", "value"]:
         """What the coordinator sees: the sum, or each site's own value."""
 
+    @property
+    def min_remaining(self) -> Callable[[int], int]:
+        """Of the sites that a run begins with, how many must remain, by their number."""
+
     def isolating(self, sites: int) -> int:
         """How few of so many sites, with the coordinator, may come to hold what another put in."""
 

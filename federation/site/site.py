@@ -39,6 +39,7 @@ from fedsvm.federation.errors import (
     BoundExceeded,
     DeadlineExpired,
     EndpointError,
+    Malformed,
     PeerDropped,
     ProtocolError,
     RoundAborted,
@@ -111,6 +112,8 @@ class Assignment:
         The last round of which the coordinator's journal says that this site took part: the site's own must have it.
     patience_s : float
         A coordinator that gave no order for this long is taken for dead.
+    resume_s : float, default 0.0
+        How long the site waits for a run that failed to be resumed.
     log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
         From which level on the coordinator is told what its code logs, see `logs`.
     """
@@ -135,6 +138,7 @@ class Assignment:
     journal_until: int = 0
     journal_has: int = 0
     patience_s: float = MAX_SILENCE_S
+    resume_s: float = 0.0
     log_level: str = "warning"
 
     def to_fields(self, policy: int) -> dict[str, Any]:
@@ -182,7 +186,8 @@ class Site:
     """Carries out the coordinator's orders, one at a time.
 
     `on_failure` is told why an order was refused, or a step failed, for who stands at the site. `draws`: what gives the
-    random vectors of a round, by its number.
+    random vectors of a round, by its number. `on_pause` is told why the run failed when it may yet be resumed, and ""
+    when it is.
     """
 
     def __init__(
@@ -194,9 +199,12 @@ class Site:
         faults: OwnFaults,
         on_failure: Callable[[str], None] = lambda reason: None,
         draws: Callable[[int], Draw] = lambda number: uniform_residues,
+        on_pause: Callable[[str], None] = lambda failure: None,
     ) -> None:
         self._assignment = assignment
         self._on_failure = on_failure
+        self._on_pause = on_pause
+        self._paused: Stopped | None = None
         self._draws = draws
         self._policy = assignment.policy
         self._installation = installation
@@ -215,19 +223,49 @@ class Site:
         self._program: SiteProgram | None = None
         self._logs = LogForwarder(assignment.log_level, self._say) if assignment.log_level != SILENT else None
 
-    def serve(self) -> bool:
-        """Carry out orders until the coordinator says stop, then say how it went. False where it fell silent."""
+    @property
+    def activity(self) -> str:
+        """What the site does or waits for now, in words; another thread may ask."""
+        current, channel = self._current, self._channel
+        if self._paused is not None:
+            return "waits for the run to be resumed"
+        if current is None:
+            return f"waits for the coordinator's next order, after round {self._endpoint.round}"
+        waiting_for = "" if channel is None else channel.waiting_for
+        return f"waits for {waiting_for} in round {current.round}" if waiting_for else f"computes round {current.round}"
+
+    def serve(self) -> Stopped | None:
+        """Carry out orders until the run is over, and say how it went.
+
+        Returns
+        -------
+        Stopped or None
+            How the coordinator ended it; None where it fell silent.
+        """
         if self._logs is not None:
             self._logs.install()
         try:
             while True:
-                self._carry_out(self._next_order())
-        except (Stopped, DeadlineExpired) as end:
+                try:
+                    self._carry_out(self._next_order())
+                except Stopped as end:
+                    self._send_final_report()
+                    if not (end.resumable and self._assignment.resume_s):
+                        return end
+                    self._pause(end)
+        except DeadlineExpired:
             self._send_final_report()
-            return isinstance(end, Stopped)
+            return self._paused
         finally:
             if self._logs is not None:
                 self._logs.remove()
+
+    def _pause(self, end: Stopped) -> None:
+        """Leave the round under way, and stay as this site is: another coordinator may resume the run."""
+        self._current = self._channel = None
+        self._orders.clear()
+        self._paused = end
+        self._on_pause(end.failure)
 
     # What the coordinator says.
 
@@ -236,10 +274,13 @@ class Site:
         if self._program is not None and not self._orders:
             with suppress(Exception):
                 self._program.work_ahead()
-        silence = Deadline(self._assignment.patience_s)
+        silence = Deadline(self._assignment.patience_s if self._paused is None else self._assignment.resume_s)
         while not self._orders:
             self._mailbox.wait(silence)
             self._notice()
+        if self._paused is not None:
+            self._paused = None
+            self._on_pause("")
         return self._orders.pop(0)
 
     def _notice(self) -> None:
@@ -255,11 +296,19 @@ class Site:
         if peer != COORDINATOR or answer:
             self._mailbox.refused["order from a site"] += 1
         elif message.kind == Stop.kind:
-            raise Stopped
+            self._stop(message)
         elif message.kind == Abort.kind:
             self._abort(message)
         else:
             self._orders.append(message)
+
+    def _stop(self, message: Message) -> None:
+        try:
+            stop = Stop.from_message(message)
+        except Malformed as error:
+            self._mailbox.refused[f"malformed: {error}"] += 1
+            return
+        raise Stopped(stop.failure, resumable=stop.resumable)
 
     def _abort(self, abort: Message) -> None:
         """Leave the round that is aborted, or one before it whose end this site missed.
@@ -335,7 +384,7 @@ class Site:
         for record in journal.earlier:
             order, number = Order.from_message(record.order, self._policy.sites), record.order.round
             if number <= self._assignment.journal_until:
-                program.channel = ReplayChannel(self._assignment.name, order.sites, record)
+                program.channel = ReplayChannel(self._assignment.name, order.sites, len(self._policy.sites), record)
                 try:
                     program.find_step(order.step)(**order.parameters, **order.arrays)
                 except EndOfRecordError as error:  # it was aborted there
@@ -385,12 +434,14 @@ class Site:
         self._channel = SocketChannel(
             self._mailbox,
             order.sites,
+            len(self._policy.sites),
             number,
             Deadline(order.timeout_s),
             self._notice,
             agreement=self._agreement,
             observers=observers,
             draw=self._draws(number),
+            min_sites=self._policy.min_sites,
         )
         return self._channel
 

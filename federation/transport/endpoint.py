@@ -212,10 +212,11 @@ class Endpoint:
     def admit(self, roster: Roster) -> None:
         """From now on exactly the parties in `roster` may connect, and can be reached.
 
-        The connection to a party that was restarted, with another address or key, is opened anew.
+        The connection to a party that was restarted, with another address or key, is opened anew; so is one that the
+        party refused, which it does before it knows whom to admit.
         """
         for peer, dialler in list(self._diallers.items()):
-            if dialler.peer not in roster or roster[dialler.peer] != dialler.party:
+            if dialler.peer not in roster or roster[dialler.peer] != dialler.party or dialler.rejected:
                 self._hang_up(peer)
         self._authenticator.roster = roster
 

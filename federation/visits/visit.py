@@ -139,7 +139,7 @@ class Visitor:
                 Draws(bytes(diary.facts["secret"])).of_round,
             )
             try:
-                is_over = site.serve()
+                is_over = site.serve() is not None
             except NothingDue:
                 is_over = False
             except _Differs:

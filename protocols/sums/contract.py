@@ -63,7 +63,7 @@ class SecureSum:
     options : mapping of str to float, default {}
         What every party must know besides the name.
     min_remaining : callable, default 1 of any number
-        How many of so many sites must remain for a sum to be revealed without the others.
+        How many of the sites that a run begins with must remain, by their number; with fewer it reveals no sum.
     sends_to : callable, default nobody
         The parties that a site sends to, given its name and all sites. It connects to them before it has anything to
         send, and to others when it first does.

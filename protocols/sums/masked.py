@@ -22,7 +22,9 @@ each site 6 (m - 1) words of sealed shares up, 7 m down (the sealed shares, and 
 
 Security. Against semi-honest parties, coordinator included. For one peer and round a *site* gives either the pairwise
 seed or its share of the own mask, never both; it refuses a coordinator that names itself or a peer in both lists, takes
-a missing site back, asks after the shares were opened, or leaves fewer than the threshold in the sum. So whatever a
+a missing site back, asks after the shares were opened, or leaves fewer than the threshold in the sum. The threshold is
+a fraction of the neighbourhood that a site has when the run begins; it does not sink when sites drop. Where all are
+neighbours, `min_sites` of the run must be in the sum too. So whatever a
 coordinator asks, with fewer colluders than the threshold less one (u opens a share of b_u itself) at least one honest
 neighbour opened a share of b_u, and keeps its pairwise mask closed. To learn the vector of a site in the sum takes the
 coordinator and all its neighbours; of a site whose y_u came late, the coordinator and `threshold` of them. Public keys
@@ -178,21 +180,41 @@ def neighbourhood(sites: tuple[str, ...], site: str) -> tuple[str, ...]:
     return Neighbourhoods(sites).of(site)
 
 
-def threshold_of(fraction: float, members: int) -> int:
-    """How many of a neighbourhood must remain, two at least.
+def threshold_of(fraction: float, sites: int) -> int:
+    """Return how many of so many sites must remain, two at least.
 
     Parameters
     ----------
     fraction : float
-        Which part of it must.
-    members : int
+        Which part of them must.
+    sites : int
         How many there are.
 
     Returns
     -------
     int
     """
-    return max(2, math.ceil(fraction * members - 1e-9))
+    return max(2, math.ceil(fraction * sites - 1e-9))
+
+
+def neighbourhood_threshold(fraction: float, run_sites: int) -> int:
+    """Return how many of a neighbourhood must remain in any round of a run.
+
+    It is counted from the sites that the run began with. Counted from those of a round, it would sink with every site
+    that drops, down to two.
+
+    Parameters
+    ----------
+    fraction : float
+        Which part of a neighbourhood must remain.
+    run_sites : int
+        How many sites the run began with.
+
+    Returns
+    -------
+    int
+    """
+    return threshold_of(fraction, min(run_sites, MAX_NEIGHBOURS + 1))
 
 
 # The site's part.
@@ -271,9 +293,11 @@ def masked_contribute(fraction: float, channel: Channel, vector: Residues) -> No
     place = group.index(channel.me)
     before, behind = group[:place], group[place + 1 :]
     peers = (*before, *behind)
-    consent = Consent(channel.me, group, threshold_of(fraction, len(group)))
+    threshold = neighbourhood_threshold(fraction, channel.run_sites)
+    sees_all = len(group) == len(channel.sites)
+    consent = Consent(channel.me, group, max(threshold, channel.min_sites) if sees_all else threshold)
     seeds = channel.shared_secrets(peers, _PURPOSE)
-    coefficients = _draw(channel, consent.threshold)
+    coefficients = _draw(channel, threshold)
     shares = _secrets(shamir.split(coefficients, len(group)))
     plus, minus = [coefficients[0].tobytes(), *seeds[place:]], seeds[:place]
     # y = x + PRG(b) + sum_{v > u} PRG(s_uv) - sum_{v < u} PRG(s_uv)
@@ -345,7 +369,7 @@ def masked_reveal(fraction: float, channel: Channel, shape: tuple[int, int]) -> 
         When fewer remain; nothing is revealed then.
     """
     graph = neighbourhoods(channel.sites)
-    threshold = threshold_of(fraction, graph.members.shape[1])
+    threshold = neighbourhood_threshold(fraction, channel.run_sites)
     masked, whole = collect_chunks(channel, shape)
     sealed = channel.collect(dict.fromkeys(whole, (graph.members.shape[1] - 1, SEALED_WORDS)))
     present, plus, minus = _settle(channel, graph, threshold, frozenset(sealed))
@@ -452,6 +476,7 @@ def _there(channel: Channel, graph: Neighbourhoods, threshold: int, present: fro
     """Who is in the sum, by numbers. Raises PeerDropped where so few are that it would be too few around a site."""
     if not present:
         raise PeerDropped("no site is left in the masked sum")
+    _require(len(present), channel.min_sites, "sites")
     there = np.array([site in present for site in channel.sites])
     for number, left in enumerate(there[graph.members].sum(axis=1).tolist()):
         if there[number]:

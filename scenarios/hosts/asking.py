@@ -18,12 +18,18 @@ HELD_BY_SITE = "held by the site"
 """In place of the files of the sites, in a scenario that is run across hosts."""
 
 
+MIN_SITES = 3
+"""Across hosts fewer sites are enough only where the scenario says so: of two, each learns what the other puts in."""
+
+
 def read(scenario: str | Path, overrides: Sequence[str], admitted: Sequence[str]) -> Scenario:
     """A scenario whose sites are those that are admitted, each with a file of its own.
 
     Raises ScenarioError for one that names rows, or that cannot be run across hosts.
     """
     changes: dict[str, Any] = {"compare.centralised": False, "compare.baselines": False}
+    if not spec.says_min_sites(scenario, overrides):
+        changes["federation.min_sites"] = min(MIN_SITES, len(admitted))
     is_vertical = spec.partition_of(scenario, overrides) == "vertical"
     if is_vertical:
         changes |= {"data.source": HELD_BY_SITE, "federation.names": list(admitted), "federation.sites": len(admitted)}

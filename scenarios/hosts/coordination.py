@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,9 +16,9 @@ from fedsvm.algorithms.site_scores import ClassScores, SiteScores, score_at_site
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import SKIPPED_ROUNDS, Federation
 from fedsvm.federation.hosts.certificates import Certificate
-from fedsvm.federation.hosts.gathering import RemoteSites, gather_again, gathered, nobody_is_started
+from fedsvm.federation.hosts.gathering import RemoteSites, end_rounds, gathered, is_resumable
 from fedsvm.federation.hosts.hub import HubEndpoint
-from fedsvm.federation.hosts.lobby import Column, Guest, Lobby
+from fedsvm.federation.hosts.lobby import Column, Guest, Lobby, Quorum
 from fedsvm.federation.hosts.visit import Held
 from fedsvm.federation.journal import Journal
 from fedsvm.federation.membership import DropoutPolicy
@@ -54,7 +54,7 @@ class Meeting:
     how_long : str
         The same, as its user wrote it.
     rejoin_s : float, default 0.0
-        How long a run waits for a site that ended to be started again; 0: it goes on without.
+        How long a run waits for a site that ended or is silent; 0: it goes on without.
     """
 
     certificate: Certificate
@@ -137,12 +137,14 @@ def coordinate(
     tell: Callable[[str], None],
     on_progress: Callable[[Federation], None],
     *,
+    min_sites_chosen: bool,
     version: str,
     command: str,
 ) -> Finished:
     """Wait for the sites of a scenario, carry it out, and write its results to an empty folder.
 
-    tell: told of who comes and who is turned away, in sentences. Never raises for what goes wrong within the run.
+    tell: told of who comes and who is turned away, in sentences. min_sites_chosen: see `Quorum`. Never raises for what
+    goes wrong within the run.
     """
     dataset = dataset_of(scenario)
     this = Run(scenario, dataset, folder, command)
@@ -153,17 +155,13 @@ def coordinate(
         restartable = tuple(meeting.admitted) if meeting.rejoin_s else ()
         terms, alike = terms_of(scenario, restartable=restartable), isinstance(dataset, RemoteDataset)
         lobby = Lobby(endpoint, run, terms, version, tell, alike=alike)
-        guests = lobby.wait(Deadline(meeting.wait_s), scenario.min_sites, meeting.how_long)
+        sum_needs = scenario.protocol.min_sites(len(meeting.admitted))
+        quorum = Quorum(scenario.min_sites, sum_needs, min_sites_chosen)
+        guests = lobby.wait(Deadline(meeting.wait_s), quorum, meeting.how_long)
         this.outcome.timing["launch_s"] = time.monotonic() - began
-        with resume.begun(folder, scenario, Path(), **_met(meeting, endpoint, run, guests)) as journal:
-            sites = RemoteSites(endpoint)
-            lobby.on_restarted = sites.note_restarted
-            policy = DropoutPolicy(scenario.min_sites, scenario.federation.on_dropout, restartable)
-
-            def restart(site: str) -> Party:
-                return lobby.wait_for(site, Deadline(meeting.rejoin_s))
-
-            _conduct(this, dataset, _Met(endpoint, sites, guests, run, policy, restart), journal, on_progress)
+        with resume.begun(folder, scenario, Path(), **_met(meeting, endpoint, run, guests, restartable)) as journal:
+            met = _met_now(scenario, meeting, endpoint, lobby, guests, run, restartable, tell)
+            _conduct(this, dataset, met, journal, tell, on_progress)
 
     return recorded(this, carry_out)
 
@@ -177,7 +175,8 @@ class _Met:
     guests: Sequence[Guest]
     run: bytes
     policy: DropoutPolicy
-    restart: Callable[[str], Party]
+    restart: Callable[[str], Party | None]
+    restarted: Sequence[str] = ()
 
 
 def go_on(
@@ -187,8 +186,10 @@ def go_on(
     endpoint: HubEndpoint,
     tell: Callable[[str], None],
     on_progress: Callable[[Federation], None],
+    *,
+    version: str,
 ) -> Finished:
-    """Go on with a run whose coordinator ended: its sites, which waited, come back to this one.
+    """Go on with a run that failed or whose coordinator ended: its sites, which waited or are new, come to this one.
 
     Never raises for what goes wrong within the run.
     """
@@ -198,25 +199,76 @@ def go_on(
     def carry_out() -> None:
         if not isinstance(this.dataset, RemoteDataset | ColumnsAtSites):
             raise TypeError("the data of a run across hosts are with its sites")
-        heard, deadline = journal.last_round + SKIPPED_ROUNDS - 1, Deadline(meeting.wait_s)
-        if missing := gather_again(endpoint, met["tickets"], met["run"], heard, deadline):
+        restartable: tuple[str, ...] = tuple(met["restartable"])
+        terms, alike = terms_of(this.scenario, restartable=restartable), isinstance(this.dataset, RemoteDataset)
+        lobby = Lobby(endpoint, met["run"], terms, version, tell, alike=alike)
+        endpoint.expect(met["tickets"])
+        if missing := lobby.resume(guests, Deadline(meeting.wait_s)):
             raise FederationError(
                 f"After {meeting.how_long} {', '.join(missing)} had not come back, and the run cannot go on without; "
-                "see whether fedsvm site still runs there, and resume again (--wait)."
+                "see whether fedsvm site still runs there, or start it again, and resume again (--wait)."
             )
+        restarted = lobby.take_back_restarted()
+        waited = [guest.party.name for guest in guests if guest.party.name not in restarted]
+        _require_known_keys(guests, restarted, waited, restartable)
+        end_rounds(endpoint, waited, met["run"], journal.last_round + SKIPPED_ROUNDS - 1)
         tell(f"{', '.join(met['tickets'])} are back; the run goes on after {journal.last_round} rounds")
-        policy = DropoutPolicy(this.scenario.min_sites, this.scenario.federation.on_dropout)
-        sites = RemoteSites(endpoint)
-        come = _Met(endpoint, sites, guests, met["run"], policy, nobody_is_started)
-        _conduct(this, this.dataset, come, journal, on_progress)
+        here = list(lobby.guests.values())
+        come = _met_now(this.scenario, meeting, endpoint, lobby, here, met["run"], restartable, tell)
+        _conduct(this, this.dataset, replace(come, restarted=tuple(restarted)), journal, tell, on_progress)
 
     return recorded(this, carry_out)
 
 
-def _met(meeting: Meeting, endpoint: HubEndpoint, run: bytes, guests: Sequence[Guest]) -> dict[str, Any]:
+def _require_known_keys(
+    guests: Sequence[Guest], restarted: Mapping[str, Party], waited: Sequence[str], restartable: Sequence[str]
+) -> None:
+    """Raise FederationError where sites that waited would refuse the new keys of others."""
+    known = {guest.party.name: guest.party.agreement_key for guest in guests}
+    new = [site for site, party in restarted.items() if party.agreement_key != known[site] and site not in restartable]
+    if new and waited:
+        raise FederationError(
+            f"{', '.join(new)} started again with new keys, which the others refuse: the run was begun without "
+            f"--rejoin. End fedsvm site at {', '.join(waited)}, start it again at every site, and resume once more."
+        )
+
+
+def _met_now(
+    scenario: Scenario,
+    meeting: Meeting,
+    endpoint: HubEndpoint,
+    lobby: Lobby,
+    guests: Sequence[Guest],
+    run: bytes,
+    restartable: tuple[str, ...],
+    tell: Callable[[str], None],
+) -> _Met:
+    """Return the sites that are there now, and how the run waits for those that it loses."""
+    sites = RemoteSites(endpoint)
+    lobby.on_restarted = sites.note_restarted
+
+    def restart(site: str) -> Party | None:
+        return lobby.wait_for(site, Deadline(meeting.rejoin_s))
+
+    policy = DropoutPolicy(
+        scenario.min_sites,
+        scenario.federation.on_dropout,
+        restartable if meeting.rejoin_s else (),
+        silence_s=meeting.rejoin_s,
+        on_silence=lambda silent: tell(
+            f"{', '.join(silent)} did not answer; the run waits, at most {meeting.rejoin_s:g} s"
+        ),
+    )
+    return _Met(endpoint, sites, guests, run, policy, restart)
+
+
+def _met(
+    meeting: Meeting, endpoint: HubEndpoint, run: bytes, guests: Sequence[Guest], restartable: Sequence[str]
+) -> dict[str, Any]:
     """What another process has to know of who has come, to take this one's place."""
     return {
         "run": run,
+        "restartable": list(restartable),
         "admitted": meeting.admitted,
         "tickets": {guest.party.name: endpoint.tickets[guest.party.name] for guest in guests},
         "guests": [
@@ -230,6 +282,7 @@ def _conduct(
     dataset: RemoteDataset | ColumnsAtSites,
     met: _Met,
     journal: Journal,
+    tell: Callable[[str], None],
     on_progress: Callable[[Federation], None],
 ) -> None:
     """Train over the sites that have come, and take down what happens."""
@@ -240,24 +293,39 @@ def _conduct(
         this.log.follow(federation.log)
         on_progress(federation)
 
-    with gathered(
-        met.endpoint,
-        met.sites,
-        met.guests,
-        met.run,
-        scenario.protocol.secure_sum,
-        scenario.federation.round_timeout_s,
-        met.policy,
-        on_progress=follow,
-        restart=met.restart,
-        journal=journal,
-    ) as federation:
+    with (
+        _resumption_explained(this.folder, tell),
+        gathered(
+            met.endpoint,
+            met.sites,
+            met.guests,
+            met.run,
+            scenario.protocol.secure_sum,
+            scenario.federation.round_timeout_s,
+            met.policy,
+            on_progress=follow,
+            restart=met.restart,
+            journal=journal,
+            restarted=met.restarted,
+        ) as federation,
+    ):
         this.federation = federation
         federation.assemble()
         if isinstance(dataset, ColumnsAtSites):
             train_on_columns(scenario, dataset, federation, this.outcome)
         else:
             train(scenario, dataset, federation, this.outcome)
+
+
+@contextmanager
+def _resumption_explained(folder: Path, tell: Callable[[str], None]) -> Iterator[None]:
+    """Tell the operator of a run that failed how it goes on, if it can."""
+    try:
+        yield
+    except FederationError as error:
+        if is_resumable(error):
+            tell(f"the sites wait for the run to be resumed: fedsvm coordinate --resume {folder} --listen … --key …")
+        raise
 
 
 def train(scenario: Scenario, dataset: RemoteDataset, federation: Federation, outcome: Outcome) -> None:

@@ -55,7 +55,8 @@ class FederationSpec(Part):
     round_timeout_s: Seconds = 30.0
     """Seconds of silence after which a site is dropped."""
     min_sites: Count = 1
-    """With fewer the run fails; a sum may need more of its own."""
+    """With fewer the run fails; a sum may need more of its own. Across hosts the default is 3, or the number of invited
+    sites if that is smaller, and a site that declines ends the run unless this key is set."""
     on_dropout: Literal["continue", "abort"] = "continue"
     """Whether the others go on when a site drops."""
     site_log: Literal["debug", "info", "warning", "error", "none"] = "warning"

@@ -132,10 +132,19 @@ def read(
 
 def partition_of(scenario: str | Path, overrides: Sequence[str] = ()) -> str:
     """Whether the sites of a scenario hold rows or columns, before it is read. Raises ScenarioError."""
+    return str(_table(scenario, overrides, "data").get("partition", "horizontal"))
+
+
+def says_min_sites(scenario: str | Path, overrides: Sequence[str] = ()) -> bool:
+    """Return whether a scenario says how few sites are enough, before it is read. Raises ScenarioError."""
+    return "min_sites" in _table(scenario, overrides, "federation")
+
+
+def _table(scenario: str | Path, overrides: Sequence[str], name: str) -> dict[str, Any]:
     given = _parse(_locate(str(scenario)))
     _apply_all(given, overrides)
-    data = given.get("data")
-    return str(data.get("partition", "horizontal")) if isinstance(data, dict) else "horizontal"
+    table = given.get(name)
+    return table if isinstance(table, dict) else {}
 
 
 def validate(given: dict[str, Any]) -> Scenario:

@@ -1,0 +1,61 @@
+"""A thread that says at regular times what a site waits for, so that its operator sees that it lives."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+SILENCE_S = 8.0
+"""How long a site says nothing at most, while the machine is not too busy to let it."""
+
+
+class Reminders:
+    """A context in which a site says what it does now, whenever it has said nothing for a while.
+
+    Parameters
+    ----------
+    tell : callable
+        Shows a sentence to the operator.
+    silence_s : float, default SILENCE_S
+
+    Attributes
+    ----------
+    activity : callable
+        Returns what the site does now, in words. It is called in a thread of its own.
+    """
+
+    def __init__(self, tell: Callable[[str], None], silence_s: float = SILENCE_S) -> None:
+        self.activity: Callable[[], str] = lambda: "starts"
+        self._tell = tell
+        self._silence_s = silence_s
+        self._said_at = time.monotonic()
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._is_over.set()
+        self._thread.join()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the thread runs."""
+        return self._thread.is_alive()
+
+    def tell(self, sentence: str) -> None:
+        """Show a sentence now; the next reminder is due later by the silence."""
+        self._said_at = time.monotonic()
+        self._tell(sentence)
+
+    def _repeat(self) -> None:
+        while not self._is_over.wait(max(0.0, self._said_at + self._silence_s - time.monotonic())):
+            if time.monotonic() - self._said_at >= self._silence_s:
+                self.tell(self.activity())
