@@ -34,13 +34,14 @@ from fedsvm.federation.transport.keys import KeyPair
 from fedsvm.federation.visits.sealing import Requests
 from fedsvm.scenarios.hub import database as hub_database
 from fedsvm.scenarios.hub.commands import serve
-from fedsvm.scenarios.hub.database import Base, Database, Letter, Mail, Participant, Task, digest
+from fedsvm.scenarios.hub.database import Base, Database, Letter, Mail, Participant, SignIn, Task, digest
 from fedsvm.scenarios.hub.joining import WORDS, Joining, Link
 from fedsvm.scenarios.hub.joining import Hub as AskedHub
 from fedsvm.scenarios.hub.mails import Files
 from fedsvm.scenarios.hub.service import Hub, Settings, application
 from fedsvm.scenarios.hub.tasks import Refused
 from fedsvm.scenarios.schema.errors import ScenarioError
+from tests.commands import fedsvm
 from tests.conftest import wait_until
 from tests.hub import SITES, cells, environment, hospitals, simulated
 
@@ -265,6 +266,28 @@ def test_nobody_is_sent_links_without_end(told: Told) -> None:
     run(story)
 
 
+def test_one_client_cannot_have_links_mailed_to_many_addresses(told: Told) -> None:
+    async def story() -> None:
+        async with told.browser() as one, told.browser("192.0.2.2") as other:
+            answers = [await one.post("/sign-in", data={"email": f"a{number}@b.example"}) for number in range(30)]
+            assert [answer.status_code for answer in answers] == [200] * 20 + [400] * 10
+            assert "from your network address" in answers[-1].text
+            assert (await other.post("/sign-in", data={"email": ANNA})).status_code == 200
+
+    run(story)
+
+
+def test_all_clients_together_cannot_have_links_mailed_without_end(told: Told) -> None:
+    with told.hub.database.session() as session:
+        session.add_all(
+            SignIn(email=f"a{number}@b.example", token=bytes([number // 256, number % 256]), made_at=time.time())
+            for number in range(499)
+        )
+    told.hub.tasks.send_sign_in(ANNA)
+    with pytest.raises(Refused, match="requested from this hub"):
+        told.hub.tasks.send_sign_in("bert@clinic.example")
+
+
 # What forms and addresses cannot do.
 
 
@@ -410,6 +433,8 @@ def test_all_that_is_wrong_with_a_task_is_said_and_the_form_stays_filled_in(told
             assert "algorithm.C" in answer.text
             answer = await browser.post("/tasks", data=await form_of(browser, invited="north n@a.org\nnorth m@a.org"))
             assert "north is invited twice" in answer.text
+            answer = await browser.post("/tasks", data=await form_of(browser, identifier="diagnosis"))
+            assert "identifier must be another column than label" in answer.text
             answer = await browser.post("/tasks", data=await form_of(browser, join_days="nan"))
             assert "must be a number" in answer.text
             assert not told.hub.tasks.of(ANNA)
@@ -504,6 +529,12 @@ def test_without_its_packages_the_hub_says_what_to_install(tmp_path: Path, monke
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(FederationError, match=r'pip install "fedsvm\[hub\]".*uvicorn is missing'):
         serve(tmp_path, "127.0.0.1:0", "", "", "hub@example.org", "", 1.0, demo=False)
+
+
+@pytest.mark.parametrize("link", ["nonsense", "http://hub.example/join/abc"])
+def test_join_with_no_link_is_a_command_line_error(link: str, tmp_path: Path) -> None:
+    done = fedsvm("join", link, "--data", "x.csv", folder=tmp_path)
+    assert (done.returncode, "link: must be the whole link" in done.stderr) == (2, True), done.stderr
 
 
 @pytest.mark.parametrize(("listen", "said"), [("8000", "--listen: must be"), ("127.0.0.1:99999", "--listen: must be")])
@@ -971,7 +1002,7 @@ def test_a_mail_that_cannot_be_sent_is_sent_later_and_once(told: Told, monkeypat
     run(story)
 
 
-def test_an_invitation_without_its_key_is_none() -> None:
+def test_link_without_its_key_is_refused() -> None:
     wrong = "http://hub.example/join/abc#" + 40 * "~"
     for said in (
         wrong,
@@ -981,7 +1012,7 @@ def test_an_invitation_without_its_key_is_none() -> None:
         "ftp://hub/join/a#b",
         "nonsense",
     ):
-        with pytest.raises(FederationError, match="is no invitation"):
+        with pytest.raises(ScenarioError, match="link: must be the whole link of the invitation mail"):
             Link.read(said)
 
 

@@ -38,6 +38,7 @@ from fedsvm.federation.visits.diary import OVER, SECRET_BYTES, Diary
 from fedsvm.federation.visits.sealing import Requests, derived
 from fedsvm.federation.visits.visit import Visitor, agreement_of
 from fedsvm.scenarios.hosts.holding import hold
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 WORDS = "/api/words"
 _KEY, _DIARY, _MODEL = "visitor", "diary", "model.npz"
@@ -58,9 +59,9 @@ class Link:
 
     @classmethod
     def read(cls, text: str) -> Link:
-        """What a link says. Raises FederationError for one that is cut short or none."""
-        none = FederationError(
-            f"{text[:80]!r} is no invitation; give the whole link as it stands in the mail, in single quotes."
+        """Return what a link says. Raises ScenarioError for text that is not a whole link."""
+        none = ScenarioError(
+            [f"link: must be the whole link of the invitation mail, in single quotes, got {text[:80]!r}."]
         )
         try:
             parts = urlsplit(text)

@@ -30,6 +30,7 @@ from fedsvm.protocols.sums.registry import OWN_SUMS
 from fedsvm.scenarios.hub import asking
 from fedsvm.scenarios.hub.asking import Wish
 from fedsvm.scenarios.hub.database import Task, Visitor, day
+from fedsvm.scenarios.hub.limits import RateLimiter
 from fedsvm.scenarios.hub.tasks import SIGNED_IN_S, Invited, NewTask, Refused, address, scenario_text
 from fedsvm.scenarios.run.terms import terms_of
 
@@ -46,6 +47,8 @@ _REPORT_POLICY = (
     "frame-ancestors 'none'; sandbox allow-scripts allow-downloads"
 )
 """A report has scripts of its own, which are no page of the hub's: they can do nothing in a visitor's name."""
+SIGN_INS_OF_CLIENT = 20
+"""Links that one network address can have mailed in an hour."""
 _STATIC = {"hub.css": "text/css", "htmx.js": "text/javascript"}
 
 
@@ -66,10 +69,11 @@ class Shown:
 
 @dataclass
 class Caller:
-    """Who asks: by which cookie, and the fields of the form."""
+    """The sender of a request: cookie, network address, and the fields of the form."""
 
     cookie: str
     visitor: Visitor | None
+    client: str = ""
     form: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -107,7 +111,8 @@ def _answered(hub: Hub, page: Any) -> Any:
 
     async def answer(request: Request) -> Response:
         cookie = request.cookies.get(_COOKIE, "")
-        caller = Caller(cookie, await run_in_threadpool(hub.tasks.visitor, cookie) if cookie else None)
+        visitor = await run_in_threadpool(hub.tasks.visitor, cookie) if cookie else None
+        caller = Caller(cookie, visitor, request.client.host if request.client is not None else "")
         try:
             if request.method == "POST":
                 caller.form = await _form(request, hub.settings.url)
@@ -135,6 +140,7 @@ class Pages:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._tasks = hub.tasks
+        self._sign_ins = RateLimiter(SIGN_INS_OF_CLIENT / 3600, SIGN_INS_OF_CLIENT)
 
     def home(self, caller: Caller) -> Response:
         """The visitor's tasks, or how to sign in."""
@@ -142,7 +148,9 @@ class Pages:
         return HTMLResponse(rendered("home", caller, title="fedsvm hub", tasks=tasks))
 
     def send_sign_in(self, caller: Caller) -> Response:
-        """Mail a link."""
+        """Mail a link. Raises Refused if this network address asked for too many."""
+        if not self._sign_ins.allows(caller.client):
+            raise Refused("Too many sign-in links were requested from your network address; try again in an hour.")
         self._tasks.send_sign_in(caller.form.get("email", ""))
         said = "If it is an address of yours, a mail with a link is on its way. You may close this page."
         return HTMLResponse(rendered("sentence", caller, title="Look at your mails", said=said))

@@ -33,7 +33,8 @@ from fedsvm.scenarios.schema.federation import require_name
 from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
 
 SIGN_IN_S, SIGNED_IN_S = 15 * 60.0, 14 * 24 * 3600.0
-_SIGN_INS_AN_HOUR = 5
+_SIGN_INS_AN_HOUR, _ALL_SIGN_INS_AN_HOUR = 5, 500
+"""Links mailed to one address, and to all."""
 _INVITATIONS_A_DAY, _OPEN_TASKS = 200, 20
 """Of one creator: a hub that strangers can sign in to must not send mails for them without end."""
 _ADDRESS = re.compile(r"[a-z0-9_+&'~-]+(\.[a-z0-9_+&'~-]+)*@[a-z0-9-]+(\.[a-z0-9-]+)*")
@@ -115,16 +116,14 @@ class Tasks:
     # Who somebody is.
 
     def send_sign_in(self, email: str) -> None:
-        """Mail a link to sign in by. Raises Refused."""
-        email, now = address(email), time.time()
+        """Mail a sign-in link. Raises Refused if an address is invalid, or too many links were mailed."""
+        email = address(email)
         with self.database.session() as session:
-            recent = sql.select(sql.func.count()).select_from(SignIn).filter_by(email=email)
-            if session.scalar(recent.where(SignIn.made_at > now - 3600)) >= _SIGN_INS_AN_HOUR:  # type: ignore[operator]
-                raise Refused(f"{email} was sent {_SIGN_INS_AN_HOUR} links within the hour; use the last, or wait.")
+            _require_few_sign_ins(session, email)
             path = _made_sign_in(session, email)
             text = (
-                f"Sign in to the task service by this link, within 15 minutes:\n\n{self.url}{path}\n\n"
-                "It works once. If you did not ask for it, do nothing.\n"
+                f"Sign in to the task service with this link within 15 minutes:\n\n{self.url}{path}\n\n"
+                "It works once. If you did not request it, ignore this mail.\n"
             )
             self.outbox.put(session, f"sign-in {digest(path).hex()}", email, "Sign in to the task service", text)
 
@@ -364,6 +363,17 @@ def _made_sign_in(session: Session, email: str) -> str:
     said = token()
     session.add(SignIn(email=email, token=digest(said), made_at=time.time()))
     return f"/sign-in/{said}"
+
+
+def _require_few_sign_ins(session: Session, email: str) -> None:
+    """Raises Refused if an address, or all together, had the maximum of sign-in links mailed within an hour."""
+    recent = sql.select(sql.func.count()).select_from(SignIn).where(SignIn.made_at > time.time() - 3600)
+    if (session.scalar(recent.filter_by(email=email)) or 0) >= _SIGN_INS_AN_HOUR:
+        raise Refused(
+            f"{_SIGN_INS_AN_HOUR} links were mailed to {email} within an hour; use the latest, or try again later."
+        )
+    if (session.scalar(recent) or 0) >= _ALL_SIGN_INS_AN_HOUR:
+        raise Refused("Too many sign-in links were requested from this hub; try again in an hour.")
 
 
 def _require_few(session: Session, creator: str, more: int, now: float) -> None:
