@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import email
+import html
 import json
 import re
 import shutil
@@ -28,10 +29,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedsvm.algorithms.optimisation import libsvm
+from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.site.rules import ANYTHING
 from fedsvm.federation.transport.keys import KeyPair
 from fedsvm.federation.visits.sealing import Requests
+from fedsvm.scenarios.hub import asking, presentation
 from fedsvm.scenarios.hub import database as hub_database
 from fedsvm.scenarios.hub.commands import serve
 from fedsvm.scenarios.hub.database import Base, Database, Letter, Mail, Participant, SignIn, Task, digest
@@ -249,7 +252,7 @@ def test_what_is_no_address_is_sent_nothing(told: Told, said: str) -> None:
     async def story() -> None:
         async with told.browser() as browser:
             answer = await browser.post("/sign-in", data={"email": said})
-            assert (answer.status_code, "no e-mail address" in answer.text) == (400, True)
+            assert (answer.status_code, "E-mail address: must be" in answer.text) == (400, True)
             await told.hub.send_mails()
             assert not list((told.folder / "mails").glob("*"))
 
@@ -353,8 +356,8 @@ def test_what_a_stranger_asks_for_does_not_exist_for_them(told: Told) -> None:
 @pytest.mark.parametrize(
     ("method", "path", "status", "said"),
     [
-        ("GET", "/nowhere", 404, "There is no such page here."),
-        ("DELETE", "/", 405, "This cannot be asked for by DELETE."),
+        ("GET", "/nowhere", 404, "There is no such page."),
+        ("DELETE", "/", 405, "This page does not accept DELETE."),
         ("GET", "/", 200, "Send me a link"),
         ("POST", WORDS, 400, "cannot read this"),
     ],
@@ -377,7 +380,7 @@ def test_nobody_makes_tasks_or_invites_without_end(told: Told) -> None:
             for _ in range(19):
                 await create(browser)
             more = await browser.post("/tasks", data=await form_of(browser))
-            assert "20 tasks that are not over" in more.text
+            assert "20 open tasks" in more.text
             await browser.post(f"/tasks/{first}/cancel", data=await form_of(browser))
             await create(browser)
             crowd = "\n".join(f"s{each} s{each}@example.org" for each in range(50))
@@ -387,7 +390,7 @@ def test_nobody_makes_tasks_or_invites_without_end(told: Told) -> None:
             for _ in range(4):
                 await create(browser, invited=crowd)
             more = await browser.post("/tasks", data=await form_of(browser, invited=crowd))
-            assert "200 participants within a day" in more.text
+            assert "200 participants per day" in more.text
 
     run(story)
 
@@ -432,7 +435,7 @@ def test_all_that_is_wrong_with_a_task_is_said_and_the_form_stays_filled_in(told
             answer = await browser.post("/tasks", data=await form_of(browser, **{"set-C": "-1"}))
             assert "algorithm.C" in answer.text
             answer = await browser.post("/tasks", data=await form_of(browser, invited="north n@a.org\nnorth m@a.org"))
-            assert "north is invited twice" in answer.text
+            assert "north is listed twice" in answer.text
             answer = await browser.post("/tasks", data=await form_of(browser, identifier="diagnosis"))
             assert "identifier must be another column than label" in answer.text
             answer = await browser.post("/tasks", data=await form_of(browser, join_days="nan"))
@@ -445,7 +448,7 @@ def test_all_that_is_wrong_with_a_task_is_said_and_the_form_stays_filled_in(told
 def test_what_is_too_long_is_not_taken_in(told: Told) -> None:
     async def story() -> None:
         async with told.browser() as browser:
-            assert "65536 bytes at most" in (await browser.post("/sign-in", content=b"x" * 70_000)).text
+            assert "can have 65536 bytes" in (await browser.post("/sign-in", content=b"x" * 70_000)).text
             answer = await browser.post(WORDS, content=b"x" * 20_000)
             assert (answer.status_code, "more than 16384 bytes" in answer.text) == (400, True)
 
@@ -480,7 +483,7 @@ def test_a_link_is_one_programs_alone(told: Told) -> None:
         assert "another key" in each["south"].join(tokens["north"])["refused"]
         assert "no such invitation" in each["south"].join("nonsense")["refused"]
         assert "does not know this key" in each["south"].ready()["refused"]
-        assert "same version" in each["south"].ask("join", token=tokens["south"], version="0")["refused"]
+        assert "hub's version" in each["south"].ask("join", token=tokens["south"], version="0")["refused"]
 
     run(story)
 
@@ -688,6 +691,57 @@ def test_who_reads_waits_for_nobody_who_writes(told: Told) -> None:
     run(story)
 
 
+# How pages describe a task.
+
+
+def test_the_form_explains_every_algorithm_and_recommends_one_for_each_kind_of_data(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            page = html.unescape((await browser.get("/tasks/new")).text)
+        groups = re.findall(r'<optgroup label="([^"]+)">(.*?)</optgroup>', page, re.DOTALL)
+        assert [label for label, _ in groups] == [
+            "Different columns of the same records",
+            "The same columns of different records",
+        ]
+        assert [
+            re.findall(r"<option value=.([\w-]+).[^>]*>[^<]*\(recommended\)", options) for _, options in groups
+        ] == [
+            ["dpp-svm"],
+            ["pan-svm"],
+        ]
+        assert len(asking.askable()) > 10
+        for name in asking.askable():
+            assert f"<dt>{name}</dt><dd>{ALGORITHMS[name].summary}" in page
+            assert len(ALGORITHMS[name].summary.split()) > 5
+
+    run(story)
+
+
+def test_pages_describe_disclosures_in_sentences_without_names_of_steps(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            for algorithm, kernel in (("dpp-svm", "linear"), ("pan-svm", "rbf")):
+                number = await create(browser, algorithm=algorithm, **{"set-kernel": kernel})
+                page = html.unescape((await browser.get(f"/tasks/{number}")).text).partition("<details>")[0]
+                assert not re.findall(r"\b[a-z]+_[a-z_]+\b", page.partition("What this task discloses")[2])
+                assert "Number of records" in page if algorithm == "dpp-svm" else "Number of training rows" in page
+
+    run(story)
+
+
+@pytest.mark.parametrize(
+    ("docstring", "sentence"),
+    [
+        ("(2, p + 1) sums of the columns.\n\nMore.", "Sums of the columns."),
+        ("(p (p + 1) / 2,): this site's part of it; see `newton`.", "Each participant's part of it."),
+        ("Return (rows,) or (rows, K): the scores of records. Raises StepRefused.", "Scores of records."),
+        ("Return the number of records.", "Number of records."),
+    ],
+)
+def test_docstring_of_a_step_becomes_a_sentence_for_participants(docstring: str, sentence: str) -> None:
+    assert presentation.sentence_of(docstring) == sentence
+
+
 # What becomes of tasks.
 
 
@@ -697,13 +751,13 @@ def test_who_declines_is_asked_no_more_and_the_creator_is_told(told: Told) -> No
             await create(browser, min_sites="2")
             path, _ = await told.link("south@example.org")
             answer = await browser.post(f"{path}/decline", data={"reason": "no time"})
-            assert "you take no part" in answer.text
+            assert "you do not take part" in answer.text
             again = await browser.post(f"{path}/decline", data={"reason": "still"})
             assert again.status_code == 200
         assert told.one(Participant, site="south").state == "declined"
-        assert len([mail for mail in await told.mails(ANNA) if "south declines" in mail and "no time" in mail]) == 1
+        assert len([mail for mail in await told.mails(ANNA) if "south declined" in mail and "no time" in mail]) == 1
         each, tokens = await programs(told)
-        assert "takes no part" in each["south"].join(tokens["south"])["refused"]
+        assert "no longer takes part" in each["south"].join(tokens["south"])["refused"]
 
     run(story)
 
@@ -719,7 +773,7 @@ def test_a_task_with_too_few_ends_and_says_so_once(told: Told) -> None:
         each["clinic"].join(tokens["clinic"])
         each["clinic"].ready()
         task = told.one(Task)
-        assert (task.state, "1 of 3 joined, and 3 are needed" in task.reason) == ("failed", True)
+        assert (task.state, "1 of 3 participants joined, but 3 are needed" in task.reason) == ("failed", True)
         for _ in range(3):
             told.hub.tasks.look_after_all()
         assert len([mail for mail in await told.mails(ANNA) if "has failed" in mail]) == 1
@@ -757,7 +811,7 @@ def test_whose_turn_it_is_and_never_comes_is_done_without(told: Told, monkeypatc
             number = told.one(Task).id
             told.hub.conductor.settle(number, 30)
             page = (await browser.get(f"/tasks/{number}")).text
-            assert all(f"it is {site}'s turn" in page for site in SITES)
+            assert all(f"{site}'s turn" in page for site in SITES)
         assert told.one(Participant, site="north").told == 1
         late = time.time() + 2 * 86400 + 1
         monkeypatch.setattr("fedsvm.scenarios.hub.tasks.time.time", lambda: late)
@@ -767,7 +821,7 @@ def test_whose_turn_it_is_and_never_comes_is_done_without(told: Told, monkeypatc
         while told.one(Task).state == "running" and time.monotonic() < deadline:
             told.hub.conductor.settle(number, 1)
         task = told.one(Task)
-        assert (task.state, "did not come for 2 days" in task.reason) == ("failed", True)
+        assert (task.state, "did not take its turn within 2 days" in task.reason) == ("failed", True)
 
     run(story)
 
@@ -874,7 +928,7 @@ def test_an_invitation_says_what_the_hub_learns_of_identifiers(told: Told) -> No
                 await create(browser, identifier=identifier)
                 page = (await browser.get((await told.link("north@example.org"))[0])).text
                 assert ("in common, two by two and all" in page) == bool(identifier)
-                assert ("it can try out" in page) == bool(identifier)
+                assert ("it can test guessed identifiers" in page) == bool(identifier)
 
     run(story)
 
@@ -1125,7 +1179,7 @@ def test_an_older_copy_of_what_a_site_keeps_says_nothing_again(begun: Begun) -> 
     with pytest.raises(FederationError, match=r"earlier is an older copy .*--decline"):
         replace(north, folder=earlier).visit()
     (north.folder / "diary").unlink()
-    with pytest.raises(FederationError, match="this one has lost what it kept"):
+    with pytest.raises(FederationError, match="this folder is incomplete"):
         north.visit()
     assert begun.told.one(Participant, site="north").said == heard
 
@@ -1134,7 +1188,7 @@ def test_a_task_that_is_called_off_is_forgotten_where_it_was_taken_part_in(begun
     diary = begun.visits["north"].folder / "diary"
     size = diary.stat().st_size
     begun.told.hub.tasks.cancel(begun.told.one(Task).id, ANNA)
-    with pytest.raises(FederationError, match=r"not at all \(cancelled\)"):
+    with pytest.raises(FederationError, match=r"no longer take part in this task \(cancelled\)"):
         begun.visits["north"].visit()
     assert diary.stat().st_size < 100 < size
 
@@ -1144,10 +1198,10 @@ def test_who_withdraws_forgets_what_its_masks_followed_from(begun: Begun) -> Non
     clinic.decline("no time")
     assert (clinic.folder / "diary").stat().st_size < 100
     begun.told.hub.tasks.decline(begun.told.one(Participant, site="north").id, "by the button")
-    with pytest.raises(FederationError, match=r"not at all \(withdrawn\)"):
+    with pytest.raises(FederationError, match=r"no longer take part in this task \(withdrawn\)"):
         north.visit()
     assert (north.folder / "diary").stat().st_size < 100
-    with pytest.raises(FederationError, match="takes no part"):
+    with pytest.raises(FederationError, match="no longer takes part"):
         clinic.visit()
 
 

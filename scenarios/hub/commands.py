@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedsvm.scenarios.hub.mails import Carrier
 
 _STATE = Path("fedsvm-visits")
-_EXTRA = 'fedsvm hub needs more packages than fedsvm itself: pip install "fedsvm[hub]".'
+_EXTRA = 'fedsvm hub needs additional packages: pip install "fedsvm[hub]".'
 
 
 def serve(
@@ -55,8 +55,8 @@ def serve(
             from fedsvm.scenarios.hub.demo import prepare
 
             path = prepare(hub.tasks, folder / "demo")
-            say("hub", f"a task to begin with is there; sign in by {where}{path}")
-            say("hub", f"the participants' files are in {folder / 'demo'}, their invitations in {folder / 'mails'}")
+            say("hub", f"the example task is ready; sign in at {where}{path}")
+            say("hub", f"the participants' files are in {folder / 'demo'}, and their invitations in {folder / 'mails'}")
         config = uvicorn.Config(
             application(hub),
             http=connections.ConnectionLimits.of_this_process().protocol(),
@@ -112,5 +112,5 @@ def _bound(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), backlog=512)
     except OSError as error:
         raise FederationError(
-            f"The hub cannot listen at {host}:{port} ({error.strerror}); name another address (--listen)."
+            f"The hub cannot listen at {host}:{port} ({error.strerror}); use another address (--listen)."
         ) from error
