@@ -110,7 +110,7 @@ def test_who_watches_trains_as_in_a_deployment_and_may_leave_and_come_back(tmp_p
         visits = {site: watching(tmp_path, link_of(running, site), files[site]) for site in SITES}
 
         def has_begun() -> bool:
-            found = re.search(r"Round (\d+)", anna.get(f"/tasks/{number}/progress")[1])
+            found = re.search(r"round (\d+)", anna.get(f"/tasks/{number}/progress")[1])
             return found is not None and int(found[1]) >= 3
 
         wait_until(has_begun, 60)

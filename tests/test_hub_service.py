@@ -43,6 +43,8 @@ from fedsvm.scenarios.hub.joining import Hub as AskedHub
 from fedsvm.scenarios.hub.mails import Files
 from fedsvm.scenarios.hub.service import Hub, Settings, application
 from fedsvm.scenarios.hub.tasks import Refused
+from fedsvm.scenarios.run.metrics import Metrics
+from fedsvm.scenarios.run.result import Environment, RunResult, write_result
 from fedsvm.scenarios.schema.errors import ScenarioError
 from tests.commands import fedsvm
 from tests.conftest import wait_until
@@ -733,13 +735,60 @@ def test_pages_describe_disclosures_in_sentences_without_names_of_steps(told: To
     ("docstring", "sentence"),
     [
         ("(2, p + 1) sums of the columns.\n\nMore.", "Sums of the columns."),
-        ("(p (p + 1) / 2,): this site's part of it; see `newton`.", "Each participant's part of it."),
+        ("(p (p + 1) / 2,): this site's part of it; see `newton`.", "The participant's part of it."),
         ("Return (rows,) or (rows, K): the scores of records. Raises StepRefused.", "Scores of records."),
         ("Return the number of records.", "Number of records."),
     ],
 )
 def test_docstring_of_a_step_becomes_a_sentence_for_participants(docstring: str, sentence: str) -> None:
-    assert presentation.sentence_of(docstring) == sentence
+    class Program:
+        """A program with one step."""
+
+        def step(self) -> None:
+            """Replaced."""
+
+    Program.step.__doc__ = docstring
+    assert presentation.sentence_of(Program, "step") == sentence
+
+
+@pytest.mark.parametrize(
+    ("task", "participant", "shown"),
+    [
+        ("running", "joined", "joined"),
+        ("completed", "joined", "finished"),
+        ("completed", "withdrawn", "withdrawn"),
+        ("failed", "joined", "took part"),
+        ("cancelled", "invited", "did not answer"),
+    ],
+)
+def test_state_of_a_participant_depends_on_whether_the_task_is_over(task: str, participant: str, shown: str) -> None:
+    assert presentation.participant_state(Participant(state=participant), Task(state=task)) == shown
+
+
+def test_measures_of_a_completed_task_are_on_its_page(told: Told) -> None:
+    metrics = Metrics(accuracy=0.9824, auc=0.9940, majority_accuracy=0.6316, sensitivity=0.9524, specificity=1.0)
+    where = Environment(fedsvm="0", python="3", system="", cpus=1, packages={})
+    result = RunResult(status="completed", error=None, warnings=(), scenario={}, metrics=metrics, environment=where)
+
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            number = await create(browser)
+            assert "Accuracy" not in (await browser.get(f"/tasks/{number}")).text
+            with told.hub.database.session() as session:
+                session.get_one(Task, number).state = "completed"
+            folder = told.hub.conductor.folder_of(number)
+            folder.mkdir(parents=True)
+            write_result(folder, result)
+            page = (await browser.get(f"/tasks/{number}/progress")).text
+            assert re.findall(r'<th scope="row">([^<]+)</th><td class="value">([^<]+)</td>', page) == [
+                ("Accuracy", "98.2 %"),
+                ("Baseline accuracy", "63.2 %"),
+                ("AUC", "0.994"),
+                ("Sensitivity", "95.2 %"),
+                ("Specificity", "100.0 %"),
+            ]
+
+    run(story)
 
 
 # What becomes of tasks.
@@ -1166,6 +1215,33 @@ def test_visitors_with_other_records_in_another_order_train_on_those_that_all_ha
         rows = (table[common] - table[common].mean(axis=0)) / table[common].std(axis=0)
         exact = libsvm.dual(rows @ rows.T, np.where(labels[common] == "M", 1.0, -1.0), 1.0)
         assert np.abs(rows @ weights + model["b"] - exact.decision_function(rows @ rows.T)).max() < 1e-9
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+def test_page_of_a_completed_task_shows_measures_and_who_finished(told: Told, tmp_path: Path) -> None:
+    with visitors(told, cells(tmp_path)[0]) as there:
+        over: set[str] = set()
+        for _ in range(PATIENT_VISITS):
+            over |= {site for site in SITES if site not in over and there.visits[site].visit()}
+        assert over == set(SITES)
+        wait_until(lambda: told.one(Task).state == "completed")
+    number = told.one(Task).id
+    result = json.loads((tmp_path / "tasks" / number / "result.json").read_text())
+
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            page = (await browser.get(f"/tasks/{number}")).text.partition("What this task discloses")[0]
+            assert re.findall(r'<th scope="row">Accuracy</th><td[^>]*>([\d.]+) %', page) == [
+                f"{100 * result['metrics']['accuracy']:.1f}"
+            ]
+            assert f">{result['metrics']['auc']:.3f}<" in page
+            assert page.count(">finished<") == 3
+            assert "joined" not in page.replace('class="state joined"', "")
+            (tmp_path / "tasks" / number / "result.json").unlink()
+            assert "Accuracy" not in (await browser.get(f"/tasks/{number}")).text
+
+    run(story)
 
 
 def test_an_older_copy_of_what_a_site_keeps_says_nothing_again(begun: Begun) -> None:

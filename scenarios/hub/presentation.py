@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,9 @@ from fedsvm.scenarios.run.terms import terms_of
 
 _SHAPE = re.compile(r"^(?:\((?:[^()]|\([^()]*\))*\)(?:,? or [^:(]*)?:?\s*)+(?:the )?")
 """The shapes of arrays with which a step's docstring may begin, such as "(2, p + 1):"."""
+_OF_SITE = re.compile(r"\b[Tt]his site('s)?\b")
 _PHASES = {
+    "launch": "starting",
     "setup": "preparing the data",
     "landmarks": "choosing landmarks",
     "select": "selecting columns",
@@ -70,8 +72,8 @@ def disclosures_of(task: Task) -> Disclosures:
         algorithm=terms.program,
         summary=algorithm.summary,
         sum=terms.sum_name,
-        sums=_sentences(program, [name for name in _steps_with_value(program) if name not in terms.gathers]),
-        values=_sentences(program, terms.gathers),
+        sums=[_summed(sentence_of(program, name)) for name in _steps_with_value(program) if name not in terms.gathers],
+        values=[sentence_of(program, name) for name in terms.gathers],
         releases=terms.releases,
         label=str(terms.reading.get("label", "")),
         label_site=str(terms.reading.get("label_site", "")),
@@ -143,13 +145,19 @@ def _steps_with_value(program: type[Any]) -> list[str]:
     return [name for name, each in found if each.__annotations__.get("return") not in (None, "None")]
 
 
-def _sentences(program: type[Any], names: Iterable[str]) -> list[str]:
-    return [sentence_of(getattr(program, name).__doc__ or name) for name in names]
-
-
-def sentence_of(docstring: str) -> str:
+def sentence_of(program: type[Any], name: str) -> str:
     """Return the sentence in which a step's docstring describes its value, without what only developers need."""
-    line = docstring.strip().partition("\n")[0].removeprefix("Return ").removeprefix("the ")
+    docstring = (getattr(program, name).__doc__ or name).strip()
+    line = docstring.partition("\n")[0].removeprefix("Return ").removeprefix("the ")
     text = _SHAPE.sub("", line).partition(". ")[0].partition("; see ")[0].partition(": see ")[0]
-    text = text.replace("this site's", "each participant's").replace("This site's", "Each participant's")
-    return f"{text[:1].upper()}{text[1:]}".rstrip(" .:;").replace("`", "") + "."
+    text = _OF_SITE.sub(r"the participant\1", text)
+    return _capitalized(text.rstrip(" .:;").replace("`", "")) + "."
+
+
+def _summed(sentence: str) -> str:
+    """Return what the sum of parts is, of which a sentence describes one."""
+    return _capitalized(sentence.removeprefix("The participant's part of ").removeprefix("the "))
+
+
+def _capitalized(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
