@@ -166,7 +166,7 @@ class DppSite(VerticalSite):
 
     @step
     def kernel_rows(self, first: int, last: int, distances: bool) -> FloatArray:
-        """This site's part of some rows of the kernel of the training records, packed."""
+        """Return this site's part of the kernel matrix of the training records, some rows at a time and packed."""
         return partial_kernel(self.rows[self.training], first, last, distances=distances)
 
     @step
@@ -223,18 +223,18 @@ class DppSite(VerticalSite):
 
     @step
     def partial_scores(self) -> FloatArray:
-        """(n held out,) or (n held out, K): this site's part of the linear scores."""
+        """Return (n held out,) or (n held out, K): this site's part of the scores of the held-out records."""
         return np.asarray(self.rows[~self.training] @ self.weights.T)
 
     @step
     def reference_kernel(self, first: int, last: int, held_out: bool, distances: bool) -> FloatArray:
-        """(rows, s): this site's part of the kernel between some records and those that they are compared with."""
+        """Return (rows, s): this site's part of the kernel between some records and the reference records."""
         rows = self.rows[~self.training if held_out else self.training][first:last]
         return squared_distances(rows, self.reference) if distances else np.asarray(rows @ self.reference.T)
 
     @step
     def scores_of_opened(self, opener: str, rows: int) -> FloatArray:
-        """(rows,) or (rows, K): scores from the kernel sums that were opened here; zeros where others opened them."""
+        """Return (rows,) or (rows, K): the scores of records whose kernel sums this site opened, otherwise zeros."""
         if self.site != opener:
             return np.zeros((rows, *self.dual_coef.shape[:-1]))
         return np.asarray(self.kernel.of_sums(self.opened) @ self.dual_coef.T)

@@ -412,16 +412,16 @@ def site(
 
 @app.command()
 def hub(
-    folder: Annotated[Path, typer.Option(help="What the hub keeps: its key, its database, runs, and mails.")],
-    listen: Annotated[str, typer.Option(help="Where it listens, such as 0.0.0.0:8000.")] = "127.0.0.1:8000",
-    url: Annotated[str, typer.Option(help="By which people reach it, such as https://hub.example.")] = "",
-    smtp: Annotated[str, typer.Option(help="host:port of a mail server; without it mails are files.")] = "",
-    sender: Annotated[str, typer.Option(help="The hub's own address.")] = "fedsvm@localhost",
-    database: Annotated[str, typer.Option(help="A database's URL as SQLAlchemy has it; SQLite without it.")] = "",
-    every: Annotated[float, typer.Option(help="Seconds between two looks at who is due.", min=0.1, max=3600)] = 2.0,
-    demo: Annotated[bool, typer.Option("--demo", help="Begin with a task over an embedded table.")] = False,
+    folder: Annotated[Path, typer.Option(help="Folder for the hub's key, database, runs, and mails.")],
+    listen: Annotated[str, typer.Option(help="Address to listen at, such as 0.0.0.0:8000.")] = "127.0.0.1:8000",
+    url: Annotated[str, typer.Option(help="Public address of the hub, such as https://hub.example.")] = "",
+    smtp: Annotated[str, typer.Option(help="Mail server as host:port. Without it, mails are written to files.")] = "",
+    sender: Annotated[str, typer.Option(help="Sender address of mails.")] = "fedsvm@localhost",
+    database: Annotated[str, typer.Option(help="Database as an SQLAlchemy URL. Default: SQLite in the folder.")] = "",
+    every: Annotated[float, typer.Option(help="Polling interval in seconds.", min=0.1, max=3600)] = 2.0,
+    demo: Annotated[bool, typer.Option("--demo", help="Create an example task with built-in data.")] = False,
 ) -> None:
-    """Run the task service: people make tasks, invite others by mail, and each computes when it suits them."""
+    """Run the task service: people create tasks and invite others by mail; each computes when it suits them."""
     from fedsvm.scenarios.hub import commands
 
     try:
@@ -430,28 +430,30 @@ def hub(
         complain(str(error))
         raise typer.Exit(FAILED) from None
     except KeyboardInterrupt:
-        complain("Interrupted; whoever comes is answered when the hub is started again.")
+        complain("Interrupted; participants can go on when the hub is started again.")
         raise typer.Exit(INTERRUPTED) from None
 
 
 @app.command()
 def join(
-    link: Annotated[str, typer.Argument(help="The link of the invitation, in single quotes.")],
-    data: Annotated[str, typer.Option(help="The file that stays here.")] = "",
-    policy: Annotated[Path | None, typer.Option(help="What this site allows: see fedsvm policy template.")] = None,
-    folder: Annotated[Path | None, typer.Option(help="What is kept between visits; fedsvm-visits without it.")] = None,
+    link: Annotated[str, typer.Argument(help="Link of the invitation, in single quotes.")],
+    data: Annotated[str, typer.Option(help="Your data file. It stays on this machine.")] = "",
+    policy: Annotated[Path | None, typer.Option(help="Policy file of this site: see fedsvm policy template.")] = None,
+    folder: Annotated[
+        Path | None, typer.Option(help="Folder for state between visits (default: fedsvm-visits).")
+    ] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Stay until the task is over.")] = False,
-    decline: Annotated[str | None, typer.Option(help="Take no part, or no longer: why.")] = None,
-    wait: Annotated[str, typer.Option(help="How long to try a hub that cannot be reached.")] = "60s",
+    decline: Annotated[str | None, typer.Option(help="Decline or withdraw, with this reason.")] = None,
+    wait: Annotated[str, typer.Option(help="How long to retry if the hub cannot be reached.")] = "60s",
 ) -> None:
-    """Take part in a task of a hub: do what is due now, and end; nobody else need be there."""
+    """Join a hub task: process pending work, then exit. Nobody else has to be online."""
     from threadpoolctl import threadpool_limits
 
     from fedsvm.scenarios.hub import commands
 
     _end_on_sigterm()
     if not data and decline is None:
-        raise ScenarioError(["--data: is missing; name the file that you take part with, or --decline."])
+        raise ScenarioError(["--data: is missing; name your data file, or use --decline."])
     try:
         joining = commands.joining_of(link, data, policy, folder, watches=watch, wait_s=hosts.seconds("--wait", wait))
         with threadpool_limits(1):
@@ -463,7 +465,7 @@ def join(
         complain(str(error))
         raise typer.Exit(FAILED) from None
     except KeyboardInterrupt:
-        complain("Interrupted; run the same line again, and it goes on.")
+        complain("Interrupted; run the same command again to continue.")
         raise typer.Exit(INTERRUPTED) from None
 
 

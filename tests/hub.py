@@ -65,6 +65,7 @@ class RunningHub:
     folder: Path
     port: int = 0
     options: Sequence[str] = ()
+    descriptors: int | None = None
     process: subprocess.Popen[str] | None = None
 
     @property
@@ -79,6 +80,8 @@ class RunningHub:
     def start(self) -> None:
         """Start it, at the port that it had; at first any."""
         command = [sys.executable, "-m", "fedsvm", "hub", "--folder", str(self.folder), "--every", "0.2", *self.options]
+        if self.descriptors is not None:
+            command = ["sh", "-c", f'ulimit -n {self.descriptors} && exec "$@"', "sh", *command]
         with self.log.open("a") as log:
             self.process = subprocess.Popen(
                 [*command, "--listen", f"127.0.0.1:{self.port}"], stderr=log, text=True, env=environment()
@@ -139,9 +142,9 @@ class RunningHub:
 
 
 @contextmanager
-def hub(folder: Path, *options: str) -> Iterator[RunningHub]:
-    """A hub that listens at a free port."""
-    running = RunningHub(folder / "hub", options=options)
+def hub(folder: Path, *options: str, descriptors: int | None = None) -> Iterator[RunningHub]:
+    """A hub that listens at a free port, with a limit of open files if one is given."""
+    running = RunningHub(folder / "hub", options=options, descriptors=descriptors)
     try:
         running.start()
         yield running

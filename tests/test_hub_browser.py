@@ -123,9 +123,9 @@ FORM = {
     "Title": "Malignant or not",
     "Description": "Cell features of three laboratories.",
     "Participants": "\n".join(f"{site} {site}@example.org" for site in SITES),
-    "Column of labels": "diagnosis",
-    "Label that is +1": "M",
-    "The other label": "B",
+    "Label column": "diagnosis",
+    "Positive class": "M",
+    "Negative class": "B",
 }
 
 
@@ -143,19 +143,19 @@ def test_a_task_from_the_mailed_link_to_the_report(tmp_path: Path) -> None:
         eyes.look(page, "home")
         fill(page, {"Your e-mail address": CREATOR})
         page.keyboard.press("Enter")
-        expect(page.get_by_role("heading", name="Look at your mails")).to_be_visible()
+        expect(page.get_by_role("heading", name="Check your mail")).to_be_visible()
         page.goto(inbox.found(CREATOR, r"http://\S+/sign-in/\S+"))
         tab_to(page, "Sign in")
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name="Your tasks")).to_be_visible()
-        tab_to(page, "Make a task")
+        tab_to(page, "Create a task")
         page.keyboard.press("Enter")
         page.wait_for_url("**/tasks/new")
         eyes.look(page, "new")
         fill(page, FORM)
         tab_to(page, "kernel")
         page.keyboard.type("lin")
-        tab_to(page, "Make the task and invite")
+        tab_to(page, "Create the task and invite")
         page.keyboard.press("Enter")
         expect(page.get_by_role("heading", name="Malignant or not")).to_be_visible()
         eyes.look(page, "task")
@@ -174,10 +174,10 @@ def test_a_task_from_the_mailed_link_to_the_report(tmp_path: Path) -> None:
             visit.start()
         for visit in visits:
             visit.join()
-        report = page.get_by_text("The report of the run")
+        report = page.get_by_text("Full report")
         report.wait_for(timeout=30_000)  # htmx fetches it
         eyes.look(page, "completed")
-        tab_to(page, "The report of the run")
+        tab_to(page, "Full report")
         page.keyboard.press("Enter")
         expect(page.get_by_text("certified gap").first).to_be_visible()
         assert not eyes.said
@@ -197,9 +197,9 @@ def test_who_is_invited_declines_and_the_task_ends(tmp_path: Path) -> None:
         page = eyes.opened(browser)
         page.goto(running.mailed("south@example.org", r"http://\S+/join/\S+"))
         expect(page.get_by_role("heading", name="<b>Bold</b>")).to_be_visible()
-        fill(page, {"To decline: why, if you like": "no time"})
+        fill(page, {"Reason (optional)": "no time"})
         page.keyboard.press("Enter")
-        expect(page.get_by_text("you take no part")).to_be_visible()
+        expect(page.get_by_text("you do not take part")).to_be_visible()
         eyes.look(page, "declined")
         assert "no time" in anna.get(f"/tasks/{number}")[1]
         assert not eyes.said

@@ -182,6 +182,10 @@ def vertical(part: str, **keys: Any) -> dict[str, Any]:
             vertical("data", categories={"a": ["b"]}),
             "data.categories: is of horizontal partitions; leave it out, or set",
         ),
+        (
+            vertical("data", identifier="label", align="identifier"),
+            "data: identifier must be another column than label, got 'label' for both.",
+        ),
         (with_part("data", identifier="id"), "data.identifier: is of vertical partitions; leave it out, or set"),
         (
             with_part("data", overlap=0.5),

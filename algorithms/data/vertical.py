@@ -48,17 +48,17 @@ class VerticalSite(SiteProgram):
 
     @step(opens="value")
     def record_count(self) -> FloatArray:
-        """Number of records."""
+        """Return the number of records."""
         return np.array(float(len(self.columns)))
 
     @step(opens="value")
     def column_count(self) -> FloatArray:
-        """Number of columns, where categories are 0/1 columns."""
+        """Return the number of columns after categories became 0/1 columns."""
         return np.array(float(self.columns.shape[1]))
 
     @step(opens="value")
     def identifier_count(self) -> FloatArray:
-        """Number of identifiers. Raises StepRefused where two records have the same."""
+        """Return the number of identifiers. Raises StepRefused where two records have the same."""
         identifiers = self.partition.values["identifiers"]
         if twice := len(identifiers) - len(set(identifiers)):
             raise StepRefused(
@@ -83,13 +83,13 @@ class VerticalSite(SiteProgram):
 
     @step(opens="value")
     def fold_counts(self) -> FloatArray:
-        """(3,) records to train on, records held out, and 1 where the site holds the labels."""
+        """Return (3,): the numbers of training records and of held-out records, and 1 if this site holds the labels."""
         labelled = len(self.partition.arrays["labels"])
         return np.array([self.training.sum(), (~self.training).sum(), labelled], dtype=np.float64)
 
     @step
     def labels_of(self, held_out: bool, classes: int = 2) -> FloatArray:
-        """(n,) labels of the training records or of those held out, zeros where other sites hold them.
+        """Return (n,): the labels of the training records or of the held-out ones, zeros at sites without labels.
 
         Of more than two classes (K, n), each against the others.
         """
@@ -101,7 +101,7 @@ class VerticalSite(SiteProgram):
 
     @step
     def longest(self) -> FloatArray:
-        """The largest squared length of a record's part, from which bounds on later sums follow."""
+        """Return the largest squared norm of a record's columns at this site, which bounds later sums."""
         return np.array(float((self.rows**2).sum(axis=1).max(initial=0.0)))
 
 

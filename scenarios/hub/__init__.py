@@ -11,7 +11,10 @@ messages lie in a database until a participant comes for them. In the order to r
 - `tasks`: what may happen to a task: invited, joined, declined, withdrawn, begun, over
 - `desk`: what participants' programs say to the hub, sealed
 - `pages`: what people see
-- `demo`: a task to begin with
+- `presentation`: the words in which pages describe a task
+- `demo`: an example task
+- `limits`: how much one client can ask for
+- `connections`: how many connections are open, and for how long
 - `service`: all of it as one web application
 - `joining`: a participant's visit
 - `commands`: fedsvm hub and fedsvm join

@@ -70,6 +70,11 @@ def is_vertical(name: str) -> bool:
     return isinstance(ALGORITHMS[name], VerticalAlgorithm)
 
 
+def summary_of(name: str) -> str:
+    """Return what an algorithm is, in a sentence."""
+    return ALGORITHMS[name].summary
+
+
 def fields_of(name: str) -> list[Setting]:
     """The settings of an algorithm, from which its form is made."""
     return settings(ALGORITHMS[name].Settings)
@@ -127,7 +132,7 @@ def run_name(title: str) -> str:
 
 def _unsaid(wish: Wish) -> list[str]:
     said = {"label": wish.label, "positive": wish.positive, "negative": wish.negative}
-    why = "is missing; nobody sees all labels, so the task must say it."
+    why = "is missing; the task must name it, because no participant sees all labels."
     problems = [f"data.{key}: {why}" for key in said if not said[key]]
     if wish.positive and wish.positive == wish.negative:
         problems.append("data.negative: must be another value than data.positive.")

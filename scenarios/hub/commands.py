@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import socket
 import sys
 from pathlib import Path
@@ -18,9 +19,8 @@ if TYPE_CHECKING:
     from fedsvm.scenarios.hub.joining import Joining
     from fedsvm.scenarios.hub.mails import Carrier
 
-_KEEP_ALIVE_S = 30
 _STATE = Path("fedsvm-visits")
-_EXTRA = 'fedsvm hub needs more packages than fedsvm itself: pip install "fedsvm[hub]".'
+_EXTRA = 'fedsvm hub needs additional packages: pip install "fedsvm[hub]".'
 
 
 def serve(
@@ -30,10 +30,12 @@ def serve(
     try:
         import uvicorn
 
+        from fedsvm.scenarios.hub import connections
         from fedsvm.scenarios.hub.service import Hub, Settings, application
     except ImportError as error:
         raise FederationError(f"{_EXTRA} ({error.name} is missing.)") from error
 
+    os.umask(0o077)  # the database and the runs' files are made by libraries, which know no other way
     host, port = _address("--listen", listen)
     with _bound(host, port) as bound:
         port = bound.getsockname()[1]
@@ -53,23 +55,30 @@ def serve(
             from fedsvm.scenarios.hub.demo import prepare
 
             path = prepare(hub.tasks, folder / "demo")
-            say("hub", f"a task to begin with is there; sign in by {where}{path}")
-            say("hub", f"the participants' files are in {folder / 'demo'}, their invitations in {folder / 'mails'}")
+            say("hub", f"the example task is ready; sign in at {where}{path}")
+            say("hub", f"the participants' files are in {folder / 'demo'}, and their invitations in {folder / 'mails'}")
         config = uvicorn.Config(
             application(hub),
-            log_level="warning",
+            http=connections.ConnectionLimits.of_this_process().protocol(),
+            backlog=connections.BACKLOG,
+            log_level="error",  # a warning for every malformed request would let strangers fill the log
             access_log=False,
             server_header=False,
-            timeout_keep_alive=_KEEP_ALIVE_S,
+            timeout_keep_alive=connections.KEEP_ALIVE_S,
             timeout_graceful_shutdown=5,
         )
-        asyncio.run(uvicorn.Server(config).serve(sockets=[bound]))
+
+        async def answer() -> None:
+            connections.log_exhaustion_rarely(asyncio.get_running_loop())
+            await uvicorn.Server(config).serve(sockets=[bound])
+
+        asyncio.run(answer())
 
 
 def joining_of(
     link: str, data: str, policy: Path | None, folder: Path | None, *, watches: bool, wait_s: float
 ) -> Joining:
-    """One participant's part in a task. Raises ScenarioError and FederationError."""
+    """Return one participant's part in a task. Raises ScenarioError for a link that is none and a wrong policy."""
     from fedsvm.scenarios.hub.joining import Joining, Link
     from fedsvm.scenarios.schema.policy import read_policy
 
@@ -103,5 +112,5 @@ def _bound(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), backlog=512)
     except OSError as error:
         raise FederationError(
-            f"The hub cannot listen at {host}:{port} ({error.strerror}); name another address (--listen)."
+            f"The hub cannot listen at {host}:{port} ({error.strerror}); use another address (--listen)."
         ) from error

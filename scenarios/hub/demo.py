@@ -1,4 +1,4 @@
-"""A task to begin with, over the embedded table of cells, whose columns three participants have."""
+"""An example task: three participants hold the columns of the built-in table of cells."""
 
 from __future__ import annotations
 

@@ -114,21 +114,23 @@ class Desk:
 
     def _join(self, key: bytes, word: Word) -> Word:
         if _text(word, "version") != version("fedsvm"):
-            raise Refused(f"It has fedsvm {word['version']} and the hub {version('fedsvm')}; install the same version.")
+            raise Refused(
+                f"This site has fedsvm {word['version']} and the hub {version('fedsvm')}; install the hub's version."
+            )
         with self._tasks.database.session() as session:
             who = session.scalar(sql.select(Participant).filter_by(token=digest(_text(word, "token"))))
             if who is None:
-                raise Refused("There is no such invitation; take the link as it stands in the mail.")
+                raise Refused("There is no such invitation; copy the whole link from the mail.")
             if who.public_key is None:
                 if _by_key(session, key) is not None:
-                    raise Refused("This folder is of another invitation; keep what belongs to this one in another.")
+                    raise Refused("This folder belongs to another invitation; use another folder (--folder).")
                 if who.state != "invited" or who.task.state != "inviting":
                     raise Refused(_why_closed(who))
                 who.public_key = key
             elif who.public_key != key:
                 raise Refused(
-                    f"{who.site} has joined by this link already, with another key; go on in the folder of the first "
-                    "visit, or ask whoever made the task for an invitation of your own."
+                    f"{who.site} has already joined with another key; use the folder of the first visit, or ask the "
+                    "creator of the task for your own invitation."
                 )
             task = who.task
             terms = terms_of(scenario_text(task))
@@ -152,8 +154,8 @@ class Desk:
                 return {}  # what became of it since is the answer to `take`
             if who.state == "joined" and who.task.state in ("inviting", "running"):
                 raise Refused(
-                    f"{who.site} has joined from another folder, or this one has lost what it kept; go on in the "
-                    "folder of the first visit, as the last visit left it, or take no part any longer (--decline)."
+                    f"{who.site} has joined from another folder, or this folder is incomplete; use the folder of the "
+                    "last visit, or withdraw with --decline."
                 )
             if who.state != "invited" or who.task.state != "inviting":
                 raise Refused(_why_closed(who))
@@ -196,7 +198,7 @@ class Desk:
         with self._tasks.database.session() as session:
             who = _required(session, key)
             if after > who.told:
-                raise Refused(f"{who.site} has letters that this hub did not write; its folder is of another hub.")
+                raise Refused(f"The folder of {who.site} belongs to another hub; use the folder of this task.")
             if word.get("acted") is True:
                 who.taken = max(who.taken, after)
             if who.taken == who.told:
@@ -250,16 +252,16 @@ def _by_key(session: Session, key: bytes) -> Participant | None:
 def _required(session: Session, key: bytes) -> Participant:
     found = _by_key(session, key)
     if found is None:
-        raise Refused("The hub does not know this key; join by the link of your invitation first.")
+        raise Refused("The hub does not know this key; join with the link of your invitation first.")
     return found
 
 
 def _why_closed(who: Participant) -> str:
     task = who.task
     if who.state in ("declined", "withdrawn", "missed"):
-        return f"{who.site} takes no part in {task.title!r} any longer: {who.reason or who.state}."
+        return f"{who.site} no longer takes part in {task.title!r}: {who.reason or who.state}."
     if task.state == "inviting":
-        return f"{task.title!r} has not begun; come again when a mail says that it is your turn."
+        return f"{task.title!r} has not begun; a mail will tell you when it is your turn."
     return f"{task.title!r} is {task.state}. {task.reason}".strip()
 
 

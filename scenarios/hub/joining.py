@@ -38,6 +38,7 @@ from fedsvm.federation.visits.diary import OVER, SECRET_BYTES, Diary
 from fedsvm.federation.visits.sealing import Requests, derived
 from fedsvm.federation.visits.visit import Visitor, agreement_of
 from fedsvm.scenarios.hosts.holding import hold
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 WORDS = "/api/words"
 _KEY, _DIARY, _MODEL = "visitor", "diary", "model.npz"
@@ -58,9 +59,9 @@ class Link:
 
     @classmethod
     def read(cls, text: str) -> Link:
-        """What a link says. Raises FederationError for one that is cut short or none."""
-        none = FederationError(
-            f"{text[:80]!r} is no invitation; give the whole link as it stands in the mail, in single quotes."
+        """Return what a link says. Raises ScenarioError for text that is not a whole link."""
+        none = ScenarioError(
+            [f"link: must be the whole link of the invitation mail, in single quotes, got {text[:80]!r}."]
         )
         try:
             parts = urlsplit(text)
@@ -102,11 +103,11 @@ class Hub:
             answer = msgpack.unpackb(opened(self._post(request)))
         except (Malformed, ValueError, msgpack.exceptions.UnpackException) as error:
             raise FederationError(
-                f"What {self._link.hub} answers is not sealed by the hub of this invitation; see whether the link is "
-                "whole, and the address the hub's."
+                f"The answer of {self._link.hub} is not sealed by the hub of this invitation; check that the link is "
+                "complete and the address is the hub's."
             ) from error
         if not isinstance(answer, dict):
-            raise FederationError(f"What {self._link.hub} answers is no answer of a hub.")
+            raise FederationError(f"The answer of {self._link.hub} is not one of a hub; check the address.")
         if "refused" in answer:
             raise FederationError(visible(str(answer["refused"])))
         return answer
@@ -125,8 +126,8 @@ class Hub:
                 if deadline.expired:
                     why = getattr(error, "reason", None) or error
                     raise FederationError(
-                        f"{self._link.hub} cannot be reached ({why}); see whether the address is right and a firewall "
-                        "lets this machine connect to it, and run the line again later: nothing is lost."
+                        f"{self._link.hub} cannot be reached ({why}); check the address and the firewall, then run "
+                        "this command again. Nothing is lost."
                     ) from error
             time.sleep(_AGAIN_S)  # it may be starting again
 
@@ -210,7 +211,7 @@ class Joining:
             self._ask_to_join()
             self._hub.ask("decline", reason=reason)
             diary.close_for_good({})
-        self.tell("the hub knows that you take no part")
+        self.tell("you have declined, and the hub knows")
 
     def _introduce(self) -> KeyPair:
         """The keys by which the hub knows this site, made at the first visit; from here on it can be asked."""
@@ -242,8 +243,8 @@ class Joining:
             diary.note(said)
         elif any(diary.facts[name] != value for name, value in said.items()):
             raise FederationError(
-                "The hub asks for something else than at the first visit, and nothing more is said to it; ask whoever "
-                "made the task."
+                "The hub has changed the task since the first visit, so this site sends nothing more; ask the "
+                "creator of the task."
             )
         return task
 
@@ -266,23 +267,23 @@ class Joining:
             standing = self._take(diary)
         state, reason = standing["state"], visible(str(standing["reason"]))
         if state == "inviting":
-            self.tell("you take part; a mail says when it is your turn, and the same line is run then")
+            self.tell("you have joined; a mail will tell you when to run this command again")
             return False
         if state in ("declined", "withdrawn", "missed", "cancelled") or not standing["sites"]:
             diary.close_for_good({})
-            raise FederationError(f"The task goes on without you, or not at all ({state}). {reason}".rstrip())
+            raise FederationError(f"You no longer take part in this task ({state}). {reason}".rstrip())
         if "sites" not in diary.facts:
             partition = held.partition(standing["columns"])
             diary.note({"sites": standing["sites"], "columns": standing["columns"], "held": _digest(partition)})
         partition = held.partition(diary.facts["columns"])
         if diary.facts["held"] != _digest(partition):
             raise FederationError(
-                f"{self.data} is not what it was at the first visit, and the task has begun; bring the file as it was."
+                f"{self.data} has changed since the first visit, and the task has begun; use the original file."
             )
         if int(standing["said"]) > len(diary.said):
             raise FederationError(
-                f"{self.folder} is an older copy of what this site keeps, which has said more since; go on with the "
-                "folder as the last visit left it, or take no part any longer (--decline)."
+                f"{self.folder} is an older copy of this site's folder; use the folder of the last visit, or withdraw "
+                "with --decline."
             )
         for number in range(int(standing["said"]), len(diary.said)):
             self._say(number, diary.said[number])
@@ -293,12 +294,12 @@ class Joining:
             self._tell_over()
         else:
             came = len(diary.received) - before
-            self.tell(f"{came} messages taken in; now it is the others' turn, and a mail says when it is yours again")
+            self.tell(f"{came} messages processed; a mail will tell you when to run this command again")
         return is_over
 
     def _tell_over(self) -> None:
         model = self.folder / _MODEL
-        self.tell(f"the task is over{f'; what is yours of its model is in {model}' if model.exists() else ''}")
+        self.tell(f"the task is over{f'; your part of the model is in {model}' if model.exists() else ''}")
 
     def _more(self, diary: Diary, standing: Mapping[str, Any]) -> Iterator[Message]:
         """What comes in from here on."""

@@ -124,6 +124,6 @@ class Outbox:
         try:
             text = self._vault.open(mail.sealed, mail.occasion).decode()
         except Malformed:
-            text = "The text of this mail was sealed with another key of the hub, and is lost.\n"
+            text = "The text of this mail is lost, because the key of the hub has changed.\n"
         message.set_content(text, cte="7bit" if text.isascii() else "quoted-printable")  # links stay in one piece
         return message

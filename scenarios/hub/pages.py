@@ -1,8 +1,7 @@
-"""What people see: sign in by a mailed link, make a task, follow it, answer an invitation.
+"""The hub's pages: sign in with a mailed link, create a task, follow it, answer an invitation.
 
-Every page can be read and used without a script; htmx, which is served from here, only fetches how far a task is. What
-changes anything is a POST with the key of the visitor's forms, or with the token of a mailed link, from a page of this
-very hub.
+Every page works without scripts. htmx, which the hub serves itself, only updates the progress of a task. Every change
+is a POST from a page of this hub, with the form key of the visitor or the token of a mailed link.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import functools
 import hmac
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -21,17 +21,17 @@ from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Resp
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
-from fedsvm.algorithms.data.vertical import COORDINATOR_SEES
-from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import Setting
-from fedsvm.federation.site.program import open_steps
 from fedsvm.federation.text import visible
 from fedsvm.protocols.sums.registry import OWN_SUMS
-from fedsvm.scenarios.hub import asking
+from fedsvm.scenarios.hub import asking, presentation
 from fedsvm.scenarios.hub.asking import Wish
 from fedsvm.scenarios.hub.database import Task, Visitor, day
-from fedsvm.scenarios.hub.tasks import SIGNED_IN_S, Invited, NewTask, Refused, address, scenario_text
-from fedsvm.scenarios.run.terms import terms_of
+from fedsvm.scenarios.hub.limits import RateLimiter
+from fedsvm.scenarios.hub.presentation import Measure
+from fedsvm.scenarios.hub.tasks import SIGNED_IN_S, Invited, NewTask, Refused, address
+from fedsvm.scenarios.run.result import read_result
+from fedsvm.scenarios.schema.errors import ScenarioError
 
 if TYPE_CHECKING:
     from fedsvm.scenarios.hub.service import Hub
@@ -46,30 +46,18 @@ _REPORT_POLICY = (
     "frame-ancestors 'none'; sandbox allow-scripts allow-downloads"
 )
 """A report has scripts of its own, which are no page of the hub's: they can do nothing in a visitor's name."""
+SIGN_INS_OF_CLIENT = 20
+"""Links that one network address can have mailed in an hour."""
 _STATIC = {"hub.css": "text/css", "htmx.js": "text/javascript"}
-
-
-@dataclass(frozen=True)
-class Shown:
-    """What a task discloses, as its pages say it: steps by name, with what they are."""
-
-    program: str
-    sum: str
-    sums: list[tuple[str, str]]
-    values: list[tuple[str, str]]
-    releases: bool
-    label: str
-    label_site: str
-    identifier: str
-    compared: str
 
 
 @dataclass
 class Caller:
-    """Who asks: by which cookie, and the fields of the form."""
+    """The sender of a request: cookie, network address, and the fields of the form."""
 
     cookie: str
     visitor: Visitor | None
+    client: str = ""
     form: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -107,14 +95,15 @@ def _answered(hub: Hub, page: Any) -> Any:
 
     async def answer(request: Request) -> Response:
         cookie = request.cookies.get(_COOKIE, "")
-        caller = Caller(cookie, await run_in_threadpool(hub.tasks.visitor, cookie) if cookie else None)
+        visitor = await run_in_threadpool(hub.tasks.visitor, cookie) if cookie else None
+        caller = Caller(cookie, visitor, request.client.host if request.client is not None else "")
         try:
             if request.method == "POST":
                 caller.form = await _form(request, hub.settings.url)
             given = {**request.path_params, **({"query": dict(request.query_params)} if page.__name__ == "new" else {})}
             answered: Response = await run_in_threadpool(page, caller, **given)
         except Refused as error:
-            page_of_it = rendered("sentence", caller, title="This cannot be", said="", problem=str(error))
+            page_of_it = rendered("sentence", caller, title="This request was refused", said="", problem=str(error))
             answered = HTMLResponse(page_of_it, 400)
         return answered
 
@@ -124,7 +113,7 @@ def _answered(hub: Hub, page: Any) -> Any:
 def say_there_is_none(request: Request, error: Exception) -> Response:
     """The page where there is none of this address, or none that can be asked for in this way."""
     status = error.status_code if isinstance(error, HTTPException) else 500
-    said = "There is no such page here." if status == 404 else f"This cannot be asked for by {request.method}."
+    said = "There is no such page." if status == 404 else f"This page does not accept {request.method}."
     headers = error.headers if isinstance(error, HTTPException) else None
     return HTMLResponse(rendered("sentence", Caller("", None), title=said, said=""), status, headers)
 
@@ -135,6 +124,7 @@ class Pages:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._tasks = hub.tasks
+        self._sign_ins = RateLimiter(SIGN_INS_OF_CLIENT / 3600, SIGN_INS_OF_CLIENT)
 
     def home(self, caller: Caller) -> Response:
         """The visitor's tasks, or how to sign in."""
@@ -142,10 +132,12 @@ class Pages:
         return HTMLResponse(rendered("home", caller, title="fedsvm hub", tasks=tasks))
 
     def send_sign_in(self, caller: Caller) -> Response:
-        """Mail a link."""
+        """Mail a link. Raises Refused if this network address asked for too many."""
+        if not self._sign_ins.allows(caller.client):
+            raise Refused("Too many sign-in links were requested from your network address; try again in an hour.")
         self._tasks.send_sign_in(caller.form.get("email", ""))
-        said = "If it is an address of yours, a mail with a link is on its way. You may close this page."
-        return HTMLResponse(rendered("sentence", caller, title="Look at your mails", said=said))
+        said = "We have mailed you a sign-in link. It works for 15 minutes. You can close this page."
+        return HTMLResponse(rendered("sentence", caller, title="Check your mail", said=said))
 
     def show_sign_in(self, caller: Caller, token: str) -> Response:
         """A button, since programs that look at mails follow links too."""
@@ -185,22 +177,29 @@ class Pages:
         return RedirectResponse(f"/tasks/{number}", 303)
 
     def task(self, caller: Caller, number: str) -> Response:
-        """A task: who was invited, how far it is, what it discloses."""
+        """Show a task: its participants, progress, results, and what it discloses."""
         task = self._tasks.task(number, _require_signed_in(caller).email)
         return HTMLResponse(
-            rendered("task", caller, title=task.title, task=task, shown=_shown(task), has_report=self._has_report(task))
+            rendered(
+                "task",
+                caller,
+                title=task.title,
+                task=task,
+                shown=presentation.disclosures_of(task),
+                **self._outcome_of(task),
+            )
         )
 
     def progress(self, caller: Caller, number: str) -> Response:
-        """How far a task is, for htmx."""
+        """Show the progress of a task, for htmx."""
         task = self._tasks.task(number, _require_signed_in(caller).email)
-        return HTMLResponse(rendered("progress", caller, title="", task=task, has_report=self._has_report(task)))
+        return HTMLResponse(rendered("progress", caller, title="", task=task, **self._outcome_of(task)))
 
     def report(self, caller: Caller, number: str) -> Response:
         """The report of a task's run, as any run has one."""
         task = self._tasks.task(number, _require_signed_in(caller).email)
         if not self._has_report(task):
-            raise Refused("The task has no report yet; it comes when the run is over.")
+            raise Refused("There is no report yet; it is written when the task ends.")
         path = self._hub.conductor.folder_of(task.id) / "report.html"
         return HTMLResponse(path.read_text(encoding="utf-8"), headers={"Content-Security-Policy": _REPORT_POLICY})
 
@@ -212,7 +211,8 @@ class Pages:
     def invitation(self, caller: Caller, token: str) -> Response:
         """A participant's own page, by the link of the invitation."""
         who = self._tasks.invitation(token)
-        shown, vertical = _shown(who.task), asking.is_vertical(scenario_text(who.task).algorithm.name)
+        shown = presentation.disclosures_of(who.task)
+        vertical = asking.is_vertical(shown.algorithm)
         link = self._tasks.link(token)
         page = rendered(
             "join",
@@ -244,6 +244,14 @@ class Pages:
     def _has_report(self, task: Task) -> bool:
         return task.ended_at is not None and (self._hub.conductor.folder_of(task.id) / "report.html").is_file()
 
+    def _outcome_of(self, task: Task) -> dict[str, Any]:
+        """Return what the page of a task shows when its run is over: the measures, and whether there is a report."""
+        measures: list[Measure] = []
+        if task.state == "completed":
+            with suppress(ScenarioError):  # the run's folder was removed
+                measures = list(presentation.measures_of(read_result(self._hub.conductor.folder_of(task.id))))
+        return {"measures": measures, "has_report": self._has_report(task)}
+
     def _form(self, caller: Caller, given: Mapping[str, str], problem: str = "") -> Response:
         wish = _wish(given)
         if wish.algorithm not in asking.askable():
@@ -259,11 +267,12 @@ class Pages:
         page = rendered(
             "new",
             caller,
-            title="Make a task",
+            title="Create a task",
             problem=problem,
             wish=wish,
             given={**defaults, **given},
-            algorithms=asking.askable(),
+            partitions=presentation.algorithms_by_partition(),
+            summary=asking.summary_of(wish.algorithm),
             vertical=asking.is_vertical(wish.algorithm),
             settings=asking.fields_of(wish.algorithm),
             sums=list(OWN_SUMS),
@@ -279,12 +288,12 @@ async def _form(request: Request, url: str) -> dict[str, str]:
     origin, host = request.headers.get("origin"), request.headers.get("host", "")
     is_own = origin is None or origin in (f"http://{host}", f"https://{host}", _origin_of(url))
     if not is_own or request.headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
-        raise Refused("This form was sent by a page of another site; open the hub's own page, and send it there.")
+        raise Refused("This form was sent from another website; open the hub's own page and send it there.")
     body = bytearray()
     async for part in request.stream():
         body += part
         if len(body) > _MAX_FORM_BYTES:
-            raise Refused(f"A form has {_MAX_FORM_BYTES} bytes at most; say it in fewer words.")
+            raise Refused(f"A form can have {_MAX_FORM_BYTES} bytes; shorten the text.")
     try:
         text = body.decode("ascii")
         fields = dict(parse_qsl(text, keep_blank_values=True, max_num_fields=_MAX_FIELDS, errors="strict"))
@@ -292,7 +301,7 @@ async def _form(request: Request, url: str) -> dict[str, str]:
             raise ValueError("there are databases whose texts cannot hold it")
         return fields
     except ValueError:
-        raise Refused("The form cannot be read; open the page again, and send it from there.") from None
+        raise Refused("The form cannot be read; reload the page and send it again.") from None
 
 
 def _origin_of(url: str) -> str:
@@ -302,7 +311,7 @@ def _origin_of(url: str) -> str:
 
 def _require_signed_in(caller: Caller) -> Visitor:
     if caller.visitor is None:
-        raise Refused("Sign in first: the first page sends a link to your address.")
+        raise Refused("Sign in first: the home page mails you a link.")
     return caller.visitor
 
 
@@ -310,7 +319,7 @@ def _require_form(caller: Caller) -> Visitor:
     """Who sent a form of their own. Raises Refused."""
     visitor = _require_signed_in(caller)
     if not hmac.compare_digest(caller.form.get("form_key", "").encode(), caller.form_key.encode()):
-        raise Refused("The form is not of this visit; open the page again, and send it from there.")
+        raise Refused("The form has expired; reload the page and send it again.")
     return visitor
 
 
@@ -331,9 +340,9 @@ def _new_task(form: Mapping[str, str]) -> NewTask:
         description=form.get("description", "").strip(),
         wish=_wish({"algorithm": asking.default(), **form}),
         invited=invited,
-        min_sites=int(_number(form, "min_sites", "fewest participants", str(len(invited)))),
+        min_sites=int(_number(form, "min_sites", "minimum participants", str(len(invited)))),
         join_days=_number(form, "join_days", "days to join", "14"),
-        patience_days=_number(form, "patience_days", "days for each turn", "7"),
+        patience_days=_number(form, "patience_days", "days per turn", "7"),
     )
 
 
@@ -341,7 +350,8 @@ def _invited(line: str) -> Invited:
     words = line.replace(",", " ").split()
     if len(words) != 2:
         raise Refused(
-            f"A participant is a name and an address, as in: north anna@north.example; got {line.strip()[:80]!r}."
+            f"Participants: each line must be a name and an e-mail address such as north anna@north.example, got "
+            f"{line.strip()[:80]!r}."
         )
     return Invited(words[0], address(words[1]))
 
@@ -353,7 +363,7 @@ def _number(form: Mapping[str, str], name: str, what: str, default: str) -> floa
     except ValueError:
         found = float("nan")
     if not abs(found) < 1e6:
-        raise Refused(f"The {what} must be a number, got {text[:40]!r}.")
+        raise Refused(f"{what.capitalize()}: must be a number, got {text[:40]!r}.")
     return found
 
 
@@ -373,6 +383,9 @@ def rendered(template: str, caller: Caller, **parts: Any) -> str:
             day=day,
             choices=_choices,
             default_of=_default_of,
+            phase_of=presentation.phase_of,
+            task_state=presentation.task_state,
+            participant_state=presentation.participant_state,
         )
     )
 
@@ -398,35 +411,3 @@ def _choices(setting: Setting) -> list[str]:
 
 def _default_of(setting: Setting) -> str:
     return "" if setting.default is None else str(setting.default)
-
-
-def _shown(task: Task) -> Shown:
-    """What a task discloses, from what its algorithm's steps say of themselves."""
-    scenario = scenario_text(task)
-    terms = terms_of(scenario)
-    program = ALGORITHMS[terms.program].Site
-    clear = set(terms.gathers)
-    summed = [name for name in _summed(program) if name not in clear or name not in open_steps(program)]
-    return Shown(
-        program=terms.program,
-        sum=terms.sum_name,
-        sums=[(name, _sentence(program, name)) for name in summed if name not in clear],
-        values=[(name, _sentence(program, name)) for name in terms.gathers],
-        releases=terms.releases,
-        label=str(terms.reading.get("label", "")),
-        label_site=str(terms.reading.get("label_site", "")),
-        identifier=str(terms.reading.get("identifier") or ""),
-        compared=COORDINATOR_SEES,
-    )
-
-
-def _summed(program: type[Any]) -> list[str]:
-    """The steps of a program that give a value."""
-    steps = ((name, getattr(program, name)) for name in dir(program))
-    found = [(name, each) for name, each in steps if hasattr(each, "_federated_step")]
-    return [name for name, each in found if each.__annotations__.get("return") not in (None, "None")]
-
-
-def _sentence(program: type[Any], name: str) -> str:
-    """What a step gives, from the first line of its docstring."""
-    return (getattr(program, name).__doc__ or "").strip().partition("\n")[0].partition(" Raises ")[0]

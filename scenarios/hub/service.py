@@ -7,9 +7,6 @@ import contextlib
 import fcntl
 import logging
 import os
-import threading
-import time
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,13 +25,13 @@ from fedsvm.scenarios.hub.database import Database
 from fedsvm.scenarios.hub.desk import MAX_STRANGERS_WORD_BYTES, MAX_WORD_BYTES, Desk
 from fedsvm.scenarios.hub.joining import WORDS
 from fedsvm.scenarios.hub.letters import Letters
+from fedsvm.scenarios.hub.limits import RateLimiter
 from fedsvm.scenarios.hub.mails import Carrier, Outbox
 from fedsvm.scenarios.hub.tasks import Tasks, vault_of
 
 _LOGGER = logging.getLogger(__name__)
 _KEY, _LOCK = "hub", "hub.lock"
 _PLAIN = "text/plain; charset=utf-8"
-_MOST_CLIENTS = 10_000
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; "
     "img-src 'self' data:; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
@@ -96,6 +93,7 @@ class Hub:
     def __init__(self, settings: Settings, carrier: Carrier) -> None:
         folder = settings.folder
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)  # a folder that was there already may be open to others
         self._lock = _locked(folder)
         secret = folder / f"{_KEY}{certificates.SECRET}"
         if not secret.exists():
@@ -220,10 +218,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, a_second: float, burst: int) -> None:
         self._app = app
-        self._a_second = a_second
-        self._burst = burst
-        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        self._lock = threading.Lock()
+        self._requests = RateLimiter(a_second, burst)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -239,20 +234,9 @@ class Guard:
             await send(message)
 
         client = scope.get("client")
-        if not self._may(client[0] if client else ""):
-            said = "You ask more often than this hub answers; wait a second."
+        if not self._requests.allows(client[0] if client else ""):
+            said = "Too many requests; try again in a second."
             response = Response(said, 429, {"Retry-After": "1"}, media_type=_PLAIN)
             await response(scope, receive, send_guarded)
             return
         await self._app(scope, receive, send_guarded)
-
-    def _may(self, client: str) -> bool:
-        """Whether one more request of a client is answered: each has a bucket of so many, which fills up again."""
-        now = time.monotonic()
-        with self._lock:
-            left, at = self._left.pop(client, (float(self._burst), now))
-            left = min(float(self._burst), left + (now - at) * self._a_second)
-            self._left[client] = (left - 1 if left >= 1 else left, now)
-            if len(self._left) > _MOST_CLIENTS:
-                self._left.popitem(last=False)
-            return left >= 1

@@ -33,7 +33,8 @@ from fedsvm.scenarios.schema.federation import require_name
 from fedsvm.scenarios.schema.spec import Scenario, resolved_toml
 
 SIGN_IN_S, SIGNED_IN_S = 15 * 60.0, 14 * 24 * 3600.0
-_SIGN_INS_AN_HOUR = 5
+_SIGN_INS_AN_HOUR, _ALL_SIGN_INS_AN_HOUR = 5, 500
+"""Links mailed to one address, and to all."""
 _INVITATIONS_A_DAY, _OPEN_TASKS = 200, 20
 """Of one creator: a hub that strangers can sign in to must not send mails for them without end."""
 _ADDRESS = re.compile(r"[a-z0-9_+&'~-]+(\.[a-z0-9_+&'~-]+)*@[a-z0-9-]+(\.[a-z0-9-]+)*")
@@ -115,16 +116,14 @@ class Tasks:
     # Who somebody is.
 
     def send_sign_in(self, email: str) -> None:
-        """Mail a link to sign in by. Raises Refused."""
-        email, now = address(email), time.time()
+        """Mail a sign-in link. Raises Refused if an address is invalid, or too many links were mailed."""
+        email = address(email)
         with self.database.session() as session:
-            recent = sql.select(sql.func.count()).select_from(SignIn).filter_by(email=email)
-            if session.scalar(recent.where(SignIn.made_at > now - 3600)) >= _SIGN_INS_AN_HOUR:  # type: ignore[operator]
-                raise Refused(f"{email} was sent {_SIGN_INS_AN_HOUR} links within the hour; use the last, or wait.")
+            _require_few_sign_ins(session, email)
             path = _made_sign_in(session, email)
             text = (
-                f"Sign in to the task service by this link, within 15 minutes:\n\n{self.url}{path}\n\n"
-                "It works once. If you did not ask for it, do nothing.\n"
+                f"Sign in to the task service with this link within 15 minutes:\n\n{self.url}{path}\n\n"
+                "It works once. If you did not request it, ignore this mail.\n"
             )
             self.outbox.put(session, f"sign-in {digest(path).hex()}", email, "Sign in to the task service", text)
 
@@ -139,7 +138,7 @@ class Tasks:
         with self.database.session() as session:
             found = session.scalar(sql.select(SignIn).filter_by(token=digest(said)))
             if found is None or found.used_at is not None or now - found.made_at > SIGN_IN_S:
-                raise Refused("This link was used, or is older than 15 minutes; have another one sent.")
+                raise Refused("This link was used or is older than 15 minutes; request a new one on the home page.")
             found.used_at = now
             cookie = token()
             form_key = secrets.token_bytes(32)
@@ -209,7 +208,9 @@ class Tasks:
         with self.database.reading() as session:
             found = session.get(Task, number)
             if found is None or email not in (found.creator, *(each.email for each in found.participants)):
-                raise Refused("There is no such task, or you were not invited to it; sign in with another address.")
+                raise Refused(
+                    "There is no such task, or this address has no access to it; sign in with another address."
+                )
             return found
 
     def invitation(self, said: str) -> Participant:
@@ -217,7 +218,7 @@ class Tasks:
         with self.database.reading() as session:
             found = session.scalar(sql.select(Participant).filter_by(token=digest(said)))
             if found is None:
-                raise Refused("There is no such invitation; take the link as it stands in the mail.")
+                raise Refused("There is no such invitation; copy the whole link from the mail.")
             _ = found.task.participants
             return found
 
@@ -231,7 +232,7 @@ class Tasks:
             if who.state not in ("invited", "joined"):
                 return
             if task.state not in ("inviting", "running"):
-                raise Refused("The task is over; there is nothing to decline.")
+                raise Refused("The task is over, so you can no longer decline.")
             self._leave(session, who, "withdrawn" if who.state == "joined" else "declined", reason[:500])
         self.look_after(task.id, changed=True)
 
@@ -240,10 +241,10 @@ class Tasks:
         with self.database.session() as session:
             task = session.get(Task, number)
             if task is None or task.creator != creator:
-                raise Refused("Only who made a task can call it off.")
+                raise Refused("Only the creator of a task can cancel it.")
             if task.state not in ("inviting", "running"):
-                raise Refused("The task is over already.")
-            self._end(session, task, "cancelled", f"{creator} called it off.")
+                raise Refused("The task is already over.")
+            self._end(session, task, "cancelled", f"Canceled by {creator}.")
 
     def look_after_all(self) -> None:
         """Begin tasks whose participants are there, miss those that did not come, ask those whose turn it is."""
@@ -279,10 +280,10 @@ class Tasks:
         if waited_for and now < task.join_until:
             return
         for each in waited_for:
-            each.state, each.reason = "missed", f"did not join until {day(task.join_until)}"
+            each.state, each.reason = "missed", f"did not join by {day(task.join_until)}"
         joined = [each.site for each in task.participants if each.state == "joined"]
         if len(joined) < task.min_sites:
-            why = f"{len(joined)} of {len(task.participants)} joined, and {task.min_sites} are needed."
+            why = f"{len(joined)} of {len(task.participants)} participants joined, but {task.min_sites} are needed."
             self._end(session, task, "failed", f"{why} {_how_others_left(task)}".strip())
             return
         try:
@@ -297,7 +298,7 @@ class Tasks:
         is_changed = False
         for who in task.participants:
             if who.state == "joined" and who.due_since is not None and now - who.due_since > task.patience_s:
-                self._leave(session, who, "missed", f"did not come for {task.patience_s / _A_DAY_S:g} days")
+                self._leave(session, who, "missed", f"did not take its turn within {task.patience_s / _A_DAY_S:g} days")
                 is_changed = True
         return is_changed
 
@@ -307,27 +308,27 @@ class Tasks:
             how = {"withdrawn": "withdrew", "missed": reason}[state]
             self.letters.leave(session, who, how)
         who.state, who.reason, who.due_since = state, reason, None
-        text = f"{who.site} ({who.email}) {_HOW[state]} in the task {who.task.title!r}"
-        said = f"{text}: {reason}\n" if reason else f"{text}.\n"
-        occasion = f"{state} {who.id}"
-        self.outbox.put(
-            session, occasion, who.task.creator, f"{who.site} {_HOW[state]}", f"{said}\n{self._page(who.task)}"
-        )
+        text = f"{who.site} ({who.email}) {_HOW[state]}.\n\nTask: {who.task.title}\n"
+        if reason:
+            text += f"Reason: {reason}\n"
+        subject, occasion = f"{who.site} {_HOW[state]}: {who.task.title}", f"{state} {who.id}"
+        self.outbox.put(session, occasion, who.task.creator, subject, f"{text}\n{self._page(who.task)}")
 
     def _ask(self, session: Session, task: Task, now: float) -> None:
         """Write to participants whose turn it is, and who are not there; once between two visits."""
         for who in task.participants:
             if who.state == "joined" and who.told > who.taken and who.there_until < now:
                 text = (
-                    f"It is your turn in the task {task.title!r}. Where your data is, run the line of your invitation "
-                    f"again (fedsvm join).\n\nYou have until {day((who.due_since or now) + task.patience_s)}.\n"
+                    f"It is your turn in the task {task.title!r}. Run the fedsvm join command of your invitation "
+                    "again, on the machine that holds your data.\n\n"
+                    f"Deadline: {day((who.due_since or now) + task.patience_s)}.\n"
                     f"{self._page(task)}"
                 )
                 self.outbox.put(session, f"turn {who.id} {who.visits}", who.email, f"Your turn: {task.title}", text)
 
     def _end(self, session: Session, task: Task, state: str, reason: str) -> None:
         task.state, task.reason, task.ended_at = state, reason, time.time()
-        said = {"completed": "is completed", "failed": "has failed", "cancelled": "was called off"}[state]
+        said = {"completed": "is completed", "failed": "has failed", "cancelled": "was canceled"}[state]
         concerned = {task.creator, *(each.email for each in task.participants if each.state in ("invited", "joined"))}
         for email in sorted(concerned):
             text = f"The task {task.title!r} {said}. {reason}\n\n{self._page(task)}"
@@ -346,18 +347,19 @@ class Tasks:
             )
         )
         text = (
-            f"{task.creator} invites you to the task {task.title!r}, as {invited.site}.\n\n{task.description}\n\n"
-            "What it asks for and what it discloses to whom, how to take part, and how to decline:\n\n"
-            f"{self.link(said)}\n\nPlease answer until {day(task.join_until)}. The link is yours alone.\n"
+            f"{task.creator} invites you to the task {task.title!r} as {invited.site}.\n\n{task.description}\n\n"
+            "This page explains what the task needs, what it discloses, how to take part, and how to decline:\n\n"
+            f"{self.link(said)}\n\n"
+            f"Please answer by {day(task.join_until)}. The link is personal: do not forward it.\n"
         )
-        subject = f"You are invited: {task.title}"
+        subject = f"Invitation: {task.title}"
         self.outbox.put(session, f"invitation {task.id} {place}", invited.email, subject, text)
 
     def _page(self, task: Task) -> str:
         return f"{self.url}/tasks/{task.id}\n"
 
 
-_HOW = {"declined": "declines", "withdrawn": "withdrew", "missed": "did not come"}
+_HOW = {"declined": "declined", "withdrawn": "withdrew", "missed": "missed a deadline"}
 
 
 def _made_sign_in(session: Session, email: str) -> str:
@@ -366,14 +368,25 @@ def _made_sign_in(session: Session, email: str) -> str:
     return f"/sign-in/{said}"
 
 
+def _require_few_sign_ins(session: Session, email: str) -> None:
+    """Raises Refused if an address, or all together, had the maximum of sign-in links mailed within an hour."""
+    recent = sql.select(sql.func.count()).select_from(SignIn).where(SignIn.made_at > time.time() - 3600)
+    if (session.scalar(recent.filter_by(email=email)) or 0) >= _SIGN_INS_AN_HOUR:
+        raise Refused(
+            f"{_SIGN_INS_AN_HOUR} links were mailed to {email} within an hour; use the latest, or try again later."
+        )
+    if (session.scalar(recent) or 0) >= _ALL_SIGN_INS_AN_HOUR:
+        raise Refused("Too many sign-in links were requested from this hub; try again in an hour.")
+
+
 def _require_few(session: Session, creator: str, more: int, now: float) -> None:
     """Raises Refused where a creator has too many open tasks, or too many invitations within a day."""
     counted = sql.select(sql.func.count()).select_from(Task).where(Task.creator == creator)
     if (session.scalar(counted.where(Task.ended_at.is_(None))) or 0) >= _OPEN_TASKS:
-        raise Refused(f"You have {_OPEN_TASKS} tasks that are not over; call one off, or wait until one is.")
+        raise Refused(f"You have {_OPEN_TASKS} open tasks, which is the maximum; cancel one or wait until one is over.")
     invited = counted.join(Participant).where(Task.made_at > now - _A_DAY_S)
     if (session.scalar(invited) or 0) + more > _INVITATIONS_A_DAY:
-        raise Refused(f"You may invite {_INVITATIONS_A_DAY} participants within a day; make this task tomorrow.")
+        raise Refused(f"You can invite {_INVITATIONS_A_DAY} participants per day; create this task tomorrow.")
 
 
 def address(said: str) -> str:
@@ -381,7 +394,7 @@ def address(said: str) -> str:
     found = said.strip().lower()
     is_short = len(found) <= _MAX_ADDRESS and len(found.partition("@")[0]) <= _MAX_LOCAL_PART
     if not is_short or not _ADDRESS.fullmatch(found):
-        raise Refused(f"{found[:80]!r} is no e-mail address; write one such as anna@example.org.")
+        raise Refused(f"E-mail address: must be one such as anna@example.org, got {found[:80]!r}.")
     return found
 
 
@@ -399,26 +412,28 @@ def _problems(new: NewTask) -> list[str]:
     """What cannot be of a task, in sentences."""
     problems = []
     if not 0 < len(new.title.strip()) <= _MAX_TITLE:
-        problems.append(f"The title must have 1 to {_MAX_TITLE} letters.")
+        problems.append(f"Title: must have 1 to {_MAX_TITLE} characters.")
     if len(new.description) > _MAX_DESCRIPTION:
-        problems.append(f"The description must have {_MAX_DESCRIPTION} letters or fewer.")
+        problems.append(f"Description: must have at most {_MAX_DESCRIPTION} characters.")
     least, most = asking.MIN_PARTICIPANTS, asking.MAX_PARTICIPANTS
     if not least <= len(new.invited) <= most:
-        problems.append(f"Invite {least} to {most} participants, one a line.")
+        problems.append(f"Participants: must be {least} to {most}, one per line, got {len(new.invited)}.")
     for each in new.invited:
         try:
             require_name(each.site)
         except ValueError as error:
-            problems.append(f"The name of the site {each.site[:40]!r} {error}.")
+            problems.append(f"Participants: the site name {each.site[:40]!r} {error}.")
     for what in ("site", "email"):
         said = [getattr(each, what) for each in new.invited]
         if twice := next((each for each in said if said.count(each) > 1), None):
-            problems.append(f"{twice} is invited twice; name each {'site' if what == 'site' else 'person'} once.")
+            problems.append(
+                f"Participants: {twice} is listed twice; list each {'site' if what == 'site' else 'address'} once."
+            )
     if not least <= new.min_sites <= max(least, len(new.invited)):
-        problems.append(f"The fewest participants must be {least} to {len(new.invited)}.")
-    for name, days in {"to join": new.join_days, "for each turn": new.patience_days}.items():
+        problems.append(f"Minimum participants: must be {least} to {len(new.invited)}, got {new.min_sites}.")
+    for name, days in {"to join": new.join_days, "per turn": new.patience_days}.items():
         if not 0 < days <= MOST_DAYS:
-            problems.append(f"The days {name} must be above 0 and {MOST_DAYS} or fewer.")
+            problems.append(f"Days {name}: must be above 0 and at most {MOST_DAYS}, got {days:g}.")
     return problems
 
 

@@ -284,6 +284,8 @@ class DataSpec(Part):
     def _check_alignment(self) -> Self:
         if self.align == "position" and self.overlap < 1.0:
             raise ValueError('overlap below 1 needs align = "identifier"; by position every site must hold every row')
+        if self.identifier is not None and self.identifier == self.label:
+            raise ValueError(f"identifier must be another column than label, got {self.label!r} for both")
         if self.align == "position" and self.identifier is not None:
             raise ValueError('identifier is there to align by; leave it out, or set align = "identifier"')
         return self

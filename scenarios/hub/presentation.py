@@ -1,0 +1,163 @@
+"""The words in which pages describe a task: what it discloses, its progress, its participants, and its results."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fedsvm.algorithms.data.vertical import COORDINATOR_SEES
+from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.scenarios.hub import asking
+from fedsvm.scenarios.hub.database import Participant, Task
+from fedsvm.scenarios.hub.tasks import scenario_text
+from fedsvm.scenarios.run.result import RunResult
+from fedsvm.scenarios.run.terms import terms_of
+
+_SHAPE = re.compile(r"^(?:\((?:[^()]|\([^()]*\))*\)(?:,? or [^:(]*)?:?\s*)+(?:the )?")
+"""The shapes of arrays with which a step's docstring may begin, such as "(2, p + 1):"."""
+_OF_SITE = re.compile(r"\b[Tt]his site('s)?\b")
+_PHASES = {
+    "launch": "starting",
+    "setup": "preparing the data",
+    "landmarks": "choosing landmarks",
+    "select": "selecting columns",
+    "train": "training",
+    "evaluate": "testing the model",
+}
+_STATES = {"inviting": "waiting for participants", "cancelled": "canceled"}
+_AFTERWARDS = {
+    ("completed", "joined"): "finished",
+    ("failed", "joined"): "took part",
+    ("cancelled", "joined"): "had joined",
+    ("failed", "invited"): "did not answer",
+    ("cancelled", "invited"): "did not answer",
+}
+"""What a participant's state is called when the task is over, by both states."""
+
+
+@dataclass(frozen=True)
+class Disclosures:
+    """The values that a task discloses, in sentences: those that are summed, and those that each site shows."""
+
+    algorithm: str
+    summary: str
+    sum: str
+    sums: list[str]
+    values: list[str]
+    releases: bool
+    label: str
+    label_site: str
+    identifier: str
+    compared: str
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A measure of a trained model, with a sentence that explains it."""
+
+    name: str
+    value: str
+    meaning: str
+
+
+def disclosures_of(task: Task) -> Disclosures:
+    """Return what a task discloses, from the steps of its algorithm."""
+    scenario = scenario_text(task)
+    terms = terms_of(scenario)
+    algorithm = ALGORITHMS[terms.program]
+    program = algorithm.Site
+    return Disclosures(
+        algorithm=terms.program,
+        summary=algorithm.summary,
+        sum=terms.sum_name,
+        sums=[_summed(sentence_of(program, name)) for name in _steps_with_value(program) if name not in terms.gathers],
+        values=[sentence_of(program, name) for name in terms.gathers],
+        releases=terms.releases,
+        label=str(terms.reading.get("label", "")),
+        label_site=str(terms.reading.get("label_site", "")),
+        identifier=str(terms.reading.get("identifier") or ""),
+        compared=COORDINATOR_SEES,
+    )
+
+
+def algorithms_by_partition() -> list[tuple[str, list[tuple[str, str]]]]:
+    """Return the algorithms that tasks can use, with a sentence each, by what participants hold.
+
+    The first of each partition is the recommended one.
+    """
+    named = [(name, asking.summary_of(name)) for name in asking.askable()]
+    columns, rows = "Different columns of the same records", "The same columns of different records"
+    return [
+        (columns, [each for each in named if asking.is_vertical(each[0])]),
+        (rows, [each for each in named if not asking.is_vertical(each[0])]),
+    ]
+
+
+def phase_of(task: Task) -> str:
+    """Return what the coordinator of a running task is doing."""
+    phase = str(task.progress["phase"])
+    return _PHASES.get(phase, phase)
+
+
+def task_state(task: Task) -> str:
+    """Return what the state of a task is called."""
+    return _STATES.get(task.state, task.state)
+
+
+def participant_state(who: Participant, task: Task) -> str:
+    """Return what the state of a participant is called, which depends on whether the task is over."""
+    return _AFTERWARDS.get((task.state, who.state), who.state)
+
+
+def measures_of(result: RunResult) -> Iterator[Measure]:
+    """Return the measures of a finished run's model on records that it was not trained on."""
+    found, whole = result.metrics, result.metrics or result.at_sites
+    if whole is None:
+        return
+    yield Measure("Accuracy", _percent(whole.accuracy), "Share of test records whose class is predicted correctly.")
+    if found is not None and found.majority_accuracy is not None:
+        always = "Accuracy of always predicting the more frequent class, for comparison."
+        yield Measure("Baseline accuracy", _percent(found.majority_accuracy), always)
+    if whole.auc is not None:
+        yield Measure("AUC", f"{whole.auc:.3f}", "Area under the ROC curve: 0.5 is chance, 1 is perfect ranking.")
+    if found is None:
+        return
+    for name, share, meaning in (
+        ("Sensitivity", found.sensitivity, "Share of positive records that the model finds."),
+        ("Specificity", found.specificity, "Share of negative records that the model recognizes."),
+        ("PPV", found.ppv, "Share of records predicted positive that are positive."),
+        ("NPV", found.npv, "Share of records predicted negative that are negative."),
+    ):
+        if share is not None:
+            yield Measure(name, _percent(share), meaning)
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _steps_with_value(program: type[Any]) -> list[str]:
+    """Return the names of a program's steps that give a value."""
+    steps = ((name, getattr(program, name)) for name in dir(program))
+    found = [(name, each) for name, each in steps if hasattr(each, "_federated_step")]
+    return [name for name, each in found if each.__annotations__.get("return") not in (None, "None")]
+
+
+def sentence_of(program: type[Any], name: str) -> str:
+    """Return the sentence in which a step's docstring describes its value, without what only developers need."""
+    docstring = (getattr(program, name).__doc__ or name).strip()
+    line = docstring.partition("\n")[0].removeprefix("Return ").removeprefix("the ")
+    text = _SHAPE.sub("", line).partition(". ")[0].partition("; see ")[0].partition(": see ")[0]
+    text = _OF_SITE.sub(r"the participant\1", text)
+    return _capitalized(text.rstrip(" .:;").replace("`", "")) + "."
+
+
+def _summed(sentence: str) -> str:
+    """Return what the sum of parts is, of which a sentence describes one."""
+    return _capitalized(sentence.removeprefix("The participant's part of ").removeprefix("the "))
+
+
+def _capitalized(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}"
