@@ -471,7 +471,7 @@ def test_run_whose_terminal_closes_is_interrupted(tmp_path: Path, temporary_fold
     pid, terminal = pty.fork()
     if pid == 0:
         try:
-            os.execv(FEDSVM, [str(FEDSVM), *words])
+            os.execv(FEDSVM, [str(FEDSVM), *words])  # noqa: S606 - a terminal of its own
         finally:
             os._exit(127)
     shown = b""
