@@ -27,6 +27,7 @@ from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import settings
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import SITES_LOGGER
+from fedsvm.federation.processes.limits import refused_tasks_explained
 from fedsvm.federation.text import visible
 from fedsvm.scenarios import runs, sets
 from fedsvm.scenarios.console import OutputLost, complain, errors, out, print_table
@@ -873,7 +874,8 @@ def main(began: float) -> None:
     """Run the command line, given when that was asked for; every error ends in a sentence and an exit status."""
     try:
         try:
-            app_for(sys.argv[1:2])(obj=began)
+            with refused_tasks_explained():
+                app_for(sys.argv[1:2])(obj=began)
         finally:
             sys.stdout.flush()
     except OutputLost as error:

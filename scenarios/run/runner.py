@@ -21,6 +21,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.journal import Journal
 from fedsvm.federation.processes.cluster import ClusterLauncher
 from fedsvm.federation.processes.contract import SiteLauncher
+from fedsvm.federation.processes.limits import refused_tasks_explained
 from fedsvm.federation.processes.spare import SPARE, spare_launcher
 from fedsvm.federation.shown import ShownRound
 from fedsvm.protocols.analysis.views import Coalition, RecordedRun
@@ -168,7 +169,7 @@ def recorded(this: Run, carry_out: Callable[[], None]) -> Finished:
     outcome.timing["prepare_s"] = called - asked
     with Interrupts() as interrupts:
         try:
-            with interrupts.allowed():
+            with interrupts.allowed(), refused_tasks_explained():
                 carry_out()
             outcome.status = "completed"
         except KeyboardInterrupt:
