@@ -6,10 +6,8 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from fedsvm.federation.channel.agreement import KeyAgreement
@@ -18,7 +16,6 @@ from fedsvm.federation.hosts.certificates import Certificate
 from fedsvm.federation.hosts.lobby import Column
 from fedsvm.federation.hosts.messages import Begin, Declined, Join, Offer, Ready, Refused
 from fedsvm.federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
-from fedsvm.federation.processes.forkserver import WORKSPACE_PREFIX
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.logs import SILENT
 from fedsvm.federation.site.partition import Partition
@@ -136,11 +133,10 @@ class Visit:
         with (
             descriptors_explained(self.name),
             SpokeEndpoint(self.name, place.listen or OUTBOUND_ONLY, keys, coordinator) as endpoint,
-            tempfile.TemporaryDirectory(prefix=WORKSPACE_PREFIX) as workspace,
         ):
-            self._join(endpoint, coordinator, Path(workspace))
+            self._join(endpoint, coordinator)
 
-    def _join(self, endpoint: SpokeEndpoint, coordinator: Party, workspace: Path) -> None:
+    def _join(self, endpoint: SpokeEndpoint, coordinator: Party) -> None:
         deadline = Deadline(self.wait_s)
         offer = self._asked(endpoint, deadline)
         terms = _read_terms(offer)
@@ -149,7 +145,6 @@ class Visit:
         via_coordinator = terms.routing == "via-coordinator"
         agreement = KeyAgreement(offer.run) if terms.needs_pairwise_keys or via_coordinator else None
         public = agreement.public if agreement is not None else None
-        path = workspace / f"{self.name}.partition"
         try:
             self.rules.check_terms(terms)
             held = self.hold(terms)
@@ -162,7 +157,7 @@ class Visit:
         self.tell(f"{self.name} is ready, and waits for the others")
         begin = Begin.from_message(self._heard(endpoint, Begin.kind, deadline))
         self._check_begin(begin, held)
-        held.partition(begin.columns).write(str(path))
+        partition = held.partition(begin.columns).as_read()
         self.tell(f"the run begins, with {', '.join(begin.sites)}")
         assignment = Assignment(
             name=self.name,
@@ -173,7 +168,7 @@ class Visit:
             coordinator_address=coordinator.address,
             coordinator_key=coordinator.public_key,
             program=terms.program,
-            partition_path=str(path),
+            partition_path="",
             policy=SitePolicy(
                 sites=tuple(begin.sites),
                 sum_name=terms.sum_name,
@@ -193,7 +188,8 @@ class Visit:
         endpoint.admit_myself(public)
         faults = OwnFaults(self.faults, _have_continued)
         failures: list[str] = []
-        told_to_stop = Site(assignment, self.installation, endpoint, agreement, faults, failures.append).serve()
+        site = Site(assignment, self.installation, endpoint, agreement, faults, failures.append, partition=partition)
+        told_to_stop = site.serve()
         if failures:
             raise FederationError(f"{self.name} ended the run: {failures[-1]}")
         if not told_to_stop:

@@ -5,6 +5,7 @@ libzmq and OpenBLAS abort where a thread is refused. Therefore the limits are re
 
 from __future__ import annotations
 
+import errno
 import os
 import resource
 from collections.abc import Iterator
@@ -50,7 +51,7 @@ class refused_tasks_explained:  # noqa: N801 - a context, written as one that is
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        is_refused_fork = isinstance(error, BlockingIOError) and error.strerror == os.strerror(error.errno)
+        is_refused_fork = isinstance(error, BlockingIOError) and error.strerror == os.strerror(errno.EAGAIN)
         is_refused_thread = isinstance(error, RuntimeError) and str(error) == "can't start new thread"
         if is_refused_fork or is_refused_thread:
             raise LaunchError(refusal()) from error
