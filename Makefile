@@ -8,7 +8,7 @@ TOOLS := $(VENV)/.tools-ready
 FEDSVM_DATA ?= $(wildcard $(abspath ../shared/data))
 export FEDSVM_DATA
 
-.PHONY: demo hub test long chaos lint bench docs clean
+.PHONY: demo hub test versions long chaos lint bench docs clean
 
 demo: $(READY)
 	$(VENV)/bin/fedsvm run quickstart
@@ -20,6 +20,9 @@ hub: $(READY)
 test: $(TOOLS)
 	$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal -m "not alone and not long"
 	$(VENV)/bin/python -m pytest -m alone
+
+versions: $(TOOLS)
+	$(VENV)/bin/python -m tools.versions
 
 long: $(TOOLS)
 	$(VENV)/bin/python -m pytest --numprocesses 2 --dist worksteal -m long --ignore tests/test_faults.py --durations=15

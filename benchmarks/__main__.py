@@ -17,6 +17,7 @@ from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.result import RunResult
 from fedsvm.scenarios.schema import spec
+from tools.arguments import parser
 
 HARD = ["algorithm.C=100", "algorithm.gamma=0.05", "algorithm.tolerance=1e-5", "compare.centralised=false"]
 EASY = ["compare.centralised=false"]
@@ -89,6 +90,7 @@ def _ignore(federation: Federation, faults: Sequence[str]) -> None:
 
 def main() -> None:
     """Print a table for each comparison."""
+    parser("benchmarks", __doc__).parse_args()
     console = Console()
     for title, ways in COMPARISONS.items():
         measured = {name: measure(changes) for name, changes in ways.items()}

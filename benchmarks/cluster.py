@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.result import RunResult
 from fedsvm.scenarios.schema import spec
+from tools.arguments import parser
 
 NODES = 3
 ROWS_PER_SITE = 20
@@ -76,7 +76,9 @@ def row(launcher: str, result: RunResult) -> str:
 
 
 def main() -> None:
-    sites = int(sys.argv[1]) if len(sys.argv) > 1 else 200
+    arguments = parser("benchmarks.cluster", __doc__)
+    arguments.add_argument("sites", nargs="?", type=int, default=200, metavar="SITES", help="number of sites")
+    sites: int = arguments.parse_args().sites
     print(machine())
     print("| launcher | sites | launch, s | training, s | rounds | ms a round | CPU ms a site | own MiB a site |")
     print("|---|---|---|---|---|---|---|---|")

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,6 +32,7 @@ from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.result import RunResult
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.spec import Scenario
+from tools.arguments import parser
 
 DATA: Mapping[str, tuple[dict[str, Any], dict[str, float], float]] = {
     "fourclass by feature": (
@@ -180,4 +180,8 @@ def main(folder: Path, names: Sequence[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    arguments = parser("benchmarks.comparators", __doc__)
+    arguments.add_argument("folder", type=Path, metavar="FOLDER", help="folder for what is measured")
+    arguments.add_argument("data", nargs="*", metavar="DATA", help="data sets; all without any")
+    chosen = arguments.parse_args()
+    main(chosen.folder, chosen.data)

@@ -15,6 +15,7 @@ from sklearn.model_selection import cross_val_score
 from sklearn.preprocessing import scale
 
 from fedsvm import PanSVC
+from tools.arguments import parser
 
 FOLDS = 10
 
@@ -28,6 +29,7 @@ def seconds(work: Callable[[], object]) -> float:
 
 def main() -> None:
     """Measure and print, as Markdown."""
+    parser("benchmarks.estimators", __doc__).parse_args()
     columns, labels = load_breast_cancer(return_X_y=True)
     rows = scale(columns)
     first, *others = [seconds(lambda: PanSVC().fit(rows, labels)) for _ in range(6)]

@@ -11,7 +11,6 @@ federation of the same rows gives, which a test finds out, and training in it co
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.data.dataset import FederatedDataset
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.spec import Scenario
+from tools.arguments import parser
 
 NAMES = ("australian", "breast-cancer", "pima", "splice", "ionosphere", "liver")
 SHARES = (0.15, 0.25)
@@ -128,7 +128,9 @@ def _cell(points: list[dict[str, Any]]) -> str:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+    arguments = parser("benchmarks.features", __doc__)
+    arguments.add_argument("folder", type=Path, metavar="FOLDER", help="folder for what is measured")
+    folder = arguments.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     measured: list[dict[str, Any]] = []
     for data in NAMES:

@@ -9,23 +9,25 @@ round.
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 
 import numpy as np
-from flwr.client import ClientApp, NumPyClient
-from flwr.client.mod import secaggplus_mod
-from flwr.common import Context, ndarrays_to_parameters
-from flwr.server import LegacyContext, ServerApp, ServerConfig
-from flwr.server.strategy import FedAvg
-from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
-from flwr.simulation import run_simulation
+
+from tools.arguments import parser
 
 SHARES, THRESHOLD = 3, 2
 
 
 def median_round_s(sites: int, length: int, rounds: int) -> float:
     """The median seconds of a round, after one in which clients are started."""
+    from flwr.client import ClientApp, NumPyClient
+    from flwr.client.mod import secaggplus_mod
+    from flwr.common import Context, ndarrays_to_parameters
+    from flwr.server import LegacyContext, ServerApp, ServerConfig
+    from flwr.server.strategy import FedAvg
+    from flwr.server.workflow import DefaultWorkflow, SecAggPlusWorkflow
+    from flwr.simulation import run_simulation
+
     seconds: list[float] = []
 
     aggregation = SecAggPlusWorkflow(num_shares=SHARES, reconstruction_threshold=THRESHOLD)
@@ -58,4 +60,8 @@ def median_round_s(sites: int, length: int, rounds: int) -> float:
 
 
 if __name__ == "__main__":
-    print(1e3 * median_round_s(*map(int, sys.argv[1:4])))
+    arguments = parser("benchmarks.flower_sum", __doc__)
+    for name, meaning in {"sites": "number of clients", "numbers": "length of the vectors", "rounds": "rounds"}.items():
+        arguments.add_argument(name, type=int, metavar=name.upper(), help=meaning)
+    options = arguments.parse_args()
+    print(1e3 * median_round_s(options.sites, options.numbers, options.rounds))

@@ -6,10 +6,9 @@ rows: its rounds do not depend on the rows, so that counts and bytes must agree,
 
 from __future__ import annotations
 
-import sys
-
 from fedsvm.scenarios import forecast
 from fedsvm.scenarios.forecast import MEASURED, Total
+from tools.arguments import parser
 
 SITES = (100, 300, 1000)
 FIGURES = ("rounds", "hops", "messages", "payload_bytes", "wire_bytes", "control_bytes", "launch_s", "rounds_s")
@@ -17,7 +16,9 @@ FIGURES = ("rounds", "hops", "messages", "payload_bytes", "wire_bytes", "control
 
 def main() -> None:
     """Measure and print, as Markdown."""
-    changes = ["data.source=made-census", "data.positive=above", f"protocol.sum={(*sys.argv[1:], 'ring')[0]}"]
+    arguments = parser("benchmarks.forecast", __doc__)
+    arguments.add_argument("sum", nargs="?", default="ring", metavar="SUM", help="secure sum")
+    changes = ["data.source=made-census", "data.positive=above", f"protocol.sum={arguments.parse_args().sum}"]
     runs = [forecast.measure("naive-bayes", sites, changes) for sites in MEASURED]
     secure_sum = forecast.secure_sum_of("naive-bayes", changes)
     print(f"| sites | | {' | '.join(FIGURES)} |\n|---|---|{'---|' * len(FIGURES)}")

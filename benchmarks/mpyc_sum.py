@@ -7,15 +7,14 @@ median milliseconds of a round.
 from __future__ import annotations
 
 import statistics
-import sys
 import time
+from typing import Any
 
-from mpyc.runtime import mpc
+from tools.arguments import parser
 
 
-async def main() -> None:
-    """Measure so many rounds of so many numbers."""
-    length, rounds = (int(each) for each in sys.argv[1:3])
+async def measure(mpc: Any, length: int, rounds: int) -> None:
+    """Measure so many rounds of so many numbers with a runtime of MPyC."""
     field = mpc.SecFld(min_order=2**64)
     await mpc.start()
     seconds = []
@@ -33,5 +32,16 @@ async def main() -> None:
         print(1e3 * statistics.median(seconds[1:]))
 
 
+def main() -> None:
+    """Measure and print; MPyC reads its own options."""
+    arguments = parser("benchmarks.mpyc_sum", __doc__)
+    arguments.add_argument("numbers", type=int, metavar="NUMBERS", help="length of the vectors")
+    arguments.add_argument("rounds", type=int, metavar="ROUNDS", help="rounds that are measured")
+    options, _ = arguments.parse_known_args()
+    from mpyc.runtime import mpc
+
+    mpc.run(measure(mpc, options.numbers, options.rounds))
+
+
 if __name__ == "__main__":
-    mpc.run(main())
+    main()

@@ -3,6 +3,7 @@
 `python -m benchmarks.peers FOLDER` writes peers.json, peers.md and peers.svg; `python -m benchmarks.peers FOLDER 5,20
 ring,masked` measures these numbers of sites and these sums alone, and keeps what the folder has of other numbers. 1,000
 sites take some minutes.
+
 Beside our five sums stand the floor (`benchmarks.floor`: the same bytes, passed on by processes that do nothing else)
 and, where they are installed, the sum of MPyC, by Shamir's shares between as many processes (`pip install
 fedsvm[peers]`), and Flower's SecAgg+, in an environment of its own: `FLOWER_PYTHON` names the Python of one with
@@ -31,6 +32,7 @@ from fedsvm.federation.processes.spare import SPARE
 from fedsvm.federation.site.partition import Partition
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.scenarios.report.chart import Axis, Chart, Series, lines, style, whole
+from tools.arguments import parser
 
 LENGTHS = {300: 25, 10_000: 15, 1_000_000: 5}
 """Numbers in a vector, and how many rounds the median is of."""
@@ -154,14 +156,21 @@ def plot(measured: list[Measured], numbers: int) -> Chart:
 
 def main() -> None:
     """Measure, print and write."""
-    folder = Path(sys.argv[1])
+    arguments = parser("benchmarks.peers", __doc__)
+    arguments.add_argument("folder", type=Path, metavar="FOLDER", help="folder for what is measured")
+    arguments.add_argument(
+        "sites", nargs="?", default=",".join(map(str, SITES)), metavar="N,N,…", help="numbers of sites"
+    )
+    arguments.add_argument("sums", nargs="?", default=",".join(SUMS), metavar="SUM,SUM,…", help="secure sums")
+    options = arguments.parse_args()
+    folder: Path = options.folder
     folder.mkdir(parents=True, exist_ok=True)
     os.environ["PYTHONPATH"] = str(ROOT)  # site processes find this package, which no wheel has
-    chosen = [int(sites) for sites in sys.argv[2].split(",")] if len(sys.argv) > 2 else list(SITES)
+    chosen = [int(sites) for sites in options.sites.split(",")]
     path = folder / "peers.json"
     known = json.loads(path.read_text())["measured"] if path.exists() else []
     measured = [Measured(**each) for each in known if each["sites"] not in chosen]
-    names = sys.argv[3].split(",") if len(sys.argv) > 3 else list(SUMS)
+    names = options.sums.split(",")
     for sites in chosen:
         lengths = SITES.get(sites, (300,))
         measured += floors(sites, lengths)

@@ -9,7 +9,6 @@ that serves it best on average, as in the paper.
 from __future__ import annotations
 
 import json
-import sys
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +27,7 @@ from fedsvm.algorithms.privacy.mechanisms import MechanismName, PrivacyParameter
 from fedsvm.federation.arrays import IntArray
 from fedsvm.scenarios.data import dataset
 from fedsvm.scenarios.schema import spec
+from tools.arguments import parser
 
 EPSILONS = (0.5, 1.0, 2.0, 4.0)
 C_GRID = (1.0, 10.0, 100.0, 300.0, 1000.0, 10_000.0)
@@ -157,7 +157,9 @@ def _y(auc: float) -> float:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+    arguments = parser("benchmarks.privacy", __doc__)
+    arguments.add_argument("folder", type=Path, metavar="FOLDER", help="folder for what is measured")
+    folder = arguments.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     points = []
     for point in measure():

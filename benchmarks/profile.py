@@ -13,7 +13,6 @@ import contextlib
 import multiprocessing
 import os
 import pstats
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +25,7 @@ from fedsvm.federation.assemble import local_federation
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
 from fedsvm.protocols.sums.registry import SUMS
+from tools.arguments import parser
 
 ROOT = Path(__file__).parents[1]
 NUMBERS, ROUNDS, WARM_UP = 300, 100, 5
@@ -139,7 +139,11 @@ def _part(function: str) -> str:
 
 def main() -> None:
     """Measure and print, as Markdown."""
-    sites, name = int((*sys.argv[1:], "20")[0]), (*sys.argv[2:], "ring")[0]
+    arguments = parser("benchmarks.profile", __doc__)
+    arguments.add_argument("sites", nargs="?", type=int, default=20, metavar="SITES", help="number of sites")
+    arguments.add_argument("sum", nargs="?", default="ring", metavar="SUM", help="secure sum")
+    options = arguments.parse_args()
+    sites, name = options.sites, options.sum
     os.environ["PYTHONPATH"] = str(ROOT)  # site processes find this package, which no wheel has
     floor, ours = floor_us(sites), ours_us(sites, name)
     print(f"| processor time a round, us | floor | {name}, {sites} sites |\n|---|---|---|")

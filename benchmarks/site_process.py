@@ -6,7 +6,6 @@ One of them can be profiled (`benchmarks.profile`).
 from __future__ import annotations
 
 import cProfile
-import sys
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from fedsvm.protocols.arithmetic import shamir
 from fedsvm.protocols.arithmetic.fixed_point import add, subtract
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.protocols.sums.ring import RING
+from tools.arguments import parser
 
 
 class Numbers(SiteProgram):
@@ -54,4 +54,6 @@ def warm_up() -> None:
 
 
 if __name__ == "__main__":
-    main(Installation({"numbers": Numbers}, SUMS, warm_up), int(sys.argv[1]))
+    arguments = parser("benchmarks.site_process", __doc__)
+    arguments.add_argument("descriptor", type=int, metavar="DESCRIPTOR", help="socket of the process that starts sites")
+    main(Installation({"numbers": Numbers}, SUMS, warm_up), arguments.parse_args().descriptor)

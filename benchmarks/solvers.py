@@ -16,7 +16,6 @@ from __future__ import annotations
 import functools
 import json
 import math
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +43,7 @@ from fedsvm.federation.channel.contract import uniform_residues
 from fedsvm.protocols.arithmetic.fixed_point import FixedPoint, add
 from fedsvm.scenarios.data import dataset, sources
 from fedsvm.scenarios.schema import spec
+from tools.arguments import parser
 
 SCENARIOS = {"tic-tac-toe": "quickstart", "wdbc": "wdbc-10-fold", "pima": "pima"}
 CASES: Sequence[tuple[str, int, float, float]] = (
@@ -256,7 +256,9 @@ def _cell(line: Line, floor: float | None) -> str:
 
 
 if __name__ == "__main__":
-    folder = Path(sys.argv[1])
+    arguments = parser("benchmarks.solvers", __doc__)
+    arguments.add_argument("folder", type=Path, metavar="FOLDER", help="folder for what is measured")
+    folder = arguments.parse_args().folder
     folder.mkdir(parents=True, exist_ok=True)
     measured: list[Line] = []
     for case in CASES:

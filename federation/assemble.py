@@ -21,6 +21,7 @@ from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.journal import Journal
 from fedsvm.federation.membership import DropoutPolicy
+from fedsvm.federation.processes import limits
 from fedsvm.federation.processes.contract import SiteLauncher
 from fedsvm.federation.processes.spare import spare_launcher
 from fedsvm.federation.shown import ShownRound
@@ -206,6 +207,7 @@ def started(
     keys = KeyPair.generate() if deployment.encrypted else None
     run = secrets.token_bytes(RUN_ID_BYTES)
     address = deployment.address(COORDINATOR, workspace, host)
+    limits.require_tasks(limits.TASKS_PER_ENDPOINT, COORDINATOR)
     with (
         threadpool_limits(1, "blas"),  # idle threads of it keep the cores busy that the sites compute on
         descriptors_explained(COORDINATOR),

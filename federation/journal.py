@@ -16,6 +16,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import re
 import struct
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -33,6 +34,9 @@ from fedsvm.federation.ledger import RoundRecord
 _LENGTH = struct.Struct("<Q")
 _CHECKSUM_BYTES = 32
 _ARRAY, _TUPLE = 1, 2
+_KIND = "what"
+"""The first key of every record but the header."""
+_FIRST_KEY = re.compile(re.escape(msgpack.packb(_KIND)))
 VERSION = 3
 """Of this file and of the sites' journals."""
 
@@ -190,7 +194,7 @@ class Journal:
         events = [asdict(event) for event in self.story.events]
         ledger = [[who, rows] for who, rows in self.story.ledger]
         self.story = Story()
-        record = {"what": "verb", "digest": digest_of(order), "events": events, "ledger": ledger}
+        record = {_KIND: "verb", "digest": digest_of(order), "events": events, "ledger": ledger}
         self._append({**record, "changed": changed, "value": value})
 
     def drawn(self, purpose: str, draw: Callable[[], Any]) -> Any:
@@ -199,14 +203,14 @@ class Journal:
         if record is not None:
             return record["value"]
         value = draw()
-        self._append({"what": "drawn", "digest": purpose.encode(), "value": value})
+        self._append({_KIND: "drawn", "digest": purpose.encode(), "value": value})
         return value
 
     def _next(self, what: str, digest: Callable[[], bytes], said: str) -> dict[str, Any] | None:
         if not self.replays:
             return None
         record = self.earlier[self._told]
-        if record["what"] != what or record["digest"] != digest():
+        if record[_KIND] != what or record["digest"] != digest():
             raise FederationError(
                 f"The run does not go as its journal {self._path} says: {said} has other parameters now. Resume it "
                 "with the same version of fedsvm and its libraries, on the same kind of processor, with the same data."
@@ -237,7 +241,7 @@ class Journal:
             body = content[place + _LENGTH.size + _CHECKSUM_BYTES : end]
             records.append(msgpack.unpackb(body, ext_hook=_unpacked, strict_map_key=False))
             place = end
-        if any(_end_of(content, later) is not None for later in range(place + 1, len(content))):
+        if _has_record_behind(content, place):
             raise FederationError(
                 f"The journal {self._path} is damaged behind its record {len(records)}, and others follow: what they "
                 "say was revealed must not be asked for again. Put it back from a copy, or start the run anew."
@@ -254,6 +258,12 @@ def _end_of(content: memoryview, place: int) -> int | None:
     end = start + int(_LENGTH.unpack_from(content, place)[0])
     checksum = content[place + _LENGTH.size : start]
     return end if end <= len(content) and hashlib.sha256(content[start:end]).digest() == checksum else None
+
+
+def _has_record_behind(content: memoryview, place: int) -> bool:
+    """Return whether a whole record begins anywhere behind `place`; every record but the first is a map of `_KIND`."""
+    found = _FIRST_KEY.finditer(content, place + _LENGTH.size + _CHECKSUM_BYTES + 1)
+    return any(_end_of(content, key.start() - 1 - _CHECKSUM_BYTES - _LENGTH.size) is not None for key in found)
 
 
 def digest_of(order: Order) -> bytes:

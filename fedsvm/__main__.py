@@ -10,21 +10,30 @@ from types import FrameType
 
 import fedsvm
 
-INTERRUPTED = 130  # exit status, as in fedsvm.scenarios.cli
+WRONG, INTERRUPTED = 2, 130  # exit status, as in fedsvm.scenarios.cli
 _WITH_SITES = (["run"], ["audit"])
 """How the commands begin that start site processes of their own."""
+
+_POOLS = 2
+"""Libraries for linear algebra that every command loads: numpy's and scipy's."""
 
 
 def main() -> None:
     """Run the command line; Ctrl-C ends it with a sentence from the first import on, however often it is pressed."""
     signal.signal(signal.SIGINT, _leave)
     gc.disable()  # what is imported stays, and to look through it again and again takes a tenth of the time
+    from fedsvm.federation.errors import LaunchError
+    from fedsvm.federation.processes.limits import TASKS_PER_ENDPOINT, TASKS_PER_REHEARSAL, pool_tasks, require_tasks
     from fedsvm.scenarios.console import guard_streams
     from fedsvm.scenarios.interrupts import Interrupter
 
     guard_streams()
-    if sys.argv[1:2] in _WITH_SITES:
-        _start_server()
+    try:
+        require_tasks(_POOLS * pool_tasks() + TASKS_PER_ENDPOINT + 1 + TASKS_PER_REHEARSAL, "fedsvm")
+        if sys.argv[1:2] in _WITH_SITES:
+            _start_server()
+    except LaunchError as error:
+        sys.exit(_sentence(str(error), WRONG))
     from fedsvm.scenarios import cli
 
     gc.freeze()

@@ -15,6 +15,6 @@ track     runs for an experiment tracker
 api       `fedsvm.run`
 cli       the command line
 console   the terminal
-interrupts  Ctrl-C and SIGTERM
+interrupts  Ctrl-C, SIGTERM and SIGHUP
 catalogue scenarios that come along
 """

@@ -10,7 +10,6 @@ import functools
 import json
 import logging
 import shlex
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -28,10 +27,12 @@ from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import settings
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import SITES_LOGGER
+from fedsvm.federation.processes.limits import refused_tasks_explained
 from fedsvm.federation.text import visible
 from fedsvm.scenarios import runs, sets
 from fedsvm.scenarios.console import OutputLost, complain, errors, out, print_table
 from fedsvm.scenarios.hosts import commands as hosts
+from fedsvm.scenarios.interrupts import terminate_as_interrupted
 from fedsvm.scenarios.report.live import LiveView, PlainView, SilentView, View, human_bytes
 from fedsvm.scenarios.report.summary import print_end, print_summary
 from fedsvm.scenarios.run.folder import make_folder
@@ -176,7 +177,7 @@ def _run(
     journalled: bool = False,
 ) -> None:
     """Run a scenario, and show its result, given with its folder; whatever goes wrong is a sentence and a status."""
-    _end_on_sigterm()
+    terminate_as_interrupted()
     if tracker is not None:
         _check_tracker(tracker)
     logging.getLogger(SITES_LOGGER).addHandler(logging.NullHandler())  # the view shows what sites log
@@ -216,7 +217,7 @@ def _resume(folder: Path, show: Callable[[RunResult, Path], None], *, began: flo
     from fedsvm.scenarios.data import dataset
     from fedsvm.scenarios.run import resume, runner
 
-    _end_on_sigterm()
+    terminate_as_interrupted()
     with resume.resumed(folder) as (journal, chosen, base), _view(chosen, silent=silent) as view:
         rows = dataset.prepare(chosen, base)
         try:
@@ -296,7 +297,7 @@ def coordinate(
     """Run a scenario over sites on other hosts, each with a file of its own: wait until they have joined, and train."""
     from fedsvm.scenarios.hosts import asking, coordination
 
-    _end_on_sigterm()
+    terminate_as_interrupted()
     show = functools.partial(_show, as_json=as_json, quiet=False)
     if resumed is not None:
         if scenario is not None or sites is not None or changes or folder is not None:
@@ -395,7 +396,7 @@ def site(
     """Take part in a run with the rows of one file, which stay here."""
     from threadpoolctl import threadpool_limits
 
-    _end_on_sigterm()
+    terminate_as_interrupted()
     try:
         visit = hosts.visit_of(
             coordinator, coordinator_key, key, data, listen, advertise, faults or [], wait, patience, keep, policy
@@ -451,7 +452,7 @@ def join(
 
     from fedsvm.scenarios.hub import commands
 
-    _end_on_sigterm()
+    terminate_as_interrupted()
     if not data and decline is None:
         raise ScenarioError(["--data: is missing; name your data file, or use --decline."])
     try:
@@ -502,7 +503,7 @@ def sweep(
     """Run a grid of scenarios: a row for each run, as a table, CSV and plots. Run again, it does what is missing."""
     from fedsvm.scenarios.sweep import grid
 
-    _end_on_sigterm()
+    terminate_as_interrupted()
     axes = tuple(grid.Axis.read(each) for each in vary)
     named, _ = spec.read(scenario, overrides=changes or [])
     chosen = grid.Sweep(scenario, tuple(changes or []), axes, folder or Path("sweeps") / named.name)
@@ -545,7 +546,7 @@ def reproduce(
     """
     from fedsvm.scenarios.reproduction import commands
 
-    _end_on_sigterm()
+    terminate_as_interrupted()
     chosen = commands.Chosen.of(ids or [], folder, full=full)
     if listed:
         print_table(chosen.table())
@@ -581,7 +582,7 @@ def predict_cost(
     """Predict what a scenario would cost with more sites than a machine holds, from small runs of it."""
     from fedsvm.scenarios import forecast
 
-    _end_on_sigterm()
+    terminate_as_interrupted()
     try:
         numbers = sorted({int(each) for each in measured.split(",")})
     except ValueError:
@@ -878,7 +879,8 @@ def main(began: float) -> None:
     """Run the command line, given when that was asked for; every error ends in a sentence and an exit status."""
     try:
         try:
-            app_for(sys.argv[1:2])(obj=began)
+            with refused_tasks_explained():
+                app_for(sys.argv[1:2])(obj=began)
         finally:
             sys.stdout.flush()
     except OutputLost as error:
@@ -895,11 +897,6 @@ def main(began: float) -> None:
     except FederationError as error:  # before any run: of a sum of another package that cannot be loaded
         complain(str(error))
         sys.exit(WRONG)
-
-
-def _end_on_sigterm() -> None:
-    """From now on SIGTERM does what Ctrl-C does."""
-    signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGINT))
 
 
 def _view(chosen: spec.Scenario, *, silent: bool) -> View:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first ends what is done, wherever it falls, and no other disturbs what has to be done then.
+"""Ctrl-C, SIGTERM and SIGHUP: the first one ends the work in progress, and no other disturbs the clean-up.
 
 Python raises KeyboardInterrupt between any two lines, and there are places where that is lost. An import in the middle
 may make another error of it (extension modules do), or leave half a module; it is raised when the import is done. In a
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 GRACE_S = 10.0
 """How long a first Ctrl-C has for ending the sites and writing what is known, before another is heard."""
 
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_TERMINATIONS = (signal.SIGTERM, signal.SIGHUP)
+_SIGNALS = (signal.SIGINT, *_TERMINATIONS)
 _AGAIN_S = 0.01
 _IMPORTS = "<frozen importlib"
 """How the file names of the interpreter's own import machinery begin."""
@@ -169,6 +170,13 @@ class Interrupts:
             self._ours.unraisable(lost)
         else:
             self._hook_before(lost)
+
+
+def terminate_as_interrupted() -> None:
+    """Handle SIGTERM as Ctrl-C is handled from now on, and SIGHUP unless it is ignored, as `nohup` does."""
+    for number in _TERMINATIONS:
+        if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, signal.getsignal(signal.SIGINT))
 
 
 def _imports(frame: FrameType | None) -> int:

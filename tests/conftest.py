@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import secrets
 import select
+import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -41,6 +42,10 @@ ROWS = np.arange(12.0).reshape(4, 3)
 for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     # for workers and commands: several threads of linear algebra each, beside others, spin for longer than they compute
     os.environ.setdefault(threads, "1")
+
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    # As in the background of a script. The processes that tests start would ignore it too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 settings.register_profile("no deadline", deadline=None)  # a test that waits its turn has not failed
 settings.load_profile("no deadline")

@@ -81,6 +81,16 @@ def eventful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Eventful]:
         yield Eventful(there, coordinator, stranger, misled, masked, copy, sites, there.simulated(*EXACTLY))
 
 
+def test_killed_site_leaves_no_temporary_file(tmp_path: Path, temporary_folder: Path) -> None:
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator(*EXACTLY)
+        site = there.site("north", coordinator)
+        coordinator.says("north is ready")
+        site.process.kill()
+        site.ends()
+        assert list(temporary_folder.iterdir()) == []
+
+
 def test_the_model_is_the_simulations_to_the_last_bit(eventful: Eventful) -> None:
     assert [each.process.returncode for each in (eventful.coordinator, *eventful.sites)] == [0] * 4, [
         each.said for each in (eventful.coordinator, *eventful.sites)

@@ -15,7 +15,7 @@ from types import FrameType
 
 import pytest
 
-from fedsvm.scenarios.interrupts import Interrupts
+from fedsvm.scenarios.interrupts import Interrupts, terminate_as_interrupted
 from tests.commands import FEDSVM
 from tests.conftest import ROOT, site_processes, wait_until, workspaces
 
@@ -235,6 +235,18 @@ def test_outside_of_the_main_thread_signals_are_left_alone() -> None:
     thread.start()
     thread.join(10)
     assert found == [before]
+
+
+def test_ignored_hangup_stays_ignored() -> None:
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        terminate_as_interrupted()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+        assert signal.getsignal(signal.SIGTERM) == signal.getsignal(signal.SIGINT)
+    finally:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
 
 
 def press() -> None:

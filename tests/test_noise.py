@@ -163,6 +163,12 @@ def test_the_distance_of_spherical_noise_is_far_below_any_promise() -> None:
 # One share alone.
 
 
+@pytest.mark.parametrize("epsilon", [1e3, 1e9])
+def test_laplace_share_of_huge_epsilon_has_finite_loss(epsilon: float) -> None:
+    noise = noise_for(PrivacyParameters("laplace", epsilon), size=9, sensitivity=0.01, gap=1e-9, shares=5)
+    assert noise.share_epsilon == pytest.approx(epsilon, rel=0.2)  # since exp(-shift / scale) dominates the ratio
+
+
 def test_a_third_of_a_gaussian_gives_an_epsilon_of_one_point_eight() -> None:
     for delta, expected in [(1e-6, 1.8138), (1e-5, 1.8350), (1e-2, 2.0796)]:
         noise = noise_for(PrivacyParameters("gaussian", 1.0, delta), 12, 0.1, 0.0, shares=3)

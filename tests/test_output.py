@@ -32,7 +32,7 @@ from fedsvm.scenarios.run.folder import make_folder
 from fedsvm.scenarios.run.result import read_result, write_whole
 from fedsvm.scenarios.schema import spec
 from tests.commands import FEDSVM
-from tests.conftest import site_processes, wait_until, workspaces
+from tests.conftest import ROOT, site_processes, wait_until, workspaces
 
 SHORT = {
     "compare.centralised": False,
@@ -97,6 +97,37 @@ def test_streams_that_are_closed_from_the_start_lose_no_run(tmp_path: Path, temp
     assert run_by_command(tmp_path, "--quiet", before=close).returncode == 0
     assert written(tmp_path) == FILES
     assert {site.status for site in read_result(tmp_path / "run").sites} == {"finished"}
+    nothing_is_left(temporary_folder)
+
+
+LITTLE_MEMORY = """
+import resource, sys
+
+def limit(what, details):
+    if what == "import" and details[0] == "pyarrow":
+        resident = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (resident + (16 << 20),) * 2)
+
+if "fedsvm" in sys.orig_argv[1]:
+    sys.addaudithook(limit)
+"""
+"""The command may not take the memory that pyarrow is loaded into, with which it writes the ledger."""
+
+
+def test_ledger_without_memory_fails_the_run(
+    tmp_path: Path, temporary_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(LITTLE_MEMORY)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}{os.pathsep}{ROOT}")
+    done = run_by_command(tmp_path, "--quiet")
+    assert (done.returncode, done.stdout) == (3, "")
+    said = "The run could not write all of its files ("
+    assert done.stderr.startswith(f"fedsvm: {said}"), done.stderr
+    assert "Traceback" not in done.stderr
+    result = read_result(tmp_path / "run")
+    assert result.status == "failed"
+    assert result.error is not None and result.error.startswith(said)
+    assert "ledger.parquet" not in written(tmp_path)
     nothing_is_left(temporary_folder)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pty
 import signal
 import socket
 import subprocess
@@ -462,6 +463,26 @@ def test_an_interrupted_run_says_so_and_leaves_nothing(
     assert process.returncode == 130
     assert "The run was interrupted." in complaint
     assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == "interrupted"
+
+
+def test_run_whose_terminal_closes_is_interrupted(tmp_path: Path, temporary_folder: Path) -> None:
+    changes = ["algorithm.solver=cutting-plane", "algorithm.cut_groups=1", "algorithm.tolerance=1e-9"]
+    words = ["run", "quickstart", "--out", str(tmp_path / "run"), *(f"--set={change}" for change in changes)]
+    pid, terminal = pty.fork()
+    if pid == 0:
+        try:
+            os.execv(FEDSVM, [str(FEDSVM), *words])  # noqa: S606 - a terminal of its own
+        finally:
+            os._exit(127)
+    shown = b""
+    while b"train" not in shown:
+        shown += os.read(terminal, 1 << 16)
+    os.close(terminal)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 130
+    assert json.loads((tmp_path / "run" / "result.json").read_text())["status"] == "interrupted"
+    wait_until(lambda: not site_processes(temporary_folder))
+    wait_until(lambda: not workspaces(temporary_folder))
 
 
 def test_a_site_that_is_killed_fails_the_run_by_name_where_none_may_drop(

@@ -7,13 +7,13 @@ written anew; what --full has more runs of is taken from a folder of --full alon
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedsvm.scenarios.reproduction.entries import FOLDER, Entry, Row, read
 from fedsvm.scenarios.reproduction.page import DATA
+from tools.arguments import parser
 
 OURS = FOLDER / "ours.toml"
 
@@ -97,5 +97,7 @@ def _with_values(text: str, entry: Entry, row: Row, figures: Figures) -> str:
 
 
 if __name__ == "__main__":
-    for changed in rewrite(Path(sys.argv[1]), Path()):
+    arguments = parser("tools.figures", __doc__)
+    arguments.add_argument("folder", type=Path, metavar="FOLDER", help="folder that fedsvm reproduce wrote")
+    for changed in rewrite(arguments.parse_args().folder, Path()):
         print(changed)

@@ -17,6 +17,7 @@ from fedsvm.scenarios.report.page import read_log
 from fedsvm.scenarios.report.run_plots import plots
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
+from tools.arguments import parser
 
 FOLDER = Path("docs") / "gallery"
 _TELLING = ("Sites and faults", "Beside other methods", "Accuracy against size", "Convergence", "ROC curve", "Bytes")
@@ -60,4 +61,6 @@ def _telling(charts: dict[str, Chart]) -> Chart | None:
 
 
 if __name__ == "__main__":
-    draw(sys.argv[1:] or list(spec.catalogue()))
+    arguments = parser("tools.gallery", __doc__)
+    arguments.add_argument("names", nargs="*", metavar="SCENARIO", help="scenarios of the catalogue; all without any")
+    draw(arguments.parse_args().names or list(spec.catalogue()))

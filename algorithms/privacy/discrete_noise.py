@@ -170,18 +170,20 @@ def laplace_share_loss(scale: int, parts: int, shift: int) -> float:
     """
     if parts == 1:
         return shift / scale
-    return math.log(_share_probability(scale, parts, 0) / _share_probability(scale, parts, shift))
+    return _log_share_probability(scale, parts, 0) - _log_share_probability(scale, parts, shift)
 
 
-def _share_probability(scale: int, parts: int, value: int) -> float:
-    """Of a difference of two negative binomials, but for a factor: the sum over j of the chances of j and j + value.
+def _log_share_probability(scale: int, parts: int, value: int) -> float:
+    """Return the logarithm of the probability of a difference of two negative binomials, up to a constant.
 
-    Up to 2^16 term by term, and beyond as the integral over log j that it is as good as.
+    The probability is the sum over j of the products of those of j and j + value. A factor of exp(-value / scale),
+    which may be too small for a float, is taken out of it. The sum is term by term up to 2^16, and beyond that an
+    integral over log j.
     """
-    from scipy.special import gammaln
+    from scipy.special import betaln  # for large k it is more exact than a difference of logarithms of gamma
 
     def terms(j: FloatArray) -> FloatArray:
-        logs = [gammaln(k + 1 / parts) - gammaln(k + 1) - k / scale for k in (j, j + value)]
+        logs = [betaln(k + 1 / parts, 1 - 1 / parts) - j / scale for k in (j, j + value)]
         return np.asarray(np.exp(logs[0] + logs[1]))
 
     one_by_one = 2**16
@@ -189,7 +191,7 @@ def _share_probability(scale: int, parts: int, value: int) -> float:
     nodes, weights = np.polynomial.legendre.leggauss(200)
     j = np.exp(low + (high - low) * (nodes + 1) / 2)
     beyond = (high - low) / 2 * float(weights @ (j * terms(j)))
-    return float(terms(np.arange(one_by_one, dtype=np.float64)).sum()) + beyond
+    return math.log(float(terms(np.arange(one_by_one, dtype=np.float64)).sum()) + beyond) - value / scale
 
 
 def _negative_binomial(scale: int, parts: int, size: int, source: Random) -> IntArray:

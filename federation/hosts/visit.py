@@ -6,10 +6,8 @@ import json
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from fedsvm.federation.channel.agreement import KeyAgreement
@@ -27,7 +25,6 @@ from fedsvm.federation.hosts.lobby import Column
 from fedsvm.federation.hosts.messages import Begin, Declined, Join, Offer, Ready, Refused
 from fedsvm.federation.hosts.reminders import Reminders
 from fedsvm.federation.hosts.spoke import OUTBOUND_ONLY, SpokeEndpoint
-from fedsvm.federation.processes.forkserver import WORKSPACE_PREFIX
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.logs import SILENT
 from fedsvm.federation.site.partition import Partition
@@ -146,12 +143,11 @@ class Visit:
         with (
             descriptors_explained(self.name),
             SpokeEndpoint(self.name, place.listen or OUTBOUND_ONLY, keys, coordinator) as endpoint,
-            tempfile.TemporaryDirectory(prefix=WORKSPACE_PREFIX) as workspace,
             Reminders(self.tell) as reminders,
         ):
-            self._join(endpoint, coordinator, Path(workspace), reminders)
+            self._join(endpoint, coordinator, reminders)
 
-    def _join(self, endpoint: SpokeEndpoint, coordinator: Party, workspace: Path, reminders: Reminders) -> None:
+    def _join(self, endpoint: SpokeEndpoint, coordinator: Party, reminders: Reminders) -> None:
         deadline, tell = Deadline(self.wait_s), reminders.tell
         reminders.activity = lambda: (
             "waits for the coordinator's terms"
@@ -165,7 +161,6 @@ class Visit:
         via_coordinator = terms.routing == "via-coordinator"
         agreement = KeyAgreement(offer.run) if terms.needs_pairwise_keys or via_coordinator else None
         public = agreement.public if agreement is not None else None
-        path = workspace / f"{self.name}.partition"
         reminders.activity = lambda: "reads its data"
         try:
             self.rules.check_terms(terms)
@@ -180,7 +175,7 @@ class Visit:
         reminders.activity = lambda: "waits for the run to begin, which needs the others"
         begin = Begin.from_message(self._heard(endpoint, Begin.kind, deadline))
         self._check_begin(begin, held)
-        held.partition(begin.columns).write(str(path))
+        partition = held.partition(begin.columns).as_read()
         tell(f"the run begins, with {', '.join(begin.sites)}")
         assignment = Assignment(
             name=self.name,
@@ -191,7 +186,7 @@ class Visit:
             coordinator_address=coordinator.address,
             coordinator_key=coordinator.public_key,
             program=terms.program,
-            partition_path=str(path),
+            partition_path="",
             policy=SitePolicy(
                 sites=tuple(begin.sites),
                 sum_name=terms.sum_name,
@@ -218,7 +213,16 @@ class Visit:
             waits = f"{self.name} waits {self.wait_s:g} s for it to be resumed"
             tell(f"the run failed: {_ended(failure)} {waits}" if failure else "the run is resumed")
 
-        site = Site(assignment, self.installation, endpoint, agreement, faults, failures.append, on_pause=note_pause)
+        site = Site(
+            assignment,
+            self.installation,
+            endpoint,
+            agreement,
+            faults,
+            failures.append,
+            on_pause=note_pause,
+            partition=partition,
+        )
         reminders.activity = lambda: site.activity
         end = site.serve()
         if failures:

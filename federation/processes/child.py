@@ -10,6 +10,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import suppress
 
+from fedsvm.federation.processes.limits import refused_tasks_explained
 from fedsvm.federation.transport.deadline import Deadline
 
 EXIT_GRACE_S = 5.0
@@ -17,11 +18,11 @@ EXIT_GRACE_S = 5.0
 
 
 class Child:
-    """Runs `python -m module DESCRIPTOR`, the descriptor being its end of `stream`."""
+    """Runs `python -m module DESCRIPTOR`, the descriptor being its end of `stream`. Raises LaunchError."""
 
     def __init__(self, module: str, environment: Mapping[str, str] | None = None) -> None:
         self.stream, theirs = socket.socketpair()
-        with theirs:
+        with theirs, refused_tasks_explained():
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", module, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()],

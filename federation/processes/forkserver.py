@@ -30,8 +30,8 @@ from typing import Any, NoReturn
 
 import msgpack
 
-from fedsvm.federation.errors import FederationError
-from fedsvm.federation.processes import pipe
+from fedsvm.federation.errors import FederationError, LaunchError
+from fedsvm.federation.processes import limits, pipe
 from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import Installation
 from fedsvm.federation.site.rehearsal import rehearse
@@ -127,7 +127,8 @@ class _ForkServer:
         self._selector.register(self._reports, selectors.EVENT_READ, self._pass_on)
         self._selector.register(wakeup, selectors.EVENT_READ, lambda: self._reap(wakeup))
         self._installation.warm_up()
-        rehearse(self._workspace, self._lifeline)
+        if not limits.limit_below(limits.TASKS_PER_REHEARSAL):  # otherwise the start of the sites says what is wrong
+            rehearse(self._workspace, self._lifeline)
         gc.collect()
         gc.freeze()
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from here on the stream says when to end
@@ -156,7 +157,13 @@ class _ForkServer:
             self._tell(order)
         else:
             policies = [SitePolicy.from_fields(fields) for fields in order["policies"]]
-            self._fork_all([Assignment.from_fields(fields, policies) for fields in order["start"]])
+            try:
+                with limits.refused_tasks_explained():
+                    needed = limits.TASKS_PER_SITE * len(order["start"]) + order["spare_tasks"]
+                    limits.require_tasks(needed, f"Starting {len(order['start'])} of the sites")
+                    self._fork_all([Assignment.from_fields(fields, policies) for fields in order["start"]])
+            except LaunchError as error:
+                self._tell({"error": str(error)})
 
     def _empty_workspace(self) -> None:
         """Partitions and transcripts are of one run, and the next finds nothing of them."""

@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any
 
 from fedsvm.federation.errors import LaunchError
-from fedsvm.federation.processes import pipe
+from fedsvm.federation.processes import limits, pipe
 from fedsvm.federation.processes.child import Child
 from fedsvm.federation.processes.contract import Ended
 from fedsvm.federation.site.policy import SitePolicy
@@ -97,7 +97,9 @@ class LocalLauncher:
             if assignment.policy not in policies:
                 policies.append(assignment.policy)
         starts = [assignment.to_fields(policies.index(assignment.policy)) for assignment in wanted]
-        pipe.write(self._stream, {"policies": [asdict(policy) for policy in policies], "start": starts})
+        order = {"policies": [asdict(policy) for policy in policies], "start": starts}
+        # This process may load another library for linear algebra while the sites are there.
+        pipe.write(self._stream, order | {"spare_tasks": limits.pool_tasks()})
         parties: dict[str, Party] = {}
         deadline = Deadline(_START_S + _SITE_START_S * len(wanted))
         awaited = {assignment.name for assignment in wanted}

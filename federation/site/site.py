@@ -50,7 +50,7 @@ from fedsvm.federation.errors import (
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.journal import EndOfRecordError, ReplayChannel, SiteJournal
 from fedsvm.federation.site.logs import SILENT, LogForwarder
-from fedsvm.federation.site.partition import read_partition
+from fedsvm.federation.site.partition import Partition, read_partition
 from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import Installation, SiteProgram, opens_of
 from fedsvm.federation.transport.deadline import Deadline
@@ -89,7 +89,7 @@ class Assignment:
     program : str
         Which of its installation's programs it runs.
     partition_path : str
-        File of what it holds, which it removes when it has read it.
+        File of what it holds, which it removes when it has read it; "" if it is given that itself.
     policy : SitePolicy
         What it takes part in, whatever the coordinator orders.
     settings : dict, default {}
@@ -187,7 +187,7 @@ class Site:
 
     `on_failure` is told why an order was refused, or a step failed, for who stands at the site. `draws`: what gives the
     random vectors of a round, by its number. `on_pause` is told why the run failed when it may yet be resumed, and ""
-    when it is.
+    when it is. `partition`: what the site holds, unless that is in the assignment's file.
     """
 
     def __init__(
@@ -200,12 +200,14 @@ class Site:
         on_failure: Callable[[str], None] = lambda reason: None,
         draws: Callable[[int], Draw] = lambda number: uniform_residues,
         on_pause: Callable[[str], None] = lambda failure: None,
+        partition: Partition | None = None,
     ) -> None:
         self._assignment = assignment
         self._on_failure = on_failure
         self._on_pause = on_pause
         self._paused: Stopped | None = None
         self._draws = draws
+        self._partition = partition
         self._policy = assignment.policy
         self._installation = installation
         self._endpoint = endpoint
@@ -355,7 +357,7 @@ class Site:
         self._current = self._channel = None
 
     def _join(self, update: RosterUpdate) -> None:
-        """Learn who takes part; the first time also take in the partition, whose file is not needed any longer."""
+        """Learn who takes part; the first time also take in the partition."""
         self._policy.check_roster(update.parties, self._endpoint.roster, self._endpoint.name)
         self._endpoint.admit(update.parties)
         if self._mailbox.sealer is not None:
@@ -363,15 +365,21 @@ class Site:
             self._endpoint.stay_reachable(COORDINATOR, hello, Deadline(_REACH_S))
         if self._program is None:
             program = self._installation.programs[self._assignment.program]
-            partition = read_partition(self._assignment.partition_path)
-            os.unlink(self._assignment.partition_path)  # noqa: PTH108 - see read_partition
-            joined = program(self._assignment.name, partition, self._assignment.settings)
+            joined = program(self._assignment.name, self._taken_partition(), self._assignment.settings)
             self._policy.rules.check_held(*joined.held())
             self._policy.agree(self._assignment.run)
             self._program = joined
             if self._journal is not None:
                 self._replay(joined, self._journal)
             joined.charge_again = lambda: self._policy.charge(self._assignment.run)
+
+    def _taken_partition(self) -> Partition:
+        """Return what this site holds, and keep neither the file nor a reference."""
+        partition, self._partition = self._partition, None
+        if partition is None:
+            partition = read_partition(self._assignment.partition_path)
+            os.unlink(self._assignment.partition_path)  # noqa: PTH108 - see read_partition
+        return partition
 
     def _replay(self, program: SiteProgram, journal: SiteJournal) -> None:
         """Carry out what an earlier process of this site did, and stand where it stood.

@@ -40,7 +40,11 @@ def write(file: IO[bytes], message: wire.Message) -> None:
 
 def read(path: str) -> Iterator[wire.Message]:
     """Every message of a file. Raises Malformed where it is damaged."""
-    content = _content(path)
+    yield from messages(_content(path))
+
+
+def messages(content: memoryview) -> Iterator[wire.Message]:
+    """Yield every message of what a file contains. Raises Malformed where it is damaged."""
     while content:
         message, content = _message(content)
         yield message
@@ -52,18 +56,18 @@ def read_whole(path: str) -> tuple[list[wire.Message], int]:
     Raises Malformed where already the first is none, as in a file of another version.
     """
     content = rest = _content(path)
-    messages: list[wire.Message] = []
+    found: list[wire.Message] = []
     while rest:
         try:
             message, rest = _message(rest)
         except _CutShort:
             break
         except Malformed:
-            if not messages:
+            if not found:
                 raise
             break
-        messages.append(message)
-    return messages, len(content) - len(rest)
+        found.append(message)
+    return found, len(content) - len(rest)
 
 
 def _content(path: str) -> memoryview:

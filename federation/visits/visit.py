@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
 from fedsvm.federation.channel.agreement import KeyAgreement
 from fedsvm.federation.errors import FederationError
-from fedsvm.federation.processes.forkserver import WORKSPACE_PREFIX
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.logs import SILENT
 from fedsvm.federation.site.partition import Partition
@@ -126,32 +123,30 @@ class Visitor:
         agreement = agreement_of(bytes(diary.facts["secret"]), run)
         me = Party(self._name, "", self._public_key, agreement.public)
         endpoint = StoredEndpoint(self._name, Roster([Party(COORDINATOR, "", None), me]), arrivals(), say)
-        with tempfile.TemporaryDirectory(prefix=WORKSPACE_PREFIX) as workspace:
-            path = str(Path(workspace) / f"{self._name}.partition")
-            partition.write(path)
-            site = Site(
-                self._assignment(sites, run, path),
-                self._installation,
-                endpoint,
-                agreement,
-                OwnFaults((), lambda report: None),
-                failures.append,
-                Draws(bytes(diary.facts["secret"])).of_round,
-            )
-            try:
-                is_over = site.serve() is not None
-            except NothingDue:
-                is_over = False
-            except _Differs:
-                raise FederationError(
-                    f"{self._name} does not come to what it said at an earlier visit, as with another version of "
-                    "fedsvm or numpy, or on another machine; go on where, and with what, the earlier visits were."
-                ) from None
+        site = Site(
+            self._assignment(sites, run),
+            self._installation,
+            endpoint,
+            agreement,
+            OwnFaults((), lambda report: None),
+            failures.append,
+            Draws(bytes(diary.facts["secret"])).of_round,
+            partition=partition.as_read(),
+        )
+        try:
+            is_over = site.serve() is not None
+        except NothingDue:
+            is_over = False
+        except _Differs:
+            raise FederationError(
+                f"{self._name} does not come to what it said at an earlier visit, as with another version of "
+                "fedsvm or numpy, or on another machine; go on where, and with what, the earlier visits were."
+            ) from None
         if failures:
             raise FederationError(f"{self._name} ended the run: {failures[-1]}")
         return is_over
 
-    def _assignment(self, sites: Sequence[str], run: bytes, path: str) -> Assignment:
+    def _assignment(self, sites: Sequence[str], run: bytes) -> Assignment:
         terms = self._terms
         return Assignment(
             name=self._name,
@@ -162,7 +157,7 @@ class Visitor:
             coordinator_address="",
             coordinator_key=None,
             program=terms.program,
-            partition_path=path,
+            partition_path="",
             policy=SitePolicy(
                 sites=tuple(sites),
                 sum_name=terms.sum_name,

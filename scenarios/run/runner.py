@@ -21,6 +21,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.journal import Journal
 from fedsvm.federation.processes.cluster import ClusterLauncher
 from fedsvm.federation.processes.contract import SiteLauncher
+from fedsvm.federation.processes.limits import refused_tasks_explained
 from fedsvm.federation.processes.spare import SPARE, spare_launcher
 from fedsvm.federation.shown import ShownRound
 from fedsvm.protocols.analysis.views import Coalition, RecordedRun
@@ -170,7 +171,7 @@ def recorded(this: Run, carry_out: Callable[[], None]) -> Finished:
     outcome.timing["prepare_s"] = called - asked
     with Interrupts() as interrupts:
         try:
-            with interrupts.allowed():
+            with interrupts.allowed(), refused_tasks_explained():
                 carry_out()
             outcome.status = "completed"
         except KeyboardInterrupt:
@@ -288,11 +289,11 @@ def _written(this: Run) -> RunResult:
     try:
         write_result(folder, result)
         _write_files(this)
-    except OSError as error:
+    except (OSError, MemoryError, ImportError) as error:  # libraries that find no memory do not load
         said = _unwritten(folder, error)
         status = "failed" if result.status == "completed" else result.status
         result = replace(result, status=status, error=f"{result.error} {said}" if result.error else said)
-        with suppress(OSError):
+        with suppress(OSError, MemoryError):
             write_result(folder, result)
     return result
 
@@ -310,8 +311,10 @@ def _write_files(this: Run) -> None:
         write_ledger(folder / "ledger.parquet", this.federation.accounts)
 
 
-def _unwritten(folder: Path, error: OSError) -> str:
+def _unwritten(folder: Path, error: OSError | MemoryError | ImportError) -> str:
     """What the user reads of a file of a run that cannot be written: which one, why, and what to change."""
+    if not isinstance(error, OSError):
+        return f"The run could not write all of its files ({error or 'no memory'}); allow it more memory (ulimit -v)."
     reason = error.strerror or str(error)
     if not folder.is_dir():
         return f"The folder of the run, {folder}, is gone ({reason}); run again, and leave it in place."

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self, cast
 
-from fedsvm.scenarios.interrupts import Interrupter
+from fedsvm.scenarios.interrupts import Interrupter, terminate_as_interrupted
 
 
 class Workers:
@@ -135,7 +135,8 @@ def _serve() -> None:
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # whatever prints, answers stay alone
     interrupter = Interrupter()
-    interrupter.listen(signal.SIGINT, signal.SIGTERM)
+    interrupter.listen(signal.SIGINT)
+    terminate_as_interrupted()
     orders: queue.Queue[bytes | None] = queue.Queue()
     threading.Thread(target=_orders, args=[orders], daemon=True).start()
     with suppress(KeyboardInterrupt):

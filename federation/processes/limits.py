@@ -1,0 +1,94 @@
+"""The system's limits on processes and threads.
+
+libzmq and OpenBLAS abort where a thread is refused. Therefore the limits are read before such a library starts one.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+
+from fedsvm.federation.errors import LaunchError
+
+TASKS_PER_ENDPOINT = 2
+"""The threads that libzmq starts for an endpoint."""
+TASKS_PER_SITE = 1 + TASKS_PER_ENDPOINT
+TASKS_PER_REHEARSAL = 1 + 2 * TASKS_PER_ENDPOINT
+_CGROUPS = Path("/sys/fs/cgroup")
+_PROCESSES = Path("/proc")
+_POOL_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
+_REMEDY = "raise the limit, or run fewer sites at a time"
+
+
+def pool_tasks() -> int:
+    """Return how many threads a library for linear algebra starts when it is loaded."""
+    chosen = [int(value) for name in _POOL_VARIABLES if (value := os.environ.get(name, "")).isdigit()]
+    return max(0, min([len(os.sched_getaffinity(0)), *chosen]) - 1)
+
+
+def require_tasks(count: int, who: str) -> None:
+    """Raise LaunchError where a limit allows fewer than `count` more processes and threads."""
+    if limit := limit_below(count):
+        raise LaunchError(f"{who} needs {count} more processes and threads, but {limit}; {_REMEDY}.")
+
+
+def limit_below(count: int) -> str:
+    """Return the limit that allows fewer than `count` more processes and threads, or "" if none does."""
+    return next((limit for room, limit in _limits() if room < count), "")
+
+
+class refused_tasks_explained:  # noqa: N801 - a context, written as one that is made of a generator
+    """A context that raises LaunchError, with the limits in it, where the system refuses a process or a thread."""
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        is_refused_fork = isinstance(error, BlockingIOError) and error.strerror == os.strerror(errno.EAGAIN)
+        is_refused_thread = isinstance(error, RuntimeError) and str(error) == "can't start new thread"
+        if is_refused_fork or is_refused_thread:
+            raise LaunchError(refusal()) from error
+
+
+def refusal() -> str:
+    """Return a sentence for a process or thread that the system refused."""
+    limits = ", ".join(limit for _, limit in _limits()) or "by kernel.threads-max, or for lack of memory"
+    return f"The system refused to start another process or thread ({limits}); {_REMEDY}."
+
+
+def _limits() -> Iterator[tuple[int, str]]:
+    """Yield for each limit how many more tasks it allows, and its name and value."""
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[0]
+    if most != resource.RLIM_INFINITY and os.getuid() != 0:
+        yield most - _own_tasks(), f"ulimit -u is {most}"
+    for folder in _cgroups():
+        with suppress(OSError, ValueError):  # there is none, or it is "max"
+            most = int((folder / "pids.max").read_text())
+            yield most - int((folder / "pids.current").read_text()), f"{folder / 'pids.max'} is {most}"
+
+
+def _own_tasks() -> int:
+    """Count the processes and threads of this user."""
+    count = 0
+    for process in _PROCESSES.glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            if process.stat().st_uid == os.getuid():
+                count += len(os.listdir(process / "task"))  # noqa: PTH208 - a path for each thread takes ten times as long
+    return count
+
+
+def _cgroups() -> Iterator[Path]:
+    """Yield the folders in which limits of this process's control groups may be, of version 1 and 2."""
+    with suppress(OSError):
+        for line in (_PROCESSES / "self" / "cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if not controllers or "pids" in controllers.split(","):
+                folder = _CGROUPS / controllers / path.strip("/")
+                yield from (folder, *folder.parents)
