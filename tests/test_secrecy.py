@@ -159,7 +159,7 @@ def test_a_single_sum_is_never_stated_without_the_whole_run(
     scenario, _ = spec.read("quickstart", overrides=[f"protocol.sum={sum_name}"])
     found = secrecy(scenario, memberships, None)
     assert says in found.single_sum
-    assert str(found).startswith(f"{found.single_sum}. This does not cover the whole run: the coordinator and any one")
+    assert found.whole_run.startswith("the coordinator and any one site together can recover every row")
     assert found.analyzed
 
 
@@ -183,6 +183,8 @@ def test_result_and_summary_of_a_private_run_state_what_the_promise_covers(tmp_p
     assert "was not analyzed; `fedsvm audit SCENARIO`" in written["whole_run"]
     covered = "everyone who gets the model; not the coordinator and the sites, which saw it trained"
     assert written["whole_run"].endswith(f". Differential privacy covers {covered}")
-    both = f"{written['single_sum']}. This does not cover the whole run: {written['whole_run']}"
-    assert dict(lines(result))["secrecy"] == both
-    assert both in html.unescape((tmp_path / "run" / "report.html").read_text())
+    shown = dict(lines(result))
+    assert (shown["one sum"], shown["all sums"]) == (written["single_sum"], written["whole_run"])
+    page = html.unescape((tmp_path / "run" / "report.html").read_text())
+    assert written["single_sum"] in page
+    assert written["whole_run"] in page

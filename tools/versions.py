@@ -89,7 +89,7 @@ def check(name: str, python: str, constraints: Sequence[str], folder: Path) -> N
     subprocess.run([python, "-m", "venv", "--clear", "--without-pip", place], check=True)
     limits = folder / f"{name}.txt"
     limits.write_text("".join(f"{constraint}\n" for constraint in constraints))
-    pip = [sys.executable, "-m", "pip", "--python", binaries / "python", "install", "--quiet"]
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", binaries / "python", "install", "--quiet"]
     pip += ["--disable-pip-version-check", "--no-warn-script-location", "--prefer-binary"]
     subprocess.run([*pip, "--constraint", limits, ROOT, *_tools()], check=True)
     installed = time.monotonic()

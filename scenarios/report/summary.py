@@ -153,7 +153,7 @@ def _secrecy_lines(result: RunResult, model: ModelResult) -> list[tuple[str, str
     """Who learnt what by design."""
     found = [("disclosed", _disclosed(result.disclosures))]
     if result.secrecy is not None:
-        found.append(("secrecy", str(result.secrecy)))
+        found += [("one sum", result.secrecy.single_sum), ("all sums", result.secrecy.whole_run)]
     found += [(remark.name, remark.sentence) for remark in model.remarks]
     for party, single in _single_rows(result.disclosures).items():
         listed = ", ".join(f"{count} in {what}" for what, count in single.items())

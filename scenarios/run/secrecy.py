@@ -30,10 +30,6 @@ class SecrecyReport:
     whole_run: str
     analyzed: bool
 
-    def __str__(self) -> str:
-        """Return both sentences, since the first alone would read as a statement on the whole run."""
-        return f"{self.single_sum}. This does not cover the whole run: {self.whole_run}"
-
 
 def secrecy(
     scenario: Scenario, memberships: Sequence[MembershipReport], privacy: PrivacyReport | None
