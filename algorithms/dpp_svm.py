@@ -59,6 +59,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.processes.memory import available_bytes
 from fedsvm.federation.site.private_file import replace_private
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.analysis.views import Coalition
 
 MIN_SITES_TO_OPEN = 3
@@ -151,6 +152,14 @@ class DppModel(VerticalModel):
 class DppSite(VerticalSite):
     """The site half."""
 
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of exact training or of landmarks, and those that score held-out records by the kernel."""
+        exact, linear = terms.settings.get("landmarks") is None, terms.settings.get("kernel") == "linear"
+        unused = {"scores_of_opened"} if linear else {"partial_scores"}
+        unused |= set() if exact else {EXCHANGED}
+        return super().offered_steps(terms) - unused - ({"reference_kernel"} if exact and linear else set())
+
     @step
     def kernel_rows(self, first: int, last: int, distances: bool) -> FloatArray:
         """This site's part of some rows of the kernel of the training records, packed."""
@@ -199,7 +208,7 @@ class DppSite(VerticalSite):
         rows = self.rows[~self.training if held_out else self.training][first:last]
         return squared_distances(rows, self.reference) if distances else np.asarray(rows @ self.reference.T)
 
-    @step
+    @step(bound=np.inf)
     def scores_of_opened(self, opener: str, rows: int) -> FloatArray:
         """(rows,) or (rows, K): scores from the kernel sums that were opened here; zeros where others opened them."""
         if self.site != opener:

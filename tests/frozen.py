@@ -36,6 +36,7 @@ from fedsvm.scenarios.run import runner
 from fedsvm.scenarios.run.outcome import SITE_MODELS
 from fedsvm.scenarios.run.result import RunResult
 from fedsvm.scenarios.schema import spec
+from fedsvm.scenarios.schema.spec import Scenario
 from tests.repeatable_site import drawn_bytes
 from tests.test_resume import HYBRID
 
@@ -113,14 +114,19 @@ def injected_draws() -> Iterator[None]:
         yield
 
 
-def measure(case: str, folder: Path) -> dict[str, Any]:
-    """Run a case in an empty folder, and return the numbers that are frozen."""
+def scenario_of(case: str, folder: Path) -> tuple[Scenario, Path]:
+    """Return the scenario of a case, and the folder from which it was read."""
     scenario, *changes = CASES[case]
     if "\n" in scenario:
         path = folder / "own.toml"
         path.write_text(scenario)
         scenario = str(path)
-    read, base = spec.read(scenario, overrides=["compare.centralised=false", "compare.baselines=false", *changes])
+    return spec.read(scenario, overrides=["compare.centralised=false", "compare.baselines=false", *changes])
+
+
+def measure(case: str, folder: Path) -> dict[str, Any]:
+    """Run a case in an empty folder, and return the numbers that are frozen."""
+    read, base = scenario_of(case, folder)
     rows, out = dataset.prepare(read, base), folder / "run"
     out.mkdir()
     with injected_draws():

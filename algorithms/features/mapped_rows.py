@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ class FeatureSite(HorizontalSite):
 
     features: FloatArray
 
-    @step
+    @step(bound=math.inf)
     def squared_norms(self) -> FloatArray:
         """(2,): the sum of the features' squared lengths, from which bounds on later sums follow, and their number."""
         return np.array([float((self.features**2).sum()), float(len(self.features))])

@@ -129,7 +129,9 @@ class PathSite(FeatureSite, WeightedSite):
         """Take down how the rows are to be trained on: around `prior` (m,), or (P, m) of each problem, at `price` each,
 
         times its class's factor and, where rows have weights, the row's; each class against the others, or every two.
+        Raises OrderRefused for another masking than was agreed on.
         """
+        self.check_agreed(masking=masking)
         self.layout = Layout(prior.shape[-1] + int(lever > 0), prior.shape[-1])
         self.prior, self.price, self.lever, self.masking = prior, price, lever, masking
         self.factors = factors
@@ -235,7 +237,7 @@ class PathSite(FeatureSite, WeightedSite):
             self.masks[key] = draw_mask(self.seed, purpose, size.dimensions, size.features, self.masking)
         return self.masks[key]
 
-    @step
+    @step(bound=math.inf)
     def released(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
         """(K, m + 2): the best weights and intercepts, and that they are, at `holder`; zeros at the others.
 

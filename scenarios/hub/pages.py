@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import hmac
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -406,12 +406,13 @@ def _shown(task: Task) -> Shown:
     terms = terms_of(scenario)
     program = ALGORITHMS[terms.program].Site
     clear = set(terms.gathers)
-    summed = [name for name in _summed(program) if name not in clear or name not in open_steps(program)]
+    offered = program.offered_steps(terms)
+    summed = [name for name in _summed(program, offered) if name not in clear or name not in open_steps(program)]
     return Shown(
         program=terms.program,
         sum=terms.sum_name,
         sums=[(name, _sentence(program, name)) for name in summed if name not in clear],
-        values=[(name, _sentence(program, name)) for name in terms.gathers],
+        values=[(name, _sentence(program, name)) for name in terms.gathers if name in offered],
         releases=terms.releases,
         label=str(terms.reading.get("label", "")),
         label_site=str(terms.reading.get("label_site", "")),
@@ -420,11 +421,10 @@ def _shown(task: Task) -> Shown:
     )
 
 
-def _summed(program: type[Any]) -> list[str]:
-    """The steps of a program that give a value."""
-    steps = ((name, getattr(program, name)) for name in dir(program))
-    found = [(name, each) for name, each in steps if hasattr(each, "_federated_step")]
-    return [name for name, each in found if each.__annotations__.get("return") not in (None, "None")]
+def _summed(program: type[Any], offered: Collection[str]) -> list[str]:
+    """Return those of the offered steps of a program that give a value."""
+    returned = {name: getattr(program, name).__annotations__.get("return") for name in sorted(offered)}
+    return [name for name, kind in returned.items() if kind not in (None, "None")]
 
 
 def _sentence(program: type[Any], name: str) -> str:
