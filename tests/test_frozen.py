@@ -23,11 +23,11 @@ def test_numbers_of_a_run_are_those_that_were_frozen(case: str, tmp_path: Path, 
 
 def check_models(found: dict[str, Any], kept: dict[str, Any], linear_algebra: str) -> None:
     """Check arrays to the last bit on the machine whose numbers are kept, and elsewhere to a relative 1e-9."""
-    if frozen.linear_algebra() == linear_algebra:
-        assert found == kept
     assert found.keys() == kept.keys()
     for name, array in found.items():
         assert array["shape"] == kept[name]["shape"], name
+        if frozen.linear_algebra() == linear_algebra:
+            assert array["digest"] == kept[name]["digest"], name
         length, *others = array.get("projections", [0.0])
         expected, *expected_others = kept[name].get("projections", [0.0])
         assert length == pytest.approx(expected, rel=frozen.RELATIVE), name
