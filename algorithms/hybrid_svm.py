@@ -203,13 +203,8 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
             unused |= by_cuts | {"train_alone"}
         return super().offered_steps(terms) - unused
 
-    @step
-    def begin_path(self, prior: FloatArray, price: float, **others: Any) -> None:
-        """Begin the path; see `PathSite`. Raises OrderRefused for a prior where none was agreed on."""
-        self._check_prior(prior)
-        super().begin_path(prior, price, **others)
-
-    def _check_prior(self, prior: FloatArray) -> None:
+    def check_problem(self, prior: FloatArray, price: float) -> None:
+        """Raise OrderRefused for a prior where none was agreed on; the price is the agreed one, over all rows."""
         if prior.any():
             self.check_agreed(prior="public")
 
@@ -224,7 +219,7 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
     def train_alone(self, prior: FloatArray, C: float, tolerance: float, rows: int) -> None:
         """This site's own minimiser, weighted by its share of all rows. Raises StepRefused if it is not reached."""
         self.check_agreed(C=C, tolerance=tolerance)
-        self._check_prior(prior)
+        self.check_problem(prior, C)
         own, priors = len(self.features), np.atleast_2d(prior)
         self.part = np.zeros(prior.size)
         if own:

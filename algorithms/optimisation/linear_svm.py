@@ -34,7 +34,7 @@ from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.disclosures import Kind
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step, steps_in
+from fedsvm.federation.site.program import steps_in
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 
@@ -153,16 +153,14 @@ class LinearSvmSite(PathSite, HingeSite, JointSite):
         unused |= steps_in(HingeSite if settings.get("multiclass") == "joint" else JointSite)
         return (super().offered_steps(terms) | {"class_counts"}) - unused
 
-    @step
-    def begin_path(self, prior: FloatArray, price: float, **others: Any) -> None:
-        """Begin the path; see `PathSite`. Raises OrderRefused for another penalty than was agreed on, or for a prior.
+    def check_problem(self, prior: FloatArray, price: float) -> None:
+        """Raise OrderRefused for another penalty than was agreed on, or for a prior.
 
-        The loss around a point of the coordinator's choice would tell whose rows are there.
+        The loss around a point of the coordinator's choice would tell which rows are there.
         """
         self.check_agreed(C=price)
         if prior.any():
             raise OrderRefused("the prior of begin_path must be 0")
-        super().begin_path(prior, price, **others)
 
 
 def _solver_of(terms: Terms) -> str:
