@@ -99,6 +99,7 @@ def nothing(federation: Federation) -> None:
 
 PAN: Mapping[str, Any] = {"kernel": "linear", "features": "identity"}
 W = np.ones(COLUMNS)
+RBF: Mapping[str, Any] = {"kernel": "rbf", "gamma": 0.25, "degree": 3, "coef0": 0.0}
 ONE = np.zeros(1, dtype=np.int64)
 LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "a bound that tells how large a sum is": (
@@ -143,6 +144,13 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         mapped,
         ran("begin_path", prior=0 * W, price=1.0, lever=1.0, masking="none"),
         'masking must be "congruence", as agreed, got "none"',
+    ),
+    "a kernel so narrow that it sees single rows": (
+        terms("svm-admm"),
+        SiteRules(),
+        prepared,
+        ran("receive_map", features="landmarks", landmarks=W[None], map=np.eye(1), **(RBF | {"gamma": 1e7})),
+        'gamma must be "auto", as agreed, got 10000000.0',
     ),
     "training rows as held-out rows": (
         terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),

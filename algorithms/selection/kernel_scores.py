@@ -62,6 +62,11 @@ class KernelScoreSite(SelectionSite):
         blocks += [without_column(kernel, self.rows, landmarks, j) for j in range(self.rows.shape[1])]
         return self._by_class(np.hstack(blocks))
 
+    def check_gamma(self, gamma: float) -> None:
+        """Raise OrderRefused for another gamma than was agreed on; other weights than linear ones change it."""
+        if self.terms.settings.get("weights") == "linear":
+            super().check_gamma(gamma)
+
     def _by_class(self, values: FloatArray) -> FloatArray:
         """Of each class the sum of its rows' alpha, and of alpha y times values (n, q)."""
         alpha, labels = self.standings[0][-1].alpha, self.labels[0]
