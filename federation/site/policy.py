@@ -6,7 +6,7 @@ weaker sum than was agreed on, into showing what is only summed, or into other c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -30,11 +30,14 @@ class SitePolicy:
         What the run asks for: its program, settings and sum, with how many sites, and who may be started again.
     rules : SiteRules
         What the site's own operator allows.
+    offered : tuple of str, default ()
+        Steps that the program offers on these terms, where they are known before sites are forked and share them.
     """
 
     sites: tuple[str, ...]
     terms: Terms
     rules: SiteRules = ANYTHING
+    offered: tuple[str, ...] = ()
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
@@ -51,7 +54,7 @@ class SitePolicy:
         """Charge what the terms promise to the operator's account. Raises OrderRefused beyond the budget."""
         self.rules.charge(self.terms, run)
 
-    def check_step(self, step: str, offered: frozenset[str]) -> None:
+    def check_step(self, step: str, offered: Collection[str]) -> None:
         """Raise OrderRefused for a step that is not among those that the site offers on the agreed terms."""
         if step not in offered:
             raise OrderRefused(f"{self.terms.program} with the agreed settings has no step {step!r}")

@@ -214,7 +214,7 @@ class Site:
         self._current: Message | None = None
         self._channel: SocketChannel | None = None
         self._program: SiteProgram | None = None
-        self._offered: frozenset[str] = frozenset()
+        self._offered: tuple[str, ...] = ()
         self._logs = LogForwarder(assignment.log_level, self._say) if assignment.log_level != SILENT else None
 
     def serve(self) -> bool:
@@ -321,7 +321,7 @@ class Site:
             os.unlink(self._assignment.partition_path)  # noqa: PTH108 - see read_partition
             joined = program(self._assignment.name, partition, self._assignment.settings)
             joined.terms = self._policy.terms
-            self._offered = program.offered_steps(self._policy.terms)
+            self._offered = self._policy.offered or tuple(program.offered_steps(self._policy.terms))
             self._policy.rules.check_held(*joined.held())
             self._policy.agree(self._assignment.run)
             self._program = joined
