@@ -30,7 +30,8 @@ from fedsvm.algorithms.settings import MAX_COUNT, Share, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import step, steps_in
+from fedsvm.federation.site.terms import Terms
 
 MARKS = np.linspace(-4.0, 4.0, 129)
 """Thresholds that may be chosen; margins of a support vector machine are at -1 and 1."""
@@ -128,6 +129,14 @@ class CalibratedSite(HorizontalSite):
 
     features_apart: FloatArray
 
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps that calibrate where rows are set apart for it, and the one that a threshold needs."""
+        unused = set[str]() if terms.reading.get("calibration") else set(steps_in(CalibratedSite))
+        if terms.settings.get("threshold") in ("zero", "half"):
+            unused |= {"called_positive"}
+        return super().offered_steps(terms) - unused
+
     @step
     def score_apart(self, w: FloatArray, b: float) -> None:
         """Take the decision values of the rows set apart."""
@@ -139,7 +148,7 @@ class CalibratedSite(HorizontalSite):
         """(2,): how many of the rows set apart are of the negative and of the positive class."""
         return np.array([float((self.labels_apart < 0).sum()), float((self.labels_apart > 0).sum())])
 
-    @step
+    @step(bound=math.inf)
     def sigmoid_sums(self, slope: float, offset: float, targets: list[float]) -> FloatArray:
         """(6,): negative log likelihood, its gradient (2,) and the three numbers of its Hessian.
 

@@ -59,6 +59,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.terms import Terms
 
 LossName = Literal["logistic", "huber"]
 Perturbation = Literal["objective", "output", "none"]
@@ -199,12 +200,19 @@ def scores_of(values: FloatArray, *, jointly: bool) -> FloatArray:
 class ErmSite(PubliclyScaledSite):
     """The site half."""
 
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of one problem of all classes, or of each against the others."""
+        joint = terms.settings.get("multiclass") == "joint"
+        return super().offered_steps(terms) - {"erm_sums" if joint else "joint_erm_sums"}
+
     @step
     def take_rows(self, rho: FloatArray, longest: float, clip: bool) -> None:
         """Map rows to Fourier features where there are frequencies; else divide them by the length of the longest.
 
         Raises StepRefused for longer ones, unless they are to be clipped.
         """
+        self.check_agreed(features=len(rho), clip_norm=clip)
         self.points = paired_features(self.rows, rho) if len(rho) else at_most_one(self.rows / longest, clip=clip)
 
     @step
@@ -213,6 +221,7 @@ class ErmSite(PubliclyScaledSite):
 
         problems: whose points these are, each a class against the others.
         """
+        self.check_agreed(loss=loss, half_width=half_width)
         kind = Loss(loss, half_width)
         return np.stack([erm_sums(self.points, self.labels[k], at, kind) for k, at in zip(problems, f, strict=True)])
 

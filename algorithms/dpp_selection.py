@@ -69,6 +69,7 @@ from fedsvm.algorithms.settings import Positive, ShareOrCount, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis.views import Coalition
 
@@ -144,6 +145,13 @@ class DppSelectionSite(DppSite):
 
     first = 0
     strengths: FloatArray
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of the agreed way to choose columns; elimination exchanges kernel rows whatever follows."""
+        if terms.settings.get("method") == "filter":
+            return super().offered_steps(terms) - {"weigh_columns", "columns_below", "which_below"}
+        return (super().offered_steps(terms) | {EXCHANGED}) - {"shares_between"}
 
     @step
     def prepare_fold(self, fold: int | None, scale: ScaleName) -> None:

@@ -60,6 +60,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.processes.memory import available_bytes
 from fedsvm.federation.site.private_file import replace_private
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.analysis.views import Coalition
 
 MIN_SITES_TO_OPEN = 3
@@ -164,6 +165,14 @@ class DppModel(VerticalModel):
 class DppSite(VerticalSite):
     """The site half."""
 
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of exact training or of landmarks, and those that score held-out records by the kernel."""
+        exact, linear = terms.settings.get("landmarks") is None, terms.settings.get("kernel") == "linear"
+        unused = {"scores_of_opened"} if linear else {"partial_scores"}
+        unused |= set() if exact else {EXCHANGED}
+        return super().offered_steps(terms) - unused - ({"reference_kernel"} if exact and linear else set())
+
     @step
     def kernel_rows(self, first: int, last: int, distances: bool) -> FloatArray:
         """Return this site's part of the kernel matrix of the training records, some rows at a time and packed."""
@@ -232,7 +241,7 @@ class DppSite(VerticalSite):
         rows = self.rows[~self.training if held_out else self.training][first:last]
         return squared_distances(rows, self.reference) if distances else np.asarray(rows @ self.reference.T)
 
-    @step
+    @step(bound=np.inf)
     def scores_of_opened(self, opener: str, rows: int) -> FloatArray:
         """Return (rows,) or (rows, K): the scores of records whose kernel sums this site opened, otherwise zeros."""
         if self.site != opener:

@@ -37,10 +37,12 @@ from fedsvm.algorithms.selection.model import (
     chosen_count,
 )
 from fedsvm.algorithms.selection.moments import class_moments
+from fedsvm.algorithms.selection.subset_path import SVM_STEPS, SelectionSite, has_curve
 from fedsvm.algorithms.selection.training import SubsetTraining
 from fedsvm.algorithms.settings import Count, Share, ShareOrCount, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 
 SCORES = {
@@ -83,12 +85,21 @@ class Scored:
     rates: FloatArray | None = None
 
 
+class FilterSite(SelectionSite):
+    """The site half: no SVM is trained to choose columns, unless a curve says how many."""
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of the statistic, and of the curve if there is one."""
+        return super().offered_steps(terms) - (frozenset() if has_curve(terms) else SVM_STEPS)
+
+
 class Filter(SelectionAlgorithm[FilterSettings]):
     """PAN-SVM on the columns with the best statistic, from one secure sum (Welch, F, Fisher, mRMR)."""
 
     name = "filter"
     estimator = "FilterSVC"
-    Settings = FilterSettings
+    Settings, Site = FilterSettings, FilterSite
     multiclass = True
 
     def choose(self, selecting: Selecting, settings: FilterSettings) -> Choice:

@@ -35,9 +35,11 @@ from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.held_out import held_out, removal_of
 from fedsvm.algorithms.selection.model import Choice, Selecting, SelectionAlgorithm, SelectionSettings
 from fedsvm.algorithms.selection.moments import class_moments
+from fedsvm.algorithms.selection.subset_path import SelectionSite
 from fedsvm.algorithms.selection.training import ShrinkingSvm, SubsetTraining
 from fedsvm.algorithms.settings import Count, Share, doc
 from fedsvm.federation.arrays import IntArray
+from fedsvm.federation.site.terms import Terms
 
 
 @dataclass
@@ -54,12 +56,21 @@ class FilterWrapperSettings(SelectionSettings):
     ] = 64
 
 
+class FilterWrapperSite(SelectionSite):
+    """The site half."""
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of the agreed solver, and the counts by which columns are removed."""
+        return super().offered_steps(terms) | {"held_out_rows"}
+
+
 class FilterWrapper(SelectionAlgorithm[FilterWrapperSettings]):
     """PAN-SVM on columns that pass filters and whose removal costs accuracy (PPFSIFW; Lu 2016, chapter 6)."""
 
     name = "filter-wrapper"
     estimator = "FilterWrapperSVC"
-    Settings = FilterWrapperSettings
+    Settings, Site = FilterWrapperSettings, FilterWrapperSite
     figures = {"candidates": "columns that passed the filters", **SelectionAlgorithm.figures}
 
     def choose(self, selecting: Selecting, settings: FilterWrapperSettings) -> Choice:

@@ -66,6 +66,7 @@ from fedsvm.algorithms.optimisation.line_search import grid_search
 from fedsvm.algorithms.optimisation.linear_svm import CUTS_SHOW, SolverSettings
 from fedsvm.algorithms.optimisation.path_sums import FederatedPath, PathSite, chosen
 from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping
+from fedsvm.algorithms.optimisation.weighting import WeightedSite
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
 from fedsvm.algorithms.privacy.budget import BudgetSettings, pairs_problem
 from fedsvm.algorithms.privacy.discrete_noise import gaussian_share, laplace_share
@@ -75,7 +76,8 @@ from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.generator import KeyedRandom, drawn_key
 from fedsvm.federation.errors import FederationError, MembershipChanged, StepRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import step, steps_in
+from fedsvm.federation.site.terms import Terms
 
 C_GRID = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
 """Penalties among which the public rows choose."""
@@ -195,15 +197,43 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
     models: int = 0
     summed: frozenset[str] = frozenset()
 
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of the agreed variant and solver, and of those that release the model the one it takes.
+
+        Without noise, or with noise that the coordinator draws, that is the model as it is; otherwise shares of noise.
+        """
+        settings, drawn_here = terms.settings, terms.settings.get("mechanism") in ("laplace", "gaussian")
+        by_path = steps_in(PathSite) | {"squared_norms", "take_best"}
+        by_cuts = steps_in(HingeSite) | steps_in(JointSite)
+        unused = steps_in(WeightedSite) | {"released", "keep_best", "starting_sums"}
+        unused |= {"own_part" if drawn_here else "noisy_part"}
+        if settings.get("variant") == "one-shot":
+            unused |= by_path | by_cuts
+        elif settings.get("solver") == "cutting-plane":
+            joint = settings.get("multiclass") == "joint"
+            unused |= by_path | steps_in(HingeSite if joint else JointSite) | {"own_part", "train_alone"}
+        else:
+            unused |= by_cuts | {"train_alone"}
+        return super().offered_steps(terms) - unused
+
+    def check_problem(self, prior: FloatArray, price: float) -> None:
+        """Raise OrderRefused for a prior where none was agreed on; the price is the agreed one, over all rows."""
+        if prior.any():
+            self.check_agreed(prior="public")
+
     @step
     def receive_frequencies(self, rho: FloatArray) -> None:
         """Map this site's rows, whose features never leave it, and draw the key of its noise."""
+        self.check_agreed(features=len(rho))
         self.features = paired_features(self.rows, rho)
         self.noise_key, self.models, self.summed = drawn_key(self.channel), 0, frozenset()
 
     @step
     def train_alone(self, prior: FloatArray, C: float, tolerance: float, rows: int) -> None:
         """This site's own minimiser, weighted by its share of all rows. Raises StepRefused if it is not reached."""
+        self.check_agreed(C=C, tolerance=tolerance)
+        self.check_problem(prior, C)
         own, priors = len(self.features), np.atleast_2d(prior)
         self.part = np.zeros(prior.size)
         if own:
@@ -222,12 +252,13 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
         self.whole = (self._priors() + self.best(keep, constants)[:, :-1]).ravel()
         self.models += 1
 
-    @step
+    @step(bound=math.inf)
     def own_part(self, joint: bool) -> FloatArray:
         """(K 2 D,) this site's part of the model, without noise; of one that is joint, all of it at the first site.
 
-        Raises StepRefused where that site was restarted, and has lost it.
+        Raises StepRefused where that site was restarted, and has lost it, OrderRefused where it is not as agreed.
         """
+        self.check_agreed(variant="joint" if joint else "one-shot")
         if not joint:
             return self.part
         if self.channel.sites[0] != self.site:
@@ -241,7 +272,7 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
         """Weights of all models."""
         return int(self.features.shape[1] * len(self.labels))
 
-    @step
+    @step(bound=math.inf)
     def noisy_part(
         self,
         release: int,
@@ -259,6 +290,7 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
         on another lattice or of another model, there is another share: two sums with the same differ by no noise. The
         run agreed on one release for a set of features; each beyond it is charged, whatever the coordinator says of it.
         """
+        self.check_agreed(mechanism=mechanism, variant="joint" if joint else "one-shot")
         asked = [release, self.channel.sites, lattice, mechanism, steps, shares, with_model, joint, self.models]
         share_of, size = json.dumps(asked), self._size
         part = np.rint(self.own_part(joint) / lattice) if with_model else np.zeros(size)

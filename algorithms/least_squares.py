@@ -48,6 +48,7 @@ from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.analysis.views import Coalition
 
 MOMENTS = (
@@ -104,12 +105,18 @@ def weights(gram: FloatArray, products: FloatArray, regularisation: float, *, in
 class LeastSquaresSite(CalibratedMappedSite, WeightedSite):
     """The site half."""
 
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of features and weights; no bound on the features is asked for."""
+        return super().offered_steps(terms) - {"squared_norms"}
+
     @step
     def moments(self, intercept: bool, factors: Sequence[float] = ()) -> FloatArray:
         """(d (d + 1)/2 + K d,): this site's part of the products of features with each other and with labels.
 
         factors: of the squared residuals of the classes; all 1 without.
         """
+        self.check_agreed(intercept=intercept)
         z = with_ones(self.features, intercept=intercept)
         return packed_moments(z, self.labels, self.prices(1.0, factors))
 

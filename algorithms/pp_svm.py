@@ -45,6 +45,7 @@ from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.private_file import replace_private
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.common_seed import common_seed
 from fedsvm.protocols.sets.records import compare_records, encrypt_records
 
@@ -134,6 +135,12 @@ class PpModel(Model):
 
 class PpSite(HorizontalSite):
     """The site half."""
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps that release weights of a linear kernel, or keep support rows of another."""
+        linear = terms.settings.get("kernel") == "linear"
+        return super().offered_steps(terms) - ({"keep_support", "partial_scores"} if linear else {"coefficients"})
 
     @property
     def sets(self) -> FloatArray:

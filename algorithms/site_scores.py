@@ -14,14 +14,11 @@ from typing import Any
 import numpy as np
 
 from fedsvm.algorithms.contract import Model
-from fedsvm.algorithms.data.score_counts import size_of
+from fedsvm.algorithms.data.score_counts import MAX_BINS, size_of
 from fedsvm.algorithms.settings import MAX_COUNT
 from fedsvm.federation.arrays import IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.transport.keys import COORDINATOR
-
-BINS = 1000
-"""Of the histogram of decision values."""
 
 DISCLOSES = (
     "how many held-out rows of each class have decision values in each of the bins, over all sites: of few rows, "
@@ -126,7 +123,7 @@ def _mean(values: list[float | None]) -> float | None:
 
 
 def score_at_sites(
-    federation: Federation, model: Model, classes: int = 2, bins: int = BINS
+    federation: Federation, model: Model, classes: int = 2, bins: int = MAX_BINS
 ) -> SiteScores | ClassScores:
     """Have the sites score the rows that they hold out, in one secure sum. Opens no phase.
 

@@ -45,10 +45,12 @@ from fedsvm.algorithms.selection.model import (
     size_of,
 )
 from fedsvm.algorithms.selection.moments import class_moments
+from fedsvm.algorithms.selection.subset_path import SelectionSite
 from fedsvm.algorithms.selection.subsets import ALL_ROWS, Subset, half_sample
 from fedsvm.algorithms.selection.training import SubsetTraining
 from fedsvm.algorithms.settings import Positive, Share, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.site.terms import Terms
 
 
 @dataclass
@@ -93,12 +95,22 @@ def path_of(moments: ClassMoments, C: float, steps: int, end: float) -> list[flo
     return [largest * end ** (step / steps) for step in range(1, steps + 1)]
 
 
+class SparseSite(SelectionSite):
+    """The site half."""
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of cutting planes, and on a path the counts by which one net is taken."""
+        counted = terms.settings.get("l1") == "path"
+        return super().offered_steps(terms) - {"held_out_rows"} | ({"held_out_rows"} if counted else set())
+
+
 class SparseSvm(SelectionAlgorithm[SparseSettings]):
     """PAN-SVM on the columns of a sparse linear SVM, the elastic net, along a certified path (Zou and Hastie 2005)."""
 
     name = "sparse-svm"
     estimator = "SparseSVC"
-    Settings = SparseSettings
+    Settings, Site = SparseSettings, SparseSite
     figures = {"sparse_objective": "of the net that chose the columns", **SelectionAlgorithm.figures}
 
     def choose(self, selecting: Selecting, settings: SparseSettings) -> Choice:

@@ -175,6 +175,7 @@ class AdmmSite(CalibratedMappedSite):
 
         w (K, m), b (K,). reach: the lengths are given as shares of it. fresh: u is 0 again.
         """
+        self.check_agreed(rho=rho, relaxation=relaxation)
         if iteration == self.iteration:
             return self.value  # the round is run again
         z = np.column_stack([w, b])

@@ -65,6 +65,7 @@ from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.private_file import replace_private
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.analysis.views import Coalition
 from fedsvm.protocols.secret_order import secret_order
 
@@ -144,14 +145,21 @@ class EnsembleSite(MappedSite):
 
     models: FloatArray | None
 
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps that release the sites' models, or those that keep them and vote."""
+        unused = {"model_table"} if terms.settings.get("release") == "sites" else {"keep_model", "cast_votes"}
+        return super().offered_steps(terms) - unused - {"squared_norms"}
+
     @step
     def train_alone(self, C: float) -> None:
         """Train on this site's rows."""
+        self.check_agreed(C=C)
         problems = [Problem.of(self.features, labels, C) for labels in self.labels]
         found = solve_pooled(problems, _STOPPING) if len(self.features) else []
         self.models = np.stack([np.append(each.w, each.b) for each in found]) if found else None
 
-    @step
+    @step(bound=math.inf)
     def model_table(self) -> FloatArray:
         """(N, K (m + 1) + 1): this site's models in a place that only the sites know, with a 1 that it is taken."""
         sites = self.channel.sites

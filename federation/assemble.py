@@ -75,8 +75,8 @@ class Deployment:
     ----------
     sites : tuple of str
         In ring order.
-    program : str
-        What they do: a program of their installation.
+    terms : Terms
+        What they do, and what the run asks of them.
     sum_protocol : SumProtocol
         What `Federation.sum` runs.
     setup : callable
@@ -85,8 +85,6 @@ class Deployment:
         How long the coordinator waits for a site.
     policy : DropoutPolicy
         What to do when sites drop.
-    shown : tuple of str, default ()
-        Steps whose value the sites show the coordinator in the clear, beside those that are declared so.
     transport : {"tcp", "ipc"}, default "tcp"
         Sockets of the launcher's address, or of files in the workspace.
     port : int, default 0
@@ -95,24 +93,20 @@ class Deployment:
         Whether sockets use CURVE.
     via_coordinator : bool, default False
         Whether sites speak to each other through the coordinator, sealed.
-    terms : Terms, optional
-        What the run asks for, where sites have policies to hold it against.
     log_level : {"debug", "info", "warning", "error", "none"}, default "warning"
         From which level on sites tell the coordinator what their code logs, see `site.logs`.
     """
 
     sites: tuple[str, ...]
-    program: str
+    terms: Terms
     sum_protocol: SumProtocol
     setup: Callable[[str], SiteSetup]
     round_timeout_s: float
     policy: DropoutPolicy
-    shown: tuple[str, ...] = ()
     transport: Literal["tcp", "ipc"] = "tcp"
     port: int = 0
     encrypted: bool = True
     via_coordinator: bool = False
-    terms: Terms | None = None
     log_level: str = "warning"
 
     def address(self, party: str, workspace: Path, host: str) -> str:
@@ -126,15 +120,8 @@ class Deployment:
     def site_policy(self) -> SitePolicy:
         """What every site takes part in."""
         protocol, policy = self.sum_protocol, self.policy
-        return SitePolicy(
-            sites=self.sites,
-            sum_name=protocol.name,
-            sum_options=dict(protocol.options),
-            min_sites=max(policy.min_sites, protocol.min_sites, protocol.min_remaining(len(self.sites))),
-            shown=self.shown,
-            restartable=policy.restartable,
-            terms=self.terms,
-        )
+        fewest = max(policy.min_sites, protocol.min_sites, protocol.min_remaining(len(self.sites)))
+        return SitePolicy(self.sites, replace(self.terms, min_sites=fewest, restartable=policy.restartable))
 
     def assignment(
         self, site: str, run: bytes, coordinator: Party, workspace: Path, host: str, journal: Journal | None
@@ -151,7 +138,7 @@ class Deployment:
             encrypted=self.encrypted,
             coordinator_address=coordinator.address,
             coordinator_key=coordinator.public_key,
-            program=self.program,
+            program=self.terms.program,
             partition_path=str(path),
             policy=self.site_policy if setup.rules == ANYTHING else replace(self.site_policy, rules=setup.rules),
             settings=dict(setup.settings),
@@ -252,7 +239,7 @@ def local_federation(
     sum_protocol: SumProtocol,
     *,
     settings: Mapping[str, Any],
-    shown: tuple[str, ...] = (),
+    terms: Terms | None = None,
     round_timeout_s: float = 30.0,
     on_progress: Callable[[Federation], None] = lambda federation: None,
 ) -> Iterator[Federation]:
@@ -272,8 +259,8 @@ def local_federation(
         What `Federation.sum` runs.
     settings : mapping
         Plain values for every site, with the `seed` of its experiments.
-    shown : tuple of str, default ()
-        Steps whose value the sites show the coordinator in the clear, beside those that are declared so.
+    terms : Terms, optional
+        What the run asks of sites; of a program without settings it need not be said.
     round_timeout_s : float, default 30.0
         How long the coordinator waits for a site. One that drops ends the federation.
     on_progress : callable, optional
@@ -294,7 +281,8 @@ def local_federation(
         return SiteSetup(lambda path: partitions[site].write(str(path)), settings)
 
     policy = DropoutPolicy(len(partitions), "abort")
-    deployment = Deployment(tuple(partitions), program, sum_protocol, setup, round_timeout_s, policy, shown)
+    agreed = terms or Terms(program, {}, sum_protocol.name, dict(sum_protocol.options), sum_protocol.min_sites)
+    deployment = Deployment(tuple(partitions), agreed, sum_protocol, setup, round_timeout_s, policy)
     with spare_launcher(module) as launcher, started(launcher, deployment, on_progress=on_progress) as federation:
         federation.assemble()
         yield federation

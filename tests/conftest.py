@@ -24,6 +24,7 @@ from fedsvm.federation.processes.forkserver import WORKSPACE_PREFIX
 from fedsvm.federation.processes.launcher import LocalLauncher
 from fedsvm.federation.processes.spare import spare_launcher
 from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import Party, Roster
 from fedsvm.protocols.sums.contract import SecureSum
@@ -169,7 +170,7 @@ def drill(
     policy = DropoutPolicy(chosen.min_sites, on_dropout, names if rejoin else (), silence_s=silence_s)
     deployment = Deployment(
         names,
-        program,
+        Terms(program, {}, chosen.name, dict(chosen.options), chosen.min_sites),
         chosen,
         setup,
         timeout_s,

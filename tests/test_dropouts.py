@@ -23,6 +23,7 @@ from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import Installation
 from fedsvm.federation.site.site import Assignment, Site
+from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.endpoint import Endpoint, Received
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair
@@ -290,7 +291,7 @@ def test_a_site_whose_round_is_aborted_before_it_begins_takes_what_comes_for_the
     keys = KeyPair.generate()
     with Endpoint("site-1", "tcp://127.0.0.1:*", keys, 2) as endpoint:
         run = bytes(8)
-        policy = SitePolicy(("site-1", "site-2"), "ring")
+        policy = SitePolicy(("site-1", "site-2"), Terms("drill", {}, "ring", {}, 1))
         assignment = Assignment("site-1", run, "", 2, True, "tcp://127.0.0.1:1", keys.public, "drill", "", policy)
         agreement, faults = KeyAgreement(run), OwnFaults([], lambda fields: None)
         site = Site(assignment, Installation({}, {}), endpoint, agreement, faults)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,8 +19,9 @@ from fedsvm.federation.errors import OrderRefused, SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.policy import SitePolicy
-from fedsvm.federation.site.program import Installation, SiteProgram, opens_of, step
+from fedsvm.federation.site.program import Installation, SiteProgram, StepMark, mark_of, step
 from fedsvm.federation.site.site import Assignment, Site
+from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.endpoint import Endpoint, Received
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
@@ -151,7 +153,9 @@ def test_a_first_roster_with_another_key_for_the_site_itself_is_refused() -> Non
 # The same in memory, for whatever an order may say.
 
 SITES = ("a", "b", "d", "e", "g")
-POLICY = SitePolicy(SITES, "k-secure", {"segments": 3}, min_sites=3, shown=("kernel",), restartable=("e",))
+AGREED = Terms("shop", {}, "k-secure", {"segments": 3}, min_sites=3, shown=("kernel",), restartable=("e",))
+POLICY = SitePolicy(SITES, AGREED)
+SUMMED, GATHERED = StepMark(), StepMark("value")
 TERMS = SumTerms((2,), 1e3, {"segments": 3}, COORDINATOR)
 ORDER = Order("cuts", "k-secure", TERMS, sites=SITES)
 
@@ -163,10 +167,10 @@ def test_sums_over_enough_of_the_sites_are_carried_out(sites: tuple[str, ...]) -
     order = replace(ORDER, sites=sites)
     for site in sites:
         if len(sites) >= 3:
-            POLICY.check_order(order, site, "sum")
+            POLICY.check_order(order, site, SUMMED)
         else:
             with pytest.raises(OrderRefused, match="3 sites or more"):
-                POLICY.check_order(order, site, "sum")
+                POLICY.check_order(order, site, SUMMED)
 
 
 @given(st.lists(st.sampled_from([*SITES, "f"]), max_size=6), st.sampled_from(SITES))
@@ -176,7 +180,7 @@ def test_no_other_list_of_sites_is_taken(sites: list[str], me: str) -> None:
         return
     for terms in (None, TERMS, GatherTerms((2,))):
         with pytest.raises(OrderRefused, match="in this order"):
-            POLICY.check_order(replace(ORDER, terms=terms, sites=tuple(sites)), me, "value")
+            POLICY.check_order(replace(ORDER, terms=terms, sites=tuple(sites)), me, GATHERED)
 
 
 options = st.dictionaries(st.sampled_from(["segments", "threshold"]), st.integers(0, 5) | st.floats(0, 1), max_size=2)
@@ -186,20 +190,20 @@ options = st.dictionaries(st.sampled_from(["segments", "threshold"]), st.integer
 def test_no_other_sum_is_taken(name: str, given_options: dict[str, float]) -> None:
     order = replace(ORDER, protocol=name, terms=replace(TERMS, options=given_options))
     if (name, given_options) == ("k-secure", {"segments": 3}):
-        POLICY.check_order(order, "a", "sum")
+        POLICY.check_order(order, "a", SUMMED)
         return
     with pytest.raises(OrderRefused, match=r"the sum must be k-secure \(segments = 3\), got"):
-        POLICY.check_order(order, "a", "sum")
+        POLICY.check_order(order, "a", SUMMED)
 
 
 def test_what_is_shown_is_declared_by_the_step_or_the_configuration() -> None:
     gathered = replace(ORDER, protocol="gather", terms=GatherTerms((2,)))
-    POLICY.check_order(gathered, "a", "value")
-    POLICY.check_order(replace(gathered, step="kernel"), "a", "sum")
+    POLICY.check_order(gathered, "a", GATHERED)
+    POLICY.check_order(replace(gathered, step="kernel"), "a", SUMMED)
     with pytest.raises(OrderRefused, match="'cuts' must go into a sum"):
-        POLICY.check_order(gathered, "a", "sum")
+        POLICY.check_order(gathered, "a", SUMMED)
     with pytest.raises(OrderRefused, match="3 sites or more, got 1"):
-        POLICY.check_order(replace(gathered, sites=("a",)), "a", "value")
+        POLICY.check_order(replace(gathered, sites=("a",)), "a", GATHERED)
 
 
 def test_a_step_is_only_summed_unless_it_says_otherwise() -> None:
@@ -210,7 +214,13 @@ def test_a_step_is_only_summed_unless_it_says_otherwise() -> None:
         @step(opens="value")
         def customers(self) -> None: ...
 
-    assert (opens_of(Shop.takings), opens_of(Shop.customers)) == ("sum", "value")
+    assert (mark_of(Shop.takings).opens, mark_of(Shop.customers).opens) == ("sum", "value")
+
+
+def test_a_sum_has_the_bound_that_its_step_declares() -> None:
+    POLICY.check_order(ORDER, "a", StepMark(bound=1e3))
+    with pytest.raises(OrderRefused, match="a sum of step 'cuts' must have the bound inf, got 1000"):
+        POLICY.check_order(ORDER, "a", StepMark(bound=math.inf))
 
 
 @given(st.lists(st.tuples(st.integers(0, 6), st.booleans()), max_size=12))

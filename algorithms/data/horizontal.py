@@ -19,15 +19,16 @@ from fedsvm.algorithms.data import encoding
 from fedsvm.algorithms.data.columns import Columns, Filling, Schema
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.encoding import Vocabulary
-from fedsvm.algorithms.data.partition import held_out, rows_and_columns
+from fedsvm.algorithms.data.partition import agreed_folds, held_out, require_agreed, rows_and_columns
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
-from fedsvm.algorithms.data.score_counts import counted, size_of
+from fedsvm.algorithms.data.score_counts import MAX_BINS, counted, size_of
 from fedsvm.algorithms.settings import MAX_COUNT
 from fedsvm.federation.arrays import FloatArray
-from fedsvm.federation.errors import FederationError
+from fedsvm.federation.errors import FederationError, OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import SiteProgram, step
+from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.common_seed import common_seed
 from fedsvm.protocols.secret_order import secret_order
@@ -41,6 +42,10 @@ FOLDS_DISCLOSE = (
     "each fold, and of repeats over the folds of each: of few rows, the rows"
 )
 MINMAX_DISCLOSES = "each site's smallest and largest value of every column, unlinked from the site and from each other"
+
+
+_SCALE_STEPS = {"standard": ("column_sums", "column_squares"), "minmax": ("column_extremes",), "none": ()}
+"""What each common scale is agreed on by."""
 
 
 class Scorer(Protocol):
@@ -74,6 +79,20 @@ class HorizontalSite(SiteProgram):
         self.encoded: FloatArray = numeric
         self.rows, self.is_scaled = self.encoded, False
         self.indicators = 0
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps that the scale, missing values and folds of the terms imply, and those of the algorithm."""
+        reading, unused = terms.reading, set[str]()
+        if (scale := reading.get("scale")) is not None:
+            unused |= {step for name, steps in _SCALE_STEPS.items() for step in steps if name != scale}
+        if reading.get("missing") != "mean":
+            unused |= {"missing_values", "known_values", "fill"}
+        if not agreed_folds(reading):
+            unused |= {"hold_out", "score_counts"}
+        elif reading.get("tested_by") != "sites":
+            unused |= {"score_counts"}
+        return super().offered_steps(terms) - unused
 
     def held(self) -> tuple[int, list[str]]:
         """All rows, and the columns of the source."""
@@ -118,7 +137,11 @@ class HorizontalSite(SiteProgram):
 
     @step
     def hold_out(self, fold: int | None) -> None:
-        """Train on all rows but those of `fold` and those set apart; None holds out none."""
+        """Train on all rows but those of `fold` and those set apart; None holds out none.
+
+        Raises OrderRefused for a fold that was not agreed on.
+        """
+        require_agreed(fold, agreed_folds(self.terms.reading))
         folds = self.partition.arrays["folds"]
         others = np.ones(len(folds), dtype=bool) if fold is None else ~held_out(folds, fold)
         self.training, self.calibrating = others & ~self.apart, others & self.apart
@@ -128,10 +151,12 @@ class HorizontalSite(SiteProgram):
     def score_counts(self, model: FloatArray, bins: int, threshold: float, kept: bool, classes: int = 2) -> FloatArray:
         """(4 + 2 bins,), or more of more classes: counts of the rows that are held out, as a model scores them.
 
-        See `score_counts`.
+        See `score_counts`. Raises OrderRefused for more bins than a test at sites has.
 
         model: the bytes of its file, (n,) uint8. kept: whether this site has the part of it that scores.
         """
+        if bins > MAX_BINS:
+            raise OrderRefused(f"bins must be {MAX_BINS} or fewer, got {bins}")
         labels = self.partition.arrays["labels"][:, self.tested]
         if not labels.size:
             return np.zeros(size_of(classes, bins))
@@ -149,7 +174,7 @@ class HorizontalSite(SiteProgram):
         """(q,): how many training rows have no value in each numeric column."""
         return np.asarray(np.isnan(self.partition.arrays["numeric"][self.training]).sum(axis=0), dtype=np.float64)
 
-    @step
+    @step(bound=math.inf)
     def known_values(self) -> FloatArray:
         """(q,): of each numeric column the sum of the values that the training rows have."""
         return np.asarray(np.nansum(self.partition.arrays["numeric"][self.training], axis=0))
@@ -167,17 +192,17 @@ class HorizontalSite(SiteProgram):
         """Number of training rows."""
         return np.array(float(self.training.sum()))
 
-    @step
+    @step(bound=math.inf)
     def column_sums(self) -> FloatArray:
         """(p,) sums of the columns."""
         return np.asarray(self.encoded[self.training].sum(axis=0))
 
-    @step
+    @step(bound=math.inf)
     def column_squares(self, mean: FloatArray) -> FloatArray:
         """(p,) sums of squared distances from the mean."""
         return np.asarray(((self.encoded[self.training] - mean) ** 2).sum(axis=0))
 
-    @step
+    @step(bound=math.inf)
     def column_extremes(self) -> FloatArray:
         """(2, n sites, p): this site's minima and maxima, each in a place that only the sites know."""
         sites = self.channel.sites

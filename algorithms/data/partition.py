@@ -10,13 +10,15 @@ positions do not tell which are the same.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.data.classes import one_against_rest
 from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.site.partition import Partition
 
 NO_FOLD = -1
@@ -26,6 +28,19 @@ NO_FOLD = -1
 def held_out(folds: IntArray, fold: int) -> NDArray[np.bool_]:
     """(n,) which rows a fold holds out, by the folds (n,) or, where cross-validation is repeated, (n, repeats)."""
     return np.asarray((folds.reshape(len(folds), -1) == fold).any(axis=1))
+
+
+def agreed_folds(reading: Mapping[str, Any]) -> int:
+    """Return how many folds sites hold out in a run on these terms; 0 where they hold out none."""
+    if reading.get("folds"):
+        return int(reading["folds"]) * int(reading.get("repeats", 1))
+    return int(bool(reading.get("test_fraction")) and reading.get("tested_by") == "sites")
+
+
+def require_agreed(fold: int | None, folds: int) -> None:
+    """Raise OrderRefused for a fold that is none of so many."""
+    if fold is not None and not (type(fold) is int and 0 <= fold < folds):
+        raise OrderRefused(f"fold must be one of the {folds} that were agreed on")
 
 
 def rows_and_columns(partition: Partition) -> tuple[int, list[str]]:

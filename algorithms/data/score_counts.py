@@ -7,6 +7,9 @@ import numpy as np
 from fedsvm.algorithms.data.classes import called as called_of
 from fedsvm.federation.arrays import FloatArray, IntArray
 
+MAX_BINS = 1000
+"""Of the histogram of decision values; in many more each row has a bin of its own."""
+
 
 def size_of(classes: int, bins: int) -> int:
     """How many counts there are."""

@@ -6,6 +6,7 @@ records that all of them hold, and to know which of these are held out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,13 +15,14 @@ import numpy as np
 
 from fedsvm.algorithms.data.classes import numbers
 from fedsvm.algorithms.data.encoding import one_hot
-from fedsvm.algorithms.data.partition import held_out, rows_and_columns
+from fedsvm.algorithms.data.partition import agreed_folds, held_out, require_agreed, rows_and_columns
 from fedsvm.algorithms.data.scaling import Scale, ScaleName
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import FederationError, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import SiteProgram, step
+from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.common_seed import common_seed
 from fedsvm.protocols.sets.intersection import intersect, set_intersection
 
@@ -41,6 +43,12 @@ class VerticalSite(SiteProgram):
         codes, categories = partition.arrays["codes"], partition.values["categories"]
         self.columns = encoded(partition.arrays["numeric"], codes, categories)
         self.order: IntArray = np.arange(len(self.columns))
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of the agreed way to align records, and those of the algorithm."""
+        by_position = terms.reading.get("align") == "position"
+        return super().offered_steps(terms) - ({"identifier_count", "set_intersection"} if by_position else set())
 
     def held(self) -> tuple[int, list[str]]:
         """All records, and the columns of the source that are here."""
@@ -74,7 +82,11 @@ class VerticalSite(SiteProgram):
 
     @step
     def prepare_fold(self, fold: int | None, scale: ScaleName) -> None:
-        """Hold the records of a fold out, none without one, and scale all by those that are left."""
+        """Hold the records of a fold out, none without one, and scale all by those that are left.
+
+        Raises OrderRefused for a fold that was not agreed on.
+        """
+        require_agreed(fold, max(1, agreed_folds(self.terms.reading)))
         folds = self.partition.arrays["folds"][self.order]
         self.training = np.ones(len(folds), dtype=bool) if fold is None else ~held_out(folds, fold)
         aligned = self.columns[self.order]
@@ -99,7 +111,7 @@ class VerticalSite(SiteProgram):
             return np.asarray(labels if len(labels) else np.zeros((classes, labels.shape[1])))
         return np.asarray(labels.sum(axis=0))
 
-    @step
+    @step(bound=math.inf)
     def longest(self) -> FloatArray:
         """Return the largest squared norm of a record's columns at this site, which bounds later sums."""
         return np.array(float((self.rows**2).sum(axis=1).max(initial=0.0)))

@@ -39,6 +39,7 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.assemble import local_federation
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.registry import SUMS
 
@@ -129,21 +130,33 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return made
 
     @contextmanager
-    def _federation(self, partitions: Mapping[str, Partition], seed: int, chosen: Any) -> Iterator[Federation]:
+    def _federation(
+        self, partitions: Mapping[str, Partition], seed: int, chosen: Any, reading: Mapping[str, Any]
+    ) -> Iterator[Federation]:
         """Sites that hold these partitions, for as long as training takes; one that drops ends it.
 
-        chosen: the settings of the algorithm.
+        chosen: the settings of the algorithm. reading: what a scenario's [data] table says of the rows.
         """
         made, patience_s = self._secure_sum(len(partitions)), self._parameter("round_timeout_s")
-        shown = self._algorithm.shown(chosen)
+        algorithm = self._algorithm
+        terms = Terms(
+            algorithm.name,
+            dataclasses.asdict(chosen),
+            made.name,
+            dict(made.options),
+            made.min_sites,
+            shown=algorithm.shown(chosen),
+            seed=seed,
+            reading={"scale": self._parameter("scale"), **reading},
+        )
         tell = Narrator(type(self).__name__) if self._parameter("verbose") else lambda federation: None
         with local_federation(
             SITE_MODULE,
-            self._algorithm.name,
+            algorithm.name,
             partitions,
             made,
             settings={"seed": seed},
-            shown=shown,
+            terms=terms,
             round_timeout_s=patience_s,
             on_progress=tell,
         ) as federation:

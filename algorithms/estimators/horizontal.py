@@ -134,7 +134,8 @@ class HorizontalClassifier(RowsClassifier):
             )
             for site, mine in held.items()
         }
-        with self._federation(partitions, seed, chosen) as federation:
+        reading = {"weight": weights is not None, "calibration": apart is not None}
+        with self._federation(partitions, seed, chosen, reading) as federation:
             model = self._algorithm.fit(federation, task, chosen)
         self._keep(model, task.columns.scale, federation, partitions)
 

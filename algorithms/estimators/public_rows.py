@@ -57,7 +57,7 @@ class PublicClassifier(RowsClassifier):
         )
         for sentence in self._algorithm.foreseen(chosen, len(private), len(names), len(self.classes_)):
             warnings.warn(sentence, UserWarning, stacklevel=3)
-        with self._federation(partitions, seed, chosen) as federation:
+        with self._federation(partitions, seed, chosen, {}) as federation:
             model = self._algorithm.fit(federation, task, chosen)
         self._keep(model, scale, federation, partitions, task.accountant.report())
 

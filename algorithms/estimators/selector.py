@@ -84,7 +84,7 @@ class FederatedSelector(SelectorMixin, RowsEstimator):  # type: ignore[misc]
         held = self._dealt(np.arange(len(rows)), groups, len(rows), seed)
         partitions = {site: rows_of(rows[mine], labels[mine], names, len(classes)) for site, mine in held.items()}
         task = HorizontalTask(Schema(names), self._parameter("scale"), seed, classes=classes)
-        with self._federation(partitions, seed, chosen) as federation:
+        with self._federation(partitions, seed, chosen, {}) as federation:
             found = algorithm.select(federation, task, chosen)
         choice = found.choice
         self.support_ = np.isin(np.arange(len(names)), found.columns)

@@ -57,7 +57,7 @@ class VerticalClassifier(FederatedClassifier):
             for number, held in enumerate(parts, start=1)
         }
         task, scale = VerticalTask(method, seed, classes=len(self.classes_)), Scale.of(rows, method)
-        with self._federation(partitions, seed, chosen) as federation:
+        with self._federation(partitions, seed, chosen, {"align": "position"}) as federation:
             with federation.phase("setup"):
                 align(federation, "position")
             model = self._algorithm.fit(federation, task, chosen)

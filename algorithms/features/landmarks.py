@@ -20,7 +20,7 @@ equals. The other sites see the centres of every round, without the sizes of the
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -33,10 +33,18 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import FederationError
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.passing_on import pass_on
 from fedsvm.protocols.secret_order import secret_order
 
 LandmarkMethod = Literal["local", "global", "gaussian"]
+
+_STEPS: Mapping[LandmarkMethod, Sequence[str]] = {
+    "local": ("cluster", "local_landmarks", "records_exposed"),
+    "global": ("take_centres", "cluster_sums", "last_centres", "rows_isolated"),
+    "gaussian": ("row_sums", "outer_products"),
+}
+"""Those that each kind of landmarks takes."""
 
 ROUNDS_OPENED = (
     "sums over every cluster of every round of k-means: less its own rows they are of the other sites', and where a "
@@ -78,16 +86,25 @@ def landmark_count(wanted: float, rows: int) -> int:
 class LandmarkSite(HorizontalSite):
     """What a site does towards the landmarks."""
 
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps that the agreed landmarks take, if any, and not those of others."""
+        settings = terms.settings
+        method = settings.get("landmark_method") if settings.get("features") == "landmarks" else None
+        unused = {step for name, steps in _STEPS.items() for step in steps if name != method}
+        return super().offered_steps(terms) - (unused if "features" in settings else set())
+
     # Local: of its own rows.
 
     @step
     def cluster(self, quotas: list[int], min_cluster_size: int) -> None:
         """Cluster this site's rows into at most its quota of centres."""
+        self.check_agreed(min_cluster_size=min_cluster_size)
         quota = quotas[self.channel.sites.index(self.site)]
         self.centres, sizes = k_means.local_centres(self.rows, quota, min_cluster_size, self.random("cluster"))
         self.copies = int((sizes == 1).sum())
 
-    @step
+    @step(bound=math.inf)
     def local_landmarks(self, quotas: list[int]) -> FloatArray:
         """(l, p + 1): this site's centres in its secret places, each with a 1 that says the place is taken."""
         position = self.channel.sites.index(self.site)
@@ -108,6 +125,7 @@ class LandmarkSite(HorizontalSite):
     @step
     def take_centres(self, opener: str, plan: dict[str, Any], min_cluster_size: int, seed: int) -> None:
         """Take the centres of a round of k-means from the site that opened the sums of the one before."""
+        self.check_agreed(min_cluster_size=min_cluster_size)
         round_ = k_means.Round(**plan)
         shape = (round_.slots, self.rows.shape[1] + 1)
         if round_.number == 0:
@@ -120,7 +138,7 @@ class LandmarkSite(HorizontalSite):
         table = pass_on(self.channel, opener, own, shape, np.float64)
         self.centres = _taken(table)
 
-    @step
+    @step(bound=math.inf)
     def cluster_sums(self, number: int, slots: int) -> FloatArray:
         """(slots, p + 2) per cluster of a round: sum of its rows, sum of their squared distances, their number."""
         sums = np.zeros((slots, self.rows.shape[1] + 2))
@@ -128,9 +146,10 @@ class LandmarkSite(HorizontalSite):
         self.own_sizes: FloatArray = sums[:, -1]
         return sums
 
-    @step
+    @step(bound=math.inf)
     def last_centres(self, opener: str, slots: int, min_cluster_size: int) -> FloatArray:
         """(slots, p + 1): what the last sums make the centres, each with a 1; zeros but where they were opened."""
+        self.check_agreed(min_cluster_size=min_cluster_size)
         shape = (slots, self.rows.shape[1] + 1)
         if self.site != opener:
             return np.zeros(shape)
@@ -152,12 +171,12 @@ class LandmarkSite(HorizontalSite):
 
     # Gaussian: of two moments.
 
-    @step
+    @step(bound=math.inf)
     def row_sums(self) -> FloatArray:
         """(p,): the sum of this site's scaled rows."""
         return np.asarray(self.rows.sum(axis=0))
 
-    @step
+    @step(bound=math.inf)
     def outer_products(self, mean: FloatArray) -> FloatArray:
         """(p (p + 1) / 2,): the sum of the rows' outer products with themselves, less the mean; upper triangle."""
         apart = self.rows - mean

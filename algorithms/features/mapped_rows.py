@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ class FeatureSite(HorizontalSite):
 
     features: FloatArray
 
-    @step
+    @step(bound=math.inf)
     def squared_norms(self) -> FloatArray:
         """(2,): the sum of the features' squared lengths, from which bounds on later sums follow, and their number."""
         return np.array([float((self.features**2).sum()), float(len(self.features))])
@@ -30,12 +31,22 @@ class MappedSite(LandmarkSite, FeatureSite):
 
     @step
     def receive_map(self, **feature_map: Any) -> None:
-        """Map this site's rows."""
+        """Map this site's rows. Raises OrderRefused for other features, or another kernel, than were agreed on."""
         if not self.is_scaled:  # of an earlier fold, told to a site that was restarted: this one's is still to come
             self.features = np.zeros((int(self.training.sum()), 0))
             return
+        self.check_agreed(features=feature_map["features"])
+        self.check_agreed(**{name: feature_map[name] for name in ("kernel", "degree", "coef0") if name in feature_map})
+        if "gamma" in feature_map:
+            self.check_gamma(feature_map["gamma"])
         self.map = read_map(feature_map)
         self.features = self.map(self.rows)
+
+    def check_gamma(self, gamma: float) -> None:
+        """Raise OrderRefused for another gamma than was agreed on: a narrow kernel sees single rows."""
+        if self.terms.settings.get("gamma") == "auto" and gamma == 1.0 / self.rows.shape[1]:
+            return
+        self.check_agreed(gamma=gamma)
 
 
 def map_rows(federation: Federation, settings: FeatureSettings, prepared: Prepared, seed: int) -> Features:

@@ -11,14 +11,22 @@ from fedsvm.algorithms.data.classes import Scheme, members, one_against_one, sig
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.optimisation.cutting_plane import Taken, starts_of
 from fedsvm.federation.arrays import FloatArray, IntArray
+from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.terms import Terms
 
 
 def groups_of(rows: int, groups: int, random: np.random.Generator) -> FloatArray:
     """(g, n) of 0 and 1: n rows dealt at random to groups of equal size, give or take one."""
     group = (random.permutation(rows) + random.integers(groups)) % groups
     return np.asarray(np.equal.outer(np.arange(groups), group), dtype=np.float64)
+
+
+def require_few_groups(groups: int, terms: Terms) -> None:
+    """Raise OrderRefused for more groups than were agreed on: groups of one row show it."""
+    if groups > terms.settings.get("cut_groups", groups):
+        raise OrderRefused(f"groups must be {terms.settings['cut_groups']} or fewer, as agreed, got {groups}")
 
 
 @dataclass(frozen=True)
@@ -99,7 +107,11 @@ class HingeSite(HorizontalSite):
 
     @step
     def deal_groups(self, groups: int, scheme: Scheme = "ovr") -> None:
-        """Assign this site's rows at random to the groups of the grouped cuts, the same in all problems."""
+        """Assign this site's rows at random to the groups of the grouped cuts, the same in all problems.
+
+        Raises OrderRefused for more groups than were agreed on.
+        """
+        require_few_groups(groups, self.terms)
         labels = one_against_one(self.labels) if scheme == "ovo" else self.labels
         self.sums = HingeSums.dealt(self.features, labels, groups, self.random("groups"))
 

@@ -33,7 +33,7 @@ import numpy as np
 
 from fedsvm.algorithms.data.classes import members as members_of_classes
 from fedsvm.algorithms.data.horizontal import HorizontalSite
-from fedsvm.algorithms.optimisation.hinge_sums import groups_of
+from fedsvm.algorithms.optimisation.hinge_sums import groups_of, require_few_groups
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
@@ -115,7 +115,11 @@ class JointSite(HorizontalSite):
 
     @step
     def deal_joint_groups(self, groups: int, intercept: bool) -> None:
-        """Assign this site's rows at random to the groups of the grouped cuts."""
+        """Assign this site's rows at random to the groups of the grouped cuts.
+
+        Raises OrderRefused for more groups than were agreed on.
+        """
+        require_few_groups(groups, self.terms)
         features = np.column_stack([self.features, np.ones(len(self.features))]) if intercept else self.features
         classes = members_of_classes(self.labels)
         self.joint_sums = JointSums.dealt(features, classes, groups, self.random("groups"))

@@ -33,7 +33,10 @@ from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import MAX_COUNT, Count, Portion, Positive, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.disclosures import Kind
+from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.program import steps_in
+from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 
 SINGLETON_CUTS = (
@@ -137,6 +140,37 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
 
 class LinearSvmSite(PathSite, HingeSite, JointSite):
     """The site half of both solvers."""
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of the agreed solver, or of both where one is to be chosen, and the agreed release."""
+        settings, unused = terms.settings, {"keep_best"}
+        if settings.get("release") == "sites":
+            unused = {"released"}
+        solver = _solver_of(terms)
+        if solver == "interior-point":
+            return super().offered_steps(terms) - unused - steps_in(HingeSite) - steps_in(JointSite)
+        unused |= steps_in(PathSite) if solver == "cutting-plane" else set()
+        unused |= steps_in(HingeSite if settings.get("multiclass") == "joint" else JointSite)
+        return (super().offered_steps(terms) | {"class_counts"}) - unused
+
+    def check_problem(self, prior: FloatArray, price: float) -> None:
+        """Raise OrderRefused for another penalty than was agreed on, or for a prior.
+
+        The loss around a point of the coordinator's choice would tell which rows are there.
+        """
+        self.check_agreed(C=price)
+        if prior.any():
+            raise OrderRefused("the prior of begin_path must be 0")
+
+
+def _solver_of(terms: Terms) -> str:
+    """Return the solver that the terms leave: kept models and weighted rows are for one of them only."""
+    settings = terms.settings
+    weighted = settings.get("class_weight") is not None or terms.reading.get("weight")
+    if settings.get("solver") == "auto" and (settings.get("release") == "sites" or weighted):
+        return "interior-point"
+    return str(settings.get("solver"))
 
 
 @dataclass(frozen=True)

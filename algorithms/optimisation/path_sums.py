@@ -133,7 +133,10 @@ class PathSite(FeatureSite, WeightedSite):
         """Take down how the rows are to be trained on: around `prior` (m,), or (P, m) of each problem, at `price` each,
 
         times its class's factor and, where rows have weights, the row's; each class against the others, or every two.
+        Raises OrderRefused for another masking, price or prior than was agreed on.
         """
+        self.check_agreed(masking=masking)
+        self.check_problem(prior, price)
         self.layout = Layout(prior.shape[-1] + int(lever > 0), prior.shape[-1])
         self.prior, self.price, self.lever, self.masking = prior, price, lever, masking
         self.factors = factors
@@ -143,6 +146,9 @@ class PathSite(FeatureSite, WeightedSite):
         self.seed: Residues | None = None
         self.masks: dict[tuple[int, int], Mask | None] = {}
         self.last_round = None
+
+    def check_problem(self, prior: FloatArray, price: float) -> None:
+        """Raise OrderRefused for another prior or price than was agreed on; here either may be any."""
 
     def work_ahead(self) -> None:
         """Draw the masks of the next round, which is most of what this one took, while others are at it."""
@@ -239,7 +245,7 @@ class PathSite(FeatureSite, WeightedSite):
             self.masks[key] = draw_mask(self.seed, purpose, size.dimensions, size.features, self.masking)
         return self.masks[key]
 
-    @step
+    @step(bound=math.inf)
     def released(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
         """(K, m + 2): the best weights and intercepts, and that they are, at `holder`; zeros at the others.
 

@@ -15,6 +15,7 @@ from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
+from fedsvm.federation.site.terms import Terms
 
 EXPONENTS = np.arange(-64, 65)
 """Of two: between these the largest weight of a site is placed."""
@@ -81,6 +82,13 @@ class ClassWeightSettings:
 
 class WeightedSite(HorizontalSite):
     """A site whose rows may count for more or less than others."""
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps that agree on the weights of classes and rows, where there are some."""
+        balanced, weighted = terms.settings.get("class_weight") == "balanced", terms.reading.get("weight")
+        unused = ({"class_counts"} if not balanced else set()) | ({"largest_weight"} if not weighted else set())
+        return super().offered_steps(terms) - unused
 
     @step
     def class_counts(self) -> FloatArray:

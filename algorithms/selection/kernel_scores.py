@@ -19,15 +19,30 @@ import numpy as np
 
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
-from fedsvm.algorithms.selection.support_sums import SupportSite
+from fedsvm.algorithms.optimisation.path_sums import PathSite
+from fedsvm.algorithms.selection.subset_path import SVM_STEPS, SelectionSite, has_curve
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import step, steps_in
+from fedsvm.federation.site.terms import Terms
 
 
-class KernelScoreSite(SupportSite):
+class KernelScoreSite(SelectionSite):
     """A site that also adds up what its rows' dual variables say of columns."""
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of the agreed weights: all but linear ones come from PAN-SVM and its interior point."""
+        offered, weights = super().offered_steps(terms), terms.settings.get("weights")
+        if weights != "linear":
+            offered |= steps_in(PathSite) - {"keep_best"}
+            offered -= frozenset() if has_curve(terms) else SVM_STEPS
+        return (
+            offered
+            - ({"dual_columns"} if weights != "input" else set())
+            - ({"dual_kernels"} if weights != "kernel" else set())
+        )
 
     @step
     def dual_columns(self) -> FloatArray:
@@ -46,6 +61,11 @@ class KernelScoreSite(SupportSite):
         blocks = [kernel(self.rows, landmarks)]
         blocks += [without_column(kernel, self.rows, landmarks, j) for j in range(self.rows.shape[1])]
         return self._by_class(np.hstack(blocks))
+
+    def check_gamma(self, gamma: float) -> None:
+        """Raise OrderRefused for another gamma than was agreed on; other weights than linear ones change it."""
+        if self.terms.settings.get("weights") == "linear":
+            super().check_gamma(gamma)
 
     def _by_class(self, values: FloatArray) -> FloatArray:
         """Of each class the sum of its rows' alpha, and of alpha y times values (n, q)."""

@@ -36,10 +36,20 @@ from fedsvm.algorithms.selection.subsets import Posed, Subset, SubsetSite
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import step, steps_in
+from fedsvm.federation.site.terms import Terms as RunTerms
 from fedsvm.federation.transport.keys import COORDINATOR
 
 RELEASED = "weights of SVMs on the way to the columns that are kept"
+
+
+SVM_STEPS = frozenset({"subset_newton", "subset_weights", "subset_cuts", "subset_line", "held_out_rows"})
+"""Those of SVMs on columns, by either solver."""
+
+
+def has_curve(terms: RunTerms) -> bool:
+    """Return whether the size that the terms agree on is read off a curve of accuracy."""
+    return terms.settings.get("size") in ("best", "one-se")
 
 
 @dataclass(frozen=True)
@@ -67,6 +77,21 @@ class SelectionSite(SubsetSite):
 
     epoch = -1
     trails: list[list[Standing]]
+
+    @classmethod
+    def offered_steps(cls, terms: RunTerms) -> frozenset[str]:
+        """Return the steps of the agreed solver and statistic, with counts of held-out rows where a curve is measured.
+
+        A method that counts them for another reason adds `held_out_rows`.
+        """
+        settings = terms.settings
+        unused = set(steps_in(SelectionSite))
+        if settings.get("select_solver") == "interior-point":
+            unused = {"subset_cuts", "subset_line"}
+        unused |= set() if settings.get("statistic") == "mi" else {"class_bins"}
+        unused |= set() if settings.get("statistic") == "mrmr" else {"column_products"}
+        unused |= set() if has_curve(terms) else {"held_out_rows"}
+        return super().offered_steps(terms) - unused
 
     @step
     def subset_newton(
@@ -118,7 +143,7 @@ class SelectionSite(SubsetSite):
             parts.append(layout.pack(shown, scales[place], rows, keeper=keeper))
         return np.concatenate(parts)
 
-    @step
+    @step(bound=math.inf)
     def subset_weights(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
         """The best weights and intercept of each problem, one behind the other, at `holder`; zeros at the others."""
         found = []
@@ -139,6 +164,7 @@ class SelectionSite(SubsetSite):
     ) -> None:
         """Stand where a path begins."""
         if kept is None:
+            self.check_agreed(select_penalty=price, masking=masking)
             self._take(**posed)
             self.subset_masking = masking
             problems = tuple(self._problem(subset, price, lever) for subset in self._posed)

@@ -12,6 +12,7 @@ coordinator.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -98,12 +99,12 @@ class SubsetSite(PanSite):
         """(K,) rows of each class."""
         return np.asarray(members(self.labels).sum(axis=1))
 
-    @step
+    @step(bound=math.inf)
     def class_moments(self) -> FloatArray:
         """(K, 2p + 1): of each class its rows, the sums of its columns, and of their squares."""
         return ClassMoments.of(self.scaled, members(self.labels)).packed()
 
-    @step
+    @step(bound=math.inf)
     def column_products(self, column: int) -> FloatArray:
         """(p,) sums over the rows of a column's value times every column's."""
         return np.asarray(self.scaled[:, column] @ self.scaled)
@@ -185,6 +186,7 @@ class SubsetSite(PanSite):
         out, and whose labels it has.
         """
         if columns is not None and lengths is not None and folds is not None and kinds is not None:
+            self.check_agreed(select_groups=groups, inner_folds=inner_folds)
             cut = np.split(columns, np.cumsum(lengths)[:-1])
             told = zip(cut, folds.tolist(), kinds.tolist(), strict=True)
             self.subsets = [Subset(each, fold, kind) for each, fold, kind in told]

@@ -27,7 +27,8 @@ from fedsvm.algorithms.selection.subset_path import SelectionSite
 from fedsvm.algorithms.settings import MAX_COUNT
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import step, steps_in
+from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 
 SLACK = 1e-3
@@ -42,6 +43,14 @@ _ONE_WITHIN = 1e-6
 
 class SupportSite(SelectionSite):
     """A site that also tells of its rows that support a model."""
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of the agreed criteria; a vote may end by counts of held-out rows."""
+        criteria, offered = terms.settings.get("criteria"), super().offered_steps(terms)
+        if criteria == "vote":
+            return offered | {"held_out_rows"}
+        return offered if criteria == "svm-t" else offered - steps_in(SupportSite)
 
     @step
     def support_changes(self, number: int, columns: IntArray, w: FloatArray, b: float, releases: int) -> FloatArray:
@@ -63,7 +72,7 @@ class SupportSite(SelectionSite):
             found[kind, 1 : len(before) + 1] = [(now ^ mask).sum() for mask in before]
         return found
 
-    @step
+    @step(bound=math.inf)
     def support_moments(self, number: int, columns: IntArray, released: list[bool]) -> FloatArray:
         """(2, 2m + 1): of each class that is released its support rows, their sums and sums of squares; else zeros."""
         found = np.zeros((2, 2 * len(columns) + 1))

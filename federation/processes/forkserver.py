@@ -24,6 +24,7 @@ import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -156,7 +157,7 @@ class _ForkServer:
             self._rests_until = math.inf
             self._tell(order)
         else:
-            policies = [SitePolicy.from_fields(fields) for fields in order["policies"]]
+            policies = [self._offering(SitePolicy.from_fields(fields)) for fields in order["policies"]]
             try:
                 with limits.refused_tasks_explained():
                     needed = limits.TASKS_PER_SITE * len(order["start"]) + order["spare_tasks"]
@@ -164,6 +165,16 @@ class _ForkServer:
                     self._fork_all([Assignment.from_fields(fields, policies) for fields in order["start"]])
             except LaunchError as error:
                 self._tell({"error": str(error)})
+
+    def _offering(self, policy: SitePolicy) -> SitePolicy:
+        """Return the policy with the steps that its program offers, so that no site has to look through its classes.
+
+        That would write to the pages of all their methods. Where the program cannot be had, the site says why.
+        """
+        with contextlib.suppress(Exception):
+            program = self._installation.programs[policy.terms.program]
+            return replace(policy, offered=tuple(sorted(program.offered_steps(policy.terms))))
+        return policy
 
     def _empty_workspace(self) -> None:
         """Partitions and transcripts are of one run, and the next finds nothing of them."""

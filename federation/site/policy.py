@@ -6,13 +6,13 @@ weaker sum than was agreed on, into showing what is only summed, or into other c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 from fedsvm.federation.control import GatherTerms, Order, SumTerms
 from fedsvm.federation.errors import OrderRefused
-from fedsvm.federation.site.program import Opens
+from fedsvm.federation.site.program import StepMark
 from fedsvm.federation.site.rules import ANYTHING, SiteRules
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR, Roster
@@ -26,50 +26,38 @@ class SitePolicy:
     ----------
     sites : tuple of str
         Everybody who may ever take part, in ring order.
-    sum_name : str
-        The only secure sum that values go into.
-    sum_options : mapping of str to float, default {}
-        Its options.
-    min_sites : int, default 1
-        With fewer sites it shows nothing, be it in a sum or in the clear.
-    shown : tuple of str, default ()
-        Steps whose value it shows the coordinator in the clear, beside those that are declared so: the algorithm's
-        settings ask for it.
-    restartable : tuple of str, default ()
-        Sites that may be started again in mid-run, and come back with other keys.
+    terms : Terms
+        What the run asks for: its program, settings and sum, with how many sites, and who may be started again.
     rules : SiteRules
         What the site's own operator allows.
-    terms : Terms, optional
-        What the run says that it asks for, where there are rules to hold it against.
+    offered : tuple of str, default ()
+        Steps that the program offers on these terms, where they are known before sites are forked and share them.
     """
 
     sites: tuple[str, ...]
-    sum_name: str
-    sum_options: Mapping[str, float] = field(default_factory=dict)
-    min_sites: int = 1
-    shown: tuple[str, ...] = ()
-    restartable: tuple[str, ...] = ()
+    terms: Terms
     rules: SiteRules = ANYTHING
-    terms: Terms | None = None
+    offered: tuple[str, ...] = ()
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
         """What `dataclasses.asdict` made of one, after it went through a pipe that knows no tuples."""
-        tuples: dict[str, Any] = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
-        rules, terms = SiteRules.from_fields(fields["rules"]), fields["terms"]
-        of_site = {"rules": rules, "terms": None if terms is None else Terms.from_fields(terms)}
-        return cls(**{**fields, **tuples, **of_site})
+        rules, terms = SiteRules.from_fields(fields["rules"]), Terms.from_fields(fields["terms"])
+        return cls(tuple(fields["sites"]), terms, rules)
 
     def agree(self, run: bytes) -> None:
         """Agree to take part. Raises OrderRefused for terms that the site's rules do not allow."""
-        if self.terms is not None:
-            self.rules.check_terms(self.terms)
-            self.charge(run)
+        self.rules.check_terms(self.terms)
+        self.charge(run)
 
     def charge(self, run: bytes) -> None:
         """Charge what the terms promise to the operator's account. Raises OrderRefused beyond the budget."""
-        if self.terms is not None:
-            self.rules.charge(self.terms, run)
+        self.rules.charge(self.terms, run)
+
+    def check_step(self, step: str, offered: Collection[str]) -> None:
+        """Raise OrderRefused for a step that is not among those that the site offers on the agreed terms."""
+        if step not in offered:
+            raise OrderRefused(f"{self.terms.program} with the agreed settings has no step {step!r}")
 
     def check_round(self, order: Order, me: str, number: int, last: int) -> None:
         """Raise OrderRefused for an order whose round was begun or left before.
@@ -90,7 +78,7 @@ class SitePolicy:
         if number < last or (number == last and not self._is_alone(order, me)):
             raise OrderRefused(f"its round must be above {last}, the last one here, got {number}")
 
-    def check_order(self, order: Order, me: str, opens: Opens) -> None:
+    def check_order(self, order: Order, me: str, mark: StepMark) -> None:
         """Raise OrderRefused for an order that shows more than the configuration says, or shows it to others.
 
         Parameters
@@ -98,21 +86,21 @@ class SitePolicy:
         order : Order
         me : str
             The site that is to carry it out.
-        opens : {"sum", "value"}
-            What the step is declared to open.
+        mark : StepMark
+            What the step is declared to be.
         """
         if order.sites != self.sites and not self._is_among(order.sites, me):
             raise OrderRefused(
                 f"its sites must be {me} and others of {', '.join(self.sites)}, in this order, "
                 f"got {', '.join(order.sites) or 'none'}"
             )
-        if len(order.sites) < self.min_sites and not self._is_alone(order, me):
-            raise OrderRefused(f"it must be for {self.min_sites} sites or more, got {len(order.sites)}")
-        if isinstance(order.terms, GatherTerms) and opens != "value" and order.step not in self.shown:
+        if len(order.sites) < self.terms.min_sites and not self._is_alone(order, me):
+            raise OrderRefused(f"it must be for {self.terms.min_sites} sites or more, got {len(order.sites)}")
+        if isinstance(order.terms, GatherTerms) and mark.opens != "value" and order.step not in self.terms.shown:
             raise OrderRefused(f"the value of step {order.step!r} must go into a sum, and is asked for in the clear")
         if isinstance(order.terms, SumTerms):
-            self._check_sum(order, order.terms)
-        self.rules.check_order(order, "" if self.terms is None else self.terms.program)
+            self._check_sum(order, order.terms, mark.bound)
+        self.rules.check_order(order, self.terms.program)
 
     def check_roster(self, roster: Roster, known: Roster, me: str) -> None:
         """Raise OrderRefused for a roster of other parties, or of other keys than those that are known.
@@ -133,17 +121,20 @@ class SitePolicy:
             found = [*(f"{name} is none of them" for name in strangers), *(f"{name} is left out" for name in missing)]
             raise OrderRefused(f"its parties must be {COORDINATOR} and {', '.join(self.sites)}: {'; '.join(found)}")
         for name in roster.others_keys(known):
-            if name not in self.restartable or name == me:
+            if name not in self.terms.restartable or name == me:
                 raise OrderRefused(f"the keys of {name} must stay, since it is not to be started again")
         if roster.shares_keys:
             raise OrderRefused("every party must have a key of its own, and two of it share one")
 
-    def _check_sum(self, order: Order, terms: SumTerms) -> None:
-        if (order.protocol, dict(terms.options)) != (self.sum_name, dict(self.sum_options)):
-            wanted = _described(self.sum_name, self.sum_options)
+    def _check_sum(self, order: Order, terms: SumTerms, bound: float | None) -> None:
+        agreed = self.terms
+        if (order.protocol, dict(terms.options)) != (agreed.sum_name, dict(agreed.sum_options)):
+            wanted = _described(agreed.sum_name, agreed.sum_options)
             raise OrderRefused(f"the sum must be {wanted}, got {_described(order.protocol, terms.options)}")
         if terms.receiver != COORDINATOR and terms.receiver not in order.sites:
             raise OrderRefused(f"a sum must be opened by the coordinator or a site in it, got {terms.receiver}")
+        if bound not in (None, terms.bound):
+            raise OrderRefused(f"a sum of step {order.step!r} must have the bound {bound:g}, got {terms.bound:g}")
 
     def _is_among(self, sites: tuple[str, ...], me: str) -> bool:
         """Whether these are some of the sites, in their order, with this site among them."""

@@ -1,11 +1,13 @@
 """What a site can be asked to do: the programs and secure sums that its own installation registers.
 
 The coordinator names a program and a step; it can send neither code nor an import path. Only methods marked with
-`@step` can be named, and what they return leaves the site in a sum only, unless they say otherwise.
+`@step` can be named, of these only the ones that the agreed terms imply, and what they return leaves the site in a sum
+only, unless they say otherwise.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeVar, overload
@@ -14,7 +16,9 @@ import numpy as np
 
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.contract import Channel
+from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.terms import Terms
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 Opens = Literal["sum", "value"]
@@ -22,15 +26,28 @@ Opens = Literal["sum", "value"]
 _MARK = "_federated_step"
 
 
+@dataclass(frozen=True)
+class StepMark:
+    """The declaration of a step: what of its value may be opened, and the only bound that its sums may have.
+
+    bound: None where an order says it.
+    """
+
+    opens: Opens = "sum"
+    bound: float | None = None
+
+
 @overload
 def step(method: Method) -> Method: ...
 
 
 @overload
-def step(*, opens: Opens) -> Callable[[Method], Method]: ...
+def step(*, opens: Opens = "sum", bound: float | None = None) -> Callable[[Method], Method]: ...
 
 
-def step(method: Method | None = None, *, opens: Opens = "sum") -> Method | Callable[[Method], Method]:
+def step(
+    method: Method | None = None, *, opens: Opens = "sum", bound: float | None = None
+) -> Method | Callable[[Method], Method]:
     """Mark a method of a site program as one that the coordinator may name.
 
     Parameters
@@ -40,25 +57,41 @@ def step(method: Method | None = None, *, opens: Opens = "sum") -> Method | Call
     opens : {"sum", "value"}, default "sum"
         What of its value leaves the site: it goes into secure sums only, or (`@step(opens="value")`) may be gathered
         in the clear. A site refuses to have gathered what is only summed.
+    bound : float, optional
+        The only bound that sums of its value may have, such as math.inf. Otherwise each order says one, and a site
+        whose value exceeds it refuses; so whoever orders with bounds of its choice learns how large a value is.
     """
 
     def mark(marked: Method) -> Method:
-        setattr(marked, _MARK, opens)
+        setattr(marked, _MARK, StepMark(opens, bound))
         return marked
 
     return mark if method is None else mark(method)
 
 
-def opens_of(method: Callable[..., Any]) -> Opens:
-    """What a step is declared to open."""
-    opens: Opens = getattr(method, _MARK)
-    return opens
+def mark_of(method: Callable[..., Any]) -> StepMark:
+    """Return what a step is declared to be."""
+    mark: StepMark = getattr(method, _MARK)
+    return mark
+
+
+def steps_of(program: type[SiteProgram]) -> frozenset[str]:
+    """Return the names of all steps of a program."""
+    return frozenset(name for name in dir(program) if hasattr(getattr(program, name), _MARK))
+
+
+def steps_in(layer: type[SiteProgram]) -> frozenset[str]:
+    """Return the names of the steps that a class defines itself."""
+    return frozenset(name for name, method in vars(layer).items() if hasattr(method, _MARK))
 
 
 def open_steps(program: type[SiteProgram]) -> tuple[str, ...]:
     """The steps of a program whose value may be gathered in the clear, by name."""
-    steps = {name: getattr(program, name) for name in dir(program)}
-    return tuple(name for name, method in steps.items() if hasattr(method, _MARK) and opens_of(method) == "value")
+    return tuple(name for name in sorted(steps_of(program)) if mark_of(getattr(program, name)).opens == "value")
+
+
+NO_TERMS = Terms("", {}, "", {}, 1)
+"""Of a program outside of a site process, which nobody orders about."""
 
 
 class SiteProgram:
@@ -77,6 +110,8 @@ class SiteProgram:
     ----------
     channel : Channel
         The round's, for steps that run a protocol among the sites.
+    terms : Terms
+        Those of the run; steps read settings from them.
     opened : FloatArray
         The last sum that this site was the receiver of.
     charge_again : callable
@@ -88,6 +123,7 @@ class SiteProgram:
     """
 
     channel: Channel
+    terms: Terms = NO_TERMS
     opened: FloatArray
     is_replayable: ClassVar[bool] = True
 
@@ -96,6 +132,21 @@ class SiteProgram:
         self.partition = partition
         self.settings = settings
         self.charge_again: Callable[[], None] = lambda: None
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the names of the steps that a run on these terms may order; here all.
+
+        A site refuses every other step. A class whose steps depend on settings removes those that the terms rule out
+        from what its base offers.
+        """
+        return steps_of(cls)
+
+    def check_agreed(self, **arguments: Any) -> None:
+        """Raise OrderRefused for an argument of a step that differs from the agreed setting of this name."""
+        for name, value in arguments.items():
+            if (agreed := self.terms.settings.get(name, value)) != value:
+                raise OrderRefused(f"{name} must be {json.dumps(agreed)}, as agreed, got {json.dumps(value)}")
 
     def held(self) -> tuple[int, Sequence[str]]:
         """How many rows the site has, and the names of their columns, for its own policy; here none are known."""

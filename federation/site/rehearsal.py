@@ -35,6 +35,7 @@ from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import Installation, SiteProgram, SumProtocol, step
 from fedsvm.federation.site.site import Assignment, run_site
+from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.endpoint import Endpoint
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
@@ -137,7 +138,7 @@ def _live(workspace: Path, lifeline: int) -> None:
                 coordinator_key=me.public_key,
                 program=_SITE,
                 partition_path=str(path),
-                policy=SitePolicy((_SITE,), sum_name=_SITE),
+                policy=SitePolicy((_SITE,), Terms(_SITE, {}, _SITE, {}, 1)),
                 patience_s=_PATIENCE_S,
             )
             try:

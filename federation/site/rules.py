@@ -1,8 +1,10 @@
 """What the operator of a site allows, whatever a run asks for: the site's own policy, enforced in its process.
 
 A run says its terms before anything is computed (`terms`), and a site that does not agree refuses them with a sentence.
-Later every order is held against the same rules, so that a coordinator which asks for more than it said is refused too.
-What the rules do not say is allowed.
+Later every order is held against the same rules and terms: a step that the agreed settings do not imply is refused
+(`SitePolicy.check_step`), and so is an argument that differs from the setting it repeats. Within the agreed steps the
+coordinator still chooses their order, how often it asks, and arguments that no setting fixes. What the rules do not say
+is allowed.
 """
 
 from __future__ import annotations

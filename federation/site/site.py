@@ -40,6 +40,7 @@ from fedsvm.federation.errors import (
     DeadlineExpired,
     EndpointError,
     Malformed,
+    OrderRefused,
     PeerDropped,
     ProtocolError,
     RoundAborted,
@@ -52,7 +53,7 @@ from fedsvm.federation.site.journal import EndOfRecordError, ReplayChannel, Site
 from fedsvm.federation.site.logs import SILENT, LogForwarder
 from fedsvm.federation.site.partition import Partition, read_partition
 from fedsvm.federation.site.policy import SitePolicy
-from fedsvm.federation.site.program import Installation, SiteProgram, opens_of
+from fedsvm.federation.site.program import Installation, SiteProgram, mark_of
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.endpoint import Endpoint, Post, Received, descriptors_explained
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
@@ -223,6 +224,7 @@ class Site:
         self._current: Message | None = None
         self._channel: SocketChannel | None = None
         self._program: SiteProgram | None = None
+        self._offered: tuple[str, ...] = ()
         self._logs = LogForwarder(assignment.log_level, self._say) if assignment.log_level != SILENT else None
 
     @property
@@ -348,6 +350,7 @@ class Site:
             protocol = order.protocol if isinstance(order, Order) else ""
             self._fail(number, f"the {protocol} protocol: {error}")
         except (StepRefused, EndpointError) as error:
+            self._mailbox.refused["order beyond what was agreed"] += isinstance(error, OrderRefused)
             self._fail(number, str(error))
         except Stopped:
             raise
@@ -366,6 +369,8 @@ class Site:
         if self._program is None:
             program = self._installation.programs[self._assignment.program]
             joined = program(self._assignment.name, self._taken_partition(), self._assignment.settings)
+            joined.terms = self._policy.terms
+            self._offered = self._policy.offered or tuple(program.offered_steps(self._policy.terms))
             self._policy.rules.check_held(*joined.held())
             self._policy.agree(self._assignment.run)
             self._program = joined
@@ -409,8 +414,9 @@ class Site:
         program = self._program
         if program is None:
             raise StepRefused("an order came before the roster")
+        self._policy.check_step(order.step, self._offered)
         step = program.find_step(order.step)
-        self._policy.check_order(order, self._endpoint.name, opens_of(step))
+        self._policy.check_order(order, self._endpoint.name, mark_of(step))
         program.channel = channel = self._open_channel(order, number)
         value = step(**order.parameters, **order.arrays)
         if self._journal is not None:
@@ -449,7 +455,7 @@ class Site:
             agreement=self._agreement,
             observers=observers,
             draw=self._draws(number),
-            min_sites=self._policy.min_sites,
+            min_sites=self._policy.terms.min_sites,
         )
         return self._channel
 
@@ -516,5 +522,5 @@ def _shaped(value: NDArray[Any] | float, shape: tuple[int, ...], step: str) -> F
     """`value` as float64 of the announced shape; nothing else leaves the site."""
     array = np.asarray(value, dtype=np.float64)
     if array.shape != shape:
-        raise BoundExceeded(f"step {step!r} computed shape {array.shape} where {shape} was announced")
+        raise BoundExceeded(f"step {step!r} computed a value of another shape than {shape}, which was announced")
     return array

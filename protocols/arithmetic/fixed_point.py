@@ -115,7 +115,7 @@ class FixedPoint:
     def _refuse(self, values: FloatArray) -> None:
         if not np.isfinite(values).all():
             raise BoundExceeded(f"{np.count_nonzero(~np.isfinite(values))} of {values.size} values are not finite")
-        raise BoundExceeded(f"a value of size {np.abs(values).max():.6g} is beyond the declared bound {self.bound:.6g}")
+        raise BoundExceeded(f"a value is beyond the declared bound {self.bound:.6g}")
 
     def decode(self, residues: Residues) -> FloatArray:
         """Values from residues, or from a sum of residues.

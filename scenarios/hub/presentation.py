@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,12 +68,14 @@ def disclosures_of(task: Task) -> Disclosures:
     terms = terms_of(scenario)
     algorithm = ALGORITHMS[terms.program]
     program = algorithm.Site
+    offered = program.offered_steps(terms)
+    summed = [name for name in _steps_with_value(program, offered) if name not in terms.gathers]
     return Disclosures(
         algorithm=terms.program,
         summary=algorithm.summary,
         sum=terms.sum_name,
-        sums=[_summed(sentence_of(program, name)) for name in _steps_with_value(program) if name not in terms.gathers],
-        values=[sentence_of(program, name) for name in terms.gathers],
+        sums=[_summed(sentence_of(program, name)) for name in summed],
+        values=[sentence_of(program, name) for name in terms.gathers if name in offered],
         releases=terms.releases,
         label=str(terms.reading.get("label", "")),
         label_site=str(terms.reading.get("label_site", "")),
@@ -138,11 +140,10 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _steps_with_value(program: type[Any]) -> list[str]:
-    """Return the names of a program's steps that give a value."""
-    steps = ((name, getattr(program, name)) for name in dir(program))
-    found = [(name, each) for name, each in steps if hasattr(each, "_federated_step")]
-    return [name for name, each in found if each.__annotations__.get("return") not in (None, "None")]
+def _steps_with_value(program: type[Any], offered: Collection[str]) -> list[str]:
+    """Return the names of those of the offered steps of a program that give a value."""
+    returned = {name: getattr(program, name).__annotations__.get("return") for name in sorted(offered)}
+    return [name for name, kind in returned.items() if kind not in (None, "None")]
 
 
 def sentence_of(program: type[Any], name: str) -> str:

@@ -77,22 +77,20 @@ class Starter:
 
     def deployment(self) -> Deployment:
         """The sites of the scenario."""
-        settings, algorithm = self.scenario.federation, self.scenario.algorithm
+        settings = self.scenario.federation
         return Deployment(
             sites=tuple(settings.site_names),
-            program=algorithm.name,
+            terms=terms_of(self.scenario),
             sum_protocol=self.scenario.protocol.secure_sum,
             setup=self._setup,
             round_timeout_s=settings.round_timeout_s,
             policy=DropoutPolicy(
                 self.scenario.min_sites, settings.on_dropout, self.injector.rejoining, self.injector.rejoins
             ),
-            shown=algorithm.implementation.shown(algorithm.settings),
             transport=settings.transport,
             port=settings.port,
             encrypted=settings.encryption,
             via_coordinator=self.scenario.protocol.routing == "via-coordinator",
-            terms=terms_of(self.scenario) if self.scenario.policy else None,
             log_level=settings.site_log,
         )
 

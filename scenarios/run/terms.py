@@ -20,16 +20,19 @@ _READING = (
     "ignore",
     "missing",
     "unlabeled",
+    "missing_indicators",
+    "scale",
     "separator",
     "decimal",
     "encoding",
     "categories",
     "tested_by",
     "test_fraction",
+    "calibration",
     "folds",
     "repeats",
 )
-"""What a site has to know of the [data] table to read and deal what it holds."""
+"""What a site has to know of the [data] table to read and deal what it holds, and which steps its columns take."""
 
 _READING_COLUMNS = ("partition", "align", "identifier")
 """And beside, where sites hold columns of the same records."""

@@ -1,0 +1,276 @@
+"""Sites offer the steps that the agreed terms imply, and refuse a coordinator that orders any other.
+
+Every order goes out over sockets to site processes, by a coordinator that orders what its algorithm would not.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsvm.algorithms import SITE_MODULE
+from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.registry import ALGORITHMS
+from fedsvm.federation.assemble import Deployment, SiteSetup, started
+from fedsvm.federation.control import Failed
+from fedsvm.federation.errors import SiteFailed
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.membership import DropoutPolicy
+from fedsvm.federation.processes.spare import spare_launcher
+from fedsvm.federation.site.program import steps_of
+from fedsvm.federation.site.rules import SiteRules
+from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.protocols.sums.registry import SUMS
+from fedsvm.scenarios.run.terms import terms_of
+from tests import frozen
+
+SITES = ("site-1", "site-2", "site-3")
+COLUMNS = 4
+RING = SUMS["ring"]()
+STRICT = SiteRules(
+    algorithms={"pan-svm": {"solver": ["interior-point"], "masking": ["congruence"]}},
+    gathers=("row_count",),
+)
+REFUSED = "order beyond what was agreed"
+
+
+def terms(program: str, reading: Mapping[str, Any] | None = None, **settings: Any) -> Terms:
+    """What a run of an algorithm asks for, with its defaults but for these settings."""
+    chosen = ALGORITHMS[program].Settings(**settings)
+    said = {"scale": "standard", "missing": "refuse", **(reading or {})}
+    shown = ALGORITHMS[program].shown(chosen)
+    release = settings.get("release", "everyone") == "everyone"
+    epsilon = settings.get("epsilon")
+    return Terms(program, vars(chosen), "ring", {}, 3, shown, releases=release, epsilon=epsilon, seed=1, reading=said)
+
+
+@contextmanager
+def sites(agreed: Terms, rules: SiteRules = STRICT) -> Iterator[Federation]:
+    """Three sites with 20 rows each, that agreed to these terms."""
+    random = np.random.default_rng(3)
+
+    def setup(site: str) -> SiteSetup:
+        rows, labels = random.normal(size=(20, COLUMNS)), np.resize([1.0, -1.0], 20)
+        held = site_partition(rows, labels, names=[f"x{j}" for j in range(COLUMNS)])
+        return SiteSetup(lambda path: held.write(str(path)), {"seed": 1}, rules=rules)
+
+    deployment = Deployment(SITES, agreed, RING, setup, 20.0, DropoutPolicy(3, "abort"))
+    with spare_launcher(SITE_MODULE) as launcher, started(launcher, deployment) as federation:
+        federation.assemble()
+        yield federation
+
+
+Orders = Callable[[Federation], Any]
+NOISY: Mapping[str, Any] = {"mechanism": "laplace", "epsilon": 1.0, "variant": "joint"}
+BUDGETED = SiteRules(max_epsilon=1.0)
+
+
+def prepared(federation: Federation) -> None:
+    """Have the rows encoded and scaled, as honest rounds do."""
+    federation.run("encode", values=[])
+    federation.run("rescale", offset=np.zeros(COLUMNS), scale=np.ones(COLUMNS))
+
+
+def mapped(federation: Federation) -> None:
+    """Have features ready, too."""
+    prepared(federation)
+    federation.run("receive_map", features="identity", dimensions=COLUMNS)
+
+
+def summed(step: str, shape: tuple[int, ...] = (1,), bound: float = 1e6, **params: Any) -> Orders:
+    return lambda federation: federation.sum(step, shape=shape, bound=bound, **params)
+
+
+def ran(step: str, **params: Any) -> Orders:
+    return lambda federation: federation.run(step, **params)
+
+
+def nothing(federation: Federation) -> None:
+    """Order nothing before the lie."""
+
+
+PAN: Mapping[str, Any] = {"kernel": "linear", "features": "identity"}
+W = np.ones(COLUMNS)
+RBF: Mapping[str, Any] = {"kernel": "rbf", "gamma": 0.25, "degree": 3, "coef0": 0.0}
+ONE = np.zeros(1, dtype=np.int64)
+LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
+    "a bound that tells how large a sum is": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        prepared,
+        summed("column_sums", (COLUMNS,), 1.0),
+        "a sum of step 'column_sums' must have the bound inf, got 1$",
+    ),
+    "groups of one row each": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        mapped,
+        ran("deal_groups", groups=20000),
+        "no step 'deal_groups'",
+    ),
+    "more groups than were agreed on": (
+        terms("pan-svm", **PAN, solver="cutting-plane"),
+        SiteRules(),
+        mapped,
+        ran("deal_groups", groups=20000),
+        "groups must be 32 or fewer, as agreed, got 20000",
+    ),
+    "sums of groups": (terms("pan-svm", **PAN), STRICT, mapped, summed("starting_sums", (2, 1, 5)), "no step"),
+    "cuts": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        mapped,
+        summed("cuts", (1, 1, 6), problems=ONE, w=W[None], b=np.zeros(1)),
+        "no step 'cuts'",
+    ),
+    "a path around a point of its choice": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        mapped,
+        ran("begin_path", prior=W, price=1.0, lever=1.0, masking="congruence"),
+        "the prior of begin_path must be 0",
+    ),
+    "a path without the agreed masks": (
+        terms("pan-svm", **PAN),
+        SiteRules(),
+        mapped,
+        ran("begin_path", prior=0 * W, price=1.0, lever=1.0, masking="none"),
+        'masking must be "congruence", as agreed, got "none"',
+    ),
+    "a kernel so narrow that it sees single rows": (
+        terms("svm-admm"),
+        SiteRules(),
+        prepared,
+        ran("receive_map", features="landmarks", landmarks=W[None], map=np.eye(1), **{**RBF, "gamma": 1e7}),
+        'gamma must be "auto", as agreed, got 10000000.0',
+    ),
+    "training rows as held-out rows": (
+        terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
+        STRICT,
+        prepared,
+        ran("hold_out", fold=-1),
+        "fold must be one of the 2 that were agreed on",
+    ),
+    "a fold in a run without folds": (terms("pan-svm", **PAN), STRICT, prepared, ran("hold_out", fold=-1), "no step"),
+    "scores of training rows": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        prepared,
+        summed("score_counts", (2004,), model=ONE, bins=1000, threshold=0.0, kept=False),
+        "no step 'score_counts'",
+    ),
+    "weights that sites keep": (
+        terms("pan-svm", **PAN, release="sites"),
+        SiteRules(release=False),
+        mapped,
+        summed("released", (1, 6), np.inf, keep=ONE, constants=ONE, holder="site-1"),
+        "no step 'released'",
+    ),
+    "models that sites keep": (
+        terms("voting-ensemble", **PAN, release="sites"),
+        SiteRules(release=False),
+        mapped,
+        summed("model_table", (3, 6), np.inf),
+        "no step 'model_table'",
+    ),
+    "edges of a tree": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        prepared,
+        ran("receive_edges", edges=np.zeros((COLUMNS, 3))),
+        "no step 'receive_edges'",
+    ),
+    "tables of a tree": (terms("pan-svm", **PAN), STRICT, prepared, summed("cross_tables"), "no step 'cross_tables'"),
+    "rows by frequencies of its choice": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        prepared,
+        ran("take_rows", rho=np.ones((1, COLUMNS)), longest=1.0, clip=True),
+        "no step 'take_rows'",
+    ),
+    "losses at a point": (terms("pan-svm", **PAN), STRICT, prepared, summed("erm_sums", (1, 21)), "no step 'erm_sums'"),
+    "frequencies in a run without": (
+        terms("dp-erm", epsilon=1.0),
+        BUDGETED,
+        nothing,
+        ran("take_rows", rho=np.ones((1, COLUMNS)), longest=1.0, clip=True),
+        "features must be 0, as agreed, got 1",
+    ),
+    "a model without its noise": (
+        terms("hybrid-svm", **NOISY),
+        BUDGETED,
+        nothing,
+        summed("own_part", (2,), np.inf, joint=False),
+        "no step 'own_part'",
+    ),
+    "each site's model": (
+        terms("hybrid-svm", **NOISY),
+        BUDGETED,
+        nothing,
+        ran("train_alone", prior=W, C=1.0, tolerance=1e-3, rows=60),
+        "no step 'train_alone'",
+    ),
+    "columns": (terms("pan-svm", **PAN), STRICT, prepared, ran("keep_columns", columns=ONE), "no step 'keep_columns'"),
+}
+
+
+def refusals(federation: Federation, orders: Orders) -> dict[str, str]:
+    """Give orders that the sites refuse, and return what each says; an honest coordinator ends with the first."""
+    with pytest.raises(SiteFailed, match=r"^site-\d failed in round \d+ ") as caught:
+        orders(federation)
+    assert not caught.value.remote_traceback
+    said, deadline, dispatcher = {caught.value.site: caught.value.reason}, Deadline(20.0), federation._dispatcher
+    while len(said) < len(SITES):
+        if (came := dispatcher.next_answer()) is None:
+            dispatcher.mailbox.wait(deadline)
+            continue
+        site, answer = came
+        assert isinstance(answer, Failed)
+        said[site] = answer.reason
+    return said
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_an_order_outside_the_agreed_steps_is_refused_by_every_site(lie: str) -> None:
+    agreed, rules, before, orders, sentence = LIES[lie]
+    with sites(agreed, rules) as federation:
+        before(federation)
+        said = refusals(federation, orders)
+    for site in SITES:
+        assert re.search(f"^it refuses the order: .*{sentence}", said[site])
+        assert federation.final_reports[site].refused[REFUSED] == 1
+        sent = sum(link.sender == site and traffic.messages for link, traffic in last_round(federation))
+        assert sent == 0, "something left the site"
+
+
+def last_round(federation: Federation) -> list[Any]:
+    """What protocols carried in the last round, by link."""
+    links = federation.accounts.select(control=False)
+    return [(link, traffic) for link, traffic in links if link.round == federation.progress.round]
+
+
+def test_steps_of_frozen_runs_are_offered_and_few_others(tmp_path: Path) -> None:
+    """Others depend on the rows: whether columns are categories, or how many rows a class has."""
+    known = json.loads(frozen.PATH.read_text())["cases"]
+    for case in frozen.CASES:
+        scenario, _ = frozen.scenario_of(case, tmp_path)
+        offered = scenario.algorithm.implementation.Site.offered_steps(terms_of(scenario))
+        taken = known[case]["steps"].keys() - {"join"}
+        assert taken <= offered, case
+        unused = {"agree_secret", "category_tables", "class_counts", "column_count", "record_count"}
+        unused |= {"cuts", "deal_groups", "line", "starting_sums"} if case == "pan-svm, either solver" else set()
+        assert offered - taken <= unused, case
+
+
+def test_a_program_of_one_class_offers_all_its_steps() -> None:
+    program = ALGORITHMS["naive-bayes"].Site
+    assert {"class_counts", "class_sums"} <= program.offered_steps(terms("naive-bayes"))
+    assert program.offered_steps(terms("naive-bayes")) < steps_of(program)
