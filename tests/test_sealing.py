@@ -12,12 +12,9 @@ from hypothesis import strategies as st
 
 from fedsvm.federation.channel.agreement import KeyAgreement
 from fedsvm.federation.channel.envelope import NONCE_BYTES, Sealer
-from fedsvm.federation.channel.mailbox import Mailbox
 from fedsvm.federation.errors import Malformed
-from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, KeyPair, Party, Roster
+from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
 from fedsvm.federation.transport.wire import DATA_KIND, ENVELOPE_KIND, Message
-from fedsvm.federation.visits.endpoint import Arrived, StoredEndpoint
 from fedsvm.federation.visits.sealing import HEAD_BYTES, NUMBER_BYTES, Answers, Draws, Requests, Vault, derived
 
 RUN, OTHER_RUN = b"this run", b"last run"
@@ -206,59 +203,3 @@ def test_keys_that_all_would_know_seal_nothing() -> None:
     sealer = Sealer("north", KeyAgreement(RUN), lambda peer: bytes(KEY_BYTES))
     with pytest.raises(Malformed, match="whose secret all would know"):
         sealer.seal("south", message())
-
-
-# What a mailbox lets in.
-
-
-def mailbox_of(
-    name: str, *arrivals: tuple[str, Message], sealer: Sealer | None = None
-) -> tuple[Mailbox, list[tuple[str, Message]]]:
-    """A party's mailbox in round 7 that took in some messages, and what it passed on."""
-    passed_on: list[tuple[str, Message]] = []
-
-    def store(receiver: str, passed: Message) -> None:
-        passed_on.append((receiver, passed))
-
-    roster = Roster([Party(COORDINATOR, "", None), *(Party(site, "", site.encode().ljust(32)) for site in SITES)])
-    stored = (Arrived(peer, arrived) for peer, arrived in arrivals)
-    mailbox = Mailbox(StoredEndpoint(name, roster, stored, store), RUN)
-    mailbox.sealer = sealer
-    mailbox.enter(ROUND)
-    for _ in arrivals:
-        mailbox.wait(Deadline(1))
-        assert mailbox.next_control() is None
-    return mailbox, passed_on
-
-
-def test_mailbox_keeps_arrays_of_its_run_and_round_alone() -> None:
-    old, foreign, due = message(ROUND - 1), message(run=OTHER_RUN), message()
-    mailbox, _ = mailbox_of("north", ("south", old), ("south", foreign), ("south", due))
-    assert mailbox.refused == {"stale": 1, "another run": 1}
-    assert mailbox.next_array("south") is due
-    assert mailbox.next_array("south") is None
-
-
-def test_mailbox_refuses_orders_of_another_run() -> None:
-    mailbox, _ = mailbox_of("north", (COORDINATOR, Message("order", OTHER_RUN, ROUND)))
-    assert mailbox.refused == {"another run": 1}
-
-
-def test_coordinator_passes_envelopes_on_for_their_true_sender_alone() -> None:
-    honest = sealers()["north"].seal("south", message())
-    forged, lost = changed(honest, sender="west"), changed(honest, receiver="stranger")
-    mailbox, passed_on = mailbox_of(COORDINATOR, ("north", forged), ("north", lost), ("north", honest))
-    assert passed_on == [("south", honest)]
-    assert mailbox.refused == {"envelope of another": 2}
-    assert mailbox.senders() == set()
-
-
-def test_sites_open_envelopes_that_come_from_the_coordinator_alone() -> None:
-    by_site = sealers()
-    envelopes = [by_site["north"].seal("south", message()) for _ in range(2)]
-    arrivals = (("west", envelopes[0]), (COORDINATOR, envelopes[1]))
-    mailbox, passed_on = mailbox_of("south", *arrivals, sealer=by_site["south"])
-    assert mailbox.refused == {"envelope of another": 1}
-    assert mailbox.senders() == {"north"}
-    assert mailbox.next_array("north") is not None
-    assert passed_on == []
