@@ -150,7 +150,8 @@ def test_options_out_of_range_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("sites", "coalition", "threshold", "isolating"), [(5, 9, 1, 4), (5, 2, 1, 2), (9, 8, 6, 6), (9, 3, 6, 3)]
+    ("sites", "coalition", "threshold", "isolating"),
+    [(5, 9, 1, 4), (5, 2, 1, 2), (9, 8, 2, 2), (9, 8, 6, 6), (9, 3, 6, 3)],
 )
 def test_the_least_that_isolates_a_site_is_the_least_of_three(
     sites: int, coalition: int, threshold: int, isolating: int

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from fedsvm.federation.channel.agreement import KeyAgreement
-from fedsvm.federation.channel.envelope import NONCE_BYTES, Sealer
+from fedsvm.federation.channel.envelope import NONCE_BYTES, Sealer, ends_of
 from fedsvm.federation.errors import Malformed
 from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
 from fedsvm.federation.transport.wire import DATA_KIND, ENVELOPE_KIND, Message
@@ -197,6 +199,31 @@ def test_messages_of_another_round_or_run_are_refused_though_a_site_sealed_them(
     assert opener.open(sealed(message()))[0] == "north"
     with pytest.raises(Malformed, match="a message of another round in it"):
         opener.open(sealed(inner))
+
+
+@pytest.mark.parametrize(
+    ("fields", "arrays"),
+    [
+        ({"sender": "north"}, {"sealed": np.zeros(28, dtype=np.uint8)}),
+        ({"sender": "north", "receiver": 1}, {"sealed": np.zeros(28, dtype=np.uint8)}),
+        ({"sender": "north", "receiver": "south", "more": "x"}, {"sealed": np.zeros(28, dtype=np.uint8)}),
+        ({"sender": "north", "receiver": "south"}, {}),
+        ({"sender": "north", "receiver": "south"}, {"other": np.zeros(28, dtype=np.uint8)}),
+        ({"sender": "north", "receiver": "south"}, {"sealed": np.zeros(28)}),
+        ({"sender": "north", "receiver": "south"}, {"sealed": np.zeros((28, 1), dtype=np.uint8)}),
+        ({"sender": "north", "receiver": "south"}, {"sealed": np.zeros(27, dtype=np.uint8)}),
+        ({"sender": "north", "receiver": "south"}, dict.fromkeys(("sealed", "more"), np.zeros(28, dtype=np.uint8))),
+    ],
+)
+def test_messages_that_are_no_envelopes_are_refused(fields: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> None:
+    with pytest.raises(Malformed, match=r"^an envelope must have a sender, a receiver and sealed bytes$"):
+        ends_of(Message(ENVELOPE_KIND, RUN, ROUND, fields=fields, arrays=arrays))
+
+
+def test_the_shortest_envelope_has_a_nonce_and_a_tag() -> None:
+    fields = {"sender": "north", "receiver": "south"}
+    shortest = Message(ENVELOPE_KIND, RUN, ROUND, fields=fields, arrays={"sealed": np.zeros(28, dtype=np.uint8)})
+    assert ends_of(shortest) == ("north", "south")
 
 
 def test_keys_that_all_would_know_seal_nothing() -> None:
