@@ -69,6 +69,17 @@ def test_loss_of_one_laplace_share_is_that_of_its_probabilities(parts: int) -> N
     assert laplace_share_loss(scale, parts, shift) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("scale", [2**17, 2**20])
+@pytest.mark.parametrize("shift", [1, 2])
+def test_loss_of_one_share_counts_what_lies_far_out(scale: int, shift: int) -> None:
+    """Beside hypergeometric functions, to which the sums of probabilities come."""
+    r, q = 1 / 3, math.exp(-1 / scale)
+    at_zero = special.gamma(r) ** 2 * special.hyp2f1(r, r, 1, q * q)
+    rising = special.gamma(r) * special.gamma(shift + r) / math.factorial(shift) * q**shift
+    shifted = rising * special.hyp2f1(r, shift + r, shift + 1, q * q)
+    assert laplace_share_loss(scale, 3, shift) == pytest.approx(math.log(at_zero / shifted), rel=1e-8, abs=0)
+
+
 # How much noise.
 
 
