@@ -8,7 +8,7 @@ TOOLS := $(VENV)/.tools-ready
 FEDSVM_DATA ?= $(wildcard $(abspath ../shared/data))
 export FEDSVM_DATA
 
-.PHONY: demo hub test versions long chaos lint bench docs clean
+.PHONY: demo hub test versions long chaos mutants lint bench docs clean
 
 demo: $(READY)
 	$(VENV)/bin/fedsvm run quickstart
@@ -30,6 +30,11 @@ long: $(TOOLS)
 chaos: $(TOOLS)
 	FEDSVM_CHAOS=all $(VENV)/bin/python -m pytest tests/test_faults.py tests/test_hub_kills.py --numprocesses 2 --dist worksteal -rA --durations=10
 
+mutants: $(TOOLS)
+	$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --editable ".[mutation]"
+	PATH="$(abspath $(VENV))/bin:$$PATH" $(VENV)/bin/mutmut run --max-children 2
+	$(VENV)/bin/mutmut results
+
 lint: $(TOOLS)
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
@@ -42,7 +47,7 @@ docs: $(TOOLS)
 	$(VENV)/bin/python -m zensical build --strict --clean
 
 clean:
-	rm -rf $(VENV) runs sweeps hub build dist *.egg-info .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) runs sweeps hub build mutants dist *.egg-info .cache .pytest_cache .mypy_cache .ruff_cache .hypothesis
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv $(VENV)

@@ -69,6 +69,15 @@ def test_local_centres_are_means_of_clusters_that_are_large_enough(
         np.testing.assert_allclose(sizes @ centres, data.sum(axis=0), atol=1e-9)
 
 
+@pytest.mark.parametrize(("seed", "count", "quota"), [(1, 20, 6), (7, 20, 6), (9, 20, 12), (96, 20, 6)])
+def test_local_centres_that_lose_a_row_in_the_last_assignment_are_merged(seed: int, count: int, quota: int) -> None:
+    """Of these rows, those nearest to one centre are fewer than the rows that it was the mean of."""
+    rows = np.random.default_rng(seed).exponential(size=(count, 1)) ** 2
+    _, sizes = local_centres(rows, quota, 2, np.random.default_rng(seed))
+    assert sizes.min() >= 2
+    assert sizes.sum() == count
+
+
 def test_k_means_finds_clusters_that_are_there() -> None:
     corners = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0], [10.0, 10.0]])
     rows = np.repeat(corners, 25, axis=0) + RANDOM.normal(scale=0.1, size=(100, 2))

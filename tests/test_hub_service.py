@@ -234,6 +234,18 @@ def test_a_link_is_of_no_use_after_its_time(told: Told, monkeypatch: pytest.Monk
     run(story)
 
 
+def test_a_cookie_is_of_no_use_after_its_time(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            cookie, begun = browser.cookies["fedsvm"], time.time()
+            for days, page in ((13.9, "Your tasks"), (14.1, "Send me a link")):
+                monkeypatch.setattr("fedsvm.scenarios.hub.tasks.time.time", lambda days=days: begun + days * 24 * 3600)
+                answer = await browser.get("/", headers={"Cookie": f"fedsvm={cookie}"})
+                assert page in answer.text
+
+    run(story)
+
+
 def test_the_cookie_is_for_the_hub_alone(told: Told) -> None:
     async def story() -> None:
         async with told.browser() as browser:

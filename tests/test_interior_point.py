@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import clarabel
@@ -25,6 +25,7 @@ from fedsvm.algorithms.optimisation.interior_point import (
     LocalPath,
     Opened,
     Outcome,
+    RoundSums,
     Scales,
     Terms,
     solve,
@@ -331,6 +332,34 @@ def test_dither_is_normal_and_never_the_same() -> None:
     assert one.var() == pytest.approx(1.0, abs=6 * math.sqrt(2 / 20_000))
     assert abs(np.corrcoef(one, two)[0, 1]) < 6 / math.sqrt(20_000)
     assert not np.array_equal(Dither().draw(10), Dither().draw(10))
+
+
+def test_step_noise_is_as_long_in_the_metric_of_the_sums_as_it_says() -> None:
+    """Its squared length is that of the Newton step, times the squared share and the mean square of the dither."""
+    problem, share, seed = random_problem(6), 0.3, uniform_residues((1, 4))
+
+    class Watched(LocalPath):
+        def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
+            steps.append(terms[0].step)
+            found = super().sums(iteration, terms, wide=wide)
+            matrices.append(found.opened[0].matrix)  # type: ignore[union-attr]
+            return found
+
+    steps: list[FloatArray] = []
+    matrices: list[FloatArray] = []
+    for noise in (0.0, share):
+        solve(
+            Watched([problem]),
+            problems=1,
+            dimensions=problem.dimensions,
+            intercept=problem.lever > 0,
+            stopping=Stopping(0.0, 2),
+            step_noise=noise,
+            dither=Dither(seed),
+        )
+    (_, exact, _, noisy), matrix, drawn = steps, matrices[0], Dither(seed).draw(problem.dimensions)
+    added = noisy - exact
+    assert added @ matrix @ added == pytest.approx(share**2 * (exact @ matrix @ exact) * (drawn**2).mean(), rel=1e-6)
 
 
 # Over site programs.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import multiprocessing
 import os
@@ -50,6 +51,24 @@ def test_a_budget_is_of_all_of_it(tmp_path: Path) -> None:
     ):
         charged.charge(1.0, 0.0, "a model", (2.0, 1.0))
     assert charged.path.read_bytes() == before
+
+
+def test_a_charge_is_on_the_disk_before_anything_is_released(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole line is written, then synced, and the lock is held until then."""
+    path, synced, sync = tmp_path / "ledger", [], os.fsync
+
+    def record(descriptor: int) -> None:
+        with path.open() as other, pytest.raises(BlockingIOError):
+            fcntl.flock(other, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        synced.append(path.read_bytes())
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", record)
+    for number in (1, 2):
+        Ledger(path, DATA).charge(1.0, 0.0, "a model", UNLIMITED)
+        assert len(synced) == number
+        assert synced[-1] == path.read_bytes()
+        assert synced[-1].count(b"a model") == number
 
 
 def test_an_accountant_counts_what_others_spent(tmp_path: Path) -> None:

@@ -263,6 +263,25 @@ def test_a_journal_that_is_cut_at_any_byte_of_its_last_record_counts_as_without_
     assert [values[0, 0] for values in known] == [0.0, 1.0, 0.0]
 
 
+def test_every_record_of_a_journal_is_on_the_disk_before_it_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, synced, sync = tmp_path / NAME, [], os.fsync
+
+    def record(descriptor: int) -> None:
+        synced.append(path.read_bytes())
+        sync(descriptor)
+
+    with Journal(path) as journal:
+        monkeypatch.setattr(os, "fsync", record)
+        journal.begin({"scenario": "", "base": ""})
+        assert synced == [path.read_bytes()]
+        for number in (1, 2):
+            journal.drawn(f"number {number}", lambda: 1.0)
+            assert synced[number:] == [path.read_bytes()]
+    assert len(set(synced)) == 3
+
+
 def test_a_journal_of_another_version_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, of_site = tmp_path / NAME, tmp_path / "site.journal"
     with monkeypatch.context() as earlier, Journal(path) as journal:

@@ -1,0 +1,222 @@
+"""Mailboxes and channels over stored messages: what a party takes in, from whom, of which round, and how much."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedsvm.federation.channel import mailbox as mailboxes
+from fedsvm.federation.channel.agreement import KeyAgreement
+from fedsvm.federation.channel.envelope import Sealer
+from fedsvm.federation.channel.mailbox import Mailbox
+from fedsvm.federation.channel.socket import SocketChannel
+from fedsvm.federation.channel.transcript import Transcript, read_transcript
+from fedsvm.federation.errors import PeerDropped, ProtocolError, StepRefused
+from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
+from fedsvm.federation.transport.wire import DATA_KIND, Message
+from fedsvm.federation.visits.endpoint import Arrived, NothingDue, StoredEndpoint
+from tests.test_sealing import ARRAY, OTHER_RUN, ROUND, RUN, SITES, changed, message, sealers
+
+AGREEMENTS = {site: KeyAgreement(RUN) for site in SITES}
+
+
+def mailbox_of(
+    name: str, *arrivals: tuple[str, Message], sealer: Sealer | None = None
+) -> tuple[Mailbox, list[tuple[str, Message]]]:
+    """A party's mailbox in round 7 that took in some messages, and what it passed on."""
+    passed_on: list[tuple[str, Message]] = []
+
+    def store(receiver: str, passed: Message) -> None:
+        passed_on.append((receiver, passed))
+
+    parties = (Party(site, "", site.encode().ljust(32), AGREEMENTS[site].public) for site in SITES)
+    roster = Roster([Party(COORDINATOR, "", None), *parties])
+    stored = (Arrived(peer, arrived) for peer, arrived in arrivals)
+    mailbox = Mailbox(StoredEndpoint(name, roster, stored, store), RUN)
+    mailbox.sealer = sealer
+    mailbox.enter(ROUND)
+    for _ in arrivals:
+        mailbox.wait(Deadline(1))
+        assert mailbox.next_control() is None
+    return mailbox, passed_on
+
+
+def test_mailbox_keeps_arrays_of_its_run_and_round_alone() -> None:
+    old, foreign, due = message(ROUND - 1), message(run=OTHER_RUN), message()
+    mailbox, _ = mailbox_of("north", ("south", old), ("south", foreign), ("south", due))
+    assert mailbox.refused == {"stale": 1, "another run": 1}
+    assert mailbox.next_array("south") is due
+    assert mailbox.next_array("south") is None
+
+
+def test_mailbox_refuses_orders_of_another_run() -> None:
+    mailbox, _ = mailbox_of("north", (COORDINATOR, Message("order", OTHER_RUN, ROUND)))
+    assert mailbox.refused == {"another run": 1}
+
+
+def test_coordinator_passes_envelopes_on_for_their_true_sender_alone() -> None:
+    honest = sealers()["north"].seal("south", message())
+    forged, lost = changed(honest, sender="west"), changed(honest, receiver="stranger")
+    mailbox, passed_on = mailbox_of(COORDINATOR, ("north", forged), ("north", lost), ("north", honest))
+    assert passed_on == [("south", honest)]
+    assert mailbox.refused == {"envelope of another": 2}
+    assert mailbox.senders() == set()
+
+
+def test_sites_open_envelopes_that_come_from_the_coordinator_alone() -> None:
+    by_site = sealers()
+    envelopes = [by_site["north"].seal("south", message()) for _ in range(2)]
+    arrivals = (("west", envelopes[0]), (COORDINATOR, envelopes[1]))
+    mailbox, passed_on = mailbox_of("south", *arrivals, sealer=by_site["south"])
+    assert mailbox.refused == {"envelope of another": 1}
+    assert mailbox.senders() == {"north"}
+    assert mailbox.next_array("north") is not None
+    assert passed_on == []
+
+
+def test_mailbox_waits_for_the_last_round_that_a_peer_speaks_of_alone() -> None:
+    rounds = [message(ROUND + 2), message(ROUND + 3), message(ROUND + 1), message()]
+    mailbox, _ = mailbox_of("north", *(("south", each) for each in rounds), ("west", message(ROUND + 1)))
+    assert mailbox.refused == {"stale": 2}
+    assert mailbox.next_array("south") is rounds[3]
+    assert mailbox.next_array("south") is None
+    mailbox.enter(ROUND + 1)
+    assert mailbox.senders() == {"west"}
+    mailbox.enter(ROUND + 3)
+    assert mailbox.refused == {"stale": 3}
+    assert mailbox.next_array("south") is rounds[1]
+    mailbox.enter(ROUND)
+    assert mailbox.endpoint.round == ROUND + 3, "an older round does not begin"
+
+
+def test_mailbox_keeps_so_many_arrays_and_bytes_of_one_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mailboxes, "MAX_WAITING", 3)
+    mailbox, _ = mailbox_of("north", *[("south", message())] * 5, ("west", message()))
+    beyond = "array beyond what is kept of one peer"
+    assert mailbox.refused == {beyond: 2}
+    taken = []
+    while (array := mailbox.next_array("south")) is not None:
+        taken.append(array)
+    assert len(taken) == 3
+    assert mailbox.next_array("west") is not None
+    monkeypatch.setattr(mailboxes, "MAX_WAITING_BYTES", 2 * ARRAY.nbytes)
+    mailbox, _ = mailbox_of("north", *[("south", message())] * 3)
+    assert mailbox.refused == {beyond: 1}
+    mailbox.enter(ROUND + 1)
+    assert mailbox.refused == {beyond: 1, "stale": 2}
+
+
+def test_mailbox_refuses_arrays_with_fields() -> None:
+    with_fields = Message(DATA_KIND, RUN, ROUND, fields={"more": 1}, arrays={"value": ARRAY})
+    mailbox, _ = mailbox_of("north", ("south", with_fields))
+    assert mailbox.refused == {"malformed: an array with fields": 1}
+
+
+def channel_of(name: str, *arrivals: tuple[str, Message], round_number: int = ROUND, **options: Any) -> SocketChannel:
+    """A party's channel of a round, whose mailbox takes in what arrives as the channel waits."""
+    mailbox, _ = mailbox_of(name)
+    mailbox.endpoint._arrivals = iter([Arrived(peer, each) for peer, each in arrivals])  # type: ignore[attr-defined]
+    mailbox.enter(round_number)
+
+    def notice() -> None:
+        assert mailbox.next_control() is None
+
+    options = {"agreement": AGREEMENTS.get(name)} | options
+    return SocketChannel(mailbox, SITES, round_number, Deadline(1), notice, **options)
+
+
+def numbered(sequence: int, value: int) -> Message:
+    """The array of one number that a peer sends in a place of the round."""
+    return Message(DATA_KIND, RUN, ROUND, sequence, arrays={"value": np.full(1, value, dtype=np.uint64)})
+
+
+def test_channel_takes_every_array_once_and_in_order() -> None:
+    sent = [numbered(0, 10), numbered(0, 11), numbered(2, 12), numbered(1, 13)]
+    channel = channel_of("north", *(("south", each) for each in sent))
+    assert [channel.receive("south", (1,))[0] for _ in range(2)] == [10, 13]
+    assert channel._mailbox.refused == {"out of sequence": 2}
+
+
+@pytest.mark.parametrize(("shape", "dtype"), [((2,), np.uint64), ((1,), np.float64), ((1, 1), np.uint64)])
+def test_channel_refuses_arrays_of_another_shape_or_type(shape: tuple[int, ...], dtype: Any) -> None:
+    with pytest.raises(ProtocolError, match=r"south sent uint64 \(1,\) to north"):
+        channel_of("north", ("south", numbered(0, 1))).receive("south", shape, dtype)
+
+
+def test_secrets_of_sites_differ_by_pair_purpose_and_round_and_agree_within() -> None:
+    known: dict[tuple[frozenset[str], str, int], set[bytes]] = {}
+    for me in SITES:
+        peers = [site for site in SITES if site != me]
+        for number in (ROUND, ROUND + 1):
+            channel = channel_of(me, round_number=number)
+            for purpose in ("masks", "shares"):
+                for peer, secret in zip(peers, channel.shared_secrets(peers, purpose), strict=True):
+                    known.setdefault((frozenset((me, peer)), purpose, number), set()).add(secret)
+    assert len(known) == 3 * 2 * 2
+    assert all(len(secrets) == 1 for secrets in known.values())
+    assert len(set.union(*known.values())) == len(known)
+
+
+def test_what_sites_seal_opens_at_the_other_in_its_round_for_its_purpose_alone() -> None:
+    north, south = channel_of("north"), channel_of("south")
+    (sealed,) = north.seal({"south": b"content"}, "shares")
+    assert south.unseal({"north": sealed}, "shares") == [b"content"]
+    for attempt in (
+        lambda: south.unseal({"north": sealed}, "masks"),
+        lambda: south.unseal({"west": sealed}, "shares"),
+        lambda: north.unseal({"south": sealed}, "shares"),
+        lambda: channel_of("west").unseal({"north": sealed}, "shares"),
+        lambda: channel_of("south", round_number=ROUND + 1).unseal({"north": sealed}, "shares"),
+    ):
+        with pytest.raises(ProtocolError, match="bytes that it did not"):
+            attempt()
+
+
+def test_sites_without_keys_share_no_secret() -> None:
+    for channel, peer in ((channel_of("north", agreement=None), "south"), (channel_of("north"), COORDINATOR)):
+        with pytest.raises(StepRefused, match=f"north and {peer} have no keys to agree on a secret with"):
+            channel.shared_secrets([peer], "masks")
+
+
+def test_random_vectors_of_a_channel_are_fresh_or_those_of_its_generator() -> None:
+    assert len({channel_of("north").random((4,)).tobytes() for _ in range(4)}) == 4
+    given = channel_of("north", draw=lambda shape: np.full(shape, 7, dtype=np.uint64))
+    assert given.random((2,)).tolist() == [7, 7]
+
+
+def test_channel_gives_up_where_a_site_of_the_round_dropped() -> None:
+    channel = channel_of("north")
+    channel.drop("west", "its process ended")
+    with pytest.raises(PeerDropped, match="north cannot go on without west"):
+        channel.receive("south", (1,))
+    with pytest.raises(NothingDue):
+        channel_of("north").receive("south", (1,))
+
+
+def test_channel_numbers_what_it_sends_for_each_receiver() -> None:
+    channel = channel_of("north")
+    for peer in ("south", "south", "west", COORDINATOR):
+        channel.send(peer, ARRAY)
+    assert channel.sent_to == {"south": 2, "west": 1, COORDINATOR: 1}
+
+
+@pytest.mark.parametrize("colludes", [True, False])
+def test_transcript_of_an_honest_site_has_its_inputs_alone(colludes: bool, tmp_path: Path) -> None:
+    path = tmp_path / "transcript"
+    transcript = Transcript(str(path), colludes=colludes).begin_round(ROUND)
+    channel = channel_of("north", ("south", numbered(0, 5)), observers=[transcript])
+    transcript.put_in(ARRAY, {"step": "total"})
+    channel.send("south", ARRAY)
+    channel.receive("south", (1,))
+    channel.random((2,))
+    for part in (0, 1):
+        channel.expand([bytes(32), b"x" * 32], (2,), part)
+    assert path.stat().st_mode & 0o777 == 0o600
+    written = [(each.what, each.round, each.peer, each.place) for each in read_transcript(str(path))]
+    streams = [("drew", ROUND, f"keystream {number}", place) for place in (0, 1) for number in (1, 2)]
+    seen = [("sent", ROUND, "south", 0), ("received", ROUND, "south", 0), ("drew", ROUND, "", 0), *streams]
+    assert written == [("input", ROUND, "", 0), *(seen if colludes else [])]
