@@ -138,6 +138,7 @@ def drill(
     on_dropout: Literal["continue", "abort"] = "continue",
     rejoin: bool = False,
     log_level: str = "warning",
+    reading: Mapping[str, Any] | None = None,
     another_follows: bool = True,
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
     on_listening: Callable[[Party], None] = lambda party: None,
@@ -147,7 +148,8 @@ def drill(
     """A federation of real site processes that run the drill program; each holds ROWS plus its number.
 
     program, partitions: another program of the tests' installation, and what its sites hold. faults: those that sites
-    do to themselves, by site, until they are restarted. rejoin: a site whose process ends is restarted.
+    do to themselves, by site, until they are restarted. reading: what the terms say of the data.
+    rejoin: a site whose process ends is restarted.
     another_follows: what sites are forked from waits a moment for another drill, see `spare_launcher`. on_listening,
     views: see `started`.
     """
@@ -163,7 +165,7 @@ def drill(
     policy = DropoutPolicy(chosen.min_sites, on_dropout, names if rejoin else ())
     deployment = Deployment(
         names,
-        Terms(program, {}, chosen.name, dict(chosen.options), chosen.min_sites),
+        Terms(program, {}, chosen.name, dict(chosen.options), chosen.min_sites, reading=reading or {}),
         chosen,
         setup,
         timeout_s,

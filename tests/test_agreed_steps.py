@@ -149,7 +149,7 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         terms("svm-admm"),
         SiteRules(),
         prepared,
-        ran("receive_map", features="landmarks", landmarks=W[None], map=np.eye(1), **(RBF | {"gamma": 1e7})),
+        ran("receive_map", features="landmarks", landmarks=W[None], map=np.eye(1), **{**RBF, "gamma": 1e7}),
         'gamma must be "auto", as agreed, got 10000000.0',
     ),
     "training rows as held-out rows": (
