@@ -168,7 +168,9 @@ class DppSite(VerticalSite):
     @classmethod
     def offered_steps(cls, terms: Terms) -> frozenset[str]:
         """Return the steps of exact training or of landmarks, and those that score held-out records by the kernel."""
-        exact, linear = terms.settings.get("landmarks") is None, terms.settings.get("kernel") == "linear"
+        if "kernel" not in terms.settings:
+            return super().offered_steps(terms)
+        exact, linear = terms.settings.get("landmarks") is None, terms.settings["kernel"] == "linear"
         unused = {"scores_of_opened"} if linear else {"partial_scores"}
         unused |= set() if exact else {EXCHANGED}
         return super().offered_steps(terms) - unused - ({"reference_kernel"} if exact and linear else set())

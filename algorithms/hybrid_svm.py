@@ -203,6 +203,8 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
 
         Without noise, or with noise that the coordinator draws, that is the model as it is; otherwise shares of noise.
         """
+        if "variant" not in terms.settings:
+            return super().offered_steps(terms)
         settings, drawn_here = terms.settings, terms.settings.get("mechanism") in ("laplace", "gaussian")
         by_path = steps_in(PathSite) | {"squared_norms", "take_best"}
         by_cuts = steps_in(HingeSite) | steps_in(JointSite)

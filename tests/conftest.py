@@ -144,6 +144,7 @@ def drill(
     rejoin: bool = False,
     silence_s: float = 0.0,
     log_level: str = "warning",
+    reading: Mapping[str, Any] | None = None,
     another_follows: bool = True,
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
     on_listening: Callable[[Party], None] = lambda party: None,
@@ -153,8 +154,8 @@ def drill(
     """A federation of real site processes that run the drill program; each holds ROWS plus its number.
 
     program, partitions: another program of the tests' installation, and what its sites hold. faults: those that sites
-    do to themselves, by site, until they are restarted. rejoin: a site whose process ends is restarted.
-    silence_s: how long silent sites are waited for.
+    do to themselves, by site, until they are restarted. reading: what the terms say of the data.
+    rejoin: a site whose process ends is restarted. silence_s: how long silent sites are waited for.
     another_follows: what sites are forked from waits a moment for another drill, see `spare_launcher`. on_listening,
     views: see `started`.
     """
@@ -170,7 +171,7 @@ def drill(
     policy = DropoutPolicy(chosen.min_sites, on_dropout, names if rejoin else (), silence_s=silence_s)
     deployment = Deployment(
         names,
-        Terms(program, {}, chosen.name, dict(chosen.options), chosen.min_sites),
+        Terms(program, {}, chosen.name, dict(chosen.options), chosen.min_sites, reading=reading or {}),
         chosen,
         setup,
         timeout_s,

@@ -81,7 +81,8 @@ def test_ten_folds_of_the_papers_experiment_equal_pooled_libsvm(sites: int) -> N
     rows, labels = boards()
     folds = folds_of(len(rows))
     partitions = dealt(rows, labels, folds, sites)
-    with drill(sites, protocol="masked", program="dpp-svm", partitions=partitions) as federation:
+    reading = {"folds": FOLDS}
+    with drill(sites, protocol="masked", program="dpp-svm", partitions=partitions, reading=reading) as federation:
         for fold in range(FOLDS):
             _, found = federated(federation, Kernel("linear"), 0.2, fold)
             expected = pooled(rows, labels, Kernel("linear"), 0.2, folds == fold)
