@@ -29,14 +29,20 @@ class RepeatableChannel(SocketChannel):
     """A channel that draws the same in the same round of the same site."""
 
     def __init__(
-        self, mailbox: Mailbox, sites: tuple[str, ...], round_number: int, *others: Any, **options: Any
+        self,
+        mailbox: Mailbox,
+        sites: tuple[str, ...],
+        run_sites: int,
+        round_number: int,
+        *others: Any,
+        **options: Any,
     ) -> None:
         numbers = itertools.count()
 
         def draw(shape: Sequence[int]) -> Residues:
             return keystream(drawn_bytes(f"{mailbox.endpoint.name} {round_number} {next(numbers)}"), shape)
 
-        super().__init__(mailbox, sites, round_number, *others, **{**options, "draw": draw})
+        super().__init__(mailbox, sites, run_sites, round_number, *others, **{**options, "draw": draw})
 
 
 if __name__ == "__main__":
