@@ -46,5 +46,5 @@ class RepeatableChannel(SocketChannel):
 
 
 if __name__ == "__main__":
-    site.SocketChannel = RepeatableChannel  # type: ignore[assignment, attr-defined]
+    site.SocketChannel = RepeatableChannel  # type: ignore[attr-defined]
     main(INSTALLATION, int(sys.argv[1]))
