@@ -226,6 +226,15 @@ def test_amounts_that_no_release_has_are_refused(key: str, amount: float | None,
         ledger.spent()
 
 
+def test_budget_and_ledger_of_settings_are_those_of_the_accountant(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    limited = PrivacyAccountant.within(BudgetSettings(budget=2.0, budget_delta=1e-6, ledger=str(path)), DATA)
+    assert (limited.epsilon, limited.delta, limited.ledger) == (2.0, 1e-6, Ledger(path.resolve(), DATA))
+    for settings in (BudgetSettings(), object()):
+        unlimited = PrivacyAccountant.within(settings, DATA)
+        assert (unlimited.epsilon, unlimited.delta, unlimited.ledger) == (math.inf, math.inf, None)
+
+
 def test_a_report_says_how_the_last_release_was_made_and_what_all_spent(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger", DATA)
     accountant = PrivacyAccountant(3.0, 0.5, ledger=ledger)
