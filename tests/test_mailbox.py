@@ -17,7 +17,7 @@ from fedsvm.federation.channel.transcript import Transcript, read_transcript
 from fedsvm.federation.errors import PeerDropped, ProtocolError, StepRefused
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
-from fedsvm.federation.transport.wire import DATA_KIND, Message
+from fedsvm.federation.transport.wire import DATA_KIND, ENVELOPE_KIND, Message
 from fedsvm.federation.visits.endpoint import Arrived, NothingDue, StoredEndpoint
 from tests.test_sealing import ARRAY, OTHER_RUN, ROUND, RUN, SITES, changed, message, sealers
 
@@ -165,12 +165,13 @@ def test_what_sites_seal_opens_at_the_other_in_its_round_for_its_purpose_alone()
     north, south = channel_of("north"), channel_of("south")
     (sealed,) = north.seal({"south": b"content"}, "shares")
     assert south.unseal({"north": sealed}, "shares") == [b"content"]
+    later = channel_of("south", round_number=ROUND + 1)
     for channel, sender, purpose in (
         (south, "north", "masks"),
         (south, "west", "shares"),
         (north, "south", "shares"),
         (channel_of("west"), "north", "shares"),
-        (channel_of("south", round_number=ROUND + 1), "north", "shares"),
+        (later, "north", "shares"),
     ):
         with pytest.raises(ProtocolError, match="bytes that it did not"):
             channel.unseal({sender: sealed}, purpose)
@@ -220,3 +221,16 @@ def test_transcript_of_an_honest_site_has_its_inputs_alone(colludes: bool, tmp_p
     streams = [("drew", ROUND, f"keystream {number}", place) for place in (0, 1) for number in (1, 2)]
     seen = [("sent", ROUND, "south", 0), ("received", ROUND, "south", 0), ("drew", ROUND, "", 0), *streams]
     assert written == [("input", ROUND, "", 0), *(seen if colludes else [])]
+
+
+def test_channel_seals_what_sites_send_each_other_through_the_coordinator() -> None:
+    by_site = sealers()
+    mailbox, sent = mailbox_of("north", sealer=by_site["north"])
+    channel = SocketChannel(mailbox, SITES, ROUND, Deadline(1), lambda: None)
+    channel.send("south", ARRAY)
+    channel.send(COORDINATOR, ARRAY)
+    (first, envelope), (second, plain) = sent
+    assert (first, envelope.kind, second, plain.kind) == (COORDINATOR, ENVELOPE_KIND, COORDINATOR, DATA_KIND)
+    assert ARRAY.tobytes() not in envelope.frame
+    opened = by_site["south"].open(envelope)[1]
+    np.testing.assert_array_equal(opened.arrays["value"], ARRAY)

@@ -219,11 +219,21 @@ def test_identities_of_data_depend_on_source_label_and_columns() -> None:
 def test_amounts_that_no_release_has_are_refused(key: str, amount: float | None, tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "ledger", DATA)
     ledger.charge(1.0, 0.5, "a model", (9.0, 9.0))
-    entry = json.loads(ledger.path.read_text().splitlines()[1]) | {key: amount}
-    with ledger.path.open("a") as file:
-        file.write(json.dumps(entry) + "\n")
-    with pytest.raises(FederationError, match="damaged in line 3"):
-        ledger.spent()
+    entry, charged = json.loads(ledger.path.read_text().splitlines()[1]), ledger.path.read_bytes()
+    without = {name: value for name, value in entry.items() if name != key}
+    for damaged in (entry | {key: amount}, without):
+        ledger.path.write_bytes(charged + json.dumps(damaged).encode() + b"\n")
+        with pytest.raises(FederationError, match="damaged in line 3"):
+            ledger.spent()
+
+
+def test_budget_and_ledger_of_settings_are_those_of_the_accountant(tmp_path: Path) -> None:
+    path = tmp_path / "ledger"
+    limited = PrivacyAccountant.within(BudgetSettings(budget=2.0, budget_delta=1e-6, ledger=str(path)), DATA)
+    assert (limited.epsilon, limited.delta, limited.ledger) == (2.0, 1e-6, Ledger(path.resolve(), DATA))
+    for settings in (BudgetSettings(), object()):
+        unlimited = PrivacyAccountant.within(settings, DATA)
+        assert (unlimited.epsilon, unlimited.delta, unlimited.ledger) == (math.inf, math.inf, None)
 
 
 def test_a_report_says_how_the_last_release_was_made_and_what_all_spent(tmp_path: Path) -> None:

@@ -80,9 +80,9 @@ def test_answers_open_their_own_request_alone() -> None:
     (first, open_first), (_, open_second) = requests.seal(b"one"), requests.seal(b"two")
     answer = answers.open(first)[2](b"yes")
     assert open_first(answer) == b"yes"
-    for opens, given_bytes in ((open_second, answer), (open_first, first[HEAD_BYTES:])):
+    for opening, sealed in ((open_second, answer), (open_first, first[HEAD_BYTES:])):
         with pytest.raises(Malformed, match="not sealed by whom it names"):
-            opens(given_bytes)
+            opening(sealed)
 
 
 def test_forged_requests_are_refused() -> None:
@@ -113,13 +113,10 @@ def test_vault_binds_each_piece_to_its_place_and_draws_a_nonce_for_it() -> None:
     pieces = [vault.seal(content, "place") for _ in range(3)]
     assert len({piece[:NONCE_BYTES] for piece in pieces}) == len({piece[NONCE_BYTES:] for piece in pieces}) == 3
     assert [vault.open(piece, "place") for piece in pieces] == [content] * 3
-    for opener, piece, place in (
-        (vault, pieces[0], "elsewhere"),
-        (Vault(b"x" * 32), pieces[0], "place"),
-        (vault, b"", "place"),
-    ):
+    attempts = ((vault, pieces[0], "elsewhere"), (Vault(b"x" * 32), pieces[0], "place"), (vault, b"", "place"))
+    for opening, sealed, place in attempts:
         with pytest.raises(Malformed, match="not sealed with this key for this place"):
-            opener.open(piece, place)
+            opening.open(sealed, place)
 
 
 # Envelopes between sites.
