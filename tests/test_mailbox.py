@@ -226,7 +226,7 @@ def test_transcript_of_an_honest_site_has_its_inputs_alone(colludes: bool, tmp_p
 def test_channel_seals_what_sites_send_each_other_through_the_coordinator() -> None:
     by_site = sealers()
     mailbox, sent = mailbox_of("north", sealer=by_site["north"])
-    channel = SocketChannel(mailbox, SITES, ROUND, Deadline(1), lambda: None)
+    channel = SocketChannel(mailbox, SITES, len(SITES), ROUND, Deadline(1), lambda: None)
     channel.send("south", ARRAY)
     channel.send(COORDINATOR, ARRAY)
     (first, envelope), (second, plain) = sent
