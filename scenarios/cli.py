@@ -383,7 +383,7 @@ def site(
     data: Annotated[str, typer.Option(help="The file of this site's rows.")],
     policy: Annotated[Path | None, typer.Option(help="What this site allows: see fedsvm policy template.")] = None,
     listen: Annotated[str, typer.Option(help="Where other sites connect to, such as tcp://0.0.0.0:7101.")] = "",
-    advertise: Annotated[str, typer.Option(help="By which address they do, where it is another.")] = "",
+    advertise: Annotated[str, typer.Option(help="Address other sites use to reach it, if not that of --listen.")] = "",
     wait: Annotated[str, typer.Option(help="How long to wait for a run to begin or be resumed: 90s, 30m, 2h.")] = "1h",
     patience: Annotated[str, typer.Option(help="How long the coordinator may be silent in mid-run.")] = "10m",
     faults: Annotated[
@@ -539,7 +539,7 @@ def reproduce(
     folder: Annotated[Path, typer.Option("--out", help="Folder for runs, page and tables.")] = Path("reproduction"),
     listed: Annotated[bool, typer.Option("--list", help="List all there is, and run nothing.")] = False,
 ) -> None:
-    """Measure again what papers print and this project claims: a page with a verdict for every value.
+    """Repeat the measurements of four papers and of this project, and write a page with a verdict for each value.
 
     Run again, it does what is missing. Exit status 3: a run failed, or something differs that the papers' files do not
     say will.
@@ -579,7 +579,7 @@ def predict_cost(
         str, typer.Option("--measure", metavar="N,N,…", help="Numbers of sites to run it with first, three or more.")
     ] = "5,20,60",
 ) -> None:
-    """Predict what a scenario would cost with more sites than a machine holds, from small runs of it."""
+    """Predict the cost of a scenario with more sites than one machine can run, from small runs."""
     from fedsvm.scenarios import forecast
 
     terminate_as_interrupted()
@@ -703,7 +703,7 @@ def audit(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the table as JSON and nothing else.")] = False,
 ) -> None:
-    """Show what a whole run gives away, and to whom; without a scenario, what coalitions learn of single sums.
+    """Attack a whole run and show who recovers what; without a scenario, show which coalitions open a single sum.
 
     A scenario is run, and attacked as the coordinator alone, each site alone, and the coordinator with each site would.
     """
@@ -768,7 +768,7 @@ def check_sum(
         typer.Argument(help="A secure sum, of this project or of another package.", autocompletion=_complete_sum),
     ],
 ) -> None:
-    """Check that a secure sum is exact, costs what it says, leaves nobody waiting, and is as secret as it says."""
+    """Check a secure sum: exactness, stated cost, handling of lost sites, and stated secrecy."""
     from fedsvm.protocols.analysis import conformance
     from fedsvm.protocols.sums.registry import SUMS
 

@@ -34,7 +34,7 @@ Out = Annotated[
 
 app = typer.Typer(
     no_args_is_help=True,
-    help="Compare columns of files, each held by a site process of its own, and show of them the result alone.",
+    help="Compare columns of several files, each in its own site process, without showing their values.",
 )
 
 

@@ -165,8 +165,8 @@ class Lobby:
             )
         if join.name != peer:
             return (
-                f"its key was made for {named}, and the coordinator admits it as {peer}; have the coordinator's folder "
-                f"hold it as {named}.key."
+                f"its key was made for {named}, and the coordinator admits it as {peer}; rename the file in the "
+                f"coordinator's folder to {named}.key."
             )
         if join.address and not is_tcp(join.address):
             return (
@@ -177,8 +177,8 @@ class Lobby:
             return f"it has fedsvm {theirs} and the coordinator {self._version}; install the same version."
         if self._terms.routing == "direct" and not join.address:
             return (
-                "sites of this run reach each other directly, and it says no address; start it with --listen and "
-                '--advertise, or have the scenario say protocol.routing = "via-coordinator".'
+                "sites of this run connect to each other directly, and it has no address; start it with --listen and "
+                '--advertise, or set protocol.routing = "via-coordinator" in the scenario.'
             )
         return ""
 
@@ -246,7 +246,7 @@ class Lobby:
     def _note_strangers(self) -> None:
         if (count := self._endpoint.refused[REFUSED]) > self._strangers:
             self._strangers = count
-            self._tell(f"somebody was refused, whose key is not in the folder of sites ({count} times so far)")
+            self._tell(f"refused a connection whose key is not in the folder of sites ({count} so far)")
 
     # What is said to them.
 
@@ -282,7 +282,7 @@ class Lobby:
         why += [f"{_listed(absent)} did not come"] if absent else []
         return (
             f"after {how_long} {len(self.guests)} of {len(self._names)} sites were ready ({came}), and {min_sites} are "
-            f"needed: {'; '.join(why)}. Start fedsvm site there, and let the coordinator wait longer (--wait)."
+            f"needed: {'; '.join(why)}. Fix their files or start fedsvm site there, and increase --wait."
         )
 
     def _close(self) -> None:
@@ -420,7 +420,7 @@ def differing(columns: Sequence[Column], first: str, reference: Sequence[Column]
         return ""
     more = f"; and {len(problems) - MAX_NAMED} more" if len(problems) > MAX_NAMED else ""
     said = "; ".join(problem[:MAX_SHOWN] for problem in problems[:MAX_NAMED])
-    return f"its columns differ from those of {first}: {said}{more}. Mend the file, or add them to data.ignore."
+    return f"its columns differ from those of {first}: {said}{more}. Fix the file, or add them to data.ignore."
 
 
 def _columns(rows: list[list[object]]) -> tuple[Column, ...]:

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from fedsvm.federation.hosts.visit import Visit
     from fedsvm.scenarios.hosts.coordination import Meeting
 
-keys_app = typer.Typer(no_args_is_help=True, help="Keys by which parties on different hosts know each other.")
+keys_app = typer.Typer(no_args_is_help=True, help="Create and show the keys that identify parties on different hosts.")
 
-policy_app = typer.Typer(no_args_is_help=True, help="What a site allows, whatever a run asks for.")
+policy_app = typer.Typer(no_args_is_help=True, help="Policies: files that say what a site allows.")
 
 _SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 

@@ -39,7 +39,7 @@ Rule = Annotated[list[Any], Field(min_length=1)] | Range
 
 
 class PolicyFile(Part):
-    """What the operator of a site allows; what no key says is allowed."""
+    """What the operator of a site allows. A missing key restricts nothing."""
 
     algorithms: dict[str, dict[str, Rule]] | None = None
     """What the site trains, and for each what its settings may be; no other algorithm."""
@@ -130,26 +130,26 @@ def _sentences(path: Path, error: ValidationError) -> Iterator[str]:
 
 
 _TEMPLATE = """\
-# What this site takes part in; what no key says is allowed. The site's own process refuses all else, with a sentence.
+# What this site allows. A key that is missing restricts nothing. The site's own process refuses whatever a key forbids.
 {leakage}
 
-# With fewer rows of its own it takes no part.
+# Minimum number of the site's own rows.
 min_rows = 20
-# The columns that it trains with.
+# Columns that may be used for training.
 # columns = ["age", "sex"]
-# Steps whose value it shows the coordinator in the clear.
+# Steps whose value the coordinator may see in the clear.
 gathers = ["row_count"]
-# Whether the coordinator may get the model; false: only runs of which the sites alone keep it.
+# true: the coordinator may get the model. false: only runs in which the model stays at the sites.
 release = true
-# The largest epsilon of a run, which must promise one then, and of all runs that the site's own ledger lists.
+# max_epsilon: limit for one run, which must then be private. budget: limit for all runs in the site's own ledger.
 # max_epsilon = 1.0
 # budget = 4.0
 # ledger = "{name}.ledger"
 
-# No other algorithm than those with a table; settings may be one of a list, or within {{ min = 1, max = 9 }}.
+# Only algorithms with a table are allowed. A setting has a list of allowed values, or a range: {{ min = 1, max = 9 }}.
 [algorithms.{algorithm}]
 {settings}
-# No other sum than those with a table; nothing is put into one of fewer than min_sites sites.
+# Only secure sums with a table are allowed. The site refuses to join a sum over fewer than min_sites sites.
 [sums.masked]
 min_sites = 3
 threshold = {{ min = 0.6 }}
@@ -165,7 +165,7 @@ _WIDTH = 118
 _CAREFUL = {
     "solver": ('["interior-point"]', "Cutting planes let a coordinator rebuild rows."),
     "masking": ('["congruence"]', "The coordinator solves without seeing the system."),
-    "min_cluster_size": ("{ min = 3 }", "No landmark is a single row's copy."),
+    "min_cluster_size": ("{ min = 3 }", "Each landmark is the mean of three rows or more."),
 }
 """Settings that decide what is given away, as a careful site has them, and why."""
 
