@@ -154,7 +154,7 @@ def test_a_hub_that_is_not_there_is_tried_and_then_said_so(tmp_path: Path) -> No
         port = free.getsockname()[1]
     link = Link(f"http://localhost:{port}", "token", bytes(range(32)))
     joining = Joining(link, str(files["north"]), ANYTHING, tmp_path / "kept", lambda said: None, wait_s=0.2)
-    with pytest.raises(FederationError, match=r"cannot be reached .* nothing is lost"):
+    with pytest.raises(FederationError, match=r"cannot be reached .* Nothing is lost"):
         joining.visit()
 
 
@@ -173,6 +173,6 @@ def test_an_answer_that_is_cut_short_is_asked_for_again(tmp_path: Path) -> None:
         answering = threading.Thread(target=answer)
         answering.start()
         joining = Joining(link, str(files["north"]), ANYTHING, tmp_path / "kept", lambda said: None, wait_s=0)
-        with pytest.raises(FederationError, match=r"cannot be reached .* nothing is lost"):
+        with pytest.raises(FederationError, match=r"cannot be reached .* Nothing is lost"):
             joining.visit()
         answering.join()

@@ -153,7 +153,8 @@ def test_a_summary_that_goes_to_a_pipe_has_a_line_for_each_figure(repeated: Path
     title, *rest = piped.getvalue().splitlines()
     assert title == "quickstart"
     said = [*lines(result), ("results", str(repeated))]
-    assert [each.split(maxsplit=1) for each in rest[: len(said)]] == [[name, value] for name, value in said]
+    width = max(len(name) for name, _ in said) + 2
+    assert [(each[:width].rstrip(), each[width:]) for each in rest[: len(said)]] == said
     assert all(each == each.rstrip() for each in rest)
     print_summary(Console(file=narrow, width=40, force_terminal=True), result, repeated)
     assert max(len(Text.from_ansi(each).plain.rstrip()) for each in narrow.getvalue().splitlines()) <= 40
