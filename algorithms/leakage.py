@@ -49,7 +49,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class WholeRunLeakage:
-    """The most that the coordinator recovers from a whole run, with one colluding site and alone.
+    """The most that the coordinator recovers from a whole run, with one colluding site and alone, and one site alone.
 
     Parameters
     ----------
@@ -57,10 +57,13 @@ class WholeRunLeakage:
         By the coordinator and any one site together.
     alone : Recovery, optional
         By the coordinator alone. None if no attack has recovered anything: this is no proof.
+    one_site : Recovery, optional
+        By any one site alone. None if it was not analyzed.
     """
 
     with_site: Recovery
     alone: Recovery | None = None
+    one_site: Recovery | None = None
 
     def with_rows_alone(self) -> WholeRunLeakage:
         """Return the same, with at least some rows for the coordinator alone."""
@@ -71,6 +74,9 @@ class WholeRunLeakage:
     def __str__(self) -> str:
         """Return a clause with the parties as its subject."""
         if self.alone == self.with_site:
-            return f"the coordinator, alone or with any one site, can {self.with_site}"
-        together = f"the coordinator and any one site together can {self.with_site}"
-        return f"{together}; the coordinator alone can {self.alone}" if self.alone else together
+            clauses = [f"the coordinator, alone or with any one site, can {self.with_site}"]
+        else:
+            clauses = [f"the coordinator and any one site together can {self.with_site}"]
+            clauses += [f"the coordinator alone can {self.alone}"] if self.alone else []
+        clauses += [f"any one site alone can {self.one_site}"] if self.one_site else []
+        return "; ".join(clauses)

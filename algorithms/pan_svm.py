@@ -286,10 +286,11 @@ class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):
         """Return what sums of the features of all rows give away; masks keep them from the coordinator alone."""
         # No attack inverts random frequencies, so without a list nothing follows from sums of these features.
         found = Recovery("every row", LISTED, None if settings.features == "fourier" else "some rows")
+        copies = settings.landmark_rows(with_site=False)
+        by_a_site = Recovery("every row" if settings.step_noise == 0 else "some rows", LISTED, copies)
         if settings.solver != "interior-point" or settings.masking == "none":
-            return WholeRunLeakage(found, found)
-        alone = settings.landmark_rows(with_site=False)
-        return WholeRunLeakage(found, Recovery(alone) if alone else None)
+            return WholeRunLeakage(found, found, by_a_site)
+        return WholeRunLeakage(found, Recovery(copies) if copies else None, by_a_site)
 
     def attacks(self, settings: PanSettings) -> list[Attack]:
         """On landmarks, on cuts, on Newton's systems and steps, and on what the trained point is made of."""

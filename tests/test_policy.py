@@ -52,7 +52,7 @@ def test_terms_beyond_a_rule_are_refused(text: str, sentence: str, tmp_path: Pat
 
 def test_a_template_is_a_policy_that_allows_a_careful_run(tmp_path: Path) -> None:
     rules = read_policy(write(tmp_path, template("pan-svm", "north")))
-    settings = {"solver": "interior-point", "masking": "congruence", "min_cluster_size": 3}
+    settings = {"solver": "interior-point", "masking": "congruence", "step_noise": 0.1, "min_cluster_size": 3}
     rules.check_terms(Terms("pan-svm", settings, "masked", {"threshold": 0.67}, 3))
 
 

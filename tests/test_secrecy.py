@@ -34,12 +34,15 @@ def cards(path: Path, count: int = 150) -> Path:
     return path
 
 
-def audited(folder: Path, changes: Sequence[str], sites: Sequence[str]) -> tuple[WholeRunLeakage | None, PartyAudit]:
-    """Return what a scenario's algorithm states of a whole run, and what the coordinator and some sites recover."""
+def audited(
+    folder: Path, changes: Sequence[str], sites: Sequence[str], *, coordinator: bool = True
+) -> tuple[WholeRunLeakage | None, PartyAudit]:
+    """Return what a scenario's algorithm states of a whole run, and what some parties recover together."""
     folder.mkdir(parents=True)
-    written, colluding = folder.with_suffix(".toml"), f"collusion.sites={json.dumps(list(sites))}"
+    written = folder.with_suffix(".toml")
     written.write_text("[federation]\nsites = 3\n[compare]\ncentralised = false\n")
-    scenario, base = spec.read(str(written), overrides=[*changes, "collusion.coordinator=true", colluding])
+    colluding = [f"collusion.coordinator={json.dumps(coordinator)}", f"collusion.sites={json.dumps(list(sites))}"]
+    scenario, base = spec.read(str(written), overrides=[*changes, *colluding])
     finished = runner.run(scenario, dataset.prepare(scenario, base), folder, lambda *_: None)
     assert finished.result.error is None, finished.traceback
     stated = scenario.algorithm.implementation.whole_run(scenario.algorithm.settings)
@@ -136,6 +139,9 @@ def test_no_statement_claims_more_protection_than_attacks_leave(example: tuple[s
         return
     check(stated.alone, alone, has_list=source == LISTED)
     check(stated.with_site, with_site, has_list=source == LISTED)
+    if stated.one_site is not None:
+        _, one_site = audited(tmp_path / "one-site", changes, ["site-1"], coordinator=False)
+        check(stated.one_site, one_site, has_list=source == LISTED)
     if case == "pan-svm" and source == LISTED:
         assert with_site.recovered == with_site.rows, "every row is what the statement says"
 
@@ -169,7 +175,8 @@ def test_statements_follow_from_the_settings() -> None:
         return secrecy(scenario, [ALL_SITES], None).whole_run
 
     assert stated().startswith("the coordinator and any one site together can recover every row of the other sites if")
-    assert stated().endswith("; the coordinator alone can recover rows that equal a landmark")
+    assert "; the coordinator alone can recover rows that equal a landmark; " in stated()
+    assert "; any one site alone can recover some rows if the possible records can be listed" in stated()
     for change in ("algorithm.solver=cutting-plane", "algorithm.solver=auto", "algorithm.masking=none"):
         assert stated(change).startswith("the coordinator, alone or with any one site, can recover every row")
     assert not spec.read("naive-bayes")[0].algorithm.implementation.whole_run(NaiveBayesSettings())

@@ -165,6 +165,7 @@ _WIDTH = 118
 _CAREFUL = {
     "solver": ('["interior-point"]', "Cutting planes let a coordinator rebuild rows."),
     "masking": ('["congruence"]', "The coordinator solves without seeing the system."),
+    "step_noise": ("{ min = 0.1 }", "Without noise on the steps a single site can recover every row that it can list."),
     "min_cluster_size": ("{ min = 3 }", "Each landmark is the mean of three rows or more."),
 }
 """Settings that decide what is given away, as a careful site has them, and why."""
