@@ -17,6 +17,7 @@ import pytest
 
 from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.assemble import Deployment, SiteSetup, started
 from fedsvm.federation.control import Failed
@@ -101,6 +102,7 @@ PAN: Mapping[str, Any] = {"kernel": "linear", "features": "identity"}
 W = np.ones(COLUMNS)
 RBF: Mapping[str, Any] = {"kernel": "rbf", "gamma": 0.25, "degree": 3, "coef0": 0.0}
 ONE = np.zeros(1, dtype=np.int64)
+BEGUN: Mapping[str, Any] = {"prior": 0 * W, "price": 1.0, "lever": 1.0, "masking": "congruence"}
 LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "a bound that tells how large a sum is": (
         terms("pan-svm", **PAN),
@@ -159,6 +161,27 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         ran("hold_out", fold=-1),
         "fold must be one of the 2 that were agreed on",
     ),
+    "training on the rows of all folds": (
+        terms("pan-svm", {"folds": 2}, **PAN),
+        STRICT,
+        prepared,
+        ran("hold_out", fold=None),
+        "fold must be one of the 2 that were agreed on",
+    ),
+    "training on the private rows of all folds": (
+        terms("hybrid-svm", {"folds": 2}, epsilon=1.0),
+        BUDGETED,
+        nothing,
+        ran("encode_known", values=[], offset=np.zeros(COLUMNS), scale=np.ones(COLUMNS), fold=None),
+        "fold must be one of the 2 that were agreed on",
+    ),
+    "columns scaled by the test's records": (
+        terms("dpp-svm", {"test_fraction": 0.2}),
+        SiteRules(),
+        nothing,
+        ran("prepare_fold", fold=None, scale="standard"),
+        "fold must be one of the 1 that were agreed on",
+    ),
     "a fold in a run without folds": (terms("pan-svm", **PAN), STRICT, prepared, ran("hold_out", fold=-1), "no step"),
     "scores of training rows": (
         terms("pan-svm", **PAN),
@@ -180,6 +203,90 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         mapped,
         summed("model_table", (3, 6), np.inf),
         "no step 'model_table'",
+    ),
+    "frequencies of its choice": (
+        terms("pan-svm", features="fourier", gamma=0.25),
+        SiteRules(),
+        prepared,
+        ran("receive_map", features="fourier", gamma=0.25, rho=1e5 * np.ones((1, COLUMNS))),
+        "rho must be the 100 frequencies that the agreed seed draws",
+    ),
+    "as many frequencies as agreed, of its choice": (
+        terms("pan-svm", features="fourier", gamma=0.25, frequencies=7),
+        SiteRules(),
+        prepared,
+        ran("receive_map", features="fourier", gamma=0.25, rho=2 * FourierMap.drawn(0.25, 7, COLUMNS, 1).rho),
+        "rho must be the 7 frequencies that the agreed seed draws",
+    ),
+    "more landmarks than an agreed count": (
+        terms("pan-svm", landmarks=2, gamma=0.25),
+        SiteRules(),
+        prepared,
+        ran("receive_map", features="landmarks", landmarks=np.ones((3, COLUMNS)), map=np.eye(3), **RBF),
+        "landmarks must be 2 or fewer, as agreed, got 3",
+    ),
+    "factors of classes without class weights": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        mapped,
+        ran("begin_path", **BEGUN, factors=[1e6, 1e6]),
+        "factors must be those of class_weight = null, as agreed",
+    ),
+    "other factors than the agreed ones": (
+        terms("pan-svm", **PAN, class_weight={"ill": 3.0}),
+        STRICT,
+        mapped,
+        ran("begin_path", **BEGUN, factors=[3.0, 1e6]),
+        'factors must be those of class_weight = {"ill": 3.0}, as agreed',
+    ),
+    "balanced factors that balance nothing": (
+        terms("pan-svm", **PAN, class_weight="balanced"),
+        STRICT,
+        mapped,
+        ran("begin_path", **BEGUN, factors=[1e6, 1e6]),
+        'factors must be those of class_weight = "balanced", as agreed',
+    ),
+    "moments of one class": (
+        terms("least-squares", **PAN),
+        SiteRules(),
+        mapped,
+        summed("moments", (20,), intercept=True, factors=[0.0, 1.0]),
+        "factors must be those of class_weight = null, as agreed",
+    ),
+    "Newton sums of one class": (
+        terms("logistic-regression", **PAN),
+        SiteRules(),
+        mapped,
+        summed("newton_sums", (1, 21), points=np.zeros((1, 5)), scales=np.ones(3), intercept=True, factors=[0.0, 1.0]),
+        "factors must be those of class_weight = null, as agreed",
+    ),
+    "a path of other problems": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        mapped,
+        ran("begin_path", **BEGUN, scheme="ovo"),
+        "scheme must be 'ovr', as agreed, got 'ovo'",
+    ),
+    "groups of other problems": (
+        terms("pan-svm", **PAN, solver="cutting-plane"),
+        SiteRules(),
+        mapped,
+        ran("deal_groups", groups=4, scheme="ovo"),
+        "scheme must be 'ovr', as agreed, got 'ovo'",
+    ),
+    "no groups": (
+        terms("pan-svm", **PAN, solver="cutting-plane"),
+        SiteRules(),
+        mapped,
+        ran("deal_groups", groups=0),
+        "groups must be a whole number from 1 on, got 0",
+    ),
+    "a histogram without bins": (
+        terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
+        STRICT,
+        prepared,
+        summed("score_counts", (2004,), model=ONE, bins=-1, threshold=0.0, kept=False),
+        "bins must be a whole number from 1 to 1000, got -1",
     ),
     "edges of a tree": (
         terms("pan-svm", **PAN),
@@ -274,3 +381,12 @@ def test_a_program_of_one_class_offers_all_its_steps() -> None:
     program = ALGORITHMS["naive-bayes"].Site
     assert {"class_counts", "class_sums"} <= program.offered_steps(terms("naive-bayes"))
     assert program.offered_steps(terms("naive-bayes")) < steps_of(program)
+
+
+def test_the_frequencies_that_the_agreed_seed_draws_are_taken() -> None:
+    with sites(terms("pan-svm", features="fourier", frequencies=7, gamma=0.25), SiteRules()) as federation:
+        prepared(federation)
+        federation.run("receive_map", **FourierMap.drawn(0.25, 7, COLUMNS, 1).to_fields())
+        squares, rows = federation.sum("squared_norms", shape=(2,), bound=np.inf)
+    assert squares == pytest.approx(60.0)
+    assert rows == 60
