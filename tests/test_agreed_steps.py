@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import pytest
 from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.features.fourier import FourierMap
+from fedsvm.algorithms.hybrid_svm import noise_of
+from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.assemble import Deployment, SiteSetup, started
 from fedsvm.federation.control import Failed
@@ -103,6 +106,29 @@ W = np.ones(COLUMNS)
 RBF: Mapping[str, Any] = {"kernel": "rbf", "gamma": 0.25, "degree": 3, "coef0": 0.0}
 ONE = np.zeros(1, dtype=np.int64)
 BEGUN: Mapping[str, Any] = {"prior": 0 * W, "price": 1.0, "lever": 1.0, "masking": "congruence"}
+ONE_SHOT = terms("hybrid-svm", mechanism="laplace", epsilon=1.0, variant="one-shot", features=1)
+
+
+def with_frequencies(federation: Federation) -> None:
+    """Have private rows mapped by one frequency."""
+    federation.run("encode_known", values=[], offset=np.zeros(COLUMNS), scale=np.ones(COLUMNS), fold=None)
+    federation.run("receive_frequencies", rho=np.ones((1, COLUMNS)))
+
+
+def trained_alone(federation: Federation, rows: int = 60) -> None:
+    """Have every site train its own model, as an honest coordinator does, but for the number of rows."""
+    with_frequencies(federation)
+    federation.run("train_alone", prior=np.zeros(2), C=300.0, tolerance=1e-11, rows=rows)
+
+
+def noise_for_epsilon() -> dict[str, Any]:
+    """Return what an honest coordinator orders of a model of the 60 rows."""
+    noise = noise_of(PrivacyParameters("laplace", 1.0), np.zeros(2), 2 * 300.0 / 60, 1e-11 * 300.0, shares=2)
+    kind = {"release": 1, "mechanism": "laplace", "with_model": True, "joint": False}
+    return {**kind, "lattice": noise.step, "steps": noise.steps, "shares": noise.shares}
+
+
+FOR_EPSILON = noise_for_epsilon()
 LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "a bound that tells how large a sum is": (
         terms("pan-svm", **PAN),
@@ -325,6 +351,48 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         ran("train_alone", prior=W, C=1.0, tolerance=1e-3, rows=60),
         "no step 'train_alone'",
     ),
+    "a model with hardly any noise": (
+        ONE_SHOT,
+        BUDGETED,
+        trained_alone,
+        summed("noisy_part", (2,), np.inf, **{**FOR_EPSILON, "steps": 1}),
+        "noise must have the scale .* that epsilon needs",
+    ),
+    "a model with noise for a smaller epsilon than it says": (
+        replace(ONE_SHOT, epsilon=0.1),
+        BUDGETED,
+        trained_alone,
+        summed("noisy_part", (2,), np.inf, **FOR_EPSILON),
+        "the agreed settings must say the mechanism, and the epsilon that this site charges",
+    ),
+    "a model with noise for more rows than it was trained with": (
+        ONE_SHOT,
+        BUDGETED,
+        lambda federation: trained_alone(federation, rows=30),
+        summed("noisy_part", (2,), np.inf, **FOR_EPSILON),
+        "noise must have the scale .* that epsilon needs",
+    ),
+    "a model that counts for more than all": (
+        ONE_SHOT,
+        BUDGETED,
+        lambda federation: trained_alone(federation, rows=10),
+        summed("noisy_part", (2,), np.inf, **FOR_EPSILON),
+        "rows must be those of all sites, and 20 or more",
+    ),
+    "noise in shares for more sites than there are": (
+        ONE_SHOT,
+        BUDGETED,
+        trained_alone,
+        summed("noisy_part", (2,), np.inf, **{**FOR_EPSILON, "shares": 9}),
+        "shares must be from 1 to 2",
+    ),
+    "private rows at a price of its choice": (
+        terms("hybrid-svm", **{**NOISY, "mechanism": "gaussian", "delta": 1e-6}, features=1),
+        BUDGETED,
+        with_frequencies,
+        ran("begin_path", prior=np.zeros(2), price=7e3, lever=0.0, masking="congruence"),
+        "price must be C = 300 over the number of rows, got 7000",
+    ),
     "columns": (terms("pan-svm", **PAN), STRICT, prepared, ran("keep_columns", columns=ONE), "no step 'keep_columns'"),
 }
 
@@ -390,3 +458,15 @@ def test_the_frequencies_that_the_agreed_seed_draws_are_taken() -> None:
         squares, rows = federation.sum("squared_norms", shape=(2,), bound=np.inf)
     assert squares == pytest.approx(60.0)
     assert rows == 60
+
+
+def test_each_model_beyond_the_agreed_ones_is_charged(tmp_path: Path) -> None:
+    """Three sites are each charged 1 when they join, and again for a second model, though frequencies came anew."""
+    rules = SiteRules(max_epsilon=1.0, budget=3.0, ledger=str(tmp_path / "ledger"))
+    with sites(ONE_SHOT, rules) as federation:
+        trained_alone(federation)
+        assert np.isfinite(federation.sum("noisy_part", shape=(2,), bound=np.inf, **FOR_EPSILON)).all()
+        trained_alone(federation)
+        said = refusals(federation, summed("noisy_part", (2,), np.inf, **FOR_EPSILON))
+    assert all("all runs together may spend epsilon 3; 3 is spent" in why for why in said.values())
+    assert len((tmp_path / "ledger").read_text().splitlines()) == len(SITES)
