@@ -53,6 +53,7 @@ from fedsvm.algorithms.contract import (
 from fedsvm.algorithms.data.classes import above_others, members, one_against_rest
 from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.data.horizontal import count_rows
+from fedsvm.algorithms.data.partition import agreed_folds
 from fedsvm.algorithms.data.public_rows import PubliclyScaledSite, PublicTask
 from fedsvm.algorithms.data.scaling import Scale
 from fedsvm.algorithms.features.fourier import FourierSettings, Frequencies, choose_frequencies, paired_features
@@ -74,7 +75,7 @@ from fedsvm.algorithms.privacy.mechanisms import Noise, PrivacyParameters, noise
 from fedsvm.algorithms.settings import Dimension, Positive, Share, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.generator import KeyedRandom, drawn_key
-from fedsvm.federation.errors import FederationError, MembershipChanged, StepRefused
+from fedsvm.federation.errors import FederationError, MembershipChanged, OrderRefused, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step, steps_in
 from fedsvm.federation.site.terms import Terms
@@ -86,6 +87,8 @@ _PRIOR_FOLDS = 5
 _PRIOR_TOLERANCE = 1e-6
 _MAX_ITERATIONS = 500
 _POOLED_GROUPS = 32
+_NOISE_ROUNDING = 1e-9
+"""By how much of it the scale that two machines compute may differ."""
 
 
 @dataclass
@@ -187,7 +190,8 @@ def scores_of(values: FloatArray, *, jointly: bool) -> FloatArray:
 class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
     """The site half. noise_key: what its shares of noise follow from, and summed: what it put into sums with them.
 
-    whole: the model that is joint. models: how many it had since it had a key, of which the last counts.
+    whole: the model that is joint. models: how many it had since it had a key, of which the last counts. releases: for
+    how many keys it released one. priors (K, m) and rows: those that the last model is of.
 
     The models of several classes are one behind the other.
     """
@@ -196,6 +200,9 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
     noise_key: bytes
     models: int = 0
     summed: frozenset[str] = frozenset()
+    releases: int = 0
+    priors: FloatArray
+    rows_of_all: int
 
     @classmethod
     def offered_steps(cls, terms: Terms) -> frozenset[str]:
@@ -220,7 +227,16 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
         return super().offered_steps(terms) - unused
 
     def check_problem(self, prior: FloatArray, price: float) -> None:
-        """Raise OrderRefused for a prior where none was agreed on; the price is the agreed one, over all rows."""
+        """Raise OrderRefused for a prior where none was agreed on, or a price that is not C over a number of rows."""
+        self._check_prior(prior)
+        C = self.terms.settings.get("C", price)
+        rows = round(C / price) if 0 < price < math.inf else 0
+        if not math.isclose(price * rows, C):
+            raise OrderRefused(f"price must be C = {C:g} over the number of rows, got {price:g}")
+        self.priors, self.rows_of_all = np.broadcast_to(prior, (len(self.labels), prior.shape[-1])), rows
+
+    def _check_prior(self, prior: FloatArray) -> None:
+        """Raise OrderRefused for a prior where none was agreed on."""
         if prior.any():
             self.check_agreed(prior="public")
 
@@ -235,8 +251,9 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
     def train_alone(self, prior: FloatArray, C: float, tolerance: float, rows: int) -> None:
         """This site's own minimiser, weighted by its share of all rows. Raises StepRefused if it is not reached."""
         self.check_agreed(C=C, tolerance=tolerance)
-        self.check_problem(prior, C)
+        self._check_prior(prior)
         own, priors = len(self.features), np.atleast_2d(prior)
+        self.priors, self.rows_of_all = priors, rows
         self.part = np.zeros(prior.size)
         if own:
             stopping, models = Stopping(tolerance, _MAX_ITERATIONS), []
@@ -290,15 +307,21 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
         A release has one share, however often it is summed for it, and by whatever process of this site: who saw a sum
         that got lost, as the first site of a ring does, sees the same again. Of anything else, be it over other sites,
         on another lattice or of another model, there is another share: two sums with the same differ by no noise. The
-        run agreed on one release for a set of features; each beyond it is charged, whatever the coordinator says of it.
+        run agreed on one release for a set of features, and on as many sets as it trains models; each release beyond
+        that is charged, whatever the coordinator says of it.
+
+        Raises OrderRefused for a model with less noise than the agreed epsilon needs; see `_check_noise`.
         """
         self.check_agreed(mechanism=mechanism, variant="joint" if joint else "one-shot")
         asked = [release, self.channel.sites, lattice, mechanism, steps, shares, with_model, joint, self.models]
         share_of, size = json.dumps(asked), self._size
+        if with_model:
+            self._check_noise(mechanism, lattice, steps, shares)
         part = np.rint(self.own_part(joint) / lattice) if with_model else np.zeros(size)
         if with_model and share_of not in self.summed:
-            if self.summed:
+            if self.summed or self.releases >= self._agreed_models:
                 self.charge_again()
+            self.releases += not self.summed
             self.summed |= {share_of}
         source = KeyedRandom(hmac.digest(self.noise_key, share_of.encode(), "sha256"))
         share = (
@@ -307,6 +330,33 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
             else laplace_share(steps, shares, size, source)
         )
         return np.asarray((part + share) * lattice)
+
+    def _check_noise(self, mechanism: str, lattice: float, steps: int, shares: int) -> None:
+        """Raise OrderRefused for less noise than the epsilon that this site charges needs, for the last model.
+
+        One row moves the model by 2C/n, for the n that it was trained with, whatever the coordinator says of n. All of
+        the noise must be there without the share of one site, by the fewest sites that the run goes on with.
+        """
+        charged = self.terms.epsilon
+        if charged is None:  # of a run that promises its sites nothing
+            return
+        settings = HybridSettings(**self.terms.settings)
+        if settings.mechanism != mechanism or settings.epsilon * self._agreed_models > charged * (1 + _NOISE_ROUNDING):
+            raise OrderRefused("the agreed settings must say the mechanism, and the epsilon that this site charges")
+        most = max(1, min(len(self.channel.sites), self.terms.min_sites) - 1)
+        if type(shares) is not int or not 1 <= shares <= most:
+            raise OrderRefused(f"shares must be from 1 to {most}, one less than min_sites, got {shares!r}")
+        if self.rows_of_all < max(1, len(self.features)):
+            raise OrderRefused(f"rows must be those of all sites, and {len(self.features)} or more, as many as here")
+        needed = _noise(settings, self.priors, self.rows_of_all, shares)
+        if needed is None or not math.isclose(lattice, needed.step) or steps < needed.steps * (1 - _NOISE_ROUNDING):
+            scale = needed.scale if needed else math.inf
+            raise OrderRefused(f"noise must have the scale {scale:g} that epsilon needs, got {steps * lattice:g}")
+
+    @property
+    def _agreed_models(self) -> int:
+        """How many models the run trains: one for each fold."""
+        return max(1, agreed_folds(self.terms.reading))
 
 
 class HybridSvm(PublicAlgorithm[HybridSettings, HybridModel]):

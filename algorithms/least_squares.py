@@ -114,9 +114,11 @@ class LeastSquaresSite(CalibratedMappedSite, WeightedSite):
     def moments(self, intercept: bool, factors: Sequence[float] = ()) -> FloatArray:
         """(d (d + 1)/2 + K d,): this site's part of the products of features with each other and with labels.
 
-        factors: of the squared residuals of the classes; all 1 without.
+        factors: of the squared residuals of the classes; all 1 without. Raises OrderRefused for others than
+        were agreed on.
         """
         self.check_agreed(intercept=intercept)
+        self.check_factors(factors)
         z = with_ones(self.features, intercept=intercept)
         return packed_moments(z, self.labels, self.prices(1.0, factors))
 

@@ -100,8 +100,10 @@ class LogisticSite(CalibratedMappedSite, WeightedSite):
         """(k, 1 + d + d (d + 1)/2): loss, gradient and Hessian's upper triangle at points (k, d), over scales (3,).
 
         problems: whose points these are; of more than two classes, each against the others. factors: of the losses of
-        the classes; all 1 without.
+        the classes; all 1 without. Raises OrderRefused for others than were agreed on.
         """
+        self.check_agreed(intercept=intercept)
+        self.check_factors(factors)
         z, prices, found = with_ones(self.features, intercept=intercept), self.prices(1.0, factors), []
         for labels, point in zip(self.labels[list(problems)], points, strict=True):
             loss, gradient, hessian = newton_terms(z, labels, point, prices)

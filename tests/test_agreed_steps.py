@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,9 @@ import pytest
 
 from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.data.partition import site_partition
+from fedsvm.algorithms.features.fourier import FourierMap
+from fedsvm.algorithms.hybrid_svm import noise_of
+from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.assemble import Deployment, SiteSetup, started
 from fedsvm.federation.control import Failed
@@ -101,6 +105,30 @@ PAN: Mapping[str, Any] = {"kernel": "linear", "features": "identity"}
 W = np.ones(COLUMNS)
 RBF: Mapping[str, Any] = {"kernel": "rbf", "gamma": 0.25, "degree": 3, "coef0": 0.0}
 ONE = np.zeros(1, dtype=np.int64)
+BEGUN: Mapping[str, Any] = {"prior": 0 * W, "price": 1.0, "lever": 1.0, "masking": "congruence"}
+ONE_SHOT = terms("hybrid-svm", mechanism="laplace", epsilon=1.0, variant="one-shot", features=1)
+
+
+def with_frequencies(federation: Federation) -> None:
+    """Have private rows mapped by one frequency."""
+    federation.run("encode_known", values=[], offset=np.zeros(COLUMNS), scale=np.ones(COLUMNS), fold=None)
+    federation.run("receive_frequencies", rho=np.ones((1, COLUMNS)))
+
+
+def trained_alone(federation: Federation, rows: int = 60) -> None:
+    """Have every site train its own model, as an honest coordinator does, but for the number of rows."""
+    with_frequencies(federation)
+    federation.run("train_alone", prior=np.zeros(2), C=300.0, tolerance=1e-11, rows=rows)
+
+
+def noise_for_epsilon() -> dict[str, Any]:
+    """Return what an honest coordinator orders of a model of the 60 rows."""
+    noise = noise_of(PrivacyParameters("laplace", 1.0), np.zeros(2), 2 * 300.0 / 60, 1e-11 * 300.0, shares=2)
+    kind = {"release": 1, "mechanism": "laplace", "with_model": True, "joint": False}
+    return {**kind, "lattice": noise.step, "steps": noise.steps, "shares": noise.shares}
+
+
+FOR_EPSILON = noise_for_epsilon()
 LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
     "a bound that tells how large a sum is": (
         terms("pan-svm", **PAN),
@@ -159,6 +187,27 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         ran("hold_out", fold=-1),
         "fold must be one of the 2 that were agreed on",
     ),
+    "training on the rows of all folds": (
+        terms("pan-svm", {"folds": 2}, **PAN),
+        STRICT,
+        prepared,
+        ran("hold_out", fold=None),
+        "fold must be one of the 2 that were agreed on",
+    ),
+    "training on the private rows of all folds": (
+        terms("hybrid-svm", {"folds": 2}, epsilon=1.0),
+        BUDGETED,
+        nothing,
+        ran("encode_known", values=[], offset=np.zeros(COLUMNS), scale=np.ones(COLUMNS), fold=None),
+        "fold must be one of the 2 that were agreed on",
+    ),
+    "columns scaled by the test's records": (
+        terms("dpp-svm", {"test_fraction": 0.2}),
+        SiteRules(),
+        nothing,
+        ran("prepare_fold", fold=None, scale="standard"),
+        "fold must be one of the 1 that were agreed on",
+    ),
     "a fold in a run without folds": (terms("pan-svm", **PAN), STRICT, prepared, ran("hold_out", fold=-1), "no step"),
     "scores of training rows": (
         terms("pan-svm", **PAN),
@@ -180,6 +229,90 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         mapped,
         summed("model_table", (3, 6), np.inf),
         "no step 'model_table'",
+    ),
+    "frequencies of its choice": (
+        terms("pan-svm", features="fourier", gamma=0.25),
+        SiteRules(),
+        prepared,
+        ran("receive_map", features="fourier", gamma=0.25, rho=1e5 * np.ones((1, COLUMNS))),
+        "rho must be the 100 frequencies that the agreed seed draws",
+    ),
+    "as many frequencies as agreed, of its choice": (
+        terms("pan-svm", features="fourier", gamma=0.25, frequencies=7),
+        SiteRules(),
+        prepared,
+        ran("receive_map", features="fourier", gamma=0.25, rho=2 * FourierMap.drawn(0.25, 7, COLUMNS, 1).rho),
+        "rho must be the 7 frequencies that the agreed seed draws",
+    ),
+    "more landmarks than an agreed count": (
+        terms("pan-svm", landmarks=2, gamma=0.25),
+        SiteRules(),
+        prepared,
+        ran("receive_map", features="landmarks", landmarks=np.ones((3, COLUMNS)), map=np.eye(3), **RBF),
+        "landmarks must be 2 or fewer, as agreed, got 3",
+    ),
+    "factors of classes without class weights": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        mapped,
+        ran("begin_path", **BEGUN, factors=[1e6, 1e6]),
+        "factors must be those of class_weight = null, as agreed",
+    ),
+    "other factors than the agreed ones": (
+        terms("pan-svm", **PAN, class_weight={"ill": 3.0}),
+        STRICT,
+        mapped,
+        ran("begin_path", **BEGUN, factors=[3.0, 1e6]),
+        'factors must be those of class_weight = {"ill": 3.0}, as agreed',
+    ),
+    "balanced factors that balance nothing": (
+        terms("pan-svm", **PAN, class_weight="balanced"),
+        STRICT,
+        mapped,
+        ran("begin_path", **BEGUN, factors=[1e6, 1e6]),
+        'factors must be those of class_weight = "balanced", as agreed',
+    ),
+    "moments of one class": (
+        terms("least-squares", **PAN),
+        SiteRules(),
+        mapped,
+        summed("moments", (20,), intercept=True, factors=[0.0, 1.0]),
+        "factors must be those of class_weight = null, as agreed",
+    ),
+    "Newton sums of one class": (
+        terms("logistic-regression", **PAN),
+        SiteRules(),
+        mapped,
+        summed("newton_sums", (1, 21), points=np.zeros((1, 5)), scales=np.ones(3), intercept=True, factors=[0.0, 1.0]),
+        "factors must be those of class_weight = null, as agreed",
+    ),
+    "a path of other problems": (
+        terms("pan-svm", **PAN),
+        STRICT,
+        mapped,
+        ran("begin_path", **BEGUN, scheme="ovo"),
+        "scheme must be 'ovr', as agreed, got 'ovo'",
+    ),
+    "groups of other problems": (
+        terms("pan-svm", **PAN, solver="cutting-plane"),
+        SiteRules(),
+        mapped,
+        ran("deal_groups", groups=4, scheme="ovo"),
+        "scheme must be 'ovr', as agreed, got 'ovo'",
+    ),
+    "no groups": (
+        terms("pan-svm", **PAN, solver="cutting-plane"),
+        SiteRules(),
+        mapped,
+        ran("deal_groups", groups=0),
+        "groups must be a whole number from 1 on, got 0",
+    ),
+    "a histogram without bins": (
+        terms("pan-svm", {"folds": 2, "tested_by": "sites"}, **PAN),
+        STRICT,
+        prepared,
+        summed("score_counts", (2004,), model=ONE, bins=-1, threshold=0.0, kept=False),
+        "bins must be a whole number from 1 to 1000, got -1",
     ),
     "edges of a tree": (
         terms("pan-svm", **PAN),
@@ -217,6 +350,48 @@ LIES: Mapping[str, tuple[Terms, SiteRules, Orders, Orders, str]] = {
         nothing,
         ran("train_alone", prior=W, C=1.0, tolerance=1e-3, rows=60),
         "no step 'train_alone'",
+    ),
+    "a model with hardly any noise": (
+        ONE_SHOT,
+        BUDGETED,
+        trained_alone,
+        summed("noisy_part", (2,), np.inf, **{**FOR_EPSILON, "steps": 1}),
+        "noise must have the scale .* that epsilon needs",
+    ),
+    "a model with noise for a smaller epsilon than it says": (
+        replace(ONE_SHOT, epsilon=0.1),
+        BUDGETED,
+        trained_alone,
+        summed("noisy_part", (2,), np.inf, **FOR_EPSILON),
+        "the agreed settings must say the mechanism, and the epsilon that this site charges",
+    ),
+    "a model with noise for more rows than it was trained with": (
+        ONE_SHOT,
+        BUDGETED,
+        lambda federation: trained_alone(federation, rows=30),
+        summed("noisy_part", (2,), np.inf, **FOR_EPSILON),
+        "noise must have the scale .* that epsilon needs",
+    ),
+    "a model that counts for more than all": (
+        ONE_SHOT,
+        BUDGETED,
+        lambda federation: trained_alone(federation, rows=10),
+        summed("noisy_part", (2,), np.inf, **FOR_EPSILON),
+        "rows must be those of all sites, and 20 or more",
+    ),
+    "noise in shares for more sites than there are": (
+        ONE_SHOT,
+        BUDGETED,
+        trained_alone,
+        summed("noisy_part", (2,), np.inf, **{**FOR_EPSILON, "shares": 9}),
+        "shares must be from 1 to 2",
+    ),
+    "private rows at a price of its choice": (
+        terms("hybrid-svm", **{**NOISY, "mechanism": "gaussian", "delta": 1e-6}, features=1),
+        BUDGETED,
+        with_frequencies,
+        ran("begin_path", prior=np.zeros(2), price=7e3, lever=0.0, masking="congruence"),
+        "price must be C = 300 over the number of rows, got 7000",
     ),
     "columns": (terms("pan-svm", **PAN), STRICT, prepared, ran("keep_columns", columns=ONE), "no step 'keep_columns'"),
 }
@@ -274,3 +449,24 @@ def test_a_program_of_one_class_offers_all_its_steps() -> None:
     program = ALGORITHMS["naive-bayes"].Site
     assert {"class_counts", "class_sums"} <= program.offered_steps(terms("naive-bayes"))
     assert program.offered_steps(terms("naive-bayes")) < steps_of(program)
+
+
+def test_the_frequencies_that_the_agreed_seed_draws_are_taken() -> None:
+    with sites(terms("pan-svm", features="fourier", frequencies=7, gamma=0.25), SiteRules()) as federation:
+        prepared(federation)
+        federation.run("receive_map", **FourierMap.drawn(0.25, 7, COLUMNS, 1).to_fields())
+        squares, rows = federation.sum("squared_norms", shape=(2,), bound=np.inf)
+    assert squares == pytest.approx(60.0)
+    assert rows == 60
+
+
+def test_each_model_beyond_the_agreed_ones_is_charged(tmp_path: Path) -> None:
+    """Three sites are each charged 1 when they join, and again for a second model, though frequencies came anew."""
+    rules = SiteRules(max_epsilon=1.0, budget=3.0, ledger=str(tmp_path / "ledger"))
+    with sites(ONE_SHOT, rules) as federation:
+        trained_alone(federation)
+        assert np.isfinite(federation.sum("noisy_part", shape=(2,), bound=np.inf, **FOR_EPSILON)).all()
+        trained_alone(federation)
+        said = refusals(federation, summed("noisy_part", (2,), np.inf, **FOR_EPSILON))
+    assert all("all runs together may spend epsilon 3; 3 is spent" in why for why in said.values())
+    assert len((tmp_path / "ledger").read_text().splitlines()) == len(SITES)

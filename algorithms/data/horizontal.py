@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedsvm.algorithms.data import encoding
+from fedsvm.algorithms.data.classes import Scheme, one_against_one
 from fedsvm.algorithms.data.columns import Columns, Filling, Schema
 from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.data.encoding import Vocabulary
@@ -103,6 +104,16 @@ class HorizontalSite(SiteProgram):
         """(K, n) labels of the training rows, each class against the others; of two classes (1, n)."""
         return np.asarray(self.partition.arrays["labels"][:, self.training])
 
+    def labels_by(self, scheme: Scheme) -> FloatArray:
+        """Return (P, n): the labels of the training rows in each problem, 0 of a row that is not part of it.
+
+        Raises OrderRefused for problems that the agreed `multiclass` does not imply: two classes are one problem.
+        """
+        agreed = self.terms.settings.get("multiclass", "ovr") if len(self.labels) > 1 else "ovr"
+        if self.terms.settings and scheme != agreed:
+            raise OrderRefused(f"scheme must be {agreed!r}, as agreed, got {scheme!r}")
+        return one_against_one(self.labels) if scheme == "ovo" else self.labels
+
     @property
     def labels_apart(self) -> FloatArray:
         """(n,) labels of the rows that are not trained on, but calibrated by."""
@@ -139,7 +150,7 @@ class HorizontalSite(SiteProgram):
     def hold_out(self, fold: int | None) -> None:
         """Train on all rows but those of `fold` and those set apart; None holds out none.
 
-        Raises OrderRefused for a fold that was not agreed on.
+        Raises OrderRefused for a fold that was not agreed on, and for none where folds were.
         """
         require_agreed(fold, agreed_folds(self.terms.reading))
         folds = self.partition.arrays["folds"]
@@ -151,12 +162,12 @@ class HorizontalSite(SiteProgram):
     def score_counts(self, model: FloatArray, bins: int, threshold: float, kept: bool, classes: int = 2) -> FloatArray:
         """(4 + 2 bins,), or more of more classes: counts of the rows that are held out, as a model scores them.
 
-        See `score_counts`. Raises OrderRefused for more bins than a test at sites has.
+        See `score_counts`. Raises OrderRefused for more bins than a test at sites has, or none.
 
         model: the bytes of its file, (n,) uint8. kept: whether this site has the part of it that scores.
         """
-        if bins > MAX_BINS:
-            raise OrderRefused(f"bins must be {MAX_BINS} or fewer, got {bins}")
+        if type(bins) is not int or not 1 <= bins <= MAX_BINS:
+            raise OrderRefused(f"bins must be a whole number from 1 to {MAX_BINS}, got {bins!r}")
         labels = self.partition.arrays["labels"][:, self.tested]
         if not labels.size:
             return np.zeros(size_of(classes, bins))

@@ -38,8 +38,8 @@ def agreed_folds(reading: Mapping[str, Any]) -> int:
 
 
 def require_agreed(fold: int | None, folds: int) -> None:
-    """Raise OrderRefused for a fold that is none of so many."""
-    if fold is not None and not (type(fold) is int and 0 <= fold < folds):
+    """Raise OrderRefused for a fold that is none of so many, and for holding out none where there are some."""
+    if (fold is not None or folds) and not (type(fold) is int and 0 <= fold < folds):
         raise OrderRefused(f"fold must be one of the {folds} that were agreed on")
 
 

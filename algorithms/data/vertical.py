@@ -84,9 +84,11 @@ class VerticalSite(SiteProgram):
     def prepare_fold(self, fold: int | None, scale: ScaleName) -> None:
         """Hold the records of a fold out, none without one, and scale all by those that are left.
 
-        Raises OrderRefused for a fold that was not agreed on.
+        Raises OrderRefused for a fold that was not agreed on, and for none where folds or a test were.
         """
-        require_agreed(fold, max(1, agreed_folds(self.terms.reading)))
+        reading = self.terms.reading
+        agreed = agreed_folds(reading) or int(fold is not None or bool(reading.get("test_fraction")))
+        require_agreed(fold, agreed)
         folds = self.partition.arrays["folds"][self.order]
         self.training = np.ones(len(folds), dtype=bool) if fold is None else ~held_out(folds, fold)
         aligned = self.columns[self.order]

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
 from fedsvm.algorithms.data.horizontal import HorizontalSite, Prepared
 from fedsvm.algorithms.features.choice import Features, FeatureSettings, choose_features, read_map
+from fedsvm.algorithms.features.fourier import FourierMap
 from fedsvm.algorithms.features.landmarks import LandmarkSite
 from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
 
@@ -31,7 +34,11 @@ class MappedSite(LandmarkSite, FeatureSite):
 
     @step
     def receive_map(self, **feature_map: Any) -> None:
-        """Map this site's rows. Raises OrderRefused for other features, or another kernel, than were agreed on."""
+        """Map this site's rows.
+
+        Raises OrderRefused for other features, another kernel, other frequencies, or more landmarks than were agreed
+        on. Landmarks themselves, and the number of them that a share of all rows is, are as the coordinator says.
+        """
         if not self.is_scaled:  # of an earlier fold, told to a site that was restarted: this one's is still to come
             self.features = np.zeros((int(self.training.sum()), 0))
             return
@@ -39,8 +46,22 @@ class MappedSite(LandmarkSite, FeatureSite):
         self.check_agreed(**{name: feature_map[name] for name in ("kernel", "degree", "coef0") if name in feature_map})
         if "gamma" in feature_map:
             self.check_gamma(feature_map["gamma"])
+        self._check_map(feature_map)
         self.map = read_map(feature_map)
         self.features = self.map(self.rows)
+
+    def _check_map(self, feature_map: Mapping[str, Any]) -> None:
+        """Raise OrderRefused for other frequencies than the seed draws, or more landmarks than an agreed count."""
+        settings, columns = self.terms.settings, self.rows.shape[1]
+        if feature_map["features"] == "fourier" and "frequencies" in settings:
+            drawn = FourierMap.drawn(feature_map["gamma"], settings["frequencies"], columns, self.terms.seed).rho
+            rho = feature_map["rho"]
+            if np.shape(rho) != drawn.shape or not np.allclose(rho, drawn):
+                count = settings["frequencies"]
+                raise OrderRefused(f"rho must be the {count} frequencies that the agreed seed draws, and is not")
+        held, most = len(feature_map.get("landmarks", ())), settings.get("landmarks")
+        if type(most) is int and held > most:
+            raise OrderRefused(f"landmarks must be {most} or fewer, as agreed, got {held}")
 
     def check_gamma(self, gamma: float) -> None:
         """Raise OrderRefused for another gamma than was agreed on: a narrow kernel sees single rows."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedsvm.algorithms.data.classes import Scheme, members, one_against_one, signs_of
+from fedsvm.algorithms.data.classes import Scheme, members, signs_of
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.optimisation.cutting_plane import Taken, starts_of
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -24,7 +24,9 @@ def groups_of(rows: int, groups: int, random: np.random.Generator) -> FloatArray
 
 
 def require_few_groups(groups: int, terms: Terms) -> None:
-    """Raise OrderRefused for more groups than were agreed on: groups of one row show it."""
+    """Raise OrderRefused for more groups than were agreed on, or none: groups of one row show it."""
+    if type(groups) is not int or groups < 1:
+        raise OrderRefused(f"groups must be a whole number from 1 on, got {groups!r}")
     if groups > terms.settings.get("cut_groups", groups):
         raise OrderRefused(f"groups must be {terms.settings['cut_groups']} or fewer, as agreed, got {groups}")
 
@@ -109,11 +111,10 @@ class HingeSite(HorizontalSite):
     def deal_groups(self, groups: int, scheme: Scheme = "ovr") -> None:
         """Assign this site's rows at random to the groups of the grouped cuts, the same in all problems.
 
-        Raises OrderRefused for more groups than were agreed on.
+        Raises OrderRefused for more groups, or another scheme, than were agreed on.
         """
         require_few_groups(groups, self.terms)
-        labels = one_against_one(self.labels) if scheme == "ovo" else self.labels
-        self.sums = HingeSums.dealt(self.features, labels, groups, self.random("groups"))
+        self.sums = HingeSums.dealt(self.features, self.labels_by(scheme), groups, self.random("groups"))
 
     @step
     def starting_sums(self) -> FloatArray:

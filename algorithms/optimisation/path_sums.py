@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedsvm.algorithms.data.classes import Scheme, one_against_one
+from fedsvm.algorithms.data.classes import Scheme
 from fedsvm.algorithms.features.mapped_rows import FeatureSite
 from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
 from fedsvm.algorithms.optimisation.interior_point import Extent, Opened, Outcome, RoundSums, Terms, opened_by
@@ -133,14 +133,15 @@ class PathSite(FeatureSite, WeightedSite):
         """Take down how the rows are to be trained on: around `prior` (m,), or (P, m) of each problem, at `price` each,
 
         times its class's factor and, where rows have weights, the row's; each class against the others, or every two.
-        Raises OrderRefused for another masking, price or prior than was agreed on.
+        Raises OrderRefused for another masking, price, prior, factors or scheme than was agreed on.
         """
         self.check_agreed(masking=masking)
         self.check_problem(prior, price)
+        self.check_factors(factors)
         self.layout = Layout(prior.shape[-1] + int(lever > 0), prior.shape[-1])
         self.prior, self.price, self.lever, self.masking = prior, price, lever, masking
         self.factors = factors
-        self.problem_labels = one_against_one(self.labels) if scheme == "ovo" else self.labels
+        self.problem_labels = self.labels_by(scheme)
         self.problems: list[Problem] = []
         self.standings: list[list[Standing]] = []
         self.seed: Residues | None = None

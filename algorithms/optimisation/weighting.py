@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -12,7 +14,7 @@ from fedsvm.algorithms.data.classes import members, numbers, one_against_rest
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.settings import MAX_COUNT, Positive, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.errors import StepRefused
+from fedsvm.federation.errors import OrderRefused, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import step
 from fedsvm.federation.site.terms import Terms
@@ -99,6 +101,25 @@ class WeightedSite(HorizontalSite):
     def largest_weight(self) -> FloatArray:
         """(129,): between which powers of two the largest weight of a row lies."""
         return placed(self.weights)
+
+    def check_factors(self, factors: Sequence[float]) -> None:
+        """Raise OrderRefused for factors of classes that the agreed `class_weight` does not imply.
+
+        Those of a table are its numbers, and 1 for each class that it leaves out. Balanced ones are n / (K n_c), and 1
+        for a class without rows, so that their inverses add up to K, the number of classes. No factors are all 1.
+        """
+        if not self.terms.settings:  # of sites without agreed settings
+            return
+        classes, weight = max(2, len(self.labels)), self.terms.settings.get("class_weight")
+        got = list(factors) or [1.0] * classes
+        numeric = all(type(factor) in (int, float) and 0 < factor < math.inf for factor in got)
+        if weight == "balanced":
+            agreed = len(got) == classes and numeric and math.isclose(sum(1 / each for each in got), classes)
+        else:
+            named = list((weight or {}).values())
+            agreed = numeric and sorted(got) == sorted([*named, *[1.0] * (classes - len(named))])
+        if not agreed:
+            raise OrderRefused(f"factors must be those of class_weight = {json.dumps(weight)}, as agreed, got {got}")
 
     def prices(self, price: float, factors: Sequence[float]) -> FloatArray:
         """(n,) of the rows, at `price` each, times its class's factor, all 1 where there are none, and its weight."""

@@ -162,7 +162,7 @@ def _scale(privacy: PrivacyParameters, size: int, l2: float) -> float:
 
 def gaussian_deviation(epsilon: float, delta: float) -> float:
     """The smallest standard deviation for sensitivity 1 that is (epsilon, delta) private (Balle and Wang 2018)."""
-    from scipy.optimize import brentq  # sites share this module and have no use for it
+    from scipy.optimize import brentq  # sites share this module, and few of them have a use for it
 
     def excess(log_deviation: float) -> float:
         return gaussian_delta(math.exp(log_deviation), epsilon) - delta
