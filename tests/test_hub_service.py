@@ -878,8 +878,8 @@ def test_sites_accept_a_run_of_as_few_as_the_creator_allows(told: Told) -> None:
         each = {site: Program(told, told.hub.keys.public) for site in sites[:3]}
         tokens = {site: paths[site].rpartition("/")[2] for site in each}
         agreed = {site: each[site].join(tokens[site])["terms"] for site in each}
-        for site in each:
-            each[site].ready()
+        for program in each.values():
+            program.ready()
         begun = scenario_text(told.one(Task))
         assert (told.one(Task).state, begun.min_sites) == ("running", 3)
         for site in each:
