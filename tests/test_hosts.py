@@ -6,6 +6,8 @@ import hashlib
 import json
 import re
 import stat
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -293,6 +295,20 @@ def test_what_a_site_waits_for_is_said_again_and_again() -> None:
     ended = len(said)
     assert not reminders.is_alive
     assert len(said) == ended
+
+
+def test_output_that_nobody_reads_does_not_keep_a_site_from_ending() -> None:
+    is_shown, is_read = threading.Event(), threading.Event()
+
+    def block(sentence: str) -> None:
+        is_shown.set()
+        is_read.wait(30)
+
+    began = time.monotonic()
+    with Reminders(block, silence_s=0.01):
+        assert is_shown.wait(20)
+    is_read.set()
+    assert time.monotonic() - began < 20
 
 
 def resumed(there: Hosts, coordinator: Started, *words: str) -> Started:
