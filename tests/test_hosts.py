@@ -352,18 +352,38 @@ def test_a_run_is_resumed_with_all_sites_started_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_new_keys_that_the_others_refuse_are_said_when_a_run_is_resumed(tmp_path: Path) -> None:
+def test_sites_end_when_a_run_is_not_resumed_since_others_refuse_new_keys(tmp_path: Path) -> None:
     with hosts(tmp_path) as there:
         coordinator = there.coordinator("--set", "algorithm.tolerance=1e-8", "--set", "protocol.sum=masked")
         kill = ("--fault", "kill:phase=train,round=6")
         sites = {name: there.site(name, coordinator, *(kill if name == "north" else ())) for name in NAMES}
         assert (sites["north"].ends(), coordinator.ends()) == (-9, 3)
         again = resumed(there, coordinator)
-        there.site("north", coordinator)
-        assert again.ends() == 3
-    said = " ".join(again.said.split())
-    assert "north started again with new keys, which the others refuse: the run was begun without --rejoin." in said
-    assert "End fedsvm site at east, south, start it again at every site, and resume once more." in said
+        sites["north"] = there.site("north", coordinator)
+        assert [each.ends() for each in (again, *sites.values())] == [3] * 4
+    for each in (again, *sites.values()):
+        said = " ".join(each.said.split())
+        assert "north started again with new keys, which east, south refuse: the run was begun without" in said
+        assert "start it again at every site, and resume once more." in said
+
+
+@pytest.mark.long
+def test_run_that_lacks_a_site_is_resumed_later_by_those_that_waited(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator("--set", "algorithm.tolerance=1e-8")
+        kill = ("--fault", "kill:phase=train,round=6")
+        sites = {name: there.site(name, coordinator, *(kill if name == "north" else ())) for name in NAMES}
+        assert (sites["north"].ends(), coordinator.ends()) == (-9, 3)
+        sites["south"].process.kill()
+        too_early = resumed(there, coordinator, "--wait", "8s")
+        new = there.site("north", coordinator)
+        assert [each.ends() for each in (too_early, new)] == [3, 3]
+        lacks = "After 8s south had not come back"
+        assert lacks in " ".join(new.said.split())
+        sites["east"].says(lacks)
+        again = resumed(there, coordinator)
+        every = [again, sites["east"], *(there.site(name, coordinator) for name in ("north", "south"))]
+        assert [each.ends() for each in every] == [0] * 4, [each.said for each in every]
 
 
 @pytest.mark.long

@@ -203,15 +203,20 @@ def go_on(
         terms, alike = terms_of(this.scenario, restartable=restartable), isinstance(this.dataset, RemoteDataset)
         lobby = Lobby(endpoint, met["run"], terms, version, tell, alike=alike)
         endpoint.expect(met["tickets"])
+        heard = journal.last_round + SKIPPED_ROUNDS - 1
         if missing := lobby.resume(guests, Deadline(meeting.wait_s)):
-            raise FederationError(
+            why = (
                 f"After {meeting.how_long} {', '.join(missing)} had not come back, and the run cannot go on without; "
                 "see whether fedsvm site still runs there, or start it again, and resume again (--wait)."
             )
+            lobby.call_off(why, heard, resumable=True)
+            raise FederationError(why)
         restarted = lobby.take_back_restarted()
         waited = [guest.party.name for guest in guests if guest.party.name not in restarted]
-        _require_known_keys(guests, restarted, waited, restartable)
-        end_rounds(endpoint, waited, met["run"], journal.last_round + SKIPPED_ROUNDS - 1)
+        if why := _why_keys_are_refused(guests, restarted, waited, restartable):
+            lobby.call_off(why, heard, resumable=False)
+            raise FederationError(why)
+        end_rounds(endpoint, waited, met["run"], heard)
         tell(f"{', '.join(met['tickets'])} are back; the run goes on after {journal.last_round} rounds")
         here = list(lobby.guests.values())
         come = _met_now(this.scenario, meeting, endpoint, lobby, here, met["run"], restartable, tell)
@@ -220,17 +225,18 @@ def go_on(
     return recorded(this, carry_out)
 
 
-def _require_known_keys(
+def _why_keys_are_refused(
     guests: Sequence[Guest], restarted: Mapping[str, Party], waited: Sequence[str], restartable: Sequence[str]
-) -> None:
-    """Raise FederationError where sites that waited would refuse the new keys of others."""
+) -> str:
+    """Return why sites that waited would refuse the new keys of others, in a sentence; "" if they would not."""
     known = {guest.party.name: guest.party.agreement_key for guest in guests}
     new = [site for site, party in restarted.items() if party.agreement_key != known[site] and site not in restartable]
-    if new and waited:
-        raise FederationError(
-            f"{', '.join(new)} started again with new keys, which the others refuse: the run was begun without "
-            f"--rejoin. End fedsvm site at {', '.join(waited)}, start it again at every site, and resume once more."
-        )
+    if not (new and waited):
+        return ""
+    return (
+        f"{', '.join(new)} started again with new keys, which {', '.join(waited)} refuse: the run was begun without "
+        "--rejoin. Every fedsvm site ends now; start it again at every site, and resume once more."
+    )
 
 
 def _met_now(
