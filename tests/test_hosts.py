@@ -277,7 +277,7 @@ def test_a_site_that_ended_is_waited_for_and_takes_part_again(tmp_path: Path) ->
         kill = ("--fault", "kill:phase=train,round=6")
         sites = [there.site(name, coordinator, *(kill if name == "north" else ())) for name in NAMES]
         assert sites[NAMES.index("north")].ends() == -9
-        coordinator.says("north ended; the run waits for it to be started again")
+        coordinator.says("north ended, or cannot be reached; the run waits for it")
         again = there.site("north", coordinator)
         assert [each.ends() for each in (coordinator, again)] == [0, 0], coordinator.said
         assert "north is back" in coordinator.said
@@ -348,6 +348,47 @@ def test_a_run_is_resumed_with_all_sites_started_again(tmp_path: Path) -> None:
         again = resumed(there, coordinator)
         sites = [there.site(name, coordinator) for name in NAMES]
         assert [each.ends() for each in (again, *sites)] == [0] * 4, [x.said for x in (again, *sites)]
+    assert json.loads((tmp_path / "deployed" / "result.json").read_text())["model"]["converged"]
+
+
+@pytest.mark.long
+def test_run_is_resumed_again_with_a_site_that_was_started_again_before(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        words = ("--set", "algorithm.tolerance=1e-8", "--set", "protocol.sum=masked", "--rejoin", "60s")
+        coordinator = there.coordinator(*EXACTLY, *words)
+        kill, stall = ("--fault", "kill:phase=train,round=4"), ("--fault", "stall:phase=train,round=8,for_s=3")
+        faults = {"north": kill, "south": stall}
+        sites = {name: there.site(name, coordinator, *faults.get(name, ())) for name in NAMES}
+        assert sites["north"].ends() == -9
+        coordinator.says("north ended, or cannot be reached; the run waits for it")
+        sites["north"] = there.site("north", coordinator)
+        wait_until(lambda: stalled(sites["south"]), 60)
+        coordinator.process.kill()
+        coordinator.ends()
+        again = resumed(there, coordinator)
+        assert [each.ends() for each in (again, *sites.values())] == [0] * 4, [x.said for x in (again, *sites.values())]
+    result = json.loads((tmp_path / "deployed" / "result.json").read_text())
+    assert result["model"]["sites"] == list(NAMES)
+    assert result["model"]["converged"]
+
+
+@pytest.mark.long
+def test_run_is_resumed_twice_with_sites_that_were_started_again_before_the_first(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator(*EXACTLY, "--set", "algorithm.tolerance=1e-8", "--set", "protocol.sum=masked")
+        stall, later = (("--fault", f"stall:phase=train,round={number},for_s=3") for number in (6, 9))
+        sites = [there.site(name, coordinator, *(stall if name == "south" else ())) for name in NAMES]
+        wait_until(lambda: stalled(sites[-1]), 60)
+        for each in (coordinator, *sites):
+            each.process.kill()
+            each.ends()
+        first = resumed(there, coordinator)
+        sites = [there.site(name, coordinator, *(later if name == "south" else ())) for name in NAMES]
+        wait_until(lambda: stalled(sites[-1]), 60)
+        first.process.kill()
+        first.ends()
+        second = resumed(there, coordinator)
+        assert [each.ends() for each in (second, *sites)] == [0] * 4, [each.said for each in (second, *sites)]
     assert json.loads((tmp_path / "deployed" / "result.json").read_text())["model"]["converged"]
 
 
