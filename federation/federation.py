@@ -543,7 +543,7 @@ class Federation:
 
         Sites that had dropped stay out.
         """
-        self.progress.round = journal.last_round + self._skipped_rounds
+        self.progress.round = max(journal.last_round + self._skipped_rounds, journal.skipped_to)
         for site in journal.dropped:
             self.membership.note_ended(site, "was gone before the run was resumed")
 

@@ -91,7 +91,11 @@ class Journal:
     header : mapping
         What the run was begun with; empty until `begin`.
     earlier : list of dict
-        The records behind it that were there.
+        The records of verbs and draws behind it that were there.
+    returned : dict
+        By site that was started again and took part since: what another process needs to let it in.
+    skipped_to : int
+        Rounds up to this one are not used again; 0 if none were skipped.
 
     Raises
     ------
@@ -118,7 +122,16 @@ class Journal:
             os.close(self._file)
             raise
         self.header: Mapping[str, Any] = records[0] if records else {}
-        self.earlier = records[1:]
+        self.earlier: list[dict[str, Any]] = []
+        self.returned: dict[str, Any] = {}
+        self.skipped_to = 0
+        for record in records[1:]:
+            if record[_KIND] == "skipped":
+                self.skipped_to = record["round"]
+            else:
+                self.earlier.append(record)
+                self.returned |= record.get("returned", {})
+        self._returning: dict[str, Any] = {}
         self._told = 0
         self._is_to_go_live = bool(records)
         self.story = Story()
@@ -195,7 +208,9 @@ class Journal:
         ledger = [[who, rows] for who, rows in self.story.ledger]
         self.story = Story()
         record = {_KIND: "verb", "digest": digest_of(order), "events": events, "ledger": ledger}
-        self._append({**record, "changed": changed, "value": value})
+        joined = {site for event in events for site in event.get("joined", ())}
+        returned = {site: self._returning.pop(site) for site in joined & self._returning.keys()}
+        self._append({**record, "returned": returned, "changed": changed, "value": value})
 
     def drawn(self, purpose: str, draw: Callable[[], Any]) -> Any:
         """What the coordinator drew at random before; drawn now, and written down, where the journal has ended."""
@@ -205,6 +220,19 @@ class Journal:
         value = draw()
         self._append({_KIND: "drawn", "digest": purpose.encode(), "value": value})
         return value
+
+    def skip_rounds(self, count: int) -> None:
+        """Write down that so many rounds beyond those known are skipped: sites may have heard of them."""
+        self.skipped_to = max(self.last_round, self.skipped_to) + count
+        self._append({_KIND: "skipped", "round": self.skipped_to})
+
+    def expect_return(self, site: str, value: Any) -> None:
+        """Take in what another process needs to let a site in that was started again.
+
+        It is written down with the verb in which the site joins. A process of which no verb tells is not let in again:
+        the algorithm, in a run that is resumed, would not hear that the site is new.
+        """
+        self._returning[site] = value
 
     def _next(self, what: str, digest: Callable[[], bytes], said: str) -> dict[str, Any] | None:
         if not self.replays:

@@ -6,6 +6,8 @@ import hashlib
 import json
 import re
 import stat
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -275,7 +277,7 @@ def test_a_site_that_ended_is_waited_for_and_takes_part_again(tmp_path: Path) ->
         kill = ("--fault", "kill:phase=train,round=6")
         sites = [there.site(name, coordinator, *(kill if name == "north" else ())) for name in NAMES]
         assert sites[NAMES.index("north")].ends() == -9
-        coordinator.says("north ended; the run waits for it to be started again")
+        coordinator.says("north ended, or cannot be reached; the run waits for it")
         again = there.site("north", coordinator)
         assert [each.ends() for each in (coordinator, again)] == [0, 0], coordinator.said
         assert "north is back" in coordinator.said
@@ -293,6 +295,20 @@ def test_what_a_site_waits_for_is_said_again_and_again() -> None:
     ended = len(said)
     assert not reminders.is_alive
     assert len(said) == ended
+
+
+def test_output_that_nobody_reads_does_not_keep_a_site_from_ending() -> None:
+    is_shown, is_read = threading.Event(), threading.Event()
+
+    def block(sentence: str) -> None:
+        is_shown.set()
+        is_read.wait(30)
+
+    began = time.monotonic()
+    with Reminders(block, silence_s=0.01):
+        assert is_shown.wait(20)
+    is_read.set()
+    assert time.monotonic() - began < 20
 
 
 def resumed(there: Hosts, coordinator: Started, *words: str) -> Started:
@@ -336,18 +352,79 @@ def test_a_run_is_resumed_with_all_sites_started_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
-def test_new_keys_that_the_others_refuse_are_said_when_a_run_is_resumed(tmp_path: Path) -> None:
+def test_run_is_resumed_again_with_a_site_that_was_started_again_before(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        words = ("--set", "algorithm.tolerance=1e-8", "--set", "protocol.sum=masked", "--rejoin", "60s")
+        coordinator = there.coordinator(*EXACTLY, *words)
+        kill, stall = ("--fault", "kill:phase=train,round=4"), ("--fault", "stall:phase=train,round=8,for_s=3")
+        faults = {"north": kill, "south": stall}
+        sites = {name: there.site(name, coordinator, *faults.get(name, ())) for name in NAMES}
+        assert sites["north"].ends() == -9
+        coordinator.says("north ended, or cannot be reached; the run waits for it")
+        sites["north"] = there.site("north", coordinator)
+        wait_until(lambda: stalled(sites["south"]), 60)
+        coordinator.process.kill()
+        coordinator.ends()
+        again = resumed(there, coordinator)
+        assert [each.ends() for each in (again, *sites.values())] == [0] * 4, [x.said for x in (again, *sites.values())]
+    result = json.loads((tmp_path / "deployed" / "result.json").read_text())
+    assert result["model"]["sites"] == list(NAMES)
+    assert result["model"]["converged"]
+
+
+@pytest.mark.long
+def test_run_is_resumed_twice_with_sites_that_were_started_again_before_the_first(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator(*EXACTLY, "--set", "algorithm.tolerance=1e-8", "--set", "protocol.sum=masked")
+        stall, later = (("--fault", f"stall:phase=train,round={number},for_s=3") for number in (6, 9))
+        sites = [there.site(name, coordinator, *(stall if name == "south" else ())) for name in NAMES]
+        wait_until(lambda: stalled(sites[-1]), 60)
+        for each in (coordinator, *sites):
+            each.process.kill()
+            each.ends()
+        first = resumed(there, coordinator)
+        sites = [there.site(name, coordinator, *(later if name == "south" else ())) for name in NAMES]
+        wait_until(lambda: stalled(sites[-1]), 60)
+        first.process.kill()
+        first.ends()
+        second = resumed(there, coordinator)
+        assert [each.ends() for each in (second, *sites)] == [0] * 4, [each.said for each in (second, *sites)]
+    assert json.loads((tmp_path / "deployed" / "result.json").read_text())["model"]["converged"]
+
+
+@pytest.mark.long
+def test_sites_end_when_a_run_is_not_resumed_since_others_refuse_new_keys(tmp_path: Path) -> None:
     with hosts(tmp_path) as there:
         coordinator = there.coordinator("--set", "algorithm.tolerance=1e-8", "--set", "protocol.sum=masked")
         kill = ("--fault", "kill:phase=train,round=6")
         sites = {name: there.site(name, coordinator, *(kill if name == "north" else ())) for name in NAMES}
         assert (sites["north"].ends(), coordinator.ends()) == (-9, 3)
         again = resumed(there, coordinator)
-        there.site("north", coordinator)
-        assert again.ends() == 3
-    said = " ".join(again.said.split())
-    assert "north started again with new keys, which the others refuse: the run was begun without --rejoin." in said
-    assert "End fedsvm site at east, south, start it again at every site, and resume once more." in said
+        sites["north"] = there.site("north", coordinator)
+        assert [each.ends() for each in (again, *sites.values())] == [3] * 4
+    for each in (again, *sites.values()):
+        said = " ".join(each.said.split())
+        assert "north started again with new keys, which east, south refuse: the run was begun without" in said
+        assert "start it again at every site, and resume once more." in said
+
+
+@pytest.mark.long
+def test_run_that_lacks_a_site_is_resumed_later_by_those_that_waited(tmp_path: Path) -> None:
+    with hosts(tmp_path) as there:
+        coordinator = there.coordinator("--set", "algorithm.tolerance=1e-8")
+        kill = ("--fault", "kill:phase=train,round=6")
+        sites = {name: there.site(name, coordinator, *(kill if name == "north" else ())) for name in NAMES}
+        assert (sites["north"].ends(), coordinator.ends()) == (-9, 3)
+        sites["south"].process.kill()
+        too_early = resumed(there, coordinator, "--wait", "8s")
+        new = there.site("north", coordinator)
+        assert [each.ends() for each in (too_early, new)] == [3, 3]
+        lacks = "After 8s south had not come back"
+        assert lacks in " ".join(new.said.split())
+        sites["east"].says(lacks)
+        again = resumed(there, coordinator)
+        every = [again, sites["east"], *(there.site(name, coordinator) for name in ("north", "south"))]
+        assert [each.ends() for each in every] == [0] * 4, [each.said for each in every]
 
 
 @pytest.mark.long

@@ -146,6 +146,21 @@ def test_a_run_goes_on_without_one_who_withdraws(when: str, tmp_path: Path) -> N
 
 
 @pytest.mark.long
+def test_half_of_those_invited_train_with_masked_sums_if_the_creator_allows_it(tmp_path: Path) -> None:
+    files = hospitals(tmp_path)
+    others = ("east", "lake", "west")
+    with hubs.hub(tmp_path) as running:
+        anna = running.signed_in(CREATOR)
+        invited = "\n".join(f"{site} {site}@example.org" for site in (*SITES, *others))
+        number = create(running, anna, algorithm="pan-svm", invited=invited, min_sites="3", **{"set-kernel": "rbf"})
+        for site in others:
+            assert join(tmp_path, link_of(running, site), "", "--decline", "no time").returncode == 0
+        visits = [watching(tmp_path, link_of(running, site), files[site]) for site in SITES]
+        assert [visit.wait(100) for visit in visits] == [0, 0, 0]
+        wait_until(lambda: "completed" in anna.get(f"/tasks/{number}/progress")[1], 30)
+
+
+@pytest.mark.long
 def test_another_file_than_at_the_first_visit_is_refused_and_so_is_one_without_labels(tmp_path: Path) -> None:
     files, _, _ = cells(tmp_path)
     with hubs.hub(tmp_path) as running:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import resource
 import socket
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, StreamingResponse
 from starlette.routing import Route
 
 from fedsvm.scenarios.hub.connections import ConnectionLimits
@@ -54,8 +55,19 @@ def serving(total: int = 100, per_client: int = 100, request_s: float = REQUEST_
     async def large(request: Request) -> PlainTextResponse:
         return PlainTextResponse(b"x" * LARGE)
 
-    app = Starlette(routes=[Route("/", echo), Route("/echo", echo, methods=["POST"]), Route("/large", large)])
+    async def held(request: Request) -> StreamingResponse:
+        """Send until the client's buffers are full, and end the answer once the client has had its time."""
+
+        async def chunks() -> AsyncIterator[bytes]:
+            while not any(each.transport.get_write_buffer_size() for each in limits._open):
+                yield bytes(1 << 14)
+            await asyncio.sleep(1.8 * request_s)
+
+        return StreamingResponse(chunks())
+
     limits = ConnectionLimits(total, per_client, request_s)
+    routes = [Route("/", echo), Route("/echo", echo, methods=["POST"]), Route("/large", large), Route("/held", held)]
+    app = Starlette(routes=routes)
     config = uvicorn.Config(app, http=limits.protocol(), log_level="error", access_log=False, lifespan="off")
     with socket.create_server(("127.0.0.1", 0), backlog=512) as bound:
         server = uvicorn.Server(config)
@@ -124,6 +136,16 @@ def test_client_that_reads_slowly_gets_the_whole_answer() -> None:
             time.sleep(LENIENT_S / 20)
         assert time.monotonic() - began > LENIENT_S
         assert got > LARGE
+
+
+def test_client_has_its_time_to_read_an_answer_that_began_late() -> None:
+    with serving(request_s=LENIENT_S) as server, server.connect() as connection:
+        connection.sendall(b"GET /held HTTP/1.1\r\nHost: hub\r\nConnection: close\r\n\r\n")
+        time.sleep(LENIENT_S * 1.4)
+        got = b""
+        while chunk := connection.recv(1 << 20):
+            got += chunk
+        assert got.endswith(b"0\r\n\r\n")
 
 
 def test_client_over_its_limit_replaces_its_own_connections() -> None:

@@ -30,9 +30,13 @@ from hypothesis import strategies as st
 
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.registry import ALGORITHMS
-from fedsvm.federation.errors import FederationError
+from fedsvm.federation.control import Order, SumTerms
+from fedsvm.federation.errors import FederationError, OrderRefused
+from fedsvm.federation.site.policy import SitePolicy
+from fedsvm.federation.site.program import StepMark
 from fedsvm.federation.site.rules import ANYTHING
-from fedsvm.federation.transport.keys import KeyPair
+from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.transport.keys import COORDINATOR, KeyPair
 from fedsvm.federation.visits.sealing import Requests
 from fedsvm.scenarios.hub import asking, presentation
 from fedsvm.scenarios.hub import database as hub_database
@@ -42,7 +46,7 @@ from fedsvm.scenarios.hub.joining import WORDS, Joining, Link
 from fedsvm.scenarios.hub.joining import Hub as AskedHub
 from fedsvm.scenarios.hub.mails import Files
 from fedsvm.scenarios.hub.service import Hub, Settings, application
-from fedsvm.scenarios.hub.tasks import Refused
+from fedsvm.scenarios.hub.tasks import Refused, scenario_text
 from fedsvm.scenarios.run.metrics import Metrics
 from fedsvm.scenarios.run.result import Environment, RunResult, write_result
 from fedsvm.scenarios.schema.errors import ScenarioError
@@ -857,6 +861,36 @@ def test_who_does_not_join_in_time_is_done_without(told: Told, monkeypatch: pyte
         assert told.one(Participant, site="south").state == "missed"
         assert told.one(Task).state == "running"
         assert '"clinic",\n    "north",\n]' in told.one(Task).scenario
+
+    run(story)
+
+
+def test_sites_accept_a_run_of_as_few_as_the_creator_allows(told: Told) -> None:
+    sites = ("a", "b", "c", "d", "e", "f")
+    invited = "\n".join(f"{site} {site}@example.org" for site in sites)
+
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            await create(browser, algorithm="pan-svm", invited=invited, min_sites="3")
+            paths = {site: (await told.link(f"{site}@example.org"))[0] for site in sites}
+            for site in sites[3:]:
+                await browser.post(f"{paths[site]}/decline", data={})
+        each = {site: Program(told, told.hub.keys.public) for site in sites[:3]}
+        tokens = {site: paths[site].rpartition("/")[2] for site in each}
+        agreed = {site: each[site].join(tokens[site])["terms"] for site in each}
+        for program in each.values():
+            program.ready()
+        begun = scenario_text(told.one(Task))
+        assert (told.one(Task).state, begun.min_sites) == ("running", 3)
+        for site in each:
+            assert each[site].join(tokens[site])["terms"] == agreed[site]
+            terms = Terms.from_fields(agreed[site])
+            sums = SumTerms((1,), 1.0, terms.sum_options, COORDINATOR)
+            order = Order("any", terms.sum_name, sums, sites=tuple(begun.federation.site_names))
+            SitePolicy(order.sites, terms).check_order(order, site, StepMark())
+            few = replace(order, sites=tuple(each)[:2] if site != "c" else tuple(each)[1:])
+            with pytest.raises(OrderRefused, match="it must be for 3 sites or more, got 2"):
+                SitePolicy(order.sites, terms).check_order(few, site, StepMark())
 
     run(story)
 

@@ -19,8 +19,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from fedsvm.algorithms.registry import OWN_ALGORITHMS
+from fedsvm.federation.control import Order
 from fedsvm.federation.errors import FederationError, Malformed
-from fedsvm.federation.journal import Journal
+from fedsvm.federation.journal import Journal, Moved
 from fedsvm.federation.site.journal import SiteJournal
 from fedsvm.federation.transport import framefile
 from fedsvm.federation.transport.wire import DATA_KIND, Message
@@ -280,6 +281,31 @@ def test_every_record_of_a_journal_is_on_the_disk_before_it_counts(
             journal.drawn(f"number {number}", lambda: 1.0)
             assert synced[number:] == [path.read_bytes()]
     assert len(set(synced)) == 3
+
+
+def test_each_resumption_skips_rounds_that_the_one_before_may_have_begun(tmp_path: Path) -> None:
+    path = tmp_path / NAME
+    with Journal(path) as journal:
+        journal.begin({})
+    for expected in (100, 200):
+        with Journal(path) as journal:
+            journal.skip_rounds(100)
+            assert journal.skipped_to == expected
+
+
+def test_journal_names_the_last_process_of_a_site_that_took_part(tmp_path: Path) -> None:
+    path, order = tmp_path / NAME, Order("sums", "ring")
+    with Journal(path) as journal:
+        journal.begin({})
+        for process in ("old process", "newer process"):
+            journal.expect_return("north", process)
+            journal.story.events.append(Moved(1, "train", {"north": "ended"}, ("north",)))
+            journal.write(order, None, changed=False)
+        journal.expect_return("north", "process that no verb tells of")
+        journal.story.events.append(Moved(2, "train", {"south": "ended"}, ("south",)))
+        journal.write(order, None, changed=False)
+    with Journal(path) as journal:
+        assert journal.returned == {"north": "newer process"}
 
 
 def test_a_journal_of_another_version_is_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

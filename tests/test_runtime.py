@@ -38,6 +38,7 @@ from fedsvm.federation.federation import Federation
 from fedsvm.federation.processes.launcher import LocalLauncher
 from fedsvm.federation.relays.client import Conditions, Relays
 from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.endpoint import Endpoint, Received, raise_descriptor_limit
@@ -602,6 +603,21 @@ def test_a_server_that_is_busy_for_long_when_nobody_needs_it_leaves_nothing_eith
     assert launcher._server.process.returncode == 0
     assert not workspaces(temporary_folder)
     assert capfd.readouterr().err == ""
+
+
+def test_terms_may_promise_a_whole_epsilon_and_wrong_ones_are_refused_in_a_sentence() -> None:
+    partitions = {f"site-{number}": Partition({"rows": np.full((2, 3), float(number))}) for number in range(1, 4)}
+    terms = Terms("drill", {}, RING.name, dict(RING.options), 3, epsilon=1)
+    with local_federation(
+        "tests.site_process", "drill", partitions, RING, settings={"seed": 1}, terms=terms
+    ) as federation:
+        np.testing.assert_array_equal(federation.sum("total", shape=(3,), bound=1e3), np.full(3, 12.0))
+    wrong = replace(terms, settings=[("C", 1.0)])  # type: ignore[arg-type]
+    with (
+        pytest.raises(LaunchError, match=r"settings of the terms must be dict, got"),
+        local_federation("tests.site_process", "drill", partitions, RING, settings={"seed": 1}, terms=wrong),
+    ):
+        raise AssertionError("sites took part on terms that nobody can read")
 
 
 # One server for several federations.

@@ -7,10 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from fedsvm.federation.columns import deviations
+from fedsvm.federation.control import MAX_LOG_TEXT, Stop
 from fedsvm.federation.errors import DeadlineExpired, FederationError, LaunchError, Malformed, PeerDropped
 from fedsvm.federation.hosts.hub import Call, HubEndpoint
 from fedsvm.federation.hosts.messages import Begin, Declined, Offer, Ready, Refused, is_tcp
 from fedsvm.federation.site.terms import Terms
+from fedsvm.federation.text import visible
 from fedsvm.federation.transport.auth import REFUSED
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, KEY_BYTES, Party
@@ -108,6 +110,7 @@ class Lobby:
         self._columns: dict[str, list[str]] = {}
         self._back: dict[str, Party] = {}
         self._coming: set[str] = set()
+        self._started_again: set[str] = set()
         self._is_resuming = False
         self.on_restarted: Callable[[str], None] = lambda site: None
         self._strangers = 0
@@ -363,6 +366,27 @@ class Lobby:
         """Return those of the sites that were started again before the run was resumed, with their new keys."""
         return {site: self._take_back(site) for site in list(self._back)}
 
+    def call_off(self, why: str, heard: int, *, resumable: bool) -> None:
+        """Tell the sites that are there why the run is not resumed. New processes end, since they know nothing of it.
+
+        Parameters
+        ----------
+        why : str
+            In a sentence.
+        heard : int
+            No round that sites heard of is above this one.
+        resumable : bool
+            Whether the processes that waited go on waiting.
+        """
+        failure = visible(why)[:MAX_LOG_TEXT]
+        for site in self._sites:
+            if site in self._coming:
+                self._send(site, Refused(failure))
+                continue
+            stop = Stop(failure, resumable=resumable and site not in self._started_again)
+            with suppress(PeerDropped):  # it left meanwhile, or did not come
+                self._endpoint.send(site, stop.to_message(self._run, heard), Deadline(0))
+
     def _is_back(self, site: str) -> bool:
         return site in self._back or (self._endpoint.is_connected(site) and site not in self._coming)
 
@@ -401,6 +425,7 @@ class Lobby:
         address = self._invited[site].join.address
         self._back[site] = known._replace(address=address, agreement_key=ready.agreement_key)
         self._coming.discard(site)
+        self._started_again.add(site)
         self._send(site, Begin(self._sites, self._columns[site]))
 
 

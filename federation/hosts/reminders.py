@@ -10,6 +10,8 @@ from typing import Self
 
 SILENCE_S = 8.0
 """How long a site says nothing at most, while the machine is not too busy to let it."""
+_END_S = 1.0
+"""How long the end of the context waits for a reminder that is being shown; a terminal may take none any more."""
 
 
 class Reminders:
@@ -43,7 +45,7 @@ class Reminders:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._is_over.set()
-        self._thread.join()
+        self._thread.join(timeout=_END_S)
 
     @property
     def is_alive(self) -> bool:

@@ -31,7 +31,7 @@ from typing import Any, NoReturn
 
 import msgpack
 
-from fedsvm.federation.errors import FederationError, LaunchError
+from fedsvm.federation.errors import FederationError, LaunchError, Malformed
 from fedsvm.federation.processes import limits, pipe
 from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import Installation
@@ -157,13 +157,13 @@ class _ForkServer:
             self._rests_until = math.inf
             self._tell(order)
         else:
-            policies = [self._offering(SitePolicy.from_fields(fields)) for fields in order["policies"]]
             try:
+                policies = [self._offering(SitePolicy.from_fields(fields)) for fields in order["policies"]]
                 with limits.refused_tasks_explained():
                     needed = limits.TASKS_PER_SITE * len(order["start"]) + order["spare_tasks"]
                     limits.require_tasks(needed, f"Starting {len(order['start'])} of the sites")
                     self._fork_all([Assignment.from_fields(fields, policies) for fields in order["start"]])
-            except LaunchError as error:
+            except (LaunchError, Malformed) as error:
                 self._tell({"error": str(error)})
 
     def _offering(self, policy: SitePolicy) -> SitePolicy:

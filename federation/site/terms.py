@@ -76,6 +76,8 @@ class Terms:
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
         }
+        if type(values["epsilon"]) is int:
+            values["epsilon"] = float(values["epsilon"])
         for name, value in values.items():
             if type(value) is not type(known[name]) and not (name == "epsilon" and isinstance(value, float)):
                 raise Malformed(f"{name} of the terms must be {type(known[name]).__name__}, got {value!r:.80}")

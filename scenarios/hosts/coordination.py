@@ -160,7 +160,7 @@ def coordinate(
         guests = lobby.wait(Deadline(meeting.wait_s), quorum, meeting.how_long)
         this.outcome.timing["launch_s"] = time.monotonic() - began
         with resume.begun(folder, scenario, Path(), **_met(meeting, endpoint, run, guests, restartable)) as journal:
-            met = _met_now(scenario, meeting, endpoint, lobby, guests, run, restartable, tell)
+            met = _met_now(scenario, meeting, endpoint, lobby, journal, guests, run, restartable, tell)
             _conduct(this, dataset, met, journal, tell, on_progress)
 
     return recorded(this, carry_out)
@@ -195,6 +195,7 @@ def go_on(
     """
     met = journal.header
     guests = [Guest(Party(*party), tuple(Column(*column) for column in columns)) for party, columns in met["guests"]]
+    guests = [replace(guest, party=_party_now(guest.party, journal)) for guest in guests]
 
     def carry_out() -> None:
         if not isinstance(this.dataset, RemoteDataset | ColumnsAtSites):
@@ -202,35 +203,54 @@ def go_on(
         restartable: tuple[str, ...] = tuple(met["restartable"])
         terms, alike = terms_of(this.scenario, restartable=restartable), isinstance(this.dataset, RemoteDataset)
         lobby = Lobby(endpoint, met["run"], terms, version, tell, alike=alike)
-        endpoint.expect(met["tickets"])
+        endpoint.expect(met["tickets"] | {site: ticket for site, (ticket, _) in journal.returned.items()})
+        journal.skip_rounds(SKIPPED_ROUNDS)
+        heard = journal.skipped_to - 1
         if missing := lobby.resume(guests, Deadline(meeting.wait_s)):
-            raise FederationError(
+            why = (
                 f"After {meeting.how_long} {', '.join(missing)} had not come back, and the run cannot go on without; "
                 "see whether fedsvm site still runs there, or start it again, and resume again (--wait)."
             )
+            lobby.call_off(why, heard, resumable=True)
+            raise FederationError(why)
         restarted = lobby.take_back_restarted()
+        for site, party in restarted.items():
+            _expect_return(journal, endpoint, site, party)
         waited = [guest.party.name for guest in guests if guest.party.name not in restarted]
-        _require_known_keys(guests, restarted, waited, restartable)
-        end_rounds(endpoint, waited, met["run"], journal.last_round + SKIPPED_ROUNDS - 1)
+        if why := _why_keys_are_refused(guests, restarted, waited, restartable):
+            lobby.call_off(why, heard, resumable=False)
+            raise FederationError(why)
+        end_rounds(endpoint, waited, met["run"], heard)
         tell(f"{', '.join(met['tickets'])} are back; the run goes on after {journal.last_round} rounds")
         here = list(lobby.guests.values())
-        come = _met_now(this.scenario, meeting, endpoint, lobby, here, met["run"], restartable, tell)
+        come = _met_now(this.scenario, meeting, endpoint, lobby, journal, here, met["run"], restartable, tell)
         _conduct(this, this.dataset, replace(come, restarted=tuple(restarted)), journal, tell, on_progress)
 
     return recorded(this, carry_out)
 
 
-def _require_known_keys(
+def _why_keys_are_refused(
     guests: Sequence[Guest], restarted: Mapping[str, Party], waited: Sequence[str], restartable: Sequence[str]
-) -> None:
-    """Raise FederationError where sites that waited would refuse the new keys of others."""
+) -> str:
+    """Return why sites that waited would refuse the new keys of others, in a sentence; "" if they would not."""
     known = {guest.party.name: guest.party.agreement_key for guest in guests}
     new = [site for site, party in restarted.items() if party.agreement_key != known[site] and site not in restartable]
-    if new and waited:
-        raise FederationError(
-            f"{', '.join(new)} started again with new keys, which the others refuse: the run was begun without "
-            f"--rejoin. End fedsvm site at {', '.join(waited)}, start it again at every site, and resume once more."
-        )
+    if not (new and waited):
+        return ""
+    return (
+        f"{', '.join(new)} started again with new keys, which {', '.join(waited)} refuse: the run was begun without "
+        "--rejoin. Every fedsvm site ends now; start it again at every site, and resume once more."
+    )
+
+
+def _expect_return(journal: Journal, endpoint: HubEndpoint, site: str, party: Party) -> None:
+    """Have the journal record how a new process of a site is let in, once it takes part."""
+    journal.expect_return(site, [endpoint.tickets[site], list(party)])
+
+
+def _party_now(party: Party, journal: Journal) -> Party:
+    """Return a site as its last process is that took part."""
+    return Party(*journal.returned[party.name][1]) if party.name in journal.returned else party
 
 
 def _met_now(
@@ -238,6 +258,7 @@ def _met_now(
     meeting: Meeting,
     endpoint: HubEndpoint,
     lobby: Lobby,
+    journal: Journal,
     guests: Sequence[Guest],
     run: bytes,
     restartable: tuple[str, ...],
@@ -248,7 +269,10 @@ def _met_now(
     lobby.on_restarted = sites.note_restarted
 
     def restart(site: str) -> Party | None:
-        return lobby.wait_for(site, Deadline(meeting.rejoin_s))
+        party = lobby.wait_for(site, Deadline(meeting.rejoin_s))
+        if party is not None:
+            _expect_return(journal, endpoint, site, party)
+        return party
 
     policy = DropoutPolicy(
         scenario.min_sites,

@@ -125,6 +125,12 @@ def over(scenario: Scenario, sites: Sequence[str]) -> Scenario:
     return spec.validate(given)
 
 
+def fewest(scenario: Scenario) -> int:
+    """Return the number of sites that sums of a task may begin with, which is the same however many join."""
+    allowed = scenario.federation.min_sites
+    return max(allowed, scenario.protocol.min_sites(allowed))
+
+
 def run_name(title: str) -> str:
     """A name for the run of a task, of whatever its title is made."""
     return _NOT_A_NAME.sub("-", title).strip("-._")[:60] or "task"

@@ -159,8 +159,8 @@ class BoundedConnection(H11Protocol):
         received, unsent_before = self._before
         least = _MIN_BYTES_PER_S * self.limits.request_s
         unsent = self.transport.get_write_buffer_size()
-        if unsent:
-            return unsent_before - unsent < least
+        if unsent:  # an answer that began since then has had less time than it may take
+            return unsent_before > 0 and unsent_before - unsent < least
         if self.conn.their_state is h11.SEND_BODY and not self.flow.read_paused:
             return self._received - received < least
         return self.is_idle

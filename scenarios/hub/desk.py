@@ -21,7 +21,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from importlib.metadata import version
 from typing import Any, Protocol
 
@@ -133,7 +133,8 @@ class Desk:
                     "creator of the task for your own invitation."
                 )
             task = who.task
-            terms = terms_of(scenario_text(task))
+            scenario = scenario_text(task)
+            terms = replace(terms_of(scenario), min_sites=asking.fewest(scenario))
             return {
                 "title": task.title,
                 "description": task.description,
