@@ -132,7 +132,7 @@ def test_protocols_carry_what_they_carry_in_the_simulation_and_the_kernel_counts
 def test_a_key_that_is_not_admitted_is_refused_at_both_ends(eventful: Eventful) -> None:
     assert eventful.stranger.process.returncode == 3
     assert "does not admit the key of west; send its public key, west.key" in eventful.stranger.said
-    assert "somebody was refused, whose key is not in the folder of sites" in eventful.coordinator.said
+    assert "refused a connection whose key is not in the folder of sites" in eventful.coordinator.said
 
 
 def test_a_coordinator_with_another_key_is_not_believed(eventful: Eventful) -> None:

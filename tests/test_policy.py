@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fedsvm.federation.control import GatherTerms, Order, SumTerms
-from fedsvm.federation.errors import OrderRefused
+from fedsvm.federation.errors import Malformed, OrderRefused
 from fedsvm.federation.site.rules import SiteRules
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
@@ -315,3 +317,10 @@ def test_a_site_on_a_host_of_its_own_refuses_at_both_ends_before_anything_is_com
     result = json.loads((tmp_path / "deployed" / "result.json").read_text())
     assert sentence in result["error"]
     assert result["cost"] is None
+
+
+@pytest.mark.parametrize("epsilon", [math.nan, math.inf, 0.0, -1.0])
+def test_terms_with_an_epsilon_that_no_budget_can_bound_are_refused(epsilon: float) -> None:
+    fields = replace(TERMS, epsilon=epsilon).to_fields()
+    with pytest.raises(Malformed, match="epsilon of the terms must be a finite number above 0"):
+        Terms.from_fields(fields)

@@ -841,14 +841,14 @@ def test_what_was_measured_is_written_into_the_pages_and_the_file(pages: Path) -
     assert "AUC 0.9877\n" in readme
     assert "rounds       31 (" in readme
     private = pages / "docs" / "private-models.md"
-    assert "0.500 for random features" not in private.read_text(), "--full has more seeds"
+    assert "random features | 20 | 0.500 |" not in private.read_text(), "--full has more seeds"
     assert "| 77 | " in (pages / "docs" / "algorithms.md").read_text()
     entry = next(each for each in read(ours).entry if each.id == "ours-quickstart")
     assert figures.stated(entry, entry.rows[0])["AUC"] == 0.9877
     assert list(figures.rewrite(pages, pages, ours)) == [], "what is written is left"
     full = {"ours-private the paper's random features": 0.5}
     assert list(figures.rewrite(measured_again(pages, "full", full), pages, ours))
-    assert "0.500 for random features" in private.read_text()
+    assert "random features | 20 | 0.500 |" in private.read_text()
 
 
 def test_a_page_that_does_not_say_what_the_file_quotes_is_left(pages: Path) -> None:

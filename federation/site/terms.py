@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Self
@@ -81,4 +82,6 @@ class Terms:
         for name, value in values.items():
             if type(value) is not type(known[name]) and not (name == "epsilon" and isinstance(value, float)):
                 raise Malformed(f"{name} of the terms must be {type(known[name]).__name__}, got {value!r:.80}")
+        if values["epsilon"] is not None and not 0 < values["epsilon"] < math.inf:  # NaN is above no budget
+            raise Malformed(f"epsilon of the terms must be a finite number above 0, got {values['epsilon']!r}")
         return cls(**values)
