@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +12,14 @@ import pytest
 from fedsvm.federation.channel import mailbox as mailboxes
 from fedsvm.federation.channel.agreement import KeyAgreement
 from fedsvm.federation.channel.envelope import Sealer
+from fedsvm.federation.channel.generator import KeyedRandom, drawn_generator, drawn_key
 from fedsvm.federation.channel.mailbox import Mailbox
 from fedsvm.federation.channel.socket import SocketChannel
 from fedsvm.federation.channel.transcript import Transcript, read_transcript
 from fedsvm.federation.errors import PeerDropped, ProtocolError, StepRefused
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
-from fedsvm.federation.transport.wire import DATA_KIND, ENVELOPE_KIND, Message
+from fedsvm.federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, Message
 from fedsvm.federation.visits.endpoint import Arrived, NothingDue, StoredEndpoint
 from tests.test_sealing import ARRAY, OTHER_RUN, ROUND, RUN, SITES, changed, message, sealers
 
@@ -25,12 +27,14 @@ AGREEMENTS = {site: KeyAgreement(RUN) for site in SITES}
 
 
 def mailbox_of(
-    name: str, *arrivals: tuple[str, Message], sealer: Sealer | None = None
+    name: str, *arrivals: tuple[str, Message], sealer: Sealer | None = None, unconnected: Collection[str] = ()
 ) -> tuple[Mailbox, list[tuple[str, Message]]]:
     """A party's mailbox in round 7 that took in some messages, and what it passed on."""
     passed_on: list[tuple[str, Message]] = []
 
     def store(receiver: str, passed: Message) -> None:
+        if receiver in unconnected:
+            raise PeerDropped(f"{receiver} has no connection")
         passed_on.append((receiver, passed))
 
     parties = (Party(site, "", site.encode().ljust(32), AGREEMENTS[site].public) for site in SITES)
@@ -43,6 +47,14 @@ def mailbox_of(
         mailbox.wait(Deadline(1))
         assert mailbox.next_control() is None
     return mailbox, passed_on
+
+
+def take_in(mailbox: Mailbox, *arrivals: tuple[str, Message]) -> None:
+    """Have a mailbox take in more messages."""
+    mailbox.endpoint._arrivals = iter([Arrived(*each) for each in arrivals])  # type: ignore[attr-defined]
+    for _ in arrivals:
+        mailbox.wait(Deadline(1))
+        assert mailbox.next_control() is None
 
 
 def test_mailbox_keeps_arrays_of_its_run_and_round_alone() -> None:
@@ -69,13 +81,53 @@ def test_coordinator_passes_envelopes_on_for_their_true_sender_alone() -> None:
 
 def test_sites_open_envelopes_that_come_from_the_coordinator_alone() -> None:
     by_site = sealers()
-    envelopes = [by_site["north"].seal("south", message()) for _ in range(2)]
+    envelopes = [by_site["north"].seal("south", numbered(place, 5)) for place in range(2)]
     arrivals = (("west", envelopes[0]), (COORDINATOR, envelopes[1]))
     mailbox, passed_on = mailbox_of("south", *arrivals, sealer=by_site["south"])
     assert mailbox.refused == {"envelope of another": 1}
     assert mailbox.senders() == {"north"}
-    assert mailbox.next_array("north") is not None
+    kept = mailbox.next_array("north")
+    assert kept is not None
+    assert kept.sequence == 1, "the one that the coordinator passed on"
     assert passed_on == []
+
+
+def test_sites_count_envelopes_that_do_not_open() -> None:
+    by_site = sealers()
+    forged = changed(by_site["west"].seal("south", message()), sender="north")
+    mailbox, _ = mailbox_of("south", (COORDINATOR, forged), (COORDINATOR, forged), sealer=by_site["south"])
+    assert mailbox.refused == {"malformed: an envelope that north did not seal": 2}
+    assert mailbox.senders() == set()
+
+
+def test_coordinator_holds_envelopes_for_a_site_until_it_has_a_connection() -> None:
+    north, unconnected = sealers()["north"], {"south"}
+    old, due = north.seal("south", message()), north.seal("south", message(ROUND + 1))
+    mailbox, passed_on = mailbox_of(COORDINATOR, ("north", old), ("north", due), unconnected=unconnected)
+    assert passed_on == []
+    unconnected.clear()
+    mailbox.enter(ROUND + 1)
+    hello = Message(HELLO_KIND, RUN, 0)
+    for site in ("west", "south", "south"):
+        take_in(mailbox, (site, hello))
+    assert passed_on == [("south", due)]
+    assert not mailbox.refused
+
+
+def test_coordinator_holds_so_many_envelopes_and_bytes_for_one_site(monkeypatch: pytest.MonkeyPatch) -> None:
+    north = sealers()["north"]
+    envelopes = [north.seal("south", message()) for _ in range(5)]
+    size, beyond = envelopes[0].payload_bytes, "envelope beyond what is held"
+    for count, limits in ((3, (3, 9 * size)), (2, (9, 2 * size)), (2, (9, 3 * size - 1))):
+        monkeypatch.setattr(mailboxes, "MAX_HELD", limits[0])
+        monkeypatch.setattr(mailboxes, "MAX_HELD_BYTES", limits[1])
+        unconnected = {"south"}
+        arrivals = [("north", envelope) for envelope in envelopes]
+        mailbox, passed_on = mailbox_of(COORDINATOR, *arrivals, unconnected=unconnected)
+        assert mailbox.refused == {beyond: 5 - count}
+        unconnected.clear()
+        take_in(mailbox, ("south", Message(HELLO_KIND, RUN, 0)))
+        assert passed_on == [("south", envelope) for envelope in envelopes[:count]]
 
 
 def test_mailbox_waits_for_the_last_round_that_a_peer_speaks_of_alone() -> None:
@@ -91,6 +143,16 @@ def test_mailbox_waits_for_the_last_round_that_a_peer_speaks_of_alone() -> None:
     assert mailbox.next_array("south") is rounds[1]
     mailbox.enter(ROUND)
     assert mailbox.endpoint.round == ROUND + 3, "an older round does not begin"
+
+
+def test_mailbox_keeps_all_arrays_of_this_round_and_of_the_last_that_a_peer_speaks_of() -> None:
+    due, later, last = ([message(ROUND + ahead) for _ in range(2)] for ahead in range(3))
+    mailbox, _ = mailbox_of("north", *(("south", each) for each in (*due, *later, *last)))
+    assert mailbox.refused == {"stale": 2}
+    assert set(mailbox._waiting) == {ROUND, ROUND + 2}, "of rounds that passed nothing is left"
+    assert [mailbox.next_array("south") for _ in range(3)] == [*due, None]
+    mailbox.enter(ROUND + 2)
+    assert [mailbox.next_array("south") for _ in range(3)] == [*last, None]
 
 
 def test_mailbox_keeps_so_many_arrays_and_bytes_of_one_peer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,6 +249,14 @@ def test_random_vectors_of_a_channel_are_fresh_or_those_of_its_generator() -> No
     assert len({channel_of("north").random((4,)).tobytes() for _ in range(4)}) == 4
     given = channel_of("north", draw=lambda shape: np.full(shape, 7, dtype=np.uint64))
     assert given.random((2,)).tolist() == [7, 7]
+
+
+def test_generator_of_a_channel_has_a_key_of_32_bytes_that_the_channel_draws() -> None:
+    channel = channel_of("north", draw=lambda shape: np.arange(*shape, dtype=np.uint64))
+    key = np.arange(4, dtype="<u8").tobytes()
+    assert drawn_key(channel) == key
+    assert drawn_generator(channel).randbytes(99) == KeyedRandom(key).randbytes(99)
+    assert len({drawn_generator(channel_of("north")).randbytes(9) for _ in range(4)}) == 4
 
 
 def test_channel_gives_up_where_a_site_of_the_round_dropped() -> None:

@@ -69,6 +69,14 @@ def test_loss_of_one_laplace_share_is_that_of_its_probabilities(parts: int) -> N
     assert laplace_share_loss(scale, parts, shift) == pytest.approx(expected, rel=1e-6)
 
 
+@pytest.mark.parametrize("parts", [2, 5])
+def test_loss_of_one_share_that_is_shifted_by_thousands_of_scales_is_that_of_its_probabilities(parts: int) -> None:
+    scale, shift, j = 20, 65536, np.arange(4000)
+    one, shifted = (special.gammaln(k + 1 / parts) - special.gammaln(k + 1) - k / scale for k in (j, j + shift))
+    expected = special.logsumexp(2 * one) - special.logsumexp(one + shifted)
+    assert laplace_share_loss(scale, parts, shift) == pytest.approx(float(expected), rel=1e-9)
+
+
 @pytest.mark.parametrize("scale", [2**17, 2**20])
 @pytest.mark.parametrize("shift", [1, 2])
 def test_loss_of_one_share_counts_what_lies_far_out(scale: int, shift: int) -> None:
@@ -83,7 +91,7 @@ def test_loss_of_one_share_counts_what_lies_far_out(scale: int, shift: int) -> N
 # How much noise.
 
 
-@pytest.mark.parametrize("deviation", [0.02, 0.3, 1.0, 4.0, 60.0])
+@pytest.mark.parametrize("deviation", [0.002, 0.02, 0.3, 1.0, 4.0, 60.0])
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 1e-3])
 def test_epsilon_of_a_deviation_is_the_smallest_that_covers_its_delta(deviation: float, delta: float) -> None:
     epsilon = gaussian_epsilon(deviation, delta)

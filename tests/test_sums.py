@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import secrets
 from collections.abc import Callable, Sequence
@@ -380,6 +381,16 @@ def test_neighbourhoods_are_mutual_and_of_one_size(count: int) -> None:
     groups = neighbourhoods(site_names(count)).all
     assert {len(group) for group in groups.values()} == {min(count, MAX_NEIGHBOURS + 1)}
     assert all(site in groups[peer] for site, group in groups.items() for peer in group)
+
+
+def test_neighbours_are_the_nearest_on_a_circle_that_all_names_together_shuffle() -> None:
+    """In ring order, and so that nobody's name alone decides who the neighbours are."""
+    sites = site_names(60)
+    together = hashlib.sha256(" ".join(sites).encode()).digest()
+    circle = sorted(sites, key=lambda site: hashlib.sha256(together + site.encode()).digest())
+    for turn, site in enumerate(circle):
+        near = {circle[(turn + step) % 60] for step in range(-25, 26)}
+        assert neighbourhoods(sites).of(site) == tuple(each for each in sites if each in near)
 
 
 @pytest.mark.parametrize("count", [52, 70])
