@@ -16,7 +16,7 @@ from fedsvm.federation.channel.generator import KeyedRandom, drawn_generator, dr
 from fedsvm.federation.channel.mailbox import Mailbox
 from fedsvm.federation.channel.socket import SocketChannel
 from fedsvm.federation.channel.transcript import Transcript, read_transcript
-from fedsvm.federation.errors import PeerDropped, ProtocolError, StepRefused
+from fedsvm.federation.errors import PeerDropped, PeerLate, ProtocolError, StepRefused
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, Message
@@ -266,6 +266,90 @@ def test_channel_gives_up_where_a_site_of_the_round_dropped() -> None:
         channel.receive("south", (1,))
     with pytest.raises(NothingDue):
         channel_of("north").receive("south", (1,))
+
+
+def test_channel_collects_one_array_of_each_peer_in_the_order_asked_for() -> None:
+    sent = [("west", numbered(0, 5)), ("west", numbered(1, 6)), ("north", numbered(0, 7)), ("south", numbered(0, 4))]
+    channel = channel_of(COORDINATOR, *sent)
+    collected = channel.collect({"south": (1,), "west": (1,)})
+    assert [(peer, array.tolist()) for peer, array in collected.items()] == [("south", [4]), ("west", [5])]
+    collected = channel.collect(dict.fromkeys(("west", "north"), (1,)))
+    assert [(peer, array.tolist()) for peer, array in collected.items()] == [("west", [6]), ("north", [7])]
+    assert channel.left_out == {}
+    with pytest.raises(ProtocolError, match=r"south sent uint64 \(1,\) to coordinator"):
+        channel_of(COORDINATOR, ("south", numbered(0, 4))).collect({"south": (2,)})
+    with pytest.raises(ProtocolError, match=r"south sent uint64 \(1,\) to coordinator"):
+        channel_of(COORDINATOR, ("south", numbered(0, 4))).collect({"south": (1,)}, np.float64)
+
+
+def test_channel_collects_without_sites_that_dropped_or_are_late() -> None:
+    channel = channel_of(COORDINATOR, ("south", numbered(0, 4)))
+    channel.drop("north", "it withdrew")
+    assert list(channel.collect(dict.fromkeys(("north", "south"), (1,)))) == ["south"], "nobody waits for north"
+    assert channel.left_out == {"north": "it withdrew"}
+    with pytest.raises(NothingDue):
+        channel.collect({"north": (1,), "west": (1,)})
+    channel._mailbox.endpoint.is_closing = True  # type: ignore[attr-defined]
+    assert channel.collect(dict.fromkeys(("north", "west"), (1,))) == {}
+    assert channel.left_out == {"north": "it withdrew", "west": "it was silent for 1 s"}
+
+
+def test_channel_gives_up_a_peer_that_is_late() -> None:
+    channel = channel_of("north")
+    channel._mailbox.endpoint.is_closing = True  # type: ignore[attr-defined]
+    with pytest.raises(PeerLate, match=r"^north waited 1 s in vain for south$"):
+        channel.receive("south", (1,))
+    assert channel.waiting_for == "south"
+
+
+def test_channel_gives_up_where_a_connection_that_it_needs_broke() -> None:
+    def breaks(channel: SocketChannel, *broken: str) -> bool:
+        channel._mailbox.endpoint.interrupted.update(broken)
+        try:
+            channel.receive("south", (1,))
+        except PeerDropped as error:
+            assert str(error).startswith(f"the connection of {channel.me} to {broken[0]} broke")
+            return True
+        except NothingDue:
+            return False
+        raise AssertionError
+
+    spoken = channel_of("north")
+    spoken.send("west", ARRAY)
+    by_way_of = channel_of("north")
+    by_way_of._mailbox.sealer = sealers()["north"]
+    assert breaks(spoken, "west")
+    assert not breaks(channel_of("north"), "west")
+    assert not breaks(channel_of("north"), COORDINATOR)
+    assert breaks(by_way_of, COORDINATOR)
+    assert breaks(channel_of(COORDINATOR), "west")
+    assert not breaks(channel_of(COORDINATOR), "stranger")
+
+
+def test_channel_sends_each_array_to_its_peer_with_run_round_place_and_hop() -> None:
+    for me, peers in (("north", ("south", COORDINATOR, "south")), (COORDINATOR, ("south", "west", "south"))):
+        mailbox, sent = mailbox_of(me, ("west", Message(DATA_KIND, RUN, ROUND, 0, 4, arrays={"value": ARRAY})))
+        channel = SocketChannel(mailbox, SITES, len(SITES), ROUND, Deadline(1), lambda: None)
+        channel.receive("west", ARRAY.shape)
+        for number, peer in enumerate(peers):
+            channel.send(peer, ARRAY + np.uint64(number))
+            assert channel.waiting_for == peer
+        assert tuple(peer for peer, _ in sent) == peers
+        for number, (_, each) in enumerate(sent):
+            assert (each.kind, each.run, each.round, each.hop) == (DATA_KIND, RUN, ROUND, 5)
+            assert (each.sequence, each.fields) == ((0, 0, 1)[number], {})
+            np.testing.assert_array_equal(each.arrays["value"], ARRAY + np.uint64(number))
+
+
+@pytest.mark.parametrize("me", ["north", COORDINATOR])
+def test_sites_need_whom_they_send_to_and_the_coordinator_does_not(me: str) -> None:
+    mailbox, _ = mailbox_of(me, unconnected={"south"})
+    channel = SocketChannel(mailbox, SITES, len(SITES), ROUND, Deadline(1), lambda: None)
+    if me == COORDINATOR:
+        channel.send("south", ARRAY)
+        return
+    with pytest.raises(PeerDropped, match="south has no connection"):
+        channel.send("south", ARRAY)
 
 
 def test_channel_numbers_what_it_sends_for_each_receiver() -> None:
