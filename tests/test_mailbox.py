@@ -66,8 +66,9 @@ def test_mailbox_keeps_arrays_of_its_run_and_round_alone() -> None:
 
 
 def test_mailbox_refuses_orders_of_another_run() -> None:
-    mailbox, _ = mailbox_of("north", (COORDINATOR, Message("order", OTHER_RUN, ROUND)))
-    assert mailbox.refused == {"another run": 1}
+    order = (COORDINATOR, Message("order", OTHER_RUN, ROUND))
+    mailbox, _ = mailbox_of("north", order, order)
+    assert mailbox.refused == {"another run": 2}
 
 
 def test_coordinator_passes_envelopes_on_for_their_true_sender_alone() -> None:
@@ -172,10 +173,38 @@ def test_mailbox_keeps_so_many_arrays_and_bytes_of_one_peer(monkeypatch: pytest.
     assert mailbox.refused == {beyond: 1, "stale": 2}
 
 
+@pytest.mark.parametrize(("count", "size"), [(3, 99), (99, 3)])
+def test_mailbox_has_room_again_for_what_was_taken_or_dropped(
+    count: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(mailboxes, "MAX_WAITING", count)
+    monkeypatch.setattr(mailboxes, "MAX_WAITING_BYTES", size * ARRAY.nbytes)
+    mailbox, _ = mailbox_of("north", *[("south", message())] * 3)
+    beyond = "array beyond what is kept of one peer"
+    for _ in range(2):
+        assert mailbox.next_array("south") is not None
+    take_in(mailbox, *[("south", message())] * 3)
+    assert mailbox.refused == {beyond: 1}
+    mailbox.enter(ROUND + 1)
+    assert mailbox.refused == {beyond: 1, "stale": 3}
+    take_in(mailbox, *[("south", message(ROUND + 1))] * 5)
+    assert mailbox.refused == {beyond: 3, "stale": 3}
+
+
+def test_mailbox_takes_agreement_keys_from_the_roster_that_holds_now() -> None:
+    mailbox, _ = mailbox_of("north")
+    assert mailbox.agreement_key(COORDINATOR) is None
+    assert mailbox.agreement_key("south") == AGREEMENTS["south"].public
+    for key in (AGREEMENTS["west"].public, AGREEMENTS["south"].public):
+        mailbox.endpoint.admit(Roster([Party("south", "", b"south".ljust(32), key)]))
+        assert [mailbox.agreement_key("south") for _ in range(2)] == [key, key]
+
+
 def test_mailbox_refuses_arrays_with_fields() -> None:
     with_fields = Message(DATA_KIND, RUN, ROUND, fields={"more": 1}, arrays={"value": ARRAY})
-    mailbox, _ = mailbox_of("north", ("south", with_fields))
-    assert mailbox.refused == {"malformed: an array with fields": 1}
+    mailbox, _ = mailbox_of("north", ("south", with_fields), ("south", with_fields))
+    assert mailbox.refused == {"malformed: an array with fields": 2}
+    assert mailbox.senders() == set()
 
 
 def channel_of(name: str, *arrivals: tuple[str, Message], round_number: int = ROUND, **options: Any) -> SocketChannel:
