@@ -370,6 +370,15 @@ def test_channel_sends_each_array_to_its_peer_with_run_round_place_and_hop() -> 
             np.testing.assert_array_equal(each.arrays["value"], ARRAY + np.uint64(number))
 
 
+def test_channel_begins_a_chain_and_knows_the_sites_that_a_sum_needs() -> None:
+    mailbox, sent = mailbox_of("north")
+    channel = SocketChannel(mailbox, SITES, 9, ROUND, Deadline(1), lambda: None, min_sites=5)
+    channel.send("south", ARRAY)
+    assert (channel.me, channel.sites, channel.run_sites, channel.min_sites) == ("north", SITES, 9, 5)
+    assert (sent[0][1].hop, channel.hop) == (1, 0)
+    assert channel_of("north").min_sites == 1
+
+
 @pytest.mark.parametrize("me", ["north", COORDINATOR])
 def test_sites_need_whom_they_send_to_and_the_coordinator_does_not(me: str) -> None:
     mailbox, _ = mailbox_of(me, unconnected={"south"})
