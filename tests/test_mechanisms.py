@@ -56,8 +56,10 @@ def test_squared_cosines_of_a_uniform_angle_follow_the_arcsine_law() -> None:
 
 def test_gammas_of_half_integers_have_their_distribution() -> None:
     for twice in (1, 4):
-        draws = [float(discrete_noise._half_integer_gamma(twice)) for _ in range(600)]
-        assert stats.kstest(draws, stats.gamma(twice / 2).cdf).pvalue > MIN_P
+        draws = [discrete_noise._half_integer_gamma(twice) for _ in range(600)]
+        assert stats.kstest([float(each) for each in draws], stats.gamma(twice / 2).cdf).pvalue > MIN_P
+        digits = [len(each.as_tuple().digits) for each in draws]
+        assert max(digits) == 90, "more than the bits of a variance"
 
 
 @pytest.mark.parametrize("parts", [1, 2, 5])

@@ -177,7 +177,8 @@ def test_uniform_numbers_keep_the_lowest_of_their_bits() -> None:
 @pytest.mark.parametrize("mean", [0.01, 0.5, 14.0])
 def test_poisson_draws_change_where_the_distribution_function_does(mean: float) -> None:
     """The distribution function is summed here in rationals, of a mean that is a float."""
-    tolerance, exact, below = int(32 * EPS * 2**64), Fraction(mean), []
+    tolerance, exact = int(32 * EPS * 2**64), Fraction(mean)
+    below: list[int] = []
     total, term = Fraction(0), Fraction(Decimal(-mean).exp(Context(prec=60)))
     while 2**64 * (1 - total) > 4 * tolerance:
         total += term

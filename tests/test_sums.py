@@ -20,7 +20,7 @@ from fedsvm.federation.arrays import Residues
 from fedsvm.federation.channel.agreement import keystreams
 from fedsvm.federation.channel.contract import Channel, uniform_residues
 from fedsvm.federation.channel.memory import InMemoryNetwork, MemoryChannel
-from fedsvm.federation.errors import PeerDropped, PeerLate, ProtocolError, StepRefused
+from fedsvm.federation.errors import PeerDropped, PeerLate, ProtocolError, RoundAborted, StepRefused
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols.analysis import conformance
 from fedsvm.protocols.analysis.execution import Execution, execute, site_names
@@ -28,6 +28,7 @@ from fedsvm.protocols.arithmetic import shamir
 from fedsvm.protocols.arithmetic.fixed_point import add, subtract
 from fedsvm.protocols.common_seed import common_seed
 from fedsvm.protocols.secret_order import secret_order
+from fedsvm.protocols.sums import masked as masked_sum
 from fedsvm.protocols.sums.changing_neighbours import changing_neighbours, edge_disjoint_rings
 from fedsvm.protocols.sums.contract import Cost, SecureSum
 from fedsvm.protocols.sums.k_secure import distances, k_secure, partners
@@ -527,6 +528,63 @@ def test_sums_over_sockets_equal_the_formula_and_the_prediction(
         assert entry.received is not None
         assert entry.sent.payload_bytes == entry.received.payload_bytes
         assert entry.sent.predicted_wire_bytes == entry.received.predicted_wire_bytes
+
+
+def answer_to(rows: Residues, run_sites: int = 5, min_sites: int = 1) -> Residues:
+    """Return what site-1 of five opens for a coordinator that sends it this request. Raises StepRefused."""
+    network = InMemoryNetwork(site_names(5), timeout_s=9, run_sites=run_sites, min_sites=min_sites)
+    answers: list[Residues] = []
+
+    def ask(channel: Channel) -> None:
+        channel.receive("site-1", (1, 3))
+        channel.receive("site-1", (4, SEALED_WORDS))
+        channel.send("site-1", rows)
+        answers.append(channel.receive("site-1", (1, SECRET_WORDS)))
+
+    def contribute(channel: Channel) -> None:
+        masked(0.6).contribute_residues(channel, uniform_residues((1, 3)))
+
+    with suppress(PeerDropped, PeerLate, RoundAborted):
+        network.run({"site-1": contribute, COORDINATOR: ask})
+    (answer,) = answers
+    return answer
+
+
+def request_without(*missing: int, stage: int = MISSING) -> Residues:
+    """Return the request to site-1 of five when the sites of these numbers are missing."""
+    there = np.array([number not in missing for number in range(5)])
+    rows: Residues = requests(neighbourhoods(site_names(5)), stage, there)[0]
+    return rows
+
+
+@pytest.mark.parametrize(("run_sites", "min_sites", "must"), [(5, 5, 5), (8, 1, 5), (8, 4, 5)])
+def test_a_site_itself_refuses_a_masked_sum_of_too_few(run_sites: int, min_sites: int, must: int) -> None:
+    """Whatever the coordinator lets pass."""
+    for stage in (MISSING, OPEN):
+        with pytest.raises(StepRefused, match=f"^4 of 5 sites are in the sum and {must} must be$"):
+            answer_to(request_without(4, stage=stage), run_sites, min_sites)
+
+
+def test_a_site_refuses_requests_that_the_protocol_does_not_know() -> None:
+    unknown = [request_without(stage=2), request_without(4, stage=2), request_without(), request_without(4)]
+    unknown[2][3, 0], unknown[3][3, 0] = 2, 2**63
+    for rows in unknown:
+        with pytest.raises(StepRefused, match=r"^the coordinator asks for something that the protocol does not know$"):
+            answer_to(rows)
+
+
+def test_coefficients_of_shares_are_below_the_prime_and_uniform() -> None:
+    """A draw that is not is drawn again, instead of being reduced."""
+    words = [shamir.PRIME, 2**32 - 1, shamir.PRIME - 1, 0, 5, shamir.PRIME + 1, 6, 7]
+    draws = [np.array(words, dtype=np.uint32), np.full(8, shamir.PRIME, dtype=np.uint32), np.arange(8, dtype=np.uint32)]
+
+    class Given(MemoryChannel):
+        def random(self, shape: Sequence[int]) -> Residues:
+            return draws.pop(0).view(np.uint64).reshape(shape)
+
+    drawn = masked_sum._draw(Given(InMemoryNetwork(site_names(3)), "site-1"), 1)
+    assert drawn.tolist() == [[0, 1, shamir.PRIME - 1, 0, 5, 5, 6, 7]]
+    assert draws == []
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
