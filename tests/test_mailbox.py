@@ -406,11 +406,11 @@ def test_transcript_of_an_honest_site_has_its_inputs_alone(colludes: bool, tmp_p
     channel.send("south", ARRAY)
     channel.receive("south", (1,))
     channel.random((2,))
-    for part in (0, 1):
+    for part in (0, 1, 2):
         channel.expand([bytes(32), b"x" * 32], (2,), part)
     assert path.stat().st_mode & 0o777 == 0o600
     written = [(each.what, each.round, each.peer, each.place) for each in read_transcript(str(path))]
-    streams = [("drew", ROUND, f"keystream {number}", place) for place in (0, 1) for number in (1, 2)]
+    streams = [("drew", ROUND, f"keystream {number}", place) for place in (0, 1, 2) for number in (1, 2)]
     seen = [("sent", ROUND, "south", 0), ("received", ROUND, "south", 0), ("drew", ROUND, "", 0), *streams]
     assert written == [("input", ROUND, "", 0), *(seen if colludes else [])]
 

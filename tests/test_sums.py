@@ -29,6 +29,7 @@ from fedsvm.protocols.arithmetic.fixed_point import add, subtract
 from fedsvm.protocols.common_seed import common_seed
 from fedsvm.protocols.secret_order import secret_order
 from fedsvm.protocols.sums import masked as masked_sum
+from fedsvm.protocols.sums import registry
 from fedsvm.protocols.sums.changing_neighbours import changing_neighbours, edge_disjoint_rings
 from fedsvm.protocols.sums.contract import Cost, SecureSum
 from fedsvm.protocols.sums.k_secure import distances, k_secure, partners
@@ -194,6 +195,13 @@ def test_a_vector_of_another_length_is_refused() -> None:
     error = caught.value
     assert (error.sender, error.receiver) == ("site-2", "site-3")
     assert (error.expected, error.got) == ("uint64 (1, 4)", "uint64 (1, 3)")
+
+
+def test_a_sum_of_another_package_is_accepted_by_its_own_name_alone() -> None:
+    make = registry._accepted(RING, "ring")
+    assert make is not None
+    assert make() is RING
+    assert registry._accepted(RING, "masked") is registry._accepted(object(), "ring") is None
 
 
 # What the ring reveals.
