@@ -225,6 +225,16 @@ def test_one_gaussian_share_has_its_part_of_the_variance() -> None:
     np.testing.assert_array_equal(share, drawn(lambda: discrete_gaussian(Fraction(300), source), 50))
 
 
+def test_two_sites_draw_shares_of_the_noise_and_one_draws_it_exactly() -> None:
+    key = b"k" * 32
+    source = KeyedRandom(key)
+    one, other = (discrete_noise._negative_binomial(50, 2, 30, source) for _ in range(2))
+    np.testing.assert_array_equal(laplace_share(50, 2, 30, KeyedRandom(key)), one - other)
+    source = KeyedRandom(key)
+    whole = drawn(lambda: discrete_laplace(50, source), 30)
+    np.testing.assert_array_equal(laplace_share(50, 1, 30, KeyedRandom(key)), whole)
+
+
 def test_the_distance_of_shares_is_small_and_grows_with_what_is_drawn() -> None:
     assert total_variation_bound(1 << 20, 1, 120) == 0.0
     assert 0 < total_variation_bound(1 << 20, 5, 120) < total_variation_bound(1 << 20, 5, 240) < 1e-6
