@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedsvm.federation.arrays import Residues
@@ -385,6 +385,9 @@ def test_what_the_coordinator_sees_of_a_masked_site_is_uniform() -> None:
     assert is_uniform([message.array for message in network.sent if message.array.shape == (1, 4000)])
 
 
+@example(50)
+@example(51)
+@example(52)
 @given(st.integers(2, 130))
 def test_neighbourhoods_are_mutual_and_of_one_size(count: int) -> None:
     groups = neighbourhoods(site_names(count)).all
