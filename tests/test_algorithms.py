@@ -10,7 +10,7 @@ from sklearn.metrics.pairwise import pairwise_kernels
 
 from fedsvm.algorithms.data import encoding
 from fedsvm.algorithms.data.encoding import Vocabulary
-from fedsvm.algorithms.features.k_means import GRID, local_centres, on_grid
+from fedsvm.algorithms.features.k_means import GRID, Clusters, local_centres, on_grid
 from fedsvm.algorithms.features.kernels import Kernel, squared_distances
 from fedsvm.algorithms.features.landmarks import shares
 from fedsvm.algorithms.features.nystrom import nystrom_features, nystrom_map
@@ -81,9 +81,33 @@ def test_local_centres_that_lose_a_row_in_the_last_assignment_are_merged(seed: i
 def test_k_means_finds_clusters_that_are_there() -> None:
     corners = np.array([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0], [10.0, 10.0]])
     rows = np.repeat(corners, 25, axis=0) + RANDOM.normal(scale=0.1, size=(100, 2))
-    centres, sizes = local_centres(rows, 4, 1, np.random.default_rng(1))
-    assert squared_distances(corners, centres).min(axis=1).max() < 0.1
-    assert sizes.tolist() == [25] * 4
+    for least in (1, 25):
+        centres, sizes = local_centres(rows, 4, least, np.random.default_rng(1))
+        assert squared_distances(corners, centres).min(axis=1).max() < 0.1
+        assert sizes.tolist() == [25] * 4
+    _, sizes = local_centres(rows, 4, 26, np.random.default_rng(1))
+    assert len(sizes) < 4
+    assert sizes.min() >= 26
+
+
+@pytest.mark.parametrize(("least", "kept"), [(0, [1, 2, 3, 5]), (1, [1, 2, 3, 5]), (3, [3, 5]), (4, [5]), (6, [])])
+def test_clusters_that_are_too_small_have_no_mean(least: int, kept: list[int]) -> None:
+    sizes = np.array([0, 1, 2, 3, 5])
+    sums = np.column_stack([np.arange(5.0) * sizes, 2.0 * sizes, 10.0 + sizes, sizes])
+    clusters = Clusters.of_sums(sums, least)
+    assert clusters.sizes.tolist() == kept
+    assert clusters.spreads.tolist() == [10.0 + size for size in kept]
+    np.testing.assert_array_equal(
+        clusters.centres, [[sizes.tolist().index(size), 2.0] for size in kept] or np.zeros((0, 2))
+    )
+
+
+def test_clusters_are_split_that_are_wide_and_have_rows_enough() -> None:
+    clusters = Clusters(np.arange(4.0)[:, None], np.array([9.0, 8.0, 0.0, 7.0]), np.array([4.0, 3.0, 9.0, 4.0]))
+    for count, least, split in ((9, 4, {0, 3}), (9, 3, {0, 1, 3}), (5, 3, {0}), (9, 5, set()), (4, 1, set())):
+        centres = clusters.split(count, least, np.random.default_rng(0))
+        assert len(centres) == 4 + len(split)
+        assert set(centres[:, 0]) & set(range(4)) == set(range(4)) - split
 
 
 @given(st.integers(1, 500), st.lists(st.integers(0, 60), min_size=1, max_size=9).filter(any))

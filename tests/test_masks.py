@@ -20,7 +20,7 @@ from fedsvm.protocols.arithmetic import shamir
 from fedsvm.protocols.sums.changing_neighbours import changing_neighbours
 from fedsvm.protocols.sums.contract import SecureSum
 from fedsvm.protocols.sums.k_secure import k_secure
-from fedsvm.protocols.sums.masked import SEALED_WORDS, SECRET_WORDS, masked, threshold_of
+from fedsvm.protocols.sums.masked import SEALED_WORDS, SECRET_WORDS, masked, neighbourhood_threshold, threshold_of
 from fedsvm.protocols.sums.ring import CHUNK, RING
 
 HIDING = pytest.mark.parametrize(
@@ -96,6 +96,11 @@ def test_own_masks_are_opened_by_as_many_shares_as_the_threshold_and_not_by_fewe
 )
 def test_thresholds_are_rounded_up_and_two_at_least(fraction: float, members: int, threshold: int) -> None:
     assert threshold_of(fraction, members) == threshold
+
+
+@pytest.mark.parametrize(("run_sites", "threshold"), [(5, 4), (50, 33), (51, 34), (52, 34), (200, 34)])
+def test_thresholds_are_of_a_neighbourhood_at_most(run_sites: int, threshold: int) -> None:
+    assert neighbourhood_threshold(0.66, run_sites) == threshold
 
 
 # What sums promise.

@@ -56,8 +56,10 @@ def test_squared_cosines_of_a_uniform_angle_follow_the_arcsine_law() -> None:
 
 def test_gammas_of_half_integers_have_their_distribution() -> None:
     for twice in (1, 4):
-        draws = [float(discrete_noise._half_integer_gamma(twice)) for _ in range(600)]
-        assert stats.kstest(draws, stats.gamma(twice / 2).cdf).pvalue > MIN_P
+        draws = [discrete_noise._half_integer_gamma(twice) for _ in range(600)]
+        assert stats.kstest([float(each) for each in draws], stats.gamma(twice / 2).cdf).pvalue > MIN_P
+        digits = [len(each.as_tuple().digits) for each in draws]
+        assert max(digits) == 90, "more than the bits of a variance"
 
 
 @pytest.mark.parametrize("parts", [1, 2, 5])
@@ -67,6 +69,14 @@ def test_loss_of_one_laplace_share_is_that_of_its_probabilities(parts: int) -> N
     one = np.exp(special.gammaln(j + 1 / parts) - special.gammaln(j + 1) - j / scale)
     expected = math.log((one @ one) / (one[shift:] @ one[:-shift]))
     assert laplace_share_loss(scale, parts, shift) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("parts", [2, 5])
+def test_loss_of_one_share_that_is_shifted_by_thousands_of_scales_is_that_of_its_probabilities(parts: int) -> None:
+    scale, shift, j = 20, 65536, np.arange(4000)
+    one, shifted = (special.gammaln(k + 1 / parts) - special.gammaln(k + 1) - k / scale for k in (j, j + shift))
+    expected = special.logsumexp(2 * one) - special.logsumexp(one + shifted)
+    assert laplace_share_loss(scale, parts, shift) == pytest.approx(float(expected), rel=1e-9)
 
 
 @pytest.mark.parametrize("scale", [2**17, 2**20])
@@ -83,7 +93,7 @@ def test_loss_of_one_share_counts_what_lies_far_out(scale: int, shift: int) -> N
 # How much noise.
 
 
-@pytest.mark.parametrize("deviation", [0.02, 0.3, 1.0, 4.0, 60.0])
+@pytest.mark.parametrize("deviation", [0.002, 0.02, 0.3, 1.0, 4.0, 60.0])
 @pytest.mark.parametrize("delta", [1e-9, 1e-5, 1e-3])
 def test_epsilon_of_a_deviation_is_the_smallest_that_covers_its_delta(deviation: float, delta: float) -> None:
     epsilon = gaussian_epsilon(deviation, delta)

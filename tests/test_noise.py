@@ -5,12 +5,17 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable
+from decimal import Context, Decimal
 from fractions import Fraction
+from random import Random
 
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from scipy import special, stats
 
+from fedsvm.algorithms.privacy import discrete_noise
 from fedsvm.algorithms.privacy.accountant import PrivacyAccountant, Release
 from fedsvm.algorithms.privacy.discrete_noise import (
     discrete_gaussian,
@@ -115,11 +120,26 @@ def test_every_step_of_the_lattice_occurs() -> None:
             assert stats.chisquare(np.bincount(large % modulus, minlength=modulus)).pvalue > MIN_P
 
 
-def test_a_keyed_generator_gives_the_keystream_of_its_key() -> None:
-    """The first test vector of RFC 8439, appendix A.1, and noise as good as the operating system's."""
+def test_keys_give_the_keystream_of_their_cipher() -> None:
+    """The first test vector of RFC 8439, appendix A.1, and then in pieces over the blocks that are made at once."""
     source = KeyedRandom(bytes(32))
     assert source.randbytes(16).hex() == "76b8e0ada0f13d90405d6ae55386bd28"
     assert source.randbytes(16).hex() == "bdd219b8a08ded1aa836efcc8b770dc7"
+    key = os.urandom(32)
+    stream = Cipher(ChaCha20(key, bytes(16)), mode=None).encryptor().update(bytes(40_000))
+    source = KeyedRandom(key)
+    assert b"".join(source.randbytes(64) for _ in range(2 * 4096 // 64 + 3)) == stream[: 2 * 4096 + 3 * 64]
+    assert KeyedRandom(key).randbytes(40_000) == stream
+    for bits in (1, 7, 8, 13, 53):
+        size = -(-bits // 8)
+        assert KeyedRandom(key).getrandbits(bits) == int.from_bytes(stream[:size], "little") >> 8 * size - bits
+    assert KeyedRandom(key).random() == (int.from_bytes(stream[:7], "little") >> 3) / 2**53
+    for method in (source.getstate, lambda: source.setstate(0)):
+        with pytest.raises(NotImplementedError):
+            method()
+
+
+def test_a_keyed_generator_gives_noise_as_good_as_the_systems() -> None:
     once, again = (laplace_share(22, 3, 50, KeyedRandom(b"k" * 32)) for _ in range(2))
     np.testing.assert_array_equal(once, again)
     assert not np.array_equal(once, laplace_share(22, 3, 50, KeyedRandom(b"l" * 32)))
@@ -129,8 +149,90 @@ def test_a_keyed_generator_gives_the_keystream_of_its_key() -> None:
     shares = np.sum([laplace_share(20, 3, 20_000, keyed) for _ in range(3)], axis=0)
     assert p_value(shares, laplace_mass(20)) > MIN_P
     assert sorted(keyed.sample(range(100), 100)) == list(range(100))
-    with pytest.raises(NotImplementedError):
-        keyed.getstate()
+
+
+class GivenWords(Random):
+    """A generator that gives these words of 64 bits."""
+
+    def __init__(self, words: list[int]) -> None:
+        super().__init__()
+        self._words = words
+
+    def randbytes(self, n: int) -> bytes:
+        assert n == 8 * len(self._words)
+        return np.array(self._words, dtype="<u8").tobytes()
+
+
+EPS = Fraction(float(np.finfo(np.longdouble).eps))
+"""The rounding error that the bound on the distance of shares counts with."""
+
+
+def test_uniform_numbers_keep_the_lowest_of_their_bits() -> None:
+    words = [0, 1, 2, 2**53 + 1, 2**63 - 1, 2**63 + 1, 2**64 - 3, 2**64 - 1, *(2**bit + 1 for bit in range(64))]
+    numbers = discrete_noise._uniform(len(words), GivenWords(words)) * np.longdouble(2) ** 64
+    for word, number in zip(words, numbers, strict=True):
+        assert abs(int(number) - (word + 1)) <= (word + 1) * EPS / 2
+
+
+@pytest.mark.parametrize("mean", [0.01, 0.5, 14.0])
+def test_poisson_draws_change_where_the_distribution_function_does(mean: float) -> None:
+    """The distribution function is summed here in rationals, of a mean that is a float."""
+    tolerance, exact = int(32 * EPS * 2**64), Fraction(mean)
+    below: list[int] = []
+    total, term = Fraction(0), Fraction(Decimal(-mean).exp(Context(prec=60)))
+    while 2**64 * (1 - total) > 4 * tolerance:
+        total += term
+        term *= exact / (len(below) + 1)
+        below.append(int(2**64 * total))
+    assert len(below) > 5
+    words = [end + side for end in below[:-1] for side in (-tolerance - 1, tolerance)]
+    draws = discrete_noise._poisson(mean, len(words), GivenWords(words))
+    assert draws.tolist() == [count + above for count in range(len(below) - 1) for above in (0, 1)]
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_one_negative_binomial_alone_has_its_distribution(parts: int) -> None:
+    """Each is the first of its vector."""
+    keyed = KeyedRandom(os.urandom(32))
+    draws = np.concatenate([discrete_noise._negative_binomial(2, parts, 1, keyed) for _ in range(4000)])
+    mass = stats.nbinom(1 / parts, -math.expm1(-1 / 2)).pmf
+    assert draws.min() >= 0
+    assert p_value(draws, mass) > MIN_P
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda source: drawn(lambda: discrete_laplace(1000, source), 30),
+        lambda source: drawn(lambda: discrete_gaussian(Fraction(1000**2), source), 30),
+        lambda source: laplace_share(1000, 1, 30, source),
+        lambda source: laplace_share(1000, 3, 30, source),
+        lambda source: gaussian_share(Fraction(1000**2), 3, 30, source),
+    ],
+    ids=["laplace", "gaussian", "whole", "laplace share", "gaussian share"],
+)
+def test_noise_that_is_drawn_again_from_its_key_is_the_same(draw: Callable[[Random], IntArray]) -> None:
+    """Two noises of one vector would average out."""
+    once, again, other = (draw(KeyedRandom(key * 32)) for key in (b"k", b"k", b"l"))
+    assert once.shape == (30,)
+    np.testing.assert_array_equal(once, again)
+    assert not np.array_equal(once, other)
+
+
+def test_one_gaussian_share_has_its_part_of_the_variance() -> None:
+    share = gaussian_share(Fraction(900), 3, 50, KeyedRandom(b"k" * 32))
+    source = KeyedRandom(b"k" * 32)
+    np.testing.assert_array_equal(share, drawn(lambda: discrete_gaussian(Fraction(300), source), 50))
+
+
+def test_two_sites_draw_shares_of_the_noise_and_one_draws_it_exactly() -> None:
+    key = b"k" * 32
+    source = KeyedRandom(key)
+    one, other = (discrete_noise._negative_binomial(50, 2, 30, source) for _ in range(2))
+    np.testing.assert_array_equal(laplace_share(50, 2, 30, KeyedRandom(key)), one - other)
+    source = KeyedRandom(key)
+    whole = drawn(lambda: discrete_laplace(50, source), 30)
+    np.testing.assert_array_equal(laplace_share(50, 1, 30, KeyedRandom(key)), whole)
 
 
 def test_the_distance_of_shares_is_small_and_grows_with_what_is_drawn() -> None:

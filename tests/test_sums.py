@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import math
 import secrets
 from collections.abc import Callable, Sequence
@@ -12,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from fedsvm.federation.arrays import Residues
@@ -27,6 +28,8 @@ from fedsvm.protocols.arithmetic import shamir
 from fedsvm.protocols.arithmetic.fixed_point import add, subtract
 from fedsvm.protocols.common_seed import common_seed
 from fedsvm.protocols.secret_order import secret_order
+from fedsvm.protocols.sums import masked as masked_sum
+from fedsvm.protocols.sums import registry
 from fedsvm.protocols.sums.changing_neighbours import changing_neighbours, edge_disjoint_rings
 from fedsvm.protocols.sums.contract import Cost, SecureSum
 from fedsvm.protocols.sums.k_secure import distances, k_secure, partners
@@ -192,6 +195,13 @@ def test_a_vector_of_another_length_is_refused() -> None:
     error = caught.value
     assert (error.sender, error.receiver) == ("site-2", "site-3")
     assert (error.expected, error.got) == ("uint64 (1, 4)", "uint64 (1, 3)")
+
+
+def test_a_sum_of_another_package_is_accepted_by_its_own_name_alone() -> None:
+    make = registry._accepted(RING, "ring")
+    assert make is not None
+    assert make() is RING
+    assert registry._accepted(RING, "masked") is registry._accepted(object(), "ring") is None
 
 
 # What the ring reveals.
@@ -375,11 +385,24 @@ def test_what_the_coordinator_sees_of_a_masked_site_is_uniform() -> None:
     assert is_uniform([message.array for message in network.sent if message.array.shape == (1, 4000)])
 
 
+@example(50)
+@example(51)
+@example(52)
 @given(st.integers(2, 130))
 def test_neighbourhoods_are_mutual_and_of_one_size(count: int) -> None:
     groups = neighbourhoods(site_names(count)).all
     assert {len(group) for group in groups.values()} == {min(count, MAX_NEIGHBOURS + 1)}
     assert all(site in groups[peer] for site, group in groups.items() for peer in group)
+
+
+def test_neighbours_are_the_nearest_on_a_circle_that_all_names_together_shuffle() -> None:
+    """In ring order, and so that nobody's name alone decides who the neighbours are."""
+    sites = site_names(60)
+    together = hashlib.sha256(" ".join(sites).encode()).digest()
+    circle = sorted(sites, key=lambda site: hashlib.sha256(together + site.encode()).digest())
+    for turn, site in enumerate(circle):
+        near = {circle[(turn + step) % 60] for step in range(-25, 26)}
+        assert neighbourhoods(sites).of(site) == tuple(each for each in sites if each in near)
 
 
 @pytest.mark.parametrize("count", [52, 70])
@@ -516,6 +539,58 @@ def test_sums_over_sockets_equal_the_formula_and_the_prediction(
         assert entry.received is not None
         assert entry.sent.payload_bytes == entry.received.payload_bytes
         assert entry.sent.predicted_wire_bytes == entry.received.predicted_wire_bytes
+
+
+def ask_a_site(rows: Residues, run_sites: int = 5, min_sites: int = 1) -> None:
+    """Have a coordinator send site-1 of five this request. Raises what the site raises."""
+    network = InMemoryNetwork(site_names(5), timeout_s=9, run_sites=run_sites, min_sites=min_sites)
+
+    def ask(channel: Channel) -> None:
+        channel.receive("site-1", (1, 3))
+        channel.receive("site-1", (4, SEALED_WORDS))
+        channel.send("site-1", rows)
+
+    def contribute(channel: Channel) -> None:
+        masked(0.6).contribute_residues(channel, uniform_residues((1, 3)))
+
+    network.run({"site-1": contribute, COORDINATOR: ask})
+
+
+def request_without(*missing: int, stage: int = MISSING) -> Residues:
+    """Return the request to site-1 of five when the sites of these numbers are missing."""
+    there = np.array([number not in missing for number in range(5)])
+    rows: Residues = requests(neighbourhoods(site_names(5)), stage, there)[0]
+    return rows
+
+
+@pytest.mark.parametrize(("run_sites", "min_sites", "must"), [(5, 5, 5), (8, 1, 5), (8, 4, 5)])
+def test_a_site_itself_refuses_a_masked_sum_of_too_few(run_sites: int, min_sites: int, must: int) -> None:
+    """Whatever the coordinator lets pass."""
+    for stage in (MISSING, OPEN):
+        with pytest.raises(StepRefused, match=f"^4 of 5 sites are in the sum and {must} must be$"):
+            ask_a_site(request_without(4, stage=stage), run_sites, min_sites)
+
+
+def test_a_site_refuses_requests_that_the_protocol_does_not_know() -> None:
+    unknown = [request_without(stage=2), request_without(4, stage=2), request_without(), request_without(4)]
+    unknown[2][3, 0], unknown[3][3, 0] = 2, 2**63
+    for rows in unknown:
+        with pytest.raises(StepRefused, match=r"^the coordinator asks for something that the protocol does not know$"):
+            ask_a_site(rows)
+
+
+def test_coefficients_of_shares_are_below_the_prime_and_uniform() -> None:
+    """A draw that is not is drawn again, instead of being reduced."""
+    words = [shamir.PRIME, 2**32 - 1, shamir.PRIME - 1, 0, 5, shamir.PRIME + 1, 6, 7]
+    draws = [np.array(words, dtype=np.uint32), np.full(8, shamir.PRIME, dtype=np.uint32), np.arange(8, dtype=np.uint32)]
+
+    class Given(MemoryChannel):
+        def random(self, shape: Sequence[int]) -> Residues:
+            return draws.pop(0).view(np.uint64).reshape(shape)
+
+    drawn = masked_sum._draw(Given(InMemoryNetwork(site_names(3)), "site-1"), 1)
+    assert drawn.tolist() == [[0, 1, shamir.PRIME - 1, 0, 5, 5, 6, 7]]
+    assert draws == []
 
 
 @pytest.mark.parametrize("colluders", [0, 1])
