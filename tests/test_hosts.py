@@ -495,7 +495,10 @@ def test_a_wait_that_expires_names_the_columns_that_differ(tmp_path: Path) -> No
         sites = [there.site(name, coordinator) for name in ("north", "south")]
         assert [each.ends() for each in (coordinator, *sites)] == [3] * 3
     assert "fter 20s 0 of 3 sites were ready (none), and 3 are needed: " in coordinator.said
-    for clause in ("north has other columns (has 'age', and south has 'ages')", "east did not come. Start fedsvm site"):
+    for clause in (
+        "north has other columns (has 'age', and south has 'ages')",
+        "east did not come. Fix their files or start",
+    ):
         assert clause in coordinator.said
 
 

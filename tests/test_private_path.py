@@ -28,6 +28,7 @@ from fedsvm.scenarios.data import dataset, sources
 from fedsvm.scenarios.data.dataset import FederatedDataset
 from fedsvm.scenarios.data.sources import Dataset
 from fedsvm.scenarios.run.horizontal import HorizontalPipeline
+from fedsvm.scenarios.run.terms import terms_of
 from fedsvm.scenarios.schema import spec
 from fedsvm.scenarios.schema.errors import ScenarioError
 from fedsvm.scenarios.schema.spec import Scenario
@@ -170,11 +171,13 @@ def trained(scenario: Scenario, data: Dataset, fold: int | None, folder: Path) -
     prepared = dataset.deal(scenario, data)
     algorithm = scenario.algorithm.implementation
     pipeline = HorizontalPipeline(scenario, prepared, folder)
+    terms = replace(terms_of(scenario), settings={})  # the fit below has no noise, which these would refuse
     programs = {}
     for number, site in enumerate(prepared.names):
         path = folder / site
         prepared.write_partition(number, path)
         programs[site] = algorithm.Site(site, read_partition(str(path)), {"seed": scenario.seed})
+        programs[site].terms = terms
         path.unlink()
     settings, task = scenario.algorithm.settings, pipeline._tasks(PrivacyAccountant())(fold)
     if hasattr(settings, "mechanism"):
