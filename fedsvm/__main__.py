@@ -23,13 +23,15 @@ def main() -> None:
     signal.signal(signal.SIGINT, _leave)
     gc.disable()  # what is imported stays, and to look through it again and again takes a tenth of the time
     from fedsvm.federation.errors import LaunchError
-    from fedsvm.federation.processes.limits import TASKS_PER_ENDPOINT, TASKS_PER_REHEARSAL, pool_tasks, require_tasks
+    from fedsvm.federation.processes import limits
     from fedsvm.scenarios.console import guard_streams
     from fedsvm.scenarios.interrupts import Interrupter
 
     guard_streams()
     try:
-        require_tasks(_POOLS * pool_tasks() + TASKS_PER_ENDPOINT + 1 + TASKS_PER_REHEARSAL, "fedsvm")
+        pool_tasks = _POOLS * limits.pool_tasks()
+        limits.require_tasks(pool_tasks + limits.TASKS_PER_ENDPOINT + 1 + limits.TASKS_PER_REHEARSAL, "fedsvm")
+        limits.require_address_space(pool_tasks, "fedsvm")
         if sys.argv[1:2] in _WITH_SITES:
             _start_server()
     except LaunchError as error:

@@ -1,4 +1,4 @@
-"""Limits on processes and threads: a run that reaches one ends with a sentence that names it, and leaves nothing."""
+"""Limits on processes, threads and address space: a run that reaches one names it in a sentence, and leaves nothing."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import os
 import secrets
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.commands import FEDSVM
-from tests.conftest import site_processes, wait_until
+from tests.conftest import ROOT, site_processes, wait_until
 
 READ_ALL = "+dac_override,+dac_read_search"
 """Capabilities of the other user, who runs what is installed here, wherever that is."""
@@ -88,3 +89,41 @@ def test_run_above_the_limit_of_a_control_group_names_the_limit(
     assert f"Starting 5 of the sites needs 15 more processes and threads, but {control_group}/pids.max is 12" in printed
     wait_until(lambda: not site_processes(temporary_folder))
     assert list(temporary_folder.iterdir()) == []
+
+
+def test_run_above_the_limit_of_address_space_names_the_limit(tmp_path: Path, temporary_folder: Path) -> None:
+    status, printed = quickstart(["sh", "-c", 'ulimit -v 400000 && exec "$@"', "sh"], tmp_path)
+    sentence = "fedsvm: fedsvm needs 921600 kB of address space, but ulimit -v is 400000; raise the limit.\n"
+    assert (status, printed) == (2, sentence)
+    assert list(temporary_folder.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [temporary_folder]
+
+
+def test_run_within_the_limit_of_address_space_completes(tmp_path: Path, temporary_folder: Path) -> None:
+    assert quickstart(["sh", "-c", 'ulimit -v 921600 && exec "$@"', "sh"], tmp_path) == (0, "")
+
+
+LITTLE_LEFT = """
+import resource
+
+from fedsvm.federation.processes.limits import require_address_space
+
+hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+resource.setrlimit(resource.RLIMIT_AS, (2 << 30, hard))
+require_address_space(0, "this test")
+taken = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (taken + (16 << 20), hard))
+
+import numpy as np
+from scipy.linalg.blas import dgemm
+
+square = np.ones((256, 256))
+print(dgemm(1.0, square @ square, square).sum())
+"""
+
+
+def test_linear_algebra_has_its_memory_before_data_take_the_rest() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LITTLE_LEFT], capture_output=True, text=True, timeout=30, check=False, cwd=ROOT
+    )
+    assert (done.stdout, done.stderr) == (f"{256.0**4}\n", "")

@@ -1,6 +1,7 @@
-"""The system's limits on processes and threads.
+"""The system's limits on processes, threads and address space.
 
-libzmq and OpenBLAS abort where a thread is refused. Therefore the limits are read before such a library starts one.
+libzmq and OpenBLAS abort if a thread is refused, and OpenBLAS asks for ever if memory is refused. Therefore the limits
+are read before such a library is loaded.
 """
 
 from __future__ import annotations
@@ -19,6 +20,10 @@ TASKS_PER_ENDPOINT = 2
 """The threads that libzmq starts for an endpoint."""
 TASKS_PER_SITE = 1 + TASKS_PER_ENDPOINT
 TASKS_PER_REHEARSAL = 1 + 2 * TASKS_PER_ENDPOINT
+_LIBRARIES_BYTES = 900 << 20
+"""Address space of a command with all of its libraries: with less than 700 MiB, some cannot be loaded or crash."""
+_BYTES_PER_POOL_TASK = 40 << 20
+"""OpenBLAS gives each of its threads a buffer of 32 MiB, and the system gives it a stack of 8 MiB."""
 _CGROUPS = Path("/sys/fs/cgroup")
 _PROCESSES = Path("/proc")
 _POOL_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS")
@@ -35,6 +40,26 @@ def require_tasks(count: int, who: str) -> None:
     """Raise LaunchError where a limit allows fewer than `count` more processes and threads."""
     if limit := limit_below(count):
         raise LaunchError(f"{who} needs {count} more processes and threads, but {limit}; {_REMEDY}.")
+
+
+def require_address_space(pool_tasks: int, who: str) -> None:
+    """Raise LaunchError if `ulimit -v` is too low for the libraries and so many threads for linear algebra.
+
+    Under a limit that suffices, load these libraries now, with their buffers: later, data may leave no room for them.
+    """
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return
+    needed = _LIBRARIES_BYTES + pool_tasks * _BYTES_PER_POOL_TASK
+    if limit < needed:
+        raise LaunchError(
+            f"{who} needs {needed >> 10} kB of address space, but ulimit -v is {limit >> 10}; raise the limit."
+        )
+    import numpy as np
+    from scipy.linalg import blas
+
+    square = np.ones((256, 256))
+    blas.dgemm(1.0, square @ square, square)
 
 
 def limit_below(count: int) -> str:
