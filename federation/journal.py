@@ -18,6 +18,7 @@ import hashlib
 import os
 import re
 import struct
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -37,6 +38,7 @@ _ARRAY, _TUPLE = 1, 2
 _KIND = "what"
 """The first key of every record but the header."""
 _FIRST_KEY = re.compile(re.escape(msgpack.packb(_KIND)))
+READING_SHOWN_EVERY_S = 1.0
 VERSION = 3
 """Of this file and of the sites' journals."""
 
@@ -85,6 +87,8 @@ class Journal:
     ----------
     path : Path
         Its file; earlier records are read, and new ones are added behind them.
+    tell : callable, optional
+        Called with a sentence for the user, once a second while the records are read.
 
     Attributes
     ----------
@@ -103,7 +107,7 @@ class Journal:
         Another process writes it, it cannot be opened, or it is damaged before its last record.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, tell: Callable[[str], None] = lambda sentence: None) -> None:
         self._path = path
         try:
             self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
@@ -113,7 +117,7 @@ class Journal:
         except OSError as error:
             raise FederationError(f"The journal {path} cannot be opened: {error.strerror}.") from error
         try:
-            records = self._read()
+            records = self._read(tell)
             if records and records[0].get("version") != VERSION:
                 raise FederationError(
                     f"{path} was written by another version of fedsvm; resume the run with that one, or start it anew."
@@ -262,20 +266,37 @@ class Journal:
         except OSError as error:
             raise FederationError(f"The journal {self._path} cannot be written: {error.strerror}.") from error
 
-    def _read(self) -> list[dict[str, Any]]:
-        """All whole records; a last one that is not whole is cut off. Raises FederationError for damage before it."""
+    def _read(self, tell: Callable[[str], None]) -> list[dict[str, Any]]:
+        """Return all whole records, and cut off a torn last one. Raises FederationError for damage before it."""
         content, place, records = memoryview(self._path.read_bytes()), 0, []
+        progress = _ReadingProgress(len(content), tell)
         while (end := _end_of(content, place)) is not None:
             body = content[place + _LENGTH.size + _CHECKSUM_BYTES : end]
             records.append(msgpack.unpackb(body, ext_hook=_unpacked, strict_map_key=False))
             place = end
-        if _has_record_behind(content, place):
+            progress.show(place)
+        if _has_record_behind(content, place, progress):
             raise FederationError(
                 f"The journal {self._path} is damaged behind its record {len(records)}, and others follow: what they "
                 "say was revealed must not be asked for again. Put it back from a copy, or start the run anew."
             )
         os.ftruncate(self._file, place)
         return records
+
+
+class _ReadingProgress:
+    """The progress of reading a journal, as a sentence each second."""
+
+    def __init__(self, total: int, tell: Callable[[str], None]) -> None:
+        self._total = total
+        self._tell = tell
+        self._due = time.monotonic() + READING_SHOWN_EVERY_S
+
+    def show(self, place: int) -> None:
+        """Say how many bytes have been read, if that is due."""
+        if (now := time.monotonic()) >= self._due:
+            self._due = now + READING_SHOWN_EVERY_S
+            self._tell(f"reading the journal: {place / 1e6:.0f} of {self._total / 1e6:.0f} MB")
 
 
 def _end_of(content: memoryview, place: int) -> int | None:
@@ -288,10 +309,13 @@ def _end_of(content: memoryview, place: int) -> int | None:
     return end if end <= len(content) and hashlib.sha256(content[start:end]).digest() == checksum else None
 
 
-def _has_record_behind(content: memoryview, place: int) -> bool:
+def _has_record_behind(content: memoryview, place: int, progress: _ReadingProgress) -> bool:
     """Return whether a whole record begins anywhere behind `place`; every record but the first is a map of `_KIND`."""
-    found = _FIRST_KEY.finditer(content, place + _LENGTH.size + _CHECKSUM_BYTES + 1)
-    return any(_end_of(content, key.start() - 1 - _CHECKSUM_BYTES - _LENGTH.size) is not None for key in found)
+    for key in _FIRST_KEY.finditer(content, place + _LENGTH.size + _CHECKSUM_BYTES + 1):
+        progress.show(key.start())
+        if _end_of(content, key.start() - 1 - _CHECKSUM_BYTES - _LENGTH.size) is not None:
+            return True
+    return False
 
 
 def digest_of(order: Order) -> bytes:

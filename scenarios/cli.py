@@ -218,7 +218,12 @@ def _resume(folder: Path, show: Callable[[RunResult, Path], None], *, began: flo
     from fedsvm.scenarios.run import resume, runner
 
     terminate_as_interrupted()
-    with resume.resumed(folder) as (journal, chosen, base), _view(chosen, silent=silent) as view:
+
+    def tell(sentence: str) -> None:
+        if not silent:
+            hosts.say(str(folder), sentence)
+
+    with resume.resumed(folder, tell) as (journal, chosen, base), _view(chosen, silent=silent) as view:
         rows = dataset.prepare(chosen, base)
         try:
             view.launching({name: len(held.rows) for name, held in zip(rows.names, rows.shards, strict=True)})
@@ -351,7 +356,8 @@ def _coordinate_again(
     from fedsvm.scenarios.run import resume
     from fedsvm.scenarios.run.runner import Run
 
-    with resume.resumed(folder) as (journal, chosen, _):
+    tell = functools.partial(hosts.say, "coordinator")
+    with resume.resumed(folder, tell) as (journal, chosen, _):
         if "tickets" not in journal.header:
             raise ScenarioError([f"{folder} is a run on one machine; resume it by fedsvm run --resume."])
         meeting = hosts.meeting_of(listen, key, journal.header["admitted"], wait, rejoin)
@@ -366,7 +372,7 @@ def _coordinate_again(
                     journal,
                     meeting,
                     endpoint,
-                    lambda sentence: hosts.say("coordinator", sentence),
+                    tell,
                     lambda federation: plain.update(federation, []),
                     version=version("fedsvm"),
                 )

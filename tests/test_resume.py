@@ -338,6 +338,46 @@ def test_torn_record_of_megabytes_is_read_at_once(tmp_path: Path) -> None:
     assert time.process_time() - began < 1, "a search at each of its bytes takes seconds"
 
 
+@pytest.mark.parametrize("torn", [False, True])
+def test_reading_a_journal_tells_its_progress(torn: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A torn record is searched: here for what looks like beginnings of records and is none."""
+    path, told = tmp_path / NAME, []
+    with Journal(path) as journal:
+        journal.begin({})
+        for number in range(3):
+            journal.drawn(f"number {number}", lambda: bytes(10**6) + b"\xa4what" + bytes(8))
+    if torn:
+        os.truncate(path, path.stat().st_size - 1)
+    monkeypatch.setattr("fedsvm.federation.journal.READING_SHOWN_EVERY_S", 0.0)
+    with Journal(path, told.append):
+        assert told == [f"reading the journal: {read} of 3 MB" for read in ([0, 1, 2, 2, 3] if torn else [0, 1, 2, 3])]
+    told.clear()
+    monkeypatch.setattr("fedsvm.federation.journal.READING_SHOWN_EVERY_S", 60.0)
+    with Journal(path, told.append):
+        assert told == []
+
+
+RESUME = """
+import sys
+
+from fedsvm.__main__ import main
+from fedsvm.federation import journal
+
+journal.READING_SHOWN_EVERY_S = 0.0
+sys.argv = ["fedsvm", "run", "--resume", *sys.argv[1:]]
+main()
+"""
+
+
+def test_resumed_run_tells_that_it_reads_its_journal(undisturbed: Path, tmp_path: Path) -> None:
+    folder = cut(undisturbed, tmp_path / "run", ends(undisturbed / "journal" / NAME)[-3])
+    megabytes = (folder / "journal" / NAME).stat().st_size / 1e6
+    words = [sys.executable, "-c", RESUME, str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith(f"{folder}: reading the journal: 0 of {megabytes:.0f} MB\n")
+
+
 def test_a_journal_that_is_damaged_before_its_last_record_is_not_believed(tmp_path: Path) -> None:
     path = tmp_path / NAME
     with Journal(path) as journal:

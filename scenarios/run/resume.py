@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,15 +32,19 @@ def begun(folder: Path, scenario: Scenario, base: Path, **met: Any) -> Iterator[
 
 
 @contextmanager
-def resumed(folder: Path) -> Iterator[tuple[Journal, Scenario, Path]]:
-    """The journal in the folder of a run, its scenario, and where paths of that start from.
+def resumed(
+    folder: Path, tell: Callable[[str], None] = lambda sentence: None
+) -> Iterator[tuple[Journal, Scenario, Path]]:
+    """Open the journal in the folder of a run; yield it, its scenario, and the folder that its paths start from.
+
+    tell: called with a sentence for the user, once a second while the journal is read.
 
     Raises ScenarioError for a folder without one, and FederationError where another process writes it.
     """
     path = folder / JOURNAL / _COORDINATORS
     if not path.is_file():
         raise ScenarioError([f"{folder} has no journal to resume by; runs with --journal have, and runs across hosts."])
-    with Journal(path) as journal:
+    with Journal(path, tell) as journal:
         if not journal.header:
             raise ScenarioError([f"The journal of {folder} ends before its first record; start the run anew."])
         yield journal, spec.validate(tomllib.loads(journal.header["scenario"])), Path(journal.header["base"])
