@@ -610,15 +610,47 @@ def test_a_message_that_comes_twice_is_stored_once(told: Told) -> None:
     run(story)
 
 
-def test_columns_that_differ_are_refused_where_sites_hold_rows(told: Told) -> None:
+@pytest.mark.parametrize("wrong", SITES)
+def test_most_participants_decide_whose_columns_are_wrong(wrong: str, told: Told) -> None:
+    others = [site for site in SITES if site != wrong]
+    why = (
+        f"The columns of {wrong} differ from those of other participants: it has 'depht', and 2 of 3 sites "
+        f"({', '.join(others)}) have 'depth'. Fix the file, then run fedsvm join again."
+    )
+
     async def story() -> None:
         async with told.signed_in() as browser:
-            await create(browser, algorithm="pan-svm", **{"set-kernel": "rbf"})
+            number = await create(browser, algorithm="pan-svm", **{"set-kernel": "rbf"})
         each, tokens = await programs(told)
         for site in SITES:
             each[site].join(tokens[site])
-        assert each["north"].ready("radius", "texture") == {}
-        assert "it lacks 'texture'" in each["south"].ready("radius", "age")["refused"]
+        for site in SITES:
+            answer = each[site].ready("radius", "depht" if site == wrong else "depth")
+            assert answer == ({"refused": why} if site == wrong == SITES[-1] else {})
+        assert told.one(Task, id=number).state == "inviting"
+        assert each[wrong].ask("take", after=0, acted=False, watches=False) == {"refused": why}
+        for site in others:
+            assert each[site].ask("take", after=0, acted=False, watches=False)["state"] == "inviting"
+        assert why in (await told.mails(f"{wrong}@example.org"))[-1]
+        assert each[wrong].ready("radius", "depth") == {}
+        assert told.one(Task, id=number).state == "running"
+
+    run(story)
+
+
+def test_participants_whose_columns_differ_until_the_deadline_miss_it(told: Told) -> None:
+    async def story() -> None:
+        async with told.signed_in() as browser:
+            number = await create(browser, algorithm="pan-svm", **{"set-kernel": "rbf"})
+        each, tokens = await programs(told)
+        for site in SITES:
+            each[site].join(tokens[site])
+            each[site].ready("depth" if site == "north" else "height", "radius")
+        with told.hub.database.session() as session:
+            session.get_one(Task, number).join_until = 0.0
+        told.hub.tasks.look_after(number)
+        north = told.one(Participant, site="north")
+        assert (north.state, "it has 'depth'" in north.reason) == ("missed", True)
 
     run(story)
 

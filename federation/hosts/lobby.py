@@ -429,25 +429,6 @@ class Lobby:
         self._send(site, Begin(self._sites, self._columns[site]))
 
 
-def differing(columns: Sequence[Column], first: str, reference: Sequence[Column]) -> str:
-    """How columns differ from those of the site `first`, in a sentence; "" where they do not."""
-    mine, theirs = ({each.name: each.categorical for each in held} for held in (columns, reference))
-    problems = [
-        *(f"it lacks {name!r}" for name in theirs if name not in mine),
-        *(f"it has {name!r}, which {first} has not" for name in mine if name not in theirs),
-        *(
-            f"{name!r} is {_kind(mine[name])} here and {_kind(theirs[name])} at {first}"
-            for name in mine
-            if name in theirs and mine[name] != theirs[name]
-        ),
-    ]
-    if not problems:
-        return ""
-    more = f"; and {len(problems) - MAX_NAMED} more" if len(problems) > MAX_NAMED else ""
-    said = "; ".join(problem[:MAX_SHOWN] for problem in problems[:MAX_NAMED])
-    return f"its columns differ from those of {first}: {said}{more}. Fix the file, or add them to data.ignore."
-
-
 def _columns(rows: list[list[object]]) -> tuple[Column, ...]:
     """Raises Malformed."""
     for row in rows:
@@ -460,10 +441,6 @@ def _check_key(key: bytes | None) -> None:
     """Raises Malformed for one that no roster may have."""
     if key is not None and len(key) != KEY_BYTES:
         raise Malformed(f"an agreement key must be {KEY_BYTES} bytes")
-
-
-def _kind(categorical: bool) -> str:
-    return "text" if categorical else "numbers"
 
 
 def _listed(names: Sequence[str]) -> str:

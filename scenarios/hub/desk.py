@@ -30,7 +30,7 @@ import sqlalchemy as sql
 from sqlalchemy.orm import Session
 
 from fedsvm.federation.errors import Malformed
-from fedsvm.federation.hosts.lobby import Column, differing
+from fedsvm.federation.hosts.lobby import Column
 from fedsvm.federation.transport.keys import KEY_BYTES, KeyPair
 from fedsvm.federation.visits.sealing import Answers
 from fedsvm.scenarios.hub import asking
@@ -160,20 +160,13 @@ class Desk:
                 )
             if who.state != "invited" or who.task.state != "inviting":
                 raise Refused(_why_closed(who))
-            if not asking.is_vertical(scenario_text(who.task).algorithm.name):
-                self._require_alike(who, columns)
             who.columns = [[each.name, each.categorical] for each in columns]
-            who.agreement_key, who.state = agreement, "joined"
+            who.agreement_key, who.state, who.reason = agreement, "joined", ""
             number = who.task_id
         self._tasks.look_after(number)
+        with self._tasks.database.reading() as session:
+            _require_kept(_required(session, key))
         return {}
-
-    def _require_alike(self, who: Participant, columns: tuple[Column, ...]) -> None:
-        others = (each for each in who.task.participants if each.state == "joined")
-        if (first := next(others, None)) is not None:
-            reference = _columns(first.columns)
-            if why := differing(columns, first.site, reference):
-                raise Refused(why)
 
     def _decline(self, key: bytes, word: Word) -> Word:
         with self._tasks.database.reading() as session:
@@ -198,6 +191,7 @@ class Desk:
                 self._news.wait_for(lambda: self._has_news(key, after), _HANGING_S)
         with self._tasks.database.session() as session:
             who = _required(session, key)
+            _require_kept(who)
             if after > who.told:
                 raise Refused(f"The folder of {who.site} belongs to another hub; use the folder of this task.")
             if word.get("acted") is True:
@@ -255,6 +249,12 @@ def _required(session: Session, key: bytes) -> Participant:
     if found is None:
         raise Refused("The hub does not know this key; join with the link of your invitation first.")
     return found
+
+
+def _require_kept(who: Participant) -> None:
+    """Raise Refused for a participant that joined and was turned away, since its columns differ from most others'."""
+    if who.state == "invited" and who.reason:
+        raise Refused(who.reason)
 
 
 def _why_closed(who: Participant) -> str:

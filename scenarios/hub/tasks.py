@@ -18,6 +18,7 @@ import sqlalchemy as sql
 from sqlalchemy.orm import Session
 from zmq.utils import z85
 
+from fedsvm.federation.columns import deviations
 from fedsvm.federation.transport.keys import KeyPair
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
 from fedsvm.federation.visits.sealing import Vault, derived
@@ -277,10 +278,14 @@ class Tasks:
 
     def _begin_if_due(self, session: Session, task: Task, now: float) -> None:
         waited_for = [each for each in task.participants if each.state == "invited"]
-        if waited_for and now < task.join_until:
+        is_late = now >= task.join_until
+        is_alike = not asking.is_vertical(scenario_text(task).algorithm.name)
+        if is_alike and (is_late or not waited_for):
+            waited_for += self._turn_away_deviating(session, task)
+        if waited_for and not is_late:
             return
         for each in waited_for:
-            each.state, each.reason = "missed", f"did not join by {day(task.join_until)}"
+            each.state, each.reason = "missed", each.reason or f"did not join by {day(task.join_until)}"
         joined = [each.site for each in task.participants if each.state == "joined"]
         if len(joined) < task.min_sites:
             why = f"{len(joined)} of {len(task.participants)} participants joined, but {task.min_sites} are needed."
@@ -292,6 +297,22 @@ class Tasks:
             self._end(session, task, "failed", " ".join(error.problems))
             return
         task.scenario, task.state, task.begun_at = resolved_toml(scenario), "running", now
+
+    def _turn_away_deviating(self, session: Session, task: Task) -> list[Participant]:
+        """Invite again those whose columns are not those of most participants that joined; return them."""
+        joined = {each.site: each for each in task.participants if each.state == "joined"}
+        found = deviations({site: dict(who.columns or []) for site, who in joined.items()})
+        for site, clauses in found.items():
+            who = joined[site]
+            who.state, who.agreement_key, who.columns = "invited", None, None
+            who.reason = (
+                f"The columns of {site} differ from those of other participants: it {clauses}. Fix the file, then run "
+                "fedsvm join again."
+            )
+            text = f"{who.reason}\n\nDeadline: {day(task.join_until)}.\n{self._page(task)}"
+            occasion = f"columns {who.id} {digest(who.reason).hex()[:16]}"
+            self.outbox.put(session, occasion, who.email, f"Your columns differ: {task.title}", text)
+        return [joined[site] for site in found]
 
     def _miss_late(self, session: Session, task: Task, now: float) -> bool:
         """Go on without those whose turn it was for too long; whether there are any."""
