@@ -1,4 +1,4 @@
-"""Statements of what all sums of a run together give away, as the attacks of an audit measure it."""
+"""Statements on the leakage of all sums of a run together, as the attacks of an audit measure it."""
 
 from __future__ import annotations
 

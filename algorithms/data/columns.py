@@ -31,21 +31,21 @@ class Schema:
 
 
 INDICATED = " is missing"
-"""Behind the name of a column, that of the 0/1 column of where it had no value."""
+"""The end of the name of a 0/1 column that marks missing values; before it stands the name of the marked column."""
 
 
 @dataclass(frozen=True)
 class Filling:
-    """What stands in the place of missing numbers: values (q,) by numeric column; NaN of a column that is not filled.
+    """Values (q,) that replace missing numbers, by numeric column; NaN for a column that is not filled.
 
-    indicated: numbers of the columns of which a 0/1 column says where they were filled.
+    indicated: numbers of the columns that have a 0/1 column, which marks the filled values.
     """
 
     values: FloatArray
     indicated: tuple[int, ...] = ()
 
     def __call__(self, numeric: FloatArray, encoded: FloatArray) -> FloatArray:
-        """Encoded rows (n, p), of which the first columns are the numeric ones (n, q), filled and with indicators."""
+        """Return encoded rows (n, p) filled and with indicators; the first columns are the numeric ones (n, q)."""
         gaps = np.isnan(numeric)
         filled = encoded.copy()
         filled[:, : numeric.shape[1]] = np.where(gaps, self.values, numeric)
@@ -54,9 +54,9 @@ class Filling:
 
 @dataclass(frozen=True)
 class Columns:
-    """What rows become: numeric columns, then a 0/1 column for each value of a categorical one, on the common scale.
+    """Encoded columns: the numeric ones, then a 0/1 column for each value of a categorical one, on the common scale.
 
-    filling: of missing numbers; None where none may be missing. Its indicators are the last columns.
+    filling: values for missing numbers; None if no number may be missing. Its indicators are the last columns.
     """
 
     numeric: Sequence[str]

@@ -1,4 +1,4 @@
-"""A thread that says at regular times what a site waits for, so that its operator sees that it lives."""
+"""A thread that tells the operator of a site at regular times what the site waits for."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Self
 
 SILENCE_S = 8.0
-"""How long a site says nothing at most, while the machine is not too busy to let it."""
+"""Longest time between two lines of a site, on a machine that is not too busy."""
 _END_S = 1.0
-"""How long the end of the context waits for a reminder that is being shown; a terminal may take none any more."""
+"""Longest wait for a reminder that is being printed as the context ends; a terminal may have stopped reading."""
 
 
 class Reminders:
@@ -49,7 +49,7 @@ class Reminders:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the thread runs."""
+        """True while the thread runs."""
         return self._thread.is_alive()
 
     def tell(self, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""What a run asks of a site, in plain values, before anything is computed: a site takes part on these terms or not."""
+"""The terms of a run in plain values. A site accepts or declines them before anything is computed."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Routing = Literal["direct", "via-coordinator"]
 
 @dataclass(frozen=True)
 class Terms:
-    """What a run asks of every site.
+    """The terms that a run asks every site to accept.
 
     Parameters
     ----------
     program : str
-        What is trained: a program of the site's installation.
+        Program of the site's installation that is trained.
     settings : mapping
         Its settings, by name.
     sum_name : str
@@ -35,17 +35,17 @@ class Terms:
     restartable : tuple of str, default ()
         Sites that may be started again in mid-run.
     routing : {"direct", "via-coordinator"}, default "direct"
-        How sites reach each other.
+        Route of messages between sites.
     needs_pairwise_keys : bool, default False
-        Whether sites agree on secrets two by two.
+        True if each pair of sites agrees on secrets.
     releases : bool, default True
-        Whether the coordinator gets the model, or the sites alone keep it.
+        True if the coordinator receives the model, False if only the sites keep it.
     epsilon : float, optional
-        What a run promises of single rows, by all models that it releases; None where it promises nothing.
+        Privacy budget for single rows, over all models that the run releases; None if the run is not private.
     seed : int, default 0
-        Of the experiment's generators; never of masks or noise.
+        Seed of the experiment's generators; masks and noise never use it.
     reading : mapping, default {}
-        How what a site holds is read and dealt, for the floors above.
+        Options for reading and splitting the site's data, used by the floors above.
     """
 
     program: str
@@ -64,12 +64,12 @@ class Terms:
     reading: Mapping[str, Any] = field(default_factory=dict)
 
     def to_fields(self) -> dict[str, Any]:
-        """Plain values for a message."""
+        """Return plain values for a message."""
         return asdict(self)
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> Self:
-        """What a message carried. Raises Malformed for other fields than these, or of other types."""
+        """Return the terms in a message. Raises Malformed for other fields than these, or of other types."""
         plain = cls("", {}, "", {}, 1)
         known = vars(plain)
         if fields.keys() != known.keys():
