@@ -217,7 +217,7 @@ class _Rows:
             yield f"{self.source} has no value in row {gaps[0] + 1}, column {name!r}; fill it."
         elif text and (unknown := sorted(set(values.tolist()) - {*categories, ""})):
             known = _listed(categories)
-            yield f"Column {name!r} of {self.source} has {_listed(unknown)}, which the run had not; it had {known}."
+            yield f"Column {name!r} of {self.source} must hold one of {known}, as in the run, got {_listed(unknown)}."
 
 
 def _listed(names: list[str]) -> str:
