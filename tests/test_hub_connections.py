@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import resource
+import signal
 import socket
 import threading
 import time
@@ -249,3 +250,10 @@ def test_connections_that_cannot_be_accepted_are_logged_in_one_line(running: Run
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (DESCRIPTORS, DESCRIPTORS))
         assert page_of(running) == 200
     assert len(running.log.read_text().splitlines()) == before + 1, running.log.read_text()
+
+
+def test_closed_terminal_ends_the_hub_as_a_termination_does(running: RunningHub) -> None:
+    assert running.process is not None
+    running.process.send_signal(signal.SIGHUP)
+    assert running.process.wait(30) == -signal.SIGTERM
+    running.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -69,8 +70,11 @@ def serve(
         )
 
         async def answer() -> None:
-            connections.log_exhaustion_rarely(asyncio.get_running_loop())
-            await uvicorn.Server(config).serve(sockets=[bound])
+            loop, server = asyncio.get_running_loop(), uvicorn.Server(config)
+            connections.log_exhaustion_rarely(loop)
+            if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as `nohup` does
+                loop.add_signal_handler(signal.SIGHUP, server.handle_exit, signal.SIGTERM, None)
+            await server.serve(sockets=[bound])
 
         asyncio.run(answer())
 
