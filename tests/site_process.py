@@ -17,6 +17,7 @@ from fedsvm.algorithms.hybrid_svm import HybridSite
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.processes.forkserver import main
 from fedsvm.federation.site.program import Installation, SiteProgram, step
+from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.common_seed import common_seed
 from tests.broken_sums import ALL_SUMS
 
@@ -139,6 +140,14 @@ class Drill(SiteProgram):
         return np.zeros(3)
 
 
+class Undecided(Drill):
+    """A program that cannot tell which steps it offers."""
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        raise ValueError("no setting of this name")
+
+
 if __name__ == "__main__":
-    PROGRAMS = {"drill": Drill, "dpp-svm": DppSite, "hybrid-svm": HybridSite, "dp-erm": ErmSite}
+    PROGRAMS = {"drill": Drill, "undecided": Undecided, "dpp-svm": DppSite, "hybrid-svm": HybridSite, "dp-erm": ErmSite}
     main(Installation(PROGRAMS, ALL_SUMS), int(sys.argv[1]))

@@ -24,7 +24,7 @@ from fedsvm.algorithms.privacy.mechanisms import PrivacyParameters
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.federation.assemble import Deployment, SiteSetup, started
 from fedsvm.federation.control import Failed
-from fedsvm.federation.errors import SiteFailed
+from fedsvm.federation.errors import LaunchError, SiteFailed
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.processes.spare import spare_launcher
@@ -35,6 +35,7 @@ from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.protocols.sums.registry import SUMS
 from fedsvm.scenarios.run.terms import terms_of
 from tests import frozen
+from tests.conftest import drill
 
 SITES = ("site-1", "site-2", "site-3")
 COLUMNS = 4
@@ -470,3 +471,9 @@ def test_each_model_beyond_the_agreed_ones_is_charged(tmp_path: Path) -> None:
         said = refusals(federation, summed("noisy_part", (2,), np.inf, **FOR_EPSILON))
     assert all("all runs together may spend epsilon 3; 3 is spent" in why for why in said.values())
     assert len((tmp_path / "ledger").read_text().splitlines()) == len(SITES)
+
+
+def test_program_that_cannot_tell_its_steps_is_named_in_a_sentence() -> None:
+    said = r"Undecided\.offered_steps fails \(ValueError: no setting of this name\); fix this method\.$"
+    with pytest.raises(LaunchError, match=said), drill(3, program="undecided"):
+        pass

@@ -31,10 +31,10 @@ from typing import Any, NoReturn
 
 import msgpack
 
-from fedsvm.federation.errors import FederationError, LaunchError, Malformed
+from fedsvm.federation.errors import FederationError, Malformed
 from fedsvm.federation.processes import limits, pipe
 from fedsvm.federation.site.policy import SitePolicy
-from fedsvm.federation.site.program import Installation
+from fedsvm.federation.site.program import Installation, offered_by
 from fedsvm.federation.site.rehearsal import rehearse
 from fedsvm.federation.site.site import Assignment, run_site
 
@@ -163,7 +163,7 @@ class _ForkServer:
                     needed = limits.TASKS_PER_SITE * len(order["start"]) + order["spare_tasks"]
                     limits.require_tasks(needed, f"Starting {len(order['start'])} of the sites")
                     self._fork_all([Assignment.from_fields(fields, policies) for fields in order["start"]])
-            except (LaunchError, Malformed) as error:
+            except (FederationError, Malformed) as error:
                 self._tell({"error": str(error)})
 
     def _offering(self, policy: SitePolicy) -> SitePolicy:
@@ -171,10 +171,11 @@ class _ForkServer:
 
         That would write to the pages of all their methods. Where the program cannot be had, the site says why.
         """
-        with contextlib.suppress(Exception):
+        try:
             program = self._installation.programs[policy.terms.program]
-            return replace(policy, offered=tuple(sorted(program.offered_steps(policy.terms))))
-        return policy
+        except (KeyError, FederationError):
+            return policy
+        return replace(policy, offered=offered_by(program, policy.terms))
 
     def _empty_workspace(self) -> None:
         """Partitions and transcripts are of one run, and the next finds nothing of them."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from fedsvm.federation.arrays import FloatArray, Residues
 from fedsvm.federation.channel.contract import Channel
-from fedsvm.federation.errors import OrderRefused
+from fedsvm.federation.errors import OrderRefused, StepRefused
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.terms import Terms
 
@@ -83,6 +83,15 @@ def steps_of(program: type[SiteProgram]) -> frozenset[str]:
 def steps_in(layer: type[SiteProgram]) -> frozenset[str]:
     """Return the names of the steps that a class defines itself."""
     return frozenset(name for name, method in vars(layer).items() if hasattr(method, _MARK))
+
+
+def offered_by(program: type[SiteProgram], terms: Terms) -> tuple[str, ...]:
+    """Return the names of the steps that a program offers on these terms. Raise StepRefused if it cannot tell."""
+    try:
+        return tuple(sorted(program.offered_steps(terms)))
+    except Exception as error:
+        where = f"{program.__module__}.{program.__qualname__}.offered_steps"
+        raise StepRefused(f"{where} fails ({type(error).__name__}: {error}); fix this method.") from error
 
 
 def open_steps(program: type[SiteProgram]) -> tuple[str, ...]:

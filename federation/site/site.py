@@ -53,7 +53,7 @@ from fedsvm.federation.site.journal import EndOfRecordError, ReplayChannel, Site
 from fedsvm.federation.site.logs import SILENT, LogForwarder
 from fedsvm.federation.site.partition import Partition, read_partition
 from fedsvm.federation.site.policy import SitePolicy
-from fedsvm.federation.site.program import Installation, SiteProgram, mark_of
+from fedsvm.federation.site.program import Installation, SiteProgram, mark_of, offered_by
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.endpoint import Endpoint, Post, Received, descriptors_explained
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
@@ -370,7 +370,7 @@ class Site:
             program = self._installation.programs[self._assignment.program]
             joined = program(self._assignment.name, self._taken_partition(), self._assignment.settings)
             joined.terms = self._policy.terms
-            self._offered = self._policy.offered or tuple(program.offered_steps(self._policy.terms))
+            self._offered = self._policy.offered or offered_by(program, self._policy.terms)
             self._policy.rules.check_held(*joined.held())
             self._policy.agree(self._assignment.run)
             self._program = joined
