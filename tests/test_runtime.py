@@ -574,25 +574,31 @@ def test_a_server_that_nobody_needs_ends_while_it_loads_and_leaves_nothing_once_
 
 
 @pytest.mark.parametrize(
-    "busy",
+    ("busy", "status"),
     [
-        pytest.param("lambda: time.sleep(60)", id="within a call"),
-        pytest.param("Gone", id="where Python prints exceptions and goes on"),
+        pytest.param("lambda: time.sleep(60)", 0, id="within a call"),
+        pytest.param("Gone", 0, id="where Python prints exceptions and goes on"),
+        pytest.param("wait_deaf", -signal.SIGKILL, id="within a call that no signal ends"),
     ],
 )
 def test_a_server_that_is_busy_for_long_when_nobody_needs_it_leaves_nothing_either(
     busy: str,
+    status: int,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     temporary_folder: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     script = (
-        "import sys, time; from fedsvm.federation.processes.forkserver import main\n"
+        "import signal, sys, time; from fedsvm.federation.processes.forkserver import main\n"
         "from fedsvm.federation.site.program import Installation\n"
         "class Gone:\n"
         "    def __del__(self):\n"
         "        time.sleep(60)\n"
+        "def wait_deaf():\n"
+        "    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})\n"
+        "    open(sys.argv[0] + '.deaf', 'w')\n"
+        "    time.sleep(60)\n"
         f"main(Installation({{}}, {{}}, {busy}), int(sys.argv[1]))"
     )
     (tmp_path / "busy_site_process.py").write_text(script)
@@ -600,7 +606,9 @@ def test_a_server_that_is_busy_for_long_when_nobody_needs_it_leaves_nothing_eith
     with LocalLauncher("busy_site_process") as launcher:
         assert select.select([launcher], [], [], 30)[0]
         assert len(workspaces(temporary_folder)) == 1
-    assert launcher._server.process.returncode == 0
+        wait_until(lambda: status == 0 or (tmp_path / "busy_site_process.py.deaf").exists())
+        monkeypatch.setattr("fedsvm.federation.processes.child.EXIT_GRACE_S", 5.0 if status == 0 else 0.2)
+    assert launcher._server.process.returncode == status
     assert not workspaces(temporary_folder)
     assert capfd.readouterr().err == ""
 

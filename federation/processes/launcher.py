@@ -81,9 +81,12 @@ class LocalLauncher:
 
     def prepare(self) -> Path:
         """Wait until the server is up; the workspace it made. Raises LaunchError."""
+        return self._prepared(Deadline(_START_S))
+
+    def _prepared(self, deadline: Deadline) -> Path:
         if self.workspace is not None:
             return self.workspace
-        answer = self._read(Deadline(_START_S))
+        answer = self._read(deadline)
         if "error" in answer:
             raise LaunchError(answer["error"])
         self.workspace = Path(answer["workspace"])
@@ -142,6 +145,8 @@ class LocalLauncher:
     def close(self) -> None:
         """End every process that is left, and remove the workspace."""
         if self.workspace is None:  # the server may be loading what nobody needs any more; one that has ignores this
+            with suppress(LaunchError):  # it may be in one long call, and be killed before it can remove its workspace
+                self._prepared(Deadline(0))
             self._server.process.terminate()
         try:
             self._server.close()
