@@ -177,7 +177,7 @@ def test_a_site_that_hangs_is_told_from_those_that_wait_for_it() -> None:
 def test_a_round_whose_sites_compute_for_long_is_given_the_time() -> None:
     """Longer than a round may take and than a site is waited for; see the test above."""
     with drill(2, protocol="plain") as federation:
-        federation._round_timeout_s = 0.3  # from here on, since launching may take longer
+        federation._runner._round_timeout_s = 0.3  # from here on, since launching may take longer
         federation.run("work", work_s=30.0, seconds=3.0)
         assert federation.sites == ("site-1", "site-2")
         assert not any(record.aborted for record in federation.accounts.rounds.values())
