@@ -31,7 +31,8 @@ from fedsvm.federation.site.program import SumProtocol
 from fedsvm.federation.site.rules import ANYTHING, SiteRules
 from fedsvm.federation.site.site import Assignment
 from fedsvm.federation.site.terms import Terms
-from fedsvm.federation.transport.endpoint import Endpoint, descriptors_explained
+from fedsvm.federation.transport.descriptors import descriptors_explained
+from fedsvm.federation.transport.endpoint import Endpoint
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fedsvm.federation.errors import LaunchError
 from fedsvm.federation.journal import SKIPPED_ROUNDS
 from fedsvm.federation.processes.contract import Launcher
-from fedsvm.federation.transport.endpoint import Post
+from fedsvm.federation.transport.endpoint import MessageTransport
 from fedsvm.federation.transport.keys import Party, Roster
 
 
@@ -23,7 +23,7 @@ class SiteLinks:
 
     Parameters
     ----------
-    endpoint : Post
+    endpoint : MessageTransport
         Carries the coordinator's messages.
     roster : Roster
         All parties; the sites in ring order.
@@ -39,7 +39,7 @@ class SiteLinks:
         Number of rounds that a resumed run skips; 0 if the journal knows all that sites were sent.
     """
 
-    endpoint: Post
+    endpoint: MessageTransport
     roster: Roster
     run: bytes
     launcher: Launcher
