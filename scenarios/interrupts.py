@@ -90,6 +90,8 @@ class Interrupts:
         if sys.unraisablehook == self._unraisable:
             sys.unraisablehook = self._hook_before
         kept, self._kept = self._kept, None
+        if self.has_raised:  # one of those that followed was held back; the caller gets some seconds for its own end
+            kept, Interrupts._raised_s = None, time.monotonic()
         for number, handler in reversed(self._before.items()):  # Ctrl-C last: it may raise from here on
             signal.signal(number, handler)
         if kept is not None and kind is None:
