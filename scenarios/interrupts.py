@@ -41,10 +41,11 @@ _AGAIN_S = 0.01
 
 
 class Interrupts:
-    """A signal handler that calls the one before it, which raises, only where that can be dealt with.
+    """A signal handler that raises KeyboardInterrupt only where that can be dealt with.
 
-    As a context it replaces the handlers in Python of all three signals, holds signals back outside of `allowed`, and
-    raises one that is still held back when it ends. It leaves signals alone outside of the main thread.
+    As a context it replaces the handlers in Python of all three signals, and calls them in place of raising. It holds
+    signals back outside of `allowed`, and passes on one that is still held back when it ends. Outside of the main
+    thread it leaves signals alone.
     """
 
     _raised_s: ClassVar[float] = -math.inf
@@ -64,9 +65,8 @@ class Interrupts:
         return self._raised_s > -math.inf
 
     def listen(self, *numbers: signal.Signals) -> None:
-        """Handle these signals."""
-        self._before = {int(number): signal.getsignal(number) for number in numbers}
-        if not any(isinstance(handler, Interrupts) for handler in self._before.values()):
+        """Handle these signals; outside of a context, as Python's own handler does."""
+        if not any(isinstance(signal.getsignal(number), Interrupts) for number in numbers):
             Interrupts._raised_s = -math.inf
         sys.unraisablehook = self._unraisable
         for number in numbers:
@@ -81,7 +81,9 @@ class Interrupts:
     def __enter__(self) -> Self:
         self._holds = True
         if threading.current_thread() is threading.main_thread():
-            self.listen(*(n for n in (signal.SIGINT, *_TERMINATIONS) if callable(signal.getsignal(n))))
+            found = {number: signal.getsignal(number) for number in (signal.SIGINT, *_TERMINATIONS)}
+            self._before = {number: handler for number, handler in found.items() if callable(handler)}
+            self.listen(*self._before)
         return self
 
     def __exit__(
