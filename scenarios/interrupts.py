@@ -64,7 +64,7 @@ class Interrupts:
         """Whether this process was interrupted."""
         return self._raised_s > -math.inf
 
-    def listen(self, *numbers: signal.Signals) -> None:
+    def listen(self, *numbers: int) -> None:
         """Handle these signals; outside of a context, as Python's own handler does."""
         if not any(isinstance(signal.getsignal(number), Interrupts) for number in numbers):
             Interrupts._raised_s = -math.inf
@@ -91,13 +91,12 @@ class Interrupts:
     ) -> None:
         if sys.unraisablehook == self._unraisable:
             sys.unraisablehook = self._hook_before
-        kept, self._kept = self._kept, None
-        if self.has_raised:  # one of those that followed was held back; the caller gets some seconds for its own end
-            kept, Interrupts._raised_s = None, time.monotonic()
+        if self.has_raised:  # the caller gets some seconds for its own end
+            Interrupts._raised_s = time.monotonic()
         for number, handler in reversed(self._before.items()):  # Ctrl-C last: it may raise from here on
             signal.signal(number, handler)
-        if kept is not None and kind is None:
-            self._raise(kept, None)
+        if self._kept is not None and kind is None and not self.has_raised:
+            self._raise(self._kept, None)
 
     @contextmanager
     def allowed(self) -> Iterator[None]:
