@@ -49,22 +49,22 @@ class Stream:
 
     Parameters
     ----------
-    me, opener, peer : str
-        This party, the one that opened the connection, and the one at the other end.
-    control : bool
-        Whether it carries orders and answers, and no protocol.
+    party : Streams
+        All streams of this party.
+    opener, peer : str
+        The party that opened the connection, and the one at the other end.
     descriptor : int
         libzmq's own; what counts is a handle of ours on the same stream.
+    control : bool
+        Whether it carries orders and answers, and no protocol.
     """
 
-    def __init__(
-        self, me: str, opener: str, peer: str, *, control: bool, encrypted: bool, ledger: Ledger, descriptor: int
-    ) -> None:
+    def __init__(self, party: Streams, opener: str, peer: str, descriptor: int, *, control: bool) -> None:
         self.descriptor = descriptor
         self._control = control
-        self._me, self._opener, self._peer = me, opener, peer
-        self._encrypted = encrypted
-        self._ledger = ledger
+        self._me, self._opener, self._peer = party.me, opener, peer
+        self._encrypted = party.encrypted
+        self._ledger = party.ledger
         self._kernel: socket.socket | None = counters.duplicate(descriptor)
         self._measured = self._kernel is not None
         self._in_use = self._was_heard = False
@@ -164,8 +164,8 @@ class Streams:
         self.me = me
         self.opened: dict[str, list[Stream]] = defaultdict(list)
         self.accepted: dict[str, list[Stream]] = defaultdict(list)
-        self._encrypted = encrypted
-        self._ledger = ledger
+        self.encrypted = encrypted
+        self.ledger = ledger
         self._descriptors: set[int] = set()
 
     def __iter__(self) -> Iterator[Stream]:
@@ -174,14 +174,14 @@ class Streams:
 
     def open(self, name: str, peer: str, descriptor: int, *, control: bool) -> None:
         """Add a stream that this party opened to `peer`."""
-        self.opened[name].append(self._stream(self.me, peer, descriptor, control=control))
+        self.opened[name].append(Stream(self, self.me, peer, descriptor, control=control))
 
     def accept(self, peer: str, frame: zmq.Frame, *, control: bool) -> Stream:
         """Add the stream that `peer` opened, by which this frame came, the first by it."""
         source = frame.get(zmq.SRCFD)
         descriptor = source if isinstance(source, int) else -1
         self._descriptors.add(descriptor)
-        stream = self._stream(peer, peer, descriptor, control=control)
+        stream = Stream(self, peer, peer, descriptor, control=control)
         self.accepted[peer].append(stream)
         return stream
 
@@ -200,17 +200,6 @@ class Streams:
     def have_ended(self, peer: str) -> bool:
         """Return whether every stream to and from `peer` has ended."""
         return all(stream.ended for held in (self.opened, self.accepted) for stream in held.get(peer, ()))
-
-    def _stream(self, opener: str, peer: str, descriptor: int, *, control: bool) -> Stream:
-        return Stream(
-            self.me,
-            opener,
-            peer,
-            control=control,
-            encrypted=self._encrypted,
-            ledger=self._ledger,
-            descriptor=descriptor,
-        )
 
 
 def _end(streams: Sequence[Stream], descriptor: int) -> None:
