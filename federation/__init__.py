@@ -18,9 +18,17 @@ In the order to read it; each imports from earlier ones only:
 - `exchange`: control messages out, answers in
 - `round`: one attempt at one round
 - `admission`: how sites come to take part, at launch and later
+- `journal`: the file by which a run can be resumed
+- `record`: the log of a run, its metrics and the seconds of its phases
+- `rounds`: rounds repeated until they are complete
+- `replay`: rounds of a run that has a journal
+- `links`: processes, sockets and identities of the sites, as the coordinator has them
 - `federation`: the verbs of an algorithm, and its phases
+- `running`: the one builder of a federation
 - `report`: what a federation says of itself afterwards
-- `assemble`: the one way to start all of this
+- `assemble`: simulations, whose sites are started here
+- `hosts`: sites on other hosts
+- `visits`: sites that visit a hub
 - `relays`: delays and faults on the links, for experiments
 
 `local_federation` of `assemble` is the way in for a program; `Federation.sum` of `federation` the one to follow from

@@ -16,22 +16,23 @@ from typing import Any, Literal
 
 from threadpoolctl import threadpool_limits
 
-from fedsvm.federation.channel.transcript import Transcript
 from fedsvm.federation.errors import FederationError
-from fedsvm.federation.federation import Federation
+from fedsvm.federation.federation import Federation, RunObserver
 from fedsvm.federation.journal import Journal
+from fedsvm.federation.links import SiteLinks
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.processes import limits
 from fedsvm.federation.processes.contract import SiteLauncher
 from fedsvm.federation.processes.spare import spare_launcher
-from fedsvm.federation.shown import ShownRound
+from fedsvm.federation.running import running_federation
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import SumProtocol
 from fedsvm.federation.site.rules import ANYTHING, SiteRules
 from fedsvm.federation.site.site import Assignment
 from fedsvm.federation.site.terms import Terms
-from fedsvm.federation.transport.endpoint import Endpoint, descriptors_explained
+from fedsvm.federation.transport.descriptors import descriptors_explained
+from fedsvm.federation.transport.endpoint import Endpoint
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
 
@@ -159,15 +160,11 @@ def started(
     launcher: SiteLauncher,
     deployment: Deployment,
     *,
-    on_listening: Callable[[Party], None] = lambda party: None,
-    on_progress: Callable[[Federation], None] = lambda federation: None,
-    on_round: Callable[[str, int], None] = lambda phase, phase_round: None,
-    on_shown: Callable[[ShownRound], None] = lambda shown: None,
+    observer: RunObserver | None = None,
     views: Callable[[str, Roster], Roster] = lambda party, roster: roster,
-    transcript: Callable[[], Transcript | None] = lambda: None,
     journal: Journal | None = None,
 ) -> Iterator[Federation]:
-    """A federation whose site processes are up; `federation.assemble()` introduces them to each other.
+    """Start sites and yield a federation of them; `federation.assemble()` introduces them to each other.
 
     When the context ends the sites are told to stop; the launcher, when it is closed, ends those that do not.
 
@@ -176,20 +173,20 @@ def started(
     launcher : SiteLauncher
         Starts the sites.
     deployment : Deployment
-    on_listening : callable, optional
-        Called with each party as soon as it listens: the coordinator first, and a site that is restarted again.
+        The sites and their configuration.
+    observer : RunObserver, optional
+        Sees the run.
+    views : callable, optional
+        See `SiteLinks`.
     journal : Journal, optional
         Of this run; what it has, an earlier process did.
-    transcript : callable, optional
-        Gives the coordinator's own, once there is a workspace.
-    on_progress, on_round, on_shown, views : optional
-        See `Federation`.
 
     Raises
     ------
     FederationError
         A process or a socket could not be had.
     """
+    observer = observer or RunObserver()
     workspace, host = launcher.prepare(), launcher.host
     keys = KeyPair.generate() if deployment.encrypted else None
     run = secrets.token_bytes(RUN_ID_BYTES)
@@ -201,34 +198,20 @@ def started(
         Endpoint(COORDINATOR, address, keys, peers=len(deployment.sites)) as endpoint,
     ):
         me = Party(COORDINATOR, endpoint.address, keys.public if keys else None)
-        on_listening(me)
+        observer.party_listens(me)
 
         def start(sites: Sequence[str]) -> list[Party]:
             parties = launcher.start([deployment.assignment(site, run, me, workspace, host, journal) for site in sites])
             for party in parties:
-                on_listening(party)
+                observer.party_listens(party)
             return parties
 
-        federation = Federation(
-            endpoint,
-            Roster([me, *start(deployment.sites)]),
-            run,
-            launcher,
-            deployment.sum_protocol,
-            deployment.round_timeout_s,
-            policy=deployment.policy,
-            restart=lambda site: start([site])[0],
-            on_progress=on_progress,
-            on_round=on_round,
-            on_shown=on_shown,
-            views=views,
-            transcript=transcript(),
-            journal=journal,
-        )
-        try:
+        roster = Roster([me, *start(deployment.sites)])
+        links = SiteLinks(endpoint, roster, run, launcher, restart=lambda site: start([site])[0], views=views)
+        with running_federation(
+            links, deployment.sum_protocol, deployment.policy, deployment.round_timeout_s, observer, journal
+        ) as federation:
             yield federation
-        finally:
-            federation.dismiss()
 
 
 @contextmanager
@@ -241,7 +224,7 @@ def local_federation(
     settings: Mapping[str, Any],
     terms: Terms | None = None,
     round_timeout_s: float = 30.0,
-    on_progress: Callable[[Federation], None] = lambda federation: None,
+    observer: RunObserver | None = None,
 ) -> Iterator[Federation]:
     """Sites in processes of their own, on encrypted sockets, ready for the first verb; all are gone afterwards.
 
@@ -263,8 +246,8 @@ def local_federation(
         What the run asks of sites; of a program without settings it need not be said.
     round_timeout_s : float, default 30.0
         How long the coordinator waits for a site. One that drops ends the federation.
-    on_progress : callable, optional
-        See `Federation`.
+    observer : RunObserver, optional
+        Sees the run.
 
     Raises
     ------
@@ -283,6 +266,6 @@ def local_federation(
     policy = DropoutPolicy(len(partitions), "abort")
     agreed = terms or Terms(program, {}, sum_protocol.name, dict(sum_protocol.options), sum_protocol.min_sites)
     deployment = Deployment(tuple(partitions), agreed, sum_protocol, setup, round_timeout_s, policy)
-    with spare_launcher(module) as launcher, started(launcher, deployment, on_progress=on_progress) as federation:
+    with spare_launcher(module) as launcher, started(launcher, deployment, observer=observer) as federation:
         federation.assemble()
         yield federation

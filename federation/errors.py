@@ -136,3 +136,11 @@ class Malformed(Exception):
 
 class DeadlineExpired(Exception):
     """What was waited for did not come in time."""
+
+
+class NothingDue(BaseException):
+    """Everything stored is taken in, and what the party waits for is not there yet.
+
+    It is no `Exception`, since no step, algorithm or round may handle it: the party ends here, and is run again when
+    there is more.
+    """

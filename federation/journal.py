@@ -42,10 +42,13 @@ READING_SHOWN_EVERY_S = 1.0
 VERSION = 3
 """Of this file and of the sites' journals."""
 
+SKIPPED_ROUNDS = 100
+"""Default number of rounds that a resumed run skips: the process before it may have begun some without a record."""
+
 
 @dataclass(frozen=True)
-class Tried:
-    """One attempt at a round: its record, the sites of it, whether it was complete, and who contributed."""
+class AttemptRecord:
+    """An attempt at a round: its record, its sites, whether it was complete, and the sites that contributed."""
 
     record: RoundRecord
     sites: tuple[str, ...]
@@ -54,7 +57,7 @@ class Tried:
 
 
 @dataclass(frozen=True)
-class Moved:
+class MembershipRecord:
     """A change of the membership."""
 
     round: int
@@ -64,18 +67,23 @@ class Moved:
 
 
 @dataclass
-class Story:
-    """What happened while a verb was carried out, in order, and what the parties then said of their traffic."""
+class VerbHistory:
+    """The events of a verb, in order, and the traffic that parties reported meanwhile."""
 
-    events: list[Tried | Moved] = field(default_factory=list)
+    events: list[AttemptRecord | MembershipRecord] = field(default_factory=list)
     ledger: list[tuple[str, list[list[Any]]]] = field(default_factory=list)
+
+    def clear(self) -> None:
+        """Forget what was recorded, for the next verb."""
+        self.events.clear()
+        self.ledger.clear()
 
 
 @dataclass(frozen=True)
-class Told:
-    """A verb as the journal has it. `changed`: it ended by a change of the membership, and gave no value."""
+class JournaledVerb:
+    """A verb in the journal. `changed`: it ended by a change of the membership, and gave no value."""
 
-    story: Story
+    history: VerbHistory
     changed: bool
     value: Any
 
@@ -100,6 +108,8 @@ class Journal:
         By site that was started again and took part since: what another process needs to let it in.
     skipped_to : int
         Rounds up to this one are not used again; 0 if none were skipped.
+    history : VerbHistory
+        Events of the verb under way.
 
     Raises
     ------
@@ -136,9 +146,9 @@ class Journal:
                 self.earlier.append(record)
                 self.returned |= record.get("returned", {})
         self._returning: dict[str, Any] = {}
-        self._told = 0
+        self._replayed = 0
         self._is_to_go_live = bool(records)
-        self.story = Story()
+        self.history = VerbHistory()
 
     def __enter__(self) -> Self:
         return self
@@ -151,7 +161,7 @@ class Journal:
     @property
     def replays(self) -> bool:
         """Whether verbs are still answered from it."""
-        return self._told < len(self.earlier)
+        return self._replayed < len(self.earlier)
 
     @property
     def last_round(self) -> int:
@@ -178,6 +188,11 @@ class Journal:
                     out = (out | set(event["left"])) - set(event["joined"])
         return out
 
+    @property
+    def awaited(self) -> tuple[str, ...]:
+        """Sites that were started again, and that no verb has admitted yet."""
+        return tuple(self._returning)
+
     def goes_live(self) -> bool:
         """Whether a resumed run is about to do what it did not do before, for the first time."""
         is_first, self._is_to_go_live = self._is_to_go_live and not self.replays, False
@@ -188,15 +203,15 @@ class Journal:
         self.header = {"version": VERSION, **header}
         self._append(dict(self.header))
 
-    def told(self, order: Order) -> Told | None:
-        """What became of an order before; None where the journal has ended. Raises FederationError for another."""
+    def replay(self, order: Order) -> JournaledVerb | None:
+        """Return the verb of an order, or None at the end of the journal. Raises FederationError for another order."""
         record = self._next("verb", lambda: digest_of(order), f"step {order.step}")
         if record is None:
             return None
-        events: list[Tried | Moved] = [
-            Moved(each["round"], each["phase"], each["left"], tuple(each["joined"]))
+        events: list[AttemptRecord | MembershipRecord] = [
+            MembershipRecord(each["round"], each["phase"], each["left"], tuple(each["joined"]))
             if "left" in each
-            else Tried(
+            else AttemptRecord(
                 RoundRecord(**each["record"]),
                 tuple(each["sites"]),
                 each["complete"],
@@ -204,13 +219,14 @@ class Journal:
             )
             for each in record["events"]
         ]
-        return Told(Story(events, [(who, rows) for who, rows in record["ledger"]]), record["changed"], record["value"])
+        history = VerbHistory(events, [(who, rows) for who, rows in record["ledger"]])
+        return JournaledVerb(history, record["changed"], record["value"])
 
     def write(self, order: Order, value: Any, *, changed: bool) -> None:
-        """Write down what became of an order; it is on the disk when this returns. Raises FederationError."""
-        events = [asdict(event) for event in self.story.events]
-        ledger = [[who, rows] for who, rows in self.story.ledger]
-        self.story = Story()
+        """Write the outcome of an order and its history to the disk. Raises FederationError."""
+        events = [asdict(event) for event in self.history.events]
+        ledger = [[who, rows] for who, rows in self.history.ledger]
+        self.history.clear()
         record = {_KIND: "verb", "digest": digest_of(order), "events": events, "ledger": ledger}
         joined = {site for event in events for site in event.get("joined", ())}
         returned = {site: self._returning.pop(site) for site in joined & self._returning.keys()}
@@ -241,13 +257,13 @@ class Journal:
     def _next(self, what: str, digest: Callable[[], bytes], said: str) -> dict[str, Any] | None:
         if not self.replays:
             return None
-        record = self.earlier[self._told]
+        record = self.earlier[self._replayed]
         if record[_KIND] != what or record["digest"] != digest():
             raise FederationError(
                 f"The run does not go as its journal {self._path} says: {said} has other parameters now. Resume it "
                 "with the same version of fedsvm and its libraries, on the same kind of processor, with the same data."
             )
-        self._told += 1
+        self._replayed += 1
         return record
 
     def _attempts(self) -> list[dict[str, Any]]:

@@ -95,7 +95,7 @@ class CostReport(TrafficReport):
 
 def cost(federation: Federation) -> CostReport:
     """Rounds, hops, messages and bytes, by phase, protocol and link; control apart."""
-    accounts, seconds = federation.accounts, federation.phase_seconds
+    accounts, seconds = federation.accounts, federation.record.phase_seconds
     protocols = list(accounts.select(control=False))
     rounds = list(accounts.rounds.values())
     phases = list(dict.fromkeys([*(record.phase for record in rounds), *seconds]))
@@ -250,7 +250,7 @@ def sites(federation: Federation) -> tuple[SiteReport, ...]:
 
 def _site(name: str, federation: Federation) -> SiteReport:
     pid, final = federation.pids.get(name), federation.final_reports.get(name)
-    logged = dict(Counter(each.level for each in federation.logged if each.site == name))
+    logged = dict(Counter(each.level for each in federation.record.logged if each.site == name))
     if final is None:
         return SiteReport(name, pid, logged=logged)
     rejoined = any(name in change.joined for change in federation.membership.changes)

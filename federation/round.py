@@ -6,14 +6,13 @@ with it. What becomes of it is for `Federation` to say: a round that is not comp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 from fedsvm.federation.channel.contract import Observer
 from fedsvm.federation.channel.socket import SocketChannel
-from fedsvm.federation.channel.transcript import Transcript
 from fedsvm.federation.control import Abort, Done, Order
 from fedsvm.federation.errors import DeadlineExpired, ProtocolError, SiteFailed, Transient
 from fedsvm.federation.exchange import Dispatcher, Exchange
@@ -45,8 +44,8 @@ class Round(Exchange):
         Seconds that a site may take to be reached.
     allowed_s : float
         Seconds that the protocol may take, and then the answers.
-    transcript : Transcript or None
-        The coordinator's own, if it colludes.
+    observe : callable
+        Returns the observers of the coordinator's channel, given the round's number.
 
     Attributes
     ----------
@@ -64,13 +63,13 @@ class Round(Exchange):
         *,
         reach_s: float,
         allowed_s: float,
-        transcript: Transcript | None,
+        observe: Callable[[int], Sequence[Observer]],
     ) -> None:
         super().__init__(dispatcher, order.sites)
         self._order = order
         self._reach_s = reach_s
         self._allowed_s = allowed_s
-        self._transcript = transcript
+        self._observe = observe
 
     @property
     def hops(self) -> int:
@@ -137,9 +136,6 @@ class Round(Exchange):
     def _open_channel(self, deadline: Deadline) -> SocketChannel:
         record, mailbox = self._dispatcher.record, self._dispatcher.mailbox
         membership = self._dispatcher.membership
-        observers: list[Observer] = []
-        if self._transcript is not None:
-            observers.append(self._transcript.begin_round(record.round))
         return SocketChannel(
             mailbox,
             self.sites,
@@ -147,7 +143,7 @@ class Round(Exchange):
             record.round,
             deadline,
             self.notice,
-            observers=observers,
+            observers=self._observe(record.round),
             min_sites=membership.policy.min_sites,
         )
 

@@ -25,7 +25,7 @@ def main() -> None:
     from fedsvm.federation.errors import LaunchError
     from fedsvm.federation.processes import limits
     from fedsvm.scenarios.console import guard_streams
-    from fedsvm.scenarios.interrupts import Interrupter
+    from fedsvm.scenarios.interrupts import Interrupts
 
     guard_streams()
     try:
@@ -40,15 +40,15 @@ def main() -> None:
 
     gc.freeze()
     gc.enable()
-    interrupter = Interrupter()
-    interrupter.listen(signal.SIGINT)
+    interrupts = Interrupts()
+    interrupts.listen(signal.SIGINT)
     try:
         try:
             cli.main(fedsvm.BEGAN)
         finally:
-            interrupter.end()
+            interrupts.end()
     except KeyboardInterrupt:
-        interrupter.end()
+        interrupts.end()
         sys.exit(_sentence("Interrupted.", INTERRUPTED))
 
 

@@ -26,8 +26,8 @@ from typer.models import CommandInfo
 from fedsvm.algorithms.registry import ALGORITHMS
 from fedsvm.algorithms.settings import settings
 from fedsvm.federation.errors import FederationError
-from fedsvm.federation.federation import SITES_LOGGER
 from fedsvm.federation.processes.limits import refused_tasks_explained
+from fedsvm.federation.record import SITES_LOGGER
 from fedsvm.federation.text import visible
 from fedsvm.scenarios import runs, sets
 from fedsvm.scenarios.console import OutputLost, complain, errors, out, print_table

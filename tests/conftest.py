@@ -18,7 +18,7 @@ import pytest
 from hypothesis import settings
 
 from fedsvm.federation.assemble import Deployment, SiteSetup, started
-from fedsvm.federation.federation import Federation
+from fedsvm.federation.federation import Federation, RunObserver
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.processes.forkserver import WORKSPACE_PREFIX
 from fedsvm.federation.processes.launcher import LocalLauncher
@@ -159,6 +159,11 @@ def drill(
     another_follows: what sites are forked from waits a moment for another drill, see `spare_launcher`. on_listening,
     views: see `started`.
     """
+
+    class Listening(RunObserver):
+        def party_listens(self, party: Party) -> None:
+            on_listening(party)
+
     names = tuple(f"site-{number}" for number in range(1, sites + 1))
     own_faults = dict(faults or {})
 
@@ -185,7 +190,7 @@ def drill(
     launched_by = spare_launcher if another_follows else LocalLauncher
     with (
         launched_by("tests.site_process") as launcher,
-        started(launcher, deployment, on_listening=on_listening, views=views) as federation,
+        started(launcher, deployment, observer=Listening(), views=views) as federation,
     ):
         launched(launcher)
         federation.assemble()

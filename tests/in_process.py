@@ -18,8 +18,8 @@ import numpy as np
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.channel.memory import InMemoryNetwork
 from fedsvm.federation.errors import MembershipChanged
-from fedsvm.federation.federation import Progress
 from fedsvm.federation.membership import DropoutPolicy, Membership
+from fedsvm.federation.record import Progress
 from fedsvm.federation.site.program import SiteProgram
 from fedsvm.protocols.arithmetic.fixed_point import FixedPoint, add
 

@@ -361,7 +361,7 @@ def never_enough(channel: Channel, shape: tuple[int, int]) -> Residues:
 def test_a_round_that_fails_again_and_again_with_all_sites_there_ends_the_run() -> None:
     failed = pytest.raises(RoundFailed, match=r"aborted, and \d+ times in a row, though every site answers")
     with drill(3) as federation, failed as caught:
-        federation._round_timeout_s = 0.2  # from here on, since launching may take longer
+        federation._runner._round_timeout_s = 0.2  # from here on, since launching may take longer
         federation._protocol = replace(sum_protocol("ring"), reveal_residues=never_enough)
         total(federation)
     assert caught.value.waiting.keys() == {"site-1", "site-2", "site-3"}

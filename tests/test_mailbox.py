@@ -16,11 +16,11 @@ from fedsvm.federation.channel.generator import KeyedRandom, drawn_generator, dr
 from fedsvm.federation.channel.mailbox import Mailbox
 from fedsvm.federation.channel.socket import SocketChannel
 from fedsvm.federation.channel.transcript import Transcript, read_transcript
-from fedsvm.federation.errors import PeerDropped, PeerLate, ProtocolError, StepRefused
+from fedsvm.federation.errors import NothingDue, PeerDropped, PeerLate, ProtocolError, StepRefused
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, Message
-from fedsvm.federation.visits.endpoint import Arrived, NothingDue, StoredEndpoint
+from fedsvm.federation.visits.endpoint import Arrived, StoredEndpoint
 from tests.test_sealing import ARRAY, OTHER_RUN, ROUND, RUN, SITES, changed, message, sealers
 
 AGREEMENTS = {site: KeyAgreement(RUN) for site in SITES}

@@ -35,9 +35,9 @@ def test_a_rehearsal_leaves_nothing_open(tmp_path: Path) -> None:
     lifeline, life = os.pipe()
     threads = set(threading.enumerate())
     before = len(list(Path("/proc/self/fd").iterdir())), logging.getLogger().handlers[:]
-    ran = SitePolicy.check_roster.__code__, Endpoint._dial_party.__code__
+    ran = SitePolicy.check_roster.__code__, Endpoint._dial.__code__
     rehearse(tmp_path, lifeline)
-    now = SitePolicy.check_roster.__code__, Endpoint._dial_party.__code__
+    now = SitePolicy.check_roster.__code__, Endpoint._dial.__code__
     after = len(list(Path("/proc/self/fd").iterdir())), logging.getLogger().handlers[:]
     os.close(lifeline)
     os.close(life)

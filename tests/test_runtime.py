@@ -41,7 +41,8 @@ from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.endpoint import Endpoint, Received, raise_descriptor_limit
+from fedsvm.federation.transport.descriptors import raise_descriptor_limit
+from fedsvm.federation.transport.endpoint import Endpoint, Received
 from fedsvm.federation.transport.keys import KeyPair, Party, Roster
 from fedsvm.protocols.sums.ring import RING
 from tests.commands import FEDSVM
@@ -177,7 +178,7 @@ def test_a_site_that_hangs_is_told_from_those_that_wait_for_it() -> None:
 def test_a_round_whose_sites_compute_for_long_is_given_the_time() -> None:
     """Longer than a round may take and than a site is waited for; see the test above."""
     with drill(2, protocol="plain") as federation:
-        federation._round_timeout_s = 0.3  # from here on, since launching may take longer
+        federation._runner._round_timeout_s = 0.3  # from here on, since launching may take longer
         federation.run("work", work_s=30.0, seconds=3.0)
         assert federation.sites == ("site-1", "site-2")
         assert not any(record.aborted for record in federation.accounts.rounds.values())
@@ -262,12 +263,10 @@ def test_every_site_is_a_process_of_its_own_that_imports_nothing_heavy() -> None
 def listening() -> object:
     """An endpoint that knows one peer, and that peer's keys."""
     keys, friend = KeyPair.generate(), KeyPair.generate()
-    endpoint = Endpoint("server", ANY_PORT, keys, 2)
-    endpoint.admit(
-        Roster([Party("server", endpoint.address, keys.public), Party("friend", "tcp://127.0.0.1:1", friend.public)])
-    )
-    yield endpoint, keys, friend
-    endpoint.close()
+    with Endpoint("server", ANY_PORT, keys, 2) as endpoint:
+        me = Party("server", endpoint.address, keys.public)
+        endpoint.admit(Roster([me, Party("friend", "tcp://127.0.0.1:1", friend.public)]))
+        yield endpoint, keys, friend
 
 
 def receive(endpoint: Endpoint, deadline: Deadline) -> Received:

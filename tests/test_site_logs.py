@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from fedsvm.federation.control import LogRecord
-from fedsvm.federation.federation import MAX_LOGGED, Federation, Logged
+from fedsvm.federation.federation import Federation
+from fedsvm.federation.record import MAX_LOGGED, Logged
 from fedsvm.federation.site.logs import MAX_RECORDS, RECORDS_PER_ROUND, LogForwarder
 from fedsvm.scenarios.report.page import write_report
 from tests.commands import FEDSVM
@@ -21,15 +22,15 @@ from tests.conftest import drill
 
 
 def texts(federation: Federation) -> list[str]:
-    return [each.text for each in federation.logged]
+    return [each.text for each in federation.record.logged]
 
 
 def test_a_record_comes_with_site_round_level_and_logger(caplog: pytest.LogCaptureFixture) -> None:
     with drill(3) as federation:
         federation.run("log", site="site-2", text="a column is constant")
         expected = Logged("site-2", 1, "warning", "drill", "a column is constant, 0, <ndarray>")
-        assert federation.logged == [expected]
-        event = next(event for event in federation.log if event["event"] == "site_log")
+        assert federation.record.logged == [expected]
+        event = next(event for event in federation.record.log if event["event"] == "site_log")
         assert {**event, "at_s": 0} == {"event": "site_log", "at_s": 0, **vars(expected)}
         disclosed = next(each for each in federation.disclosures if each.step == "log")
         assert (disclosed.to, disclosed.detail, disclosed.times) == (
@@ -52,7 +53,7 @@ def test_what_a_site_logs_before_it_dies_is_heard(then: str, encrypted: bool) ->
 def test_text_and_numbers_travel_and_rows_do_not() -> None:
     with drill(3) as federation:
         federation.run("log_in_all_ways")
-        said = [(each.level, each.logger, each.text) for each in federation.logged if each.site == "site-1"]
+        said = [(each.level, each.logger, each.text) for each in federation.record.logged if each.site == "site-1"]
     assert said[:4] == [
         ("error", "drill", "<ndarray>"),
         ("error", "drill", "<ndarray> and 7"),
@@ -107,8 +108,8 @@ def test_of_more_records_than_a_round_may_have_the_number_is_told() -> None:
         for _ in range(2):
             federation.run("log", site="site-1", text="again", times=3 * RECORDS_PER_ROUND)
     told = f"{2 * RECORDS_PER_ROUND} more records of this site were not forwarded: {RECORDS_PER_ROUND} a round are."
-    assert [each.text for each in federation.logged if each.logger != "drill"] == [told, told]
-    assert len(federation.logged) == 2 * RECORDS_PER_ROUND + 2
+    assert [each.text for each in federation.record.logged if each.logger != "drill"] == [told, told]
+    assert len(federation.record.logged) == 2 * RECORDS_PER_ROUND + 2
 
 
 def test_a_process_forwards_no_more_than_its_share() -> None:
@@ -125,7 +126,7 @@ def test_a_process_forwards_no_more_than_its_share() -> None:
 def test_a_site_that_forwards_nothing_writes_to_its_standard_error(capfd: pytest.CaptureFixture[str]) -> None:
     with drill(3, log_level="none", another_follows=False) as federation:
         federation.run("log", site="site-2", text="a column is constant")
-    assert federation.logged == []
+    assert federation.record.logged == []
     assert "a column is constant" in capfd.readouterr().err
 
 

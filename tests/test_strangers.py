@@ -14,7 +14,8 @@ import pytest
 
 from fedsvm.federation.errors import DeadlineExpired, EndpointError
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.endpoint import Endpoint, descriptors_explained
+from fedsvm.federation.transport.descriptors import descriptors_explained
+from fedsvm.federation.transport.endpoint import Endpoint
 from fedsvm.federation.transport.keys import KeyPair
 from tests.conftest import long_but_for, wait_until
 

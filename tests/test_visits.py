@@ -15,7 +15,7 @@ from fedsvm.algorithms.data.vertical import VerticalTask, align
 from fedsvm.algorithms.dpp_svm import DppModel, DppSettings, DppSvm
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.site_process import INSTALLATION
-from fedsvm.federation.errors import FederationError
+from fedsvm.federation.errors import FederationError, NothingDue
 from fedsvm.federation.journal import Journal
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.site.partition import Partition
@@ -26,7 +26,7 @@ from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from fedsvm.federation.transport.wire import Message
 from fedsvm.federation.visits.coordinator import visited
 from fedsvm.federation.visits.diary import OVER, Diary
-from fedsvm.federation.visits.endpoint import Arrived, Left, NothingDue
+from fedsvm.federation.visits.endpoint import Arrived, Left
 from fedsvm.federation.visits.visit import Visitor, agreement_of
 from fedsvm.protocols.sums.registry import SUMS
 

@@ -149,7 +149,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             seed=seed,
             reading={"scale": self._parameter("scale"), **reading},
         )
-        tell = Narrator(type(self).__name__) if self._parameter("verbose") else lambda federation: None
+        observer = Narrator(type(self).__name__) if self._parameter("verbose") else None
         with local_federation(
             SITE_MODULE,
             algorithm.name,
@@ -158,7 +158,7 @@ class FederatedEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             settings={"seed": seed},
             terms=terms,
             round_timeout_s=patience_s,
-            on_progress=tell,
+            observer=observer,
         ) as federation:
             yield federation
 
@@ -264,7 +264,7 @@ class FederatedClassifier(ClassifierMixin, FederatedEstimator):  # type: ignore[
             "model": {"algorithm": self.algorithm, **_plain(training), "classes": self.classes_.tolist()},
             **self._costs(federation, partitions),
             "privacy": None if privacy is None else _plain(privacy),
-            "timing": {"total_s": time.monotonic() - federation.began},
+            "timing": {"total_s": time.monotonic() - federation.record.began},
         }
 
 

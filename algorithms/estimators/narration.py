@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from fedsvm.federation.federation import Federation
+from fedsvm.federation.federation import Federation, RunObserver
 
 
-class Narrator:
-    """Prints how far a federation is, where that is news. name: what lines begin with."""
+class Narrator(RunObserver):
+    """An observer that prints the progress of a run. name: what lines begin with."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._told: tuple[str, float | None] = ("", None)
 
-    def __call__(self, federation: Federation) -> None:
-        """Print a line for a phase that is new, and for an iteration that is."""
+    def progress_made(self, federation: Federation) -> None:
+        """Print a line for a new phase or a new iteration."""
         now = federation.progress
         news = now.phase, now.figures.get("iteration")
         if news == self._told:

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict, deque
 from fedsvm.federation.channel.envelope import Sealer, ends_of
 from fedsvm.federation.errors import Malformed, PeerDropped
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.endpoint import Post, Received
+from fedsvm.federation.transport.endpoint import MessageTransport, Received
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.federation.transport.wire import DATA_KIND, ENVELOPE_KIND, HELLO_KIND, MAX_FRAME_BYTES, Message
 
@@ -39,7 +39,7 @@ class Mailbox:
         Seals and opens what this site tells others through the coordinator; None where they speak directly.
     """
 
-    def __init__(self, endpoint: Post, run: bytes) -> None:
+    def __init__(self, endpoint: MessageTransport, run: bytes) -> None:
         self.endpoint = endpoint
         self.run = run
         self._now = 0

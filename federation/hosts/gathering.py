@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import MappingProxyType
 
-from fedsvm.federation.control import MAX_LOG_TEXT, Abort, Stop
-from fedsvm.federation.errors import LaunchError, PeerDropped, SitesDropped
-from fedsvm.federation.federation import Federation
+from fedsvm.federation.control import Abort
+from fedsvm.federation.errors import PeerDropped
+from fedsvm.federation.federation import Federation, RunObserver
 from fedsvm.federation.hosts.hub import HubEndpoint
 from fedsvm.federation.hosts.lobby import Guest
 from fedsvm.federation.journal import Journal
+from fedsvm.federation.links import SiteLinks, refuse_restart
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.processes.contract import Ended
-from fedsvm.federation.shown import ShownRound
+from fedsvm.federation.running import running_federation
 from fedsvm.federation.site.program import SumProtocol
-from fedsvm.federation.text import visible
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 
@@ -96,11 +96,6 @@ class RemoteSites:
             del self._closed_at[site]
 
 
-def nobody_is_started(site: str) -> Party:
-    """No site can be had anew. Raises LaunchError."""
-    raise LaunchError(f"{site} runs on a host of its own and cannot be started from here.")
-
-
 def end_rounds(endpoint: HubEndpoint, sites: Iterable[str], run: bytes, heard: int) -> None:
     """Have sites leave the round that the coordinator before this one began.
 
@@ -129,27 +124,25 @@ def gathered(
     round_timeout_s: float,
     policy: DropoutPolicy,
     *,
-    on_progress: Callable[[Federation], None] = lambda federation: None,
-    on_shown: Callable[[ShownRound], None] = lambda shown: None,
-    restart: Callable[[str], Party | None] = nobody_is_started,
+    observer: RunObserver | None = None,
+    restart: Callable[[str], Party | None] = refuse_restart,
     journal: Journal | None = None,
-    restarted: Sequence[str] = (),
 ) -> Iterator[Federation]:
-    """A federation of the sites that came; `federation.assemble()` introduces them to each other.
+    """Yield a federation of the sites that came; `federation.assemble()` introduces them to each other.
 
     When the context ends the sites are told to stop, and what came of the run.
 
     Parameters
     ----------
     endpoint : HubEndpoint
-        To which they are connected.
+        The endpoint to which they are connected.
     sites : RemoteSites
         Watches them; closed with the context.
     guests : sequence of Guest
-        In ring order.
-    run : bytes
-        The run's 8 random bytes.
-    sum_protocol, round_timeout_s, policy, on_progress, on_shown, restart, journal, restarted
+        The sites, in ring order.
+    run, restart
+        See `SiteLinks`.
+    sum_protocol, round_timeout_s, policy, observer, journal
         See `Federation`.
 
     Raises
@@ -158,42 +151,10 @@ def gathered(
         Too few sites answer.
     """
     me = Party(COORDINATOR, endpoint.address, endpoint.roster[COORDINATOR].public_key)
-    federation = Federation(
-        endpoint,
-        Roster([me, *(guest.party for guest in guests)]),
-        run,
-        sites,
-        sum_protocol,
-        round_timeout_s,
-        policy=policy,
-        restart=restart,
-        on_progress=on_progress,
-        on_shown=on_shown,
-        journal=journal,
-        restarted=restarted,
-    )
-    stop = Stop()
+    roster = Roster([me, *(guest.party for guest in guests)])
+    links = SiteLinks(endpoint, roster, run, sites, restart)
     try:
-        yield federation
-    except BaseException as error:
-        stop = _ended_by(error)
-        raise
+        with running_federation(links, sum_protocol, policy, round_timeout_s, observer, journal) as federation:
+            yield federation
     finally:
-        try:
-            federation.dismiss(stop)
-        finally:
-            sites.close()
-
-
-def is_resumable(error: BaseException) -> bool:
-    """Return whether a run that failed so may go on when its sites are there again."""
-    return isinstance(error, SitesDropped | LaunchError)
-
-
-def _ended_by(error: BaseException) -> Stop:
-    """Return what sites are told of a failure: no more than names of sites and rounds, since others read it."""
-    if is_resumable(error):
-        return Stop(visible(str(error))[:MAX_LOG_TEXT], resumable=True)
-    if isinstance(error, KeyboardInterrupt):
-        return Stop("its coordinator was interrupted")
-    return Stop("its coordinator says why")
+        sites.close()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import zmq
@@ -20,7 +20,7 @@ from fedsvm.federation.hosts.messages import Hello, Join, Refused
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.connection import DISCONNECTED, Stream
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.endpoint import Endpoint, Received
+from fedsvm.federation.transport.endpoint import Endpoint, Received, decoded
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Roster
 from fedsvm.federation.transport.wire import JOINING_KINDS
 
@@ -157,7 +157,7 @@ class HubEndpoint(Endpoint):
     def _send_to(self, routing_id: bytes, message: wire.Message) -> bool:
         """Whether it could be sent."""
         try:
-            self._send(self._router, self._read_router, message.frame, routing_id)
+            self._poller.send(self._router, message.frame, routing_id)
         except zmq.ZMQError:
             return False
         self._lines[routing_id].stream.count(message, len(message.frame), sent=True)
@@ -165,7 +165,7 @@ class HubEndpoint(Endpoint):
 
     def _take(self, peer: str, frame: zmq.Frame, routing_id: bytes | None) -> None:
         """Take in a message: one that says what a connection is, or one by a connection that is known."""
-        if (message := self._decoded(frame)) is None:
+        if (message := decoded(frame, self.refused)) is None:
             return
         try:
             if routing_id is None or not self._is_welcome(peer, frame, routing_id, message):
@@ -209,7 +209,7 @@ class HubEndpoint(Endpoint):
         return True
 
     def _open_line(self, peer: str, frame: zmq.Frame, routing_id: bytes, *, control: bool) -> _Line:
-        line = self._lines[routing_id] = _Line(peer, self._accepted_stream(peer, frame, control=control))
+        line = self._lines[routing_id] = _Line(peer, self._streams.accept(peer, frame, control=control))
         return line
 
     def _note_stranger(self, event: int, value: int) -> None:
@@ -233,7 +233,3 @@ class HubEndpoint(Endpoint):
         elif guest is not None and guest.protocols == routing_id:
             guest.protocols = None
             self.interrupted.add(peer)
-
-    def _streams(self) -> Iterator[Stream]:
-        for streams in self._accepted.values():
-            yield from streams

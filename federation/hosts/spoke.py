@@ -11,7 +11,7 @@ from fedsvm.federation.hosts.messages import Hello, Refused
 from fedsvm.federation.transport import wire
 from fedsvm.federation.transport.connection import Dialler
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.endpoint import Endpoint, Received
+from fedsvm.federation.transport.endpoint import Endpoint, Received, decoded
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 
 OUTBOUND_ONLY = "inproc://outbound-only"
@@ -91,24 +91,26 @@ class SpokeEndpoint(Endpoint):
         self._send_orders(message)
 
     def _send_orders(self, message: wire.Message) -> None:
-        self._write(_ORDERS, self.orders, message)
+        self.orders.send(message)
 
-    def _dial(self, peer: str) -> Dialler:
-        if peer == _ORDERS:
-            return self._dial_party(_ORDERS, self._coordinator, control=True)
-        return super()._dial(peer)
+    def connect(self, peer: str) -> None:
+        """Begin to open the connection to `peer`, or the one for orders, unless it exists."""
+        if peer != _ORDERS:
+            super().connect(peer)
+        elif peer not in self._diallers:
+            self._dial(_ORDERS, self._coordinator, control=True)
 
     def _greet(self, peer: str, dialler: Dialler) -> None:
         """Say which of this site's connections to the coordinator this is, once it has a ticket to say so."""
         if self.ticket and dialler.peer == COORDINATOR:
-            self._write(peer, dialler, Hello(self.ticket, control=peer == _ORDERS).to_message(self.round))
+            dialler.send(Hello(self.ticket, control=peer == _ORDERS).to_message(self.round))
 
     def _take(self, peer: str, frame: zmq.Frame, routing_id: bytes | None) -> None:
         """Take in a message; what comes by the connection for orders is no answer."""
         if peer != _ORDERS:
             super()._take(peer, frame, routing_id)
-        elif (message := self._decoded(frame)) is not None:
-            self._opened[_ORDERS][-1].count(message, len(frame), sent=False)
+        elif (message := decoded(frame, self.refused)) is not None:
+            self._streams.opened[_ORDERS][-1].count(message, len(frame), sent=False)
             if self.has_begun and message.kind == Refused.kind:
                 self._leave(message)
                 return

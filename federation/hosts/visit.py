@@ -34,7 +34,7 @@ from fedsvm.federation.site.rules import ANYTHING, SiteRules
 from fedsvm.federation.site.site import Assignment, Site
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.endpoint import descriptors_explained
+from fedsvm.federation.transport.descriptors import descriptors_explained
 from fedsvm.federation.transport.keys import COORDINATOR, Party
 from fedsvm.federation.transport.wire import Message
 

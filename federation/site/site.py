@@ -55,7 +55,8 @@ from fedsvm.federation.site.partition import Partition, read_partition
 from fedsvm.federation.site.policy import SitePolicy
 from fedsvm.federation.site.program import Installation, SiteProgram, mark_of, offered_by
 from fedsvm.federation.transport.deadline import Deadline
-from fedsvm.federation.transport.endpoint import Endpoint, Post, Received, descriptors_explained
+from fedsvm.federation.transport.descriptors import descriptors_explained
+from fedsvm.federation.transport.endpoint import Endpoint, MessageTransport, Received
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
 from fedsvm.federation.transport.wire import HELLO_KIND, Message
 
@@ -195,7 +196,7 @@ class Site:
         self,
         assignment: Assignment,
         installation: Installation,
-        endpoint: Post,
+        endpoint: MessageTransport,
         agreement: KeyAgreement | None,
         faults: OwnFaults,
         on_failure: Callable[[str], None] = lambda reason: None,

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 import zmq
 
 from fedsvm.federation.transport.keys import KeyPair, Party, Roster
+from fedsvm.federation.transport.poller import drain
 
 _ZAP_ADDRESS = "inproc://zeromq.zap.01"
-ZAP_FRAMES = 7
+_ZAP_FRAMES = 7
 """Of a question about a CURVE handshake: version, number, domain, address, identity, mechanism, key."""
 REFUSED = "key not in the roster"
 
@@ -60,8 +61,17 @@ class Authenticator:
         zap.bind(_ZAP_ADDRESS)
         return zap
 
+    def serve(self, zap: zmq.Socket[bytes]) -> bool:
+        """Answer the questions that wait on the socket of `listen`, and return whether there were any."""
+        came = False
+        for frames in drain(zap):
+            came = True
+            if len(frames) == _ZAP_FRAMES:  # else Ctrl-C came while it was read
+                zap.send_multipart(self.answer([frame.bytes for frame in frames]))
+        return came
+
     def answer(self, frames: Sequence[bytes]) -> list[bytes]:
-        """The answer to one such question."""
+        """Return the answer to one such question."""
         version, request, _, _, _, mechanism, key = frames
         name = self.roster.name_of(key) if mechanism == b"CURVE" else None
         verdict = (b"400", REFUSED.encode(), b"") if name is None else (b"200", b"OK", name.encode())

@@ -7,9 +7,9 @@ connects again when a stream breaks, so that a dialler outlives its streams.
 from __future__ import annotations
 
 import socket
-import struct
 import time
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 
 import zmq
 
@@ -19,14 +19,13 @@ from fedsvm.federation.transport import counters, zmtp
 from fedsvm.federation.transport.auth import REFUSED
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import Party
+from fedsvm.federation.transport.poller import Poller
 from fedsvm.federation.transport.wire import Message
 
 REDIAL_S = 0.3
 """How long libzmq has to say that it connects again. After bytes that break the protocol it does not, and we do."""
-EVENT = struct.Struct("=Hi")
-"""A monitor's first frame (zmq_socket_monitor): the event and its value. Plain numbers throughout: an enumeration's
-Python code would cost every site half a megabyte of memory of its own."""
 _CONNECTED = int(zmq.EVENT_CONNECTED)
+"""Plain numbers: an enumeration's Python code would cost every site half a megabyte of memory of its own."""
 _CONNECT_RETRIED = int(zmq.EVENT_CONNECT_RETRIED)
 _HANDSHAKE_SUCCEEDED = int(zmq.EVENT_HANDSHAKE_SUCCEEDED)
 DISCONNECTED = int(zmq.EVENT_DISCONNECTED)
@@ -50,22 +49,22 @@ class Stream:
 
     Parameters
     ----------
-    me, opener, peer : str
-        This party, the one that opened the connection, and the one at the other end.
-    control : bool
-        Whether it carries orders and answers, and no protocol.
+    party : Streams
+        All streams of this party.
+    opener, peer : str
+        The party that opened the connection, and the one at the other end.
     descriptor : int
         libzmq's own; what counts is a handle of ours on the same stream.
+    control : bool
+        Whether it carries orders and answers, and no protocol.
     """
 
-    def __init__(
-        self, me: str, opener: str, peer: str, *, control: bool, encrypted: bool, ledger: Ledger, descriptor: int
-    ) -> None:
+    def __init__(self, party: Streams, opener: str, peer: str, descriptor: int, *, control: bool) -> None:
         self.descriptor = descriptor
         self._control = control
-        self._me, self._opener, self._peer = me, opener, peer
-        self._encrypted = encrypted
-        self._ledger = ledger
+        self._me, self._opener, self._peer = party.me, opener, peer
+        self._encrypted = party.encrypted
+        self._ledger = party.ledger
         self._kernel: socket.socket | None = counters.duplicate(descriptor)
         self._measured = self._kernel is not None
         self._in_use = self._was_heard = False
@@ -143,7 +142,67 @@ class Stream:
         return traffic
 
 
-def end_stream(streams: Sequence[Stream], descriptor: int) -> None:
+class Streams:
+    """The streams of one party, earlier ones included.
+
+    Parameters
+    ----------
+    me : str
+        This party.
+    encrypted : bool
+        Whether sockets use CURVE.
+    ledger : Ledger
+        Receives the traffic.
+
+    Attributes
+    ----------
+    opened, accepted : dict of str to list of Stream
+        By the name of the connection: those that this party opened, and those that its peers did.
+    """
+
+    def __init__(self, me: str, *, encrypted: bool, ledger: Ledger) -> None:
+        self.me = me
+        self.opened: dict[str, list[Stream]] = defaultdict(list)
+        self.accepted: dict[str, list[Stream]] = defaultdict(list)
+        self.encrypted = encrypted
+        self.ledger = ledger
+        self._descriptors: set[int] = set()
+
+    def __iter__(self) -> Iterator[Stream]:
+        for streams in (*self.opened.values(), *self.accepted.values()):
+            yield from streams
+
+    def open(self, name: str, peer: str, descriptor: int, *, control: bool) -> None:
+        """Add a stream that this party opened to `peer`."""
+        self.opened[name].append(Stream(self, self.me, peer, descriptor, control=control))
+
+    def accept(self, peer: str, frame: zmq.Frame, *, control: bool) -> Stream:
+        """Add the stream that `peer` opened, by which this frame came, the first by it."""
+        source = frame.get(zmq.SRCFD)
+        descriptor = source if isinstance(source, int) else -1
+        self._descriptors.add(descriptor)
+        stream = Stream(self, peer, peer, descriptor, control=control)
+        self.accepted[peer].append(stream)
+        return stream
+
+    def end_opened(self, name: str, descriptor: int) -> None:
+        """End the stream of this descriptor that this party opened."""
+        _end(self.opened[name], descriptor)
+
+    def end_accepted(self, descriptor: int) -> bool:
+        """End the stream of this descriptor that a peer opened, and return whether there is one."""
+        if descriptor not in self._descriptors:
+            return False
+        self._descriptors.remove(descriptor)
+        _end([stream for streams in self.accepted.values() for stream in streams], descriptor)
+        return True
+
+    def have_ended(self, peer: str) -> bool:
+        """Return whether every stream to and from `peer` has ended."""
+        return all(stream.ended for held in (self.opened, self.accepted) for stream in held.get(peer, ()))
+
+
+def _end(streams: Sequence[Stream], descriptor: int) -> None:
     """End the first stream by this descriptor that has not ended: the number may be in use again."""
     held = (stream for stream in streams if stream.descriptor == descriptor and not stream.ended)
     if (stream := next(held, None)) is not None:
@@ -155,15 +214,16 @@ class Dialler:
 
     Parameters
     ----------
-    me : str
-        This party.
     party : Party
         The peer, with its address.
     dealer : zmq.Socket
-    read : callable
-        Takes in what came by it, and says whether anything did.
-    streams : list of Stream
-        Those to this peer, earlier ones included; new ones are added.
+        Connects to it.
+    poller : Poller
+        Serves the socket.
+    streams : Streams
+        Streams of this party; new ones are added.
+    name : str
+        Name of the connection among this party's own.
     control : bool
         Whether it is for orders and answers.
 
@@ -179,48 +239,42 @@ class Dialler:
 
     def __init__(
         self,
-        me: str,
         party: Party,
         dealer: zmq.Socket[bytes],
-        read: Callable[[], bool],
-        streams: list[Stream],
+        poller: Poller,
+        streams: Streams,
+        name: str,
         *,
         control: bool,
-        encrypted: bool,
-        ledger: Ledger,
     ) -> None:
         self.dealer = dealer
-        self.read = read
         self.party = party
         self.peer = party.name
         self.established = False
-        self.streams = streams
-        self._me, self._address = me, party.address
-        self._control, self._encrypted, self._ledger = control, encrypted, ledger
+        self._poller = poller
+        self._streams = streams
+        self._name = name
+        self._control = control
         self.rejected = ""
         self.failed_handshakes = 0
         self._trouble = ""
         self._broken_at: float | None = None
+
+    def send(self, message: Message) -> None:
+        """Send a message; the connection is established."""
+        self._poller.send(self.dealer, message.frame)
+        self._streams.opened[self._name][-1].count(message, len(message.frame), sent=True)
 
     def note(self, event: int, value: int) -> bool:
         """Take note of what libzmq says of the connection. Whether one that stood broke."""
         if event in (_CONNECTED, _CONNECT_RETRIED):
             self._broken_at = None
         if event == _CONNECTED:
-            stream = Stream(
-                self._me,
-                self._me,
-                self.peer,
-                control=self._control,
-                encrypted=self._encrypted,
-                ledger=self._ledger,
-                descriptor=value,
-            )
-            self.streams.append(stream)
+            self._streams.open(self._name, self.peer, value, control=self._control)
         elif event == _HANDSHAKE_SUCCEEDED:
             self.established, self._trouble, self.failed_handshakes = True, "", 0
         elif event == DISCONNECTED:
-            end_stream(self.streams, value)
+            self._streams.end_opened(self._name, value)
             broke, self.established = self.established, False
             self._broken_at = time.monotonic()
             self._trouble = self._trouble or "it closed the connection"
@@ -248,4 +302,4 @@ class Dialler:
         """Raises PeerDropped, saying why, when the peer refuses this party or the deadline has expired."""
         if deadline.expired or self.rejected:
             why = self.rejected or self._trouble or "it does not answer"
-            raise PeerDropped(f"{self._me} cannot reach {self.peer} at {self._address}: {why}.")
+            raise PeerDropped(f"{self._streams.me} cannot reach {self.peer} at {self.party.address}: {why}.")

@@ -14,12 +14,9 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
-import selectors
-import sys
 import time
-from collections import Counter, defaultdict, deque
-from collections.abc import Callable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any, NamedTuple, Protocol, Self
 
@@ -28,21 +25,20 @@ import zmq
 from fedsvm.federation.errors import DeadlineExpired, EndpointError, Malformed, PeerDropped
 from fedsvm.federation.ledger import Ledger
 from fedsvm.federation.transport import wire
-from fedsvm.federation.transport.auth import ZAP_FRAMES, Authenticator
+from fedsvm.federation.transport.auth import Authenticator
 from fedsvm.federation.transport.connection import (
     DISCONNECTED,
-    EVENT,
     HANDSHAKE_FAILURES,
     MONITORED,
     REDIAL_S,
     Dialler,
-    Stream,
-    end_stream,
+    Streams,
 )
 from fedsvm.federation.transport.deadline import Deadline
+from fedsvm.federation.transport.descriptors import descriptors_explained, raise_descriptor_limit
 from fedsvm.federation.transport.keys import COORDINATOR, KeyPair, Party, Roster
+from fedsvm.federation.transport.poller import LINGER_MS, Poller, is_readable, next_frame, only_frame
 
-LINGER_MS = 1000
 _FLUSH_S = 0.1
 _FLUSH_LOOK_S = 1e-4
 _UNRECOGNISED = "not a ZeroMQ peer of ours"
@@ -51,20 +47,12 @@ _DESCRIPTORS_PER_PEER = 5
 for the socket and for both ends of its monitor. One that a peer opens takes two more, where there is one."""
 
 _DESCRIPTORS_TO_SPARE = 128
-_MAX_DESCRIPTORS = 1 << 16
-"""As many a process asks for at most, where it needs no more: strangers take some while they are not known for such."""
 _HANDSHAKE_MS = 5000
 """After which who has connected, and not said who they are, is hung up on. A peer whose handshake takes longer, since
 this party computes and does not answer, connects again."""
 _BACKLOG = 4096
 """Connections that the kernel keeps until they are accepted. With too few a peer's is lost among those of strangers,
 and is tried again a second later only."""
-_KEEPALIVE = {zmq.TCP_KEEPALIVE: 1, zmq.TCP_KEEPALIVE_IDLE: 60, zmq.TCP_KEEPALIVE_INTVL: 15, zmq.TCP_KEEPALIVE_CNT: 4}
-"""In seconds: a peer whose machine is gone without a word is noticed within two minutes."""
-_NO_DESCRIPTORS = (errno.EMFILE, errno.ENFILE)
-_EVENTS, _POLLIN, _NOBLOCK = int(zmq.EVENTS), int(zmq.POLLIN), int(zmq.NOBLOCK)
-_MORE = int(zmq.SNDMORE) | _NOBLOCK
-"""Plain numbers: to join two members of an enumeration takes as long as to send a message."""
 
 
 class Received(NamedTuple):
@@ -75,10 +63,10 @@ class Received(NamedTuple):
     answer: bool
 
 
-class Post(Protocol):
-    """What carries one party's messages, as the floors above its sockets know it: an `Endpoint`, or one that stores.
+class MessageTransport(Protocol):
+    """The transport of one party's messages: an `Endpoint`, or one that stores them.
 
-    Attributes and methods are as `Endpoint` says.
+    Attributes and methods are those of `Endpoint`.
     """
 
     name: str
@@ -173,25 +161,20 @@ class Endpoint:
         self._pending: deque[Received] = deque()
         self._diallers: dict[str, Dialler] = {}
         self._greetings: dict[str, wire.Message] = {}
-        self._opened: dict[str, list[Stream]] = defaultdict(list)
-        self._accepted: dict[str, list[Stream]] = defaultdict(list)
+        self._streams = Streams(name, encrypted=keys is not None, ledger=self.ledger)
         self._routing_ids: dict[str, bytes] = {}
-        self._descriptors: set[int] = set()
         self._failure = _UNRECOGNISED
-        self._selector = selectors.DefaultSelector()
-        self._monitors: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}
-        self._readers: dict[zmq.Socket[bytes], Callable[[], bool]] = {}
-        self._unread: dict[zmq.Socket[bytes], Callable[[], bool]] = {}
         self._broken: set[str] = set()
         raise_descriptor_limit(peers * _DESCRIPTORS_PER_PEER + _DESCRIPTORS_TO_SPARE)
         self._context = zmq.Context()
         self._context.set(zmq.MAX_SOCKETS, max(1023, 4 * peers + 16))
+        self._poller = Poller(self._context)
         try:
             if (zap := self._authenticator.listen(self._context)) is not None:
-                self._poll(zap, lambda: self._answer_zap(zap))
+                self._poller.add(zap, lambda: self._authenticator.serve(zap))
             self._router = self._listen(listen)
         except BaseException:
-            self._selector.close()
+            self._poller.close()
             self._context.destroy(linger=0)
             raise
         self.address = self._router.getsockopt_string(zmq.LAST_ENDPOINT)
@@ -202,7 +185,11 @@ class Endpoint:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        """Close every socket; what was sent gets a second to leave."""
+        self._poller.close()
+        for stream in self._streams:
+            stream.end()
+        self._context.destroy(linger=LINGER_MS)
 
     @property
     def roster(self) -> Roster:
@@ -222,12 +209,12 @@ class Endpoint:
 
     def watch(self, descriptor: Any, handler: Callable[[], None]) -> None:
         """Call `handler` whenever `descriptor` is readable while this endpoint waits; what it raises ends the wait."""
-        self._selector.register(descriptor, selectors.EVENT_READ, handler)
+        self._poller.watch(descriptor, handler)
 
     def connect(self, peer: str) -> None:
         """Begin to open the connection to `peer`, unless it is there, so that `send` need not wait for it later."""
         if peer not in self._diallers:
-            self._diallers[peer] = self._dial(peer)
+            self._dial(peer, self.roster[peer], control=self.name == COORDINATOR)
 
     def send(
         self, peer: str, message: wire.Message, deadline: Deadline, meanwhile: Callable[[], None] = lambda: None
@@ -242,7 +229,7 @@ class Endpoint:
             dialler.check_reachable(deadline)
             self._serve(deadline.remaining_ms())
             meanwhile()
-        self._write(peer, dialler, message)
+        dialler.send(message)
 
     def stay_reachable(self, peer: str, greeting: wire.Message, deadline: Deadline) -> None:
         """Keep a connection to `peer` by which it can answer at any time; the greeting is said first on it, each time.
@@ -261,10 +248,10 @@ class Endpoint:
     def reply(self, peer: str, message: wire.Message) -> None:
         """Send back over the connection that `peer` opened. Raises PeerDropped if it has none any more."""
         try:
-            self._send(self._router, self._read_router, message.frame, self._routing_ids[peer])
+            self._poller.send(self._router, message.frame, self._routing_ids[peer])
         except (KeyError, zmq.Again, zmq.ZMQError) as error:
             raise PeerDropped(f"{self.name} cannot answer {peer}: its connection is gone or full.") from error
-        self._accepted[peer][-1].count(message, len(message.frame), sent=True)
+        self._streams.accepted[peer][-1].count(message, len(message.frame), sent=True)
 
     def flush(self, peer: str) -> None:
         """Wait until what was sent back to `peer` has left this process, a tenth of a second at most.
@@ -273,7 +260,7 @@ class Endpoint:
         Only Linux says what that is, and of tcp: elsewhere this does not wait.
         """
         deadline = Deadline(_FLUSH_S)
-        while not (self._accepted[peer][-1].is_out or deadline.expired):
+        while not (self._streams.accepted[peer][-1].is_out or deadline.expired):
             time.sleep(_FLUSH_LOOK_S)  # nothing can be waited on for this
 
     def wait(self, deadline: Deadline) -> None:
@@ -292,8 +279,7 @@ class Endpoint:
 
         That its process ended may be known before libzmq has read what the kernel holds.
         """
-        streams = (self._opened, self._accepted)
-        while not (deadline.expired or all(stream.ended for held in streams for stream in held.get(peer, ()))):
+        while not (deadline.expired or self._streams.have_ended(peer)):
             self._serve(deadline.remaining_ms())
         self._serve(0)
 
@@ -305,7 +291,7 @@ class Endpoint:
         """
         if whole:
             self._serve(0)
-        for stream in self._streams():
+        for stream in self._streams:
             stream.measure(round_number, whole=whole)
 
     def check_descriptors(self) -> None:
@@ -316,35 +302,16 @@ class Endpoint:
         with descriptors_explained(self.name):
             os.close(os.dup(self._router.FD))
 
-    def close(self) -> None:
-        """Close every socket; what was sent gets a second to leave."""
-        for dialler in self._diallers.values():
-            dialler.dealer.disable_monitor()
-        self._router.disable_monitor()
-        for stream in self._streams():
-            stream.end()
-        self._selector.close()
-        self._context.destroy(linger=LINGER_MS)
-
     # Opening sockets.
 
-    def _socket(self, kind: int) -> zmq.Socket[bytes]:
-        opened = self._context.socket(kind)
-        opened.setsockopt(zmq.LINGER, LINGER_MS)
-        opened.setsockopt(zmq.MAXMSGSIZE, wire.MAX_FRAME_BYTES)
-        opened.setsockopt(zmq.SNDHWM, 0)
-        for option, value in _KEEPALIVE.items():
-            opened.setsockopt(option, value)
-        return opened
-
     def _listen(self, address: str) -> zmq.Socket[bytes]:
-        router = self._socket(zmq.ROUTER)
+        router = self._poller.open(zmq.ROUTER)
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         router.setsockopt(zmq.HANDSHAKE_IVL, _HANDSHAKE_MS)
         router.setsockopt(zmq.BACKLOG, _BACKLOG)
         self._authenticator.secure_listener(router)
-        self._monitor(router, self._note_stranger)
-        self._poll(router, self._read_router)
+        self._poller.monitor(router, MONITORED, self._note_stranger)
+        self._poller.add(router, self._read_router)
         try:
             router.bind(address)
         except zmq.ZMQError as error:
@@ -353,24 +320,12 @@ class Endpoint:
             raise EndpointError(f"{self.name} cannot listen on {address}: {why}.") from error
         return router
 
-    def _dial(self, peer: str) -> Dialler:
-        return self._dial_party(peer, self.roster[peer], control=self.name == COORDINATOR)
-
-    def _dial_party(self, peer: str, party: Party, *, control: bool) -> Dialler:
+    def _dial(self, peer: str, party: Party, *, control: bool) -> None:
         """Open a connection to `party`, under the name `peer` among this party's own."""
-        dealer = self._socket(zmq.DEALER)
+        dealer = self._poller.open(zmq.DEALER)
         self._authenticator.secure_dialler(dealer, party)
 
-        dialler = Dialler(
-            self.name,
-            party,
-            dealer,
-            lambda: self._read_dealer(peer, dealer),
-            self._opened[peer],
-            control=control,
-            encrypted=self._authenticator.encrypted,
-            ledger=self.ledger,
-        )
+        dialler = Dialler(party, dealer, self._poller, self._streams, peer, control=control)
 
         def note(event: int, value: int) -> None:
             was_established = dialler.established
@@ -380,120 +335,49 @@ class Endpoint:
             if dialler.established and not was_established:
                 self._greet(peer, dialler)
 
-        self._monitor(dealer, note)
-        self._poll(dealer, dialler.read)
+        self._poller.monitor(dealer, MONITORED, note)
+        self._poller.add(dealer, lambda: self._read_dealer(peer, dealer))
         dealer.connect(party.address)
-        return dialler
+        self._diallers[peer] = dialler
 
     def _greet(self, peer: str, dialler: Dialler) -> None:
         """A connection of our own stands: say on it first what is to be said, where anything is."""
         if peer in self._greetings:
-            self._write(peer, dialler, self._greetings[peer])
-
-    def _write(self, name: str, dialler: Dialler, message: wire.Message) -> None:
-        """Send by a connection of our own that stands."""
-        self._send(dialler.dealer, dialler.read, message.frame)
-        self._opened[name][-1].count(message, len(message.frame), sent=True)
-
-    def _send(
-        self, opened: zmq.Socket[bytes], read: Callable[[], bool], frame: bytes, routing_id: bytes | None = None
-    ) -> None:
-        """Send one frame by a socket, which is read before it is waited for again, see `_poll`; to whom, by a ROUTER.
-
-        Raises zmq.ZMQError where it cannot be sent now.
-        """
-        # Copied: to send large frames without a copy pyzmq would start a thread, and memory for it, in every site.
-        self._unread[opened] = read
-        if routing_id is not None:
-            opened.send(routing_id, _MORE)
-        opened.send(frame, _NOBLOCK)
+            dialler.send(self._greetings[peer])
 
     def _hang_up(self, peer: str) -> None:
         """Close the connection to a party that is not there any more as it was."""
-        dealer = self._diallers.pop(peer).dealer
+        self._poller.remove(self._diallers.pop(peer).dealer)
         self._routing_ids.pop(peer, None)
         self._broken.discard(peer)
-        for closed in (dealer, self._monitors.pop(dealer)):
-            self._selector.unregister(closed.FD)
-            self._unread.pop(closed, None)
-            del self._readers[closed]
-        dealer.disable_monitor()
-        dealer.close(linger=0)
-
-    def _poll(self, opened: zmq.Socket[bytes], read: Callable[[], bool]) -> None:
-        """Call `read` when there may be something to read.
-
-        libzmq signals on a socket's descriptor what has come since it was used last, so whoever sends by a socket, and
-        so uses it, is to read it before waiting: see `_serve`.
-        """
-        self._selector.register(opened.FD, selectors.EVENT_READ, read)
-        self._readers[opened] = self._unread[opened] = read
-
-    def _monitor(self, watched: zmq.Socket[bytes], note: Callable[[int, int], None]) -> None:
-        address = f"inproc://monitor-{watched.FD}"
-        watched.monitor(address, MONITORED)
-        monitor = self._context.socket(zmq.PAIR)
-        monitor.setsockopt(zmq.RCVHWM, 0)  # with a full one libzmq waits, and serves no connection, until it is read
-        monitor.connect(address)
-
-        def read() -> bool:
-            came = False
-            for frames in _drain(monitor):
-                came = True
-                note(*EVENT.unpack(frames[0].buffer))
-            return came
-
-        self._poll(monitor, read)
-        self._monitors[watched] = monitor
 
     # Serving sockets while waiting.
 
     def _serve(self, timeout_ms: int) -> None:
         if self._broken:
             timeout_ms = min(timeout_ms, int(REDIAL_S * 1000))
-        came = False
-        try:
-            if self._unread:
-                unread, self._unread = self._unread, {}
-                for read in unread.values():
-                    came = read() or came
-            for key, _ in self._selector.select(0 if came else timeout_ms / 1000):  # reading may have ended the wait
-                key.data()
-        except BaseException:  # as Ctrl-C: what was being read is not signalled again
-            self._unread.update(self._readers)
-            raise
+        self._poller.serve(timeout_ms)
         if self._broken:
             for peer in [peer for peer in self._broken if self._diallers[peer].to_redial]:
                 self._hang_up(peer)
                 self.connect(peer)
 
-    def _answer_zap(self, zap: zmq.Socket[bytes]) -> bool:
-        came = False
-        for frames in _drain(zap):
-            came = True
-            if len(frames) == ZAP_FRAMES:  # else Ctrl-C came while it was read
-                zap.send_multipart(self._authenticator.answer([frame.bytes for frame in frames]))
-        return came
-
     def _note_stranger(self, event: int, value: int) -> None:
         """Count connections that ended before a message came by them; libzmq does not always say why they failed."""
         if event in HANDSHAKE_FAILURES:
             self._failure = HANDSHAKE_FAILURES[event]
-        elif event == DISCONNECTED and value in self._descriptors:
-            self._descriptors.remove(value)
-            end_stream([stream for streams in self._accepted.values() for stream in streams], value)
-        elif event == DISCONNECTED:
+        elif event == DISCONNECTED and not self._streams.end_accepted(value):
             self.refused[self._failure] += 1
             self._failure = _UNRECOGNISED
 
     def _read_router(self) -> bool:
         came, router = False, self._router
-        while int(router.getsockopt(_EVENTS)) & _POLLIN:  # an exception for each end would cost more than a message
+        while is_readable(router):  # an exception for each end would cost more than a message
             came = True
-            first = router.recv(_NOBLOCK, copy=False)
+            first = next_frame(router)
             if not first.more:  # Ctrl-C came while the message was read
                 continue
-            if (frame := self._frame(router)) is None:
+            if (frame := only_frame(router, self.refused)) is None:
                 continue
             routing_id = first.bytes
             peer = self._authenticator.sender(routing_id, frame)
@@ -505,116 +389,31 @@ class Endpoint:
 
     def _read_dealer(self, peer: str, dealer: zmq.Socket[bytes]) -> bool:
         came = False
-        while int(dealer.getsockopt(_EVENTS)) & _POLLIN:
+        while is_readable(dealer):
             came = True
-            if (frame := self._frame(dealer)) is not None:
+            if (frame := only_frame(dealer, self.refused)) is not None:
                 self._take(peer, frame, None)
         return came
 
-    def _frame(self, opened: zmq.Socket[bytes]) -> zmq.Frame | None:
-        """The one frame of the message that is next; None of one that has more, which is refused."""
-        frame = opened.recv(_NOBLOCK, copy=False)
-        if not frame.more:
-            return frame
-        while opened.recv(_NOBLOCK, copy=False).more:
-            pass
-        self.refused["malformed: more than one frame"] += 1
-        return None
-
     def _take(self, peer: str, frame: zmq.Frame, routing_id: bytes | None) -> None:
         """Take in a message that came by the connection with this routing id, or, with None, by one of our own."""
-        if (message := self._decoded(frame)) is None:
+        if (message := decoded(frame, self.refused)) is None:
             return
         if routing_id is None:
-            stream = self._opened[peer][-1]
+            stream = self._streams.opened[peer][-1]
         else:
             if self._routing_ids.get(peer) != routing_id:
-                self._accept(peer, routing_id, frame)
-            stream = self._accepted[peer][-1]
+                self._routing_ids[peer] = routing_id
+                self._streams.accept(peer, frame, control=peer == COORDINATOR)
+            stream = self._streams.accepted[peer][-1]
         stream.count(message, len(frame), sent=False)
         self._pending.append(Received(peer, message, routing_id is None))
 
-    def _decoded(self, frame: zmq.Frame) -> wire.Message | None:
-        """The message in a frame; None of one that is malformed, which is refused."""
-        try:
-            return wire.decode(frame.buffer)
-        except Malformed as error:
-            self.refused[f"malformed: {error}"] += 1
-            return None
 
-    def _accept(self, peer: str, routing_id: bytes, frame: zmq.Frame) -> None:
-        """Keep account of the connection this frame came by, the first by it."""
-        self._routing_ids[peer] = routing_id
-        self._accepted_stream(peer, frame, control=peer == COORDINATOR)
-
-    def _accepted_stream(self, peer: str, frame: zmq.Frame, *, control: bool) -> Stream:
-        descriptor = frame.get(zmq.SRCFD)
-        descriptor = descriptor if isinstance(descriptor, int) else -1
-        self._descriptors.add(descriptor)
-        stream = Stream(
-            self.name,
-            peer,
-            peer,
-            control=control,
-            encrypted=self._authenticator.encrypted,
-            ledger=self.ledger,
-            descriptor=descriptor,
-        )
-        self._accepted[peer].append(stream)
-        return stream
-
-    def _streams(self) -> Iterator[Stream]:
-        for streams in (*self._opened.values(), *self._accepted.values()):
-            yield from streams
-
-
-def raise_descriptor_limit(needed: int) -> None:
-    """Let this process open `needed` files, and more where that is allowed, since strangers' connections take some.
-
-    Raises EndpointError where the system's hard limit forbids it.
-    """
-    soft, hard = (sys.maxsize if each == resource.RLIM_INFINITY else each for each in _descriptor_limits())
-    if hard < needed:
-        raise EndpointError(
-            f"This many sites need {needed} open files in one process and the system allows {hard}: "
-            "raise the hard limit (ulimit -Hn) or run fewer sites."
-        )
-    if soft < (wanted := min(hard, max(needed, _MAX_DESCRIPTORS))):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, _descriptor_limits()[1]))
-
-
-class descriptors_explained:  # noqa: N801 - a context, written as one that is made of a generator
-    """Say in words what it means that a file or a socket could not be opened for lack of descriptors.
-
-    Raises EndpointError for that, and leaves other errors as they are. party: who this process is.
-    """
-
-    def __init__(self, party: str) -> None:
-        self._party = party
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if isinstance(error, OSError | zmq.ZMQError) and error.errno in _NO_DESCRIPTORS:
-            raise EndpointError(
-                f"{self._party} has no file descriptor left, of {_descriptor_limits()[0]} that its process may have: "
-                "raise the limit (ulimit -n), and see who else connects to its port."
-            ) from error
-
-
-def _descriptor_limits() -> tuple[int, int]:
-    return resource.getrlimit(resource.RLIMIT_NOFILE)
-
-
-def _drain(opened: zmq.Socket[bytes]) -> Iterator[list[zmq.Frame]]:
-    """Every message that waits on a socket."""
-    while int(opened.getsockopt(_EVENTS)) & _POLLIN:
-        frame = opened.recv(_NOBLOCK, copy=False)
-        frames = [frame]
-        while frame.more:
-            frame = opened.recv(_NOBLOCK, copy=False)
-            frames.append(frame)
-        yield frames
+def decoded(frame: zmq.Frame, refused: Counter[str]) -> wire.Message | None:
+    """Return the message in a frame, or None if it is malformed, which is counted."""
+    try:
+        return wire.decode(frame.buffer)
+    except Malformed as error:
+        refused[f"malformed: {error}"] += 1
+        return None

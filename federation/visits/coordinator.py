@@ -11,15 +11,16 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from types import MappingProxyType
 
-from fedsvm.federation.errors import LaunchError
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.journal import Journal
+from fedsvm.federation.links import SiteLinks
 from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.processes.contract import Ended
+from fedsvm.federation.running import running_federation
 from fedsvm.federation.site.program import SumProtocol
-from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
+from fedsvm.federation.transport.keys import COORDINATOR, Roster
 from fedsvm.federation.transport.wire import Message
-from fedsvm.federation.visits.endpoint import Arrived, Left, NothingDue, StoredEndpoint
+from fedsvm.federation.visits.endpoint import Arrived, Left, StoredEndpoint
 
 Said = Callable[[str, int, int, Message], None]
 """Stores what the coordinator says, given the site, the round, and its number among all that the site is told in it."""
@@ -55,8 +56,6 @@ def visited(
     sum_protocol: SumProtocol,
     policy: DropoutPolicy,
     journal: Journal,
-    *,
-    on_progress: Callable[[Federation], None] = lambda federation: None,
 ) -> Iterator[Federation]:
     """A federation of sites that are visitors; `federation.assemble()` introduces them to each other.
 
@@ -73,7 +72,7 @@ def visited(
         What sites said in the round that is under way and before the first, in the order in which it came.
     said : callable
         See `Said`.
-    sum_protocol, policy, journal, on_progress
+    sum_protocol, policy, journal
         See `Federation`.
     """
     places: Counter[tuple[str, int]] = Counter()
@@ -83,35 +82,13 @@ def visited(
         places[site, message.round] += 1
 
     endpoint = StoredEndpoint(COORDINATOR, roster, arrivals, store)
-    federation = Federation(
-        endpoint,
-        roster,
-        run,
-        VisitingSites(endpoint),
-        sum_protocol,
-        _NO_TIMEOUT_S,
-        policy=policy,
-        restart=_nobody_is_started,
-        on_progress=on_progress,
-        journal=journal,
-        skipped_rounds=0,
-    )
-    try:
-        yield federation
-    except NothingDue:
-        raise
-    except BaseException:
-        endpoint.is_closing = True
-        federation.dismiss()
-        raise
-    endpoint.is_closing = True
-    federation.dismiss()
+    links = SiteLinks(endpoint, roster, run, VisitingSites(endpoint), skipped_rounds=0)
+    with running_federation(links, sum_protocol, policy, _NO_TIMEOUT_S, journal=journal) as federation:
+        try:
+            yield federation
+        finally:
+            endpoint.is_closing = True
 
 
 _NO_TIMEOUT_S = 1e6
-"""In place of a time that sites may take: who is too late is judged by the hub, in days."""
-
-
-def _nobody_is_started(site: str) -> Party:
-    """No site can be had anew. Raises LaunchError."""
-    raise LaunchError(f"{site} runs on a host of its own and cannot be started from here.")
+"""Seconds that replace the round timeout: the hub, which waits for days, decides who is late."""

@@ -7,20 +7,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from fedsvm.federation.errors import DeadlineExpired, PeerDropped
+from fedsvm.federation.errors import DeadlineExpired, NothingDue, PeerDropped
 from fedsvm.federation.ledger import Ledger, Traffic
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.endpoint import Received
 from fedsvm.federation.transport.keys import COORDINATOR, Roster
 from fedsvm.federation.transport.wire import CONTROL_KINDS, Message
-
-
-class NothingDue(BaseException):
-    """All that was stored is taken in, and what is waited for is not there yet.
-
-    It is no `Exception`, since no step, algorithm or round may deal with it: the party ends here, and is run again when
-    there is more.
-    """
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from fedsvm.federation.channel.agreement import KeyAgreement
-from fedsvm.federation.errors import FederationError
+from fedsvm.federation.errors import FederationError, NothingDue
 from fedsvm.federation.site.faults import OwnFaults
 from fedsvm.federation.site.logs import SILENT
 from fedsvm.federation.site.partition import Partition
@@ -18,7 +18,7 @@ from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.wire import CONTROL_KINDS, Message
 from fedsvm.federation.visits.diary import Diary
-from fedsvm.federation.visits.endpoint import Arrived, NothingDue, StoredEndpoint
+from fedsvm.federation.visits.endpoint import Arrived, StoredEndpoint
 from fedsvm.federation.visits.sealing import Draws, derived
 
 

@@ -14,14 +14,15 @@ from fedsvm.algorithms.data.columns import Columns, Schema
 from fedsvm.algorithms.data.horizontal import HorizontalTask, count_rows
 from fedsvm.algorithms.site_scores import ClassScores, SiteScores, score_at_sites
 from fedsvm.federation.errors import FederationError
-from fedsvm.federation.federation import SKIPPED_ROUNDS, Federation
+from fedsvm.federation.federation import Federation, RunObserver
 from fedsvm.federation.hosts.certificates import Certificate
-from fedsvm.federation.hosts.gathering import RemoteSites, end_rounds, gathered, is_resumable
+from fedsvm.federation.hosts.gathering import RemoteSites, end_rounds, gathered
 from fedsvm.federation.hosts.hub import HubEndpoint
 from fedsvm.federation.hosts.lobby import Column, Guest, Lobby, Quorum
 from fedsvm.federation.hosts.visit import Held
-from fedsvm.federation.journal import Journal
+from fedsvm.federation.journal import SKIPPED_ROUNDS, Journal
 from fedsvm.federation.membership import DropoutPolicy
+from fedsvm.federation.running import is_resumable
 from fedsvm.federation.transport.deadline import Deadline
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.wire import RUN_ID_BYTES
@@ -176,7 +177,6 @@ class _Met:
     run: bytes
     policy: DropoutPolicy
     restart: Callable[[str], Party | None]
-    restarted: Sequence[str] = ()
 
 
 def go_on(
@@ -224,7 +224,7 @@ def go_on(
         tell(f"{', '.join(met['tickets'])} are back; the run goes on after {journal.last_round} rounds")
         here = list(lobby.guests.values())
         come = _met_now(this.scenario, meeting, endpoint, lobby, journal, here, met["run"], restartable, tell)
-        _conduct(this, this.dataset, replace(come, restarted=tuple(restarted)), journal, tell, on_progress)
+        _conduct(this, this.dataset, come, journal, tell, on_progress)
 
     return recorded(this, carry_out)
 
@@ -313,9 +313,10 @@ def _conduct(
     scenario = this.scenario
     dataset.describe(met.guests)
 
-    def follow(federation: Federation) -> None:
-        this.log.follow(federation.log)
-        on_progress(federation)
+    class Follower(RunObserver):
+        def progress_made(self, federation: Federation) -> None:
+            this.log.follow(federation.record.log)
+            on_progress(federation)
 
     with (
         _resumption_explained(this.folder, tell),
@@ -327,10 +328,9 @@ def _conduct(
             scenario.protocol.secure_sum,
             scenario.federation.round_timeout_s,
             met.policy,
-            on_progress=follow,
+            observer=Follower(),
             restart=met.restart,
             journal=journal,
-            restarted=met.restarted,
         ) as federation,
     ):
         this.federation = federation

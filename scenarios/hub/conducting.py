@@ -15,6 +15,7 @@ from pathlib import Path
 
 import sqlalchemy as sql
 
+from fedsvm.federation.errors import NothingDue
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.hosts.lobby import Column, Guest
 from fedsvm.federation.journal import Journal
@@ -22,7 +23,7 @@ from fedsvm.federation.membership import DropoutPolicy
 from fedsvm.federation.transport.keys import COORDINATOR, Party, Roster
 from fedsvm.federation.transport.wire import Message
 from fedsvm.federation.visits.coordinator import visited
-from fedsvm.federation.visits.endpoint import Arrived, Left, NothingDue
+from fedsvm.federation.visits.endpoint import Arrived, Left
 from fedsvm.scenarios.hosts.columns import ColumnsAtSites, train_on_columns
 from fedsvm.scenarios.hosts.coordination import RemoteDataset, dataset_of, train
 from fedsvm.scenarios.hub.database import Database, Participant, Task

@@ -18,8 +18,9 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from fedsvm.federation.federation import Federation, Logged
+from fedsvm.federation.federation import Federation
 from fedsvm.federation.membership import Change
+from fedsvm.federation.record import Logged
 from fedsvm.federation.text import visible
 from fedsvm.scenarios.schema.spec import Scenario
 
@@ -84,7 +85,7 @@ class PlainView(SilentView):
         for fault in faults[self._faults :]:
             self._faults += 1
             self._print(f"fault: {fault}")
-        for record in federation.logged[self._logged :]:
+        for record in federation.record.logged[self._logged :]:
             self._logged += 1
             self._print(record_in_words(record))
         for change in federation.membership.changes[self._changes :]:
@@ -150,10 +151,10 @@ class LiveView:
         if faults:
             earlier = f" (and {len(faults) - 1} before it)" if len(faults) > 1 else ""
             shown["last fault"] = f"{faults[-1]}{earlier}"
-        if federation.logged:
-            before = len(federation.logged) - 1
+        if federation.record.logged:
+            before = len(federation.record.logged) - 1
             earlier = f" (and {before} before it)" if before else ""
-            shown["last logged"] = f"{record_in_words(federation.logged[-1])}{earlier}"
+            shown["last logged"] = f"{record_in_words(federation.record.logged[-1])}{earlier}"
         if federation.membership.changes:
             shown["last change"] = change_in_words(federation.membership.changes[-1])
         if "iteration" in figures:

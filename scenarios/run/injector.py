@@ -142,8 +142,8 @@ class Injector:
             round=fault.round,
             outcome=_outcome(changes, at_round, federation),
             at_round=at_round,
-            start_s=round(began - federation.began, 6),
-            end_s=None if ended is None else round(ended - federation.began, 6),
+            start_s=round(began - federation.record.began, 6),
+            end_s=None if ended is None else round(ended - federation.record.began, 6),
             healed=ended is not None if fault.kind != "kill" else any(back for _, back, _ in changes),
         )
 

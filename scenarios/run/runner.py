@@ -16,14 +16,17 @@ from fedsvm.algorithms import SITE_MODULE
 from fedsvm.algorithms.attacks.contract import KnownRecords
 from fedsvm.federation import report
 from fedsvm.federation.assemble import started
+from fedsvm.federation.channel.contract import Observer
+from fedsvm.federation.channel.transcript import Transcript
 from fedsvm.federation.errors import FederationError, SiteFailed
-from fedsvm.federation.federation import Federation
+from fedsvm.federation.federation import Federation, RunObserver
 from fedsvm.federation.journal import Journal
 from fedsvm.federation.processes.cluster import ClusterLauncher
 from fedsvm.federation.processes.contract import SiteLauncher
 from fedsvm.federation.processes.limits import refused_tasks_explained
 from fedsvm.federation.processes.spare import SPARE, spare_launcher
 from fedsvm.federation.shown import ShownRound
+from fedsvm.federation.transport.keys import COORDINATOR, Party
 from fedsvm.protocols.analysis.views import Coalition, RecordedRun
 from fedsvm.scenarios.data.dataset import FederatedDataset, Holding, Sizes
 from fedsvm.scenarios.interrupts import Interrupts
@@ -218,25 +221,45 @@ def _launcher(this: Run) -> AbstractContextManager[SiteLauncher]:
     return ClusterLauncher(SITE_MODULE, settings.ray_address)
 
 
+class _Observer(RunObserver):
+    """The observer of a simulation: keeps its log and its rounds, and begins the faults on its links."""
+
+    def __init__(self, this: Run, starter: Starter, on_progress: OnProgress) -> None:
+        self._this = this
+        self._starter = starter
+        self._on_progress = on_progress
+        self._transcript: Transcript | None = None
+
+    def party_listens(self, party: Party) -> None:
+        if party.name == COORDINATOR:
+            self._transcript = self._starter.coordinators_transcript()
+        self._starter.injector.reach(party)
+
+    def round_begins(self, phase: str, phase_round: int) -> None:
+        self._starter.injector.strike(phase, phase_round)
+
+    def round_completed(self, shown: ShownRound) -> None:
+        if self._this.everybody or self._this.scenario.collusion is not None:
+            self._this.shown.append(shown)
+
+    def channel_observers(self, round_number: int) -> Sequence[Observer]:
+        return () if self._transcript is None else (self._transcript.begin_round(round_number),)
+
+    def progress_made(self, federation: Federation) -> None:
+        self._this.log.follow(federation.record.log)
+        self._on_progress(federation, self._starter.injector.struck())
+
+
 @contextmanager
 def _started(this: Run, starter: Starter, on_progress: OnProgress) -> Iterator[Federation]:
     """The sites of a scenario, and when they are gone what the relays have to say."""
     injector, began = starter.injector, time.monotonic()
-
-    def tell(federation: Federation) -> None:
-        this.log.follow(federation.log)
-        on_progress(federation, injector.struck())
-
     try:
         with started(
             starter.launcher,
             starter.deployment(),
-            on_listening=injector.reach,
-            on_progress=tell,
-            on_round=injector.strike,
-            on_shown=this.shown.append if this.everybody or this.scenario.collusion is not None else lambda shown: None,
+            observer=_Observer(this, starter, on_progress),
             views=injector.view,
-            transcript=starter.coordinators_transcript,
             journal=this.journal,
         ) as federation:
             this.outcome.timing["launch_s"] = time.monotonic() - began
@@ -307,7 +330,7 @@ def _write_files(this: Run) -> None:
         classes, name = np.array(this.dataset.classes), np.array(scenario.algorithm.name)
         write_whole(folder / "model.npz", lambda file: np.savez(file, **arrays, classes=classes, algorithm=name))
     if this.federation is not None:
-        this.log.close(this.federation.log)
+        this.log.close(this.federation.record.log)
         write_ledger(folder / "ledger.parquet", this.federation.accounts)
 
 

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import IO, Self, cast
 
-from fedsvm.scenarios.interrupts import Interrupter, terminate_as_interrupted
+from fedsvm.scenarios.interrupts import Interrupts, terminate_as_interrupted
 
 
 class Workers:
@@ -134,13 +134,13 @@ def _carry_out(order: bytes) -> str:
 def _serve() -> None:
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)  # whatever prints, answers stay alone
-    interrupter = Interrupter()
-    interrupter.listen(signal.SIGINT)
+    interrupts = Interrupts()
+    interrupts.listen(signal.SIGINT)
     terminate_as_interrupted()
     orders: queue.Queue[bytes | None] = queue.Queue()
     threading.Thread(target=_orders, args=[orders], daemon=True).start()
     with suppress(KeyboardInterrupt):
-        while not interrupter.has_raised and (order := orders.get()) is not None:
+        while not interrupts.has_raised and (order := orders.get()) is not None:
             said = _carry_out(order)
             _is_busy.clear()
             answers.write(json.dumps(said).encode() + b"\n")

@@ -1,0 +1,117 @@
+"""The record of a run: its log, its latest figures, the messages that sites logged, and the seconds of each phase."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedsvm.federation.control import LogRecord
+from fedsvm.federation.journal import AttemptRecord, MembershipRecord, VerbHistory
+
+MAX_LOGGED = 1000
+"""Maximum number of log records kept of one site; the coordinator refuses further ones."""
+
+SITES_LOGGER = "fedsvm.sites"
+"""Logger on which the coordinator repeats what sites log, for programs that listen to `logging`."""
+
+
+@dataclass
+class Progress:
+    """The phase and round that a run has reached, and the latest metrics of the algorithm."""
+
+    phase: str = "launch"
+    round: int = 0
+    figures: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A message that the code of a site logged, with its round, level and logger."""
+
+    site: str
+    round: int
+    level: str
+    logger: str
+    text: str
+
+
+class RunRecord:
+    """The record of a run.
+
+    Parameters
+    ----------
+    on_change : callable
+        Called whenever there is something new.
+    history : VerbHistory or None
+        Also receives attempts and changes of the membership, for the journal.
+
+    Attributes
+    ----------
+    progress : Progress
+        Current phase and round, and latest metrics.
+    log : list of dict
+        Events in order, as plain values.
+    logged : list of Logged
+        Messages that sites logged, in order of arrival.
+    phase_seconds : dict of str to float
+        Duration of each phase.
+    began : float
+        Start of the run on the monotonic clock.
+    """
+
+    def __init__(self, on_change: Callable[[], None], history: VerbHistory | None) -> None:
+        self.progress = Progress()
+        self.log: list[dict[str, Any]] = []
+        self.logged: list[Logged] = []
+        self.phase_seconds: dict[str, float] = defaultdict(float)
+        self.began = time.monotonic()
+        self.on_change = on_change
+        self._history = history
+
+    @contextmanager
+    def phase(self, name: str) -> Iterator[None]:
+        """Record the rounds and seconds within under `name`."""
+        self.progress.phase = name
+        self.on_change()
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self.phase_seconds[name] += time.monotonic() - began
+
+    def add_attempt(self, attempt: AttemptRecord) -> None:
+        """Record an attempt at a round."""
+        self._write("round", **vars(attempt.record))
+        if self._history is not None:
+            self._history.events.append(attempt)
+
+    def add_change(self, change: MembershipRecord) -> None:
+        """Record a change of the membership."""
+        self._write("membership", round=change.round, left=dict(change.left), joined=list(change.joined))
+        if self._history is not None:
+            self._history.events.append(change)
+
+    def add_metrics(self, **figures: float) -> None:
+        """Record the latest metrics of the algorithm."""
+        self.progress.figures.update(figures)
+        self._write("figures", round=self.progress.round, **figures)
+        self.on_change()
+
+    def add_logged(self, site: str, record: LogRecord) -> bool:
+        """Record a message that a site logged and repeat it on `SITES_LOGGER`; return False if it is one too many."""
+        if sum(each.site == site for each in self.logged) >= MAX_LOGGED:
+            return False
+        self.logged.append(Logged(site, self.progress.round, **vars(record)))
+        self._write("site_log", **vars(self.logged[-1]))
+        level = logging.getLevelNamesMapping()[record.level.upper()]
+        logging.getLogger(SITES_LOGGER).log(level, "%s: %s", site, record.text)
+        self.on_change()
+        return True
+
+    def _write(self, event: str, **values: Any) -> None:
+        self.log.append({"event": event, "at_s": round(time.monotonic() - self.began, 6), **values})

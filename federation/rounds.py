@@ -1,0 +1,260 @@
+"""Rounds as often as it takes: attempts, repeats, timeouts, and the sites that leave and join between attempts."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+from fedsvm.federation.admission import Admission
+from fedsvm.federation.channel.contract import Observer
+from fedsvm.federation.channel.socket import SocketChannel
+from fedsvm.federation.control import Done, Order, SumTerms
+from fedsvm.federation.disclosures import Disclosures
+from fedsvm.federation.errors import MembershipChanged, RoundFailed, SitesDropped
+from fedsvm.federation.exchange import Dispatcher
+from fedsvm.federation.journal import AttemptRecord, MembershipRecord
+from fedsvm.federation.ledger import RoundRecord
+from fedsvm.federation.record import RunRecord
+from fedsvm.federation.round import Attempt, Round
+from fedsvm.federation.shown import ShownRound
+from fedsvm.federation.transport.deadline import Deadline
+
+TakePart = Callable[[SocketChannel], Any]
+"""The coordinator's part in the protocol of a round, given its channel."""
+
+_PATIENCE = 4
+"""Sites wait this many times as long as the coordinator, which decides who is late and aborts the round."""
+
+_MAX_REPEATS = 10
+"""Maximum number of repeats of a round, within the sites' patience, if no site dropped: a broken connection loses
+messages."""
+
+
+class RoundObserver:
+    """An observer of rounds; its methods do nothing unless a subclass overrides them."""
+
+    def round_begins(self, phase: str, phase_round: int) -> None:
+        """Take note of a round, given its phase and its number in that phase, before its order goes out."""
+
+    def round_completed(self, shown: ShownRound) -> None:
+        """Take note of a complete round, given what it showed."""
+
+    def channel_observers(self, round_number: int) -> Sequence[Observer]:
+        """Return the observers of the coordinator's channel in a round."""
+        return ()
+
+
+class RoundRunner:
+    """The coordinator's rounds.
+
+    Parameters
+    ----------
+    dispatcher : Dispatcher
+        Sends orders to sites and receives their answers.
+    admission : Admission
+        Admits sites.
+    disclosures : Disclosures
+        List of what parties learn.
+    record : RunRecord
+        Record of the run.
+    observer : RoundObserver
+        Sees every round.
+    round_timeout_s : float
+        Seconds that the coordinator waits for a site.
+
+    Attributes
+    ----------
+    is_fixed : bool
+        Whether a change of the membership raises MembershipChanged.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        admission: Admission,
+        disclosures: Disclosures,
+        record: RunRecord,
+        observer: RoundObserver,
+        round_timeout_s: float,
+    ) -> None:
+        self._dispatcher = dispatcher
+        self._membership = dispatcher.membership
+        self._admission = admission
+        self._disclosures = disclosures
+        self._record = record
+        self._observer = observer
+        self._round_timeout_s = round_timeout_s
+        self._phase_rounds: Counter[str] = Counter()
+        self._phase_is_new = False
+        self.is_fixed = False
+
+    def begin_phase(self) -> None:
+        """Before the next round, admit the sites that dropped and came back."""
+        self._phase_is_new = True
+
+    @contextmanager
+    def fixed_membership(self) -> Iterator[None]:
+        """Raise MembershipChanged from the rounds within when sites leave or join."""
+        before, self.is_fixed = self.is_fixed, True
+        try:
+            yield
+        finally:
+            self.is_fixed = before
+
+    def timeout_s(self, work_s: float) -> float:
+        """Return the seconds that a site waits for a peer, if sites may compute for `work_s`."""
+        return _PATIENCE * (self._round_timeout_s + work_s)
+
+    def complete(self, order: Order, take_part: TakePart, work_s: float, *, again: bool) -> Any:
+        """Carry out an order until it is complete with the sites that are there, and return its value.
+
+        again: whether to repeat it over other sites too. If not, MembershipChanged is raised when sites leave or join
+        before it is complete.
+        """
+        try:
+            return self._complete(order, take_part, work_s, again=again)
+        except (SitesDropped, RoundFailed):
+            self._dispatcher.mailbox.endpoint.check_descriptors()
+            raise
+
+    def change_membership(self, left: Mapping[str, str], joined: tuple[str, ...]) -> None:
+        """Change who takes part.
+
+        Raises SitesDropped if the others cannot or must not go on, MembershipChanged within a stage.
+        """
+        self._apply_change(MembershipRecord(self._record.progress.round, self._record.progress.phase, left, joined))
+        if self.is_fixed:
+            raise MembershipChanged
+
+    def replace_restarted(self, sites: Sequence[str]) -> None:
+        """Admit sites that were started again before the run was resumed, as new ones. Raises as a change does."""
+        back = tuple(site for site in sites if self._admission.catch_up(site))
+        self.change_membership(dict.fromkeys(sites, "it was started again before the run was resumed"), back)
+
+    def skip_to(self, round_number: int, ended: set[str]) -> None:
+        """Use no round numbers up to this one, and count these sites as ended."""
+        self._record.progress.round = round_number
+        for site in ended:
+            self._membership.note_ended(site, "was gone before the run was resumed")
+
+    def repeat(self, order: Order, event: AttemptRecord | MembershipRecord, value: Any) -> None:
+        """Apply an event of an earlier process of this run, without sending anything."""
+        self._phase_is_new = False
+        if isinstance(event, MembershipRecord):
+            self._apply_change(event)
+            return
+        record = event.record
+        self._record.progress.round = record.round
+        self._phase_rounds[record.phase] = record.phase_round
+        self._dispatcher.accounts.rounds[record.round] = record
+        self._disclosures.record_parameters(order)
+        if event.complete:
+            self._show(order, event, value)
+        self._record.add_attempt(event)
+        self._record.on_change()
+
+    def _complete(self, order: Order, take_part: TakePart, work_s: float, *, again: bool) -> Any:
+        if self._phase_is_new:
+            self._phase_is_new = False
+            if back := self._admission.readmit():
+                self.change_membership({}, back)
+        failed_attempts, deadline = 0, Deadline(self.timeout_s(0.0))
+        waiting: dict[str, str] = {}  # a site that was too busy to begin an attempt did wait in another
+        while True:
+            attempt, round_ = self._attempt(order, take_part, work_s)
+            waiting |= round_.waiting()
+            left: dict[str, str] = {}
+            if attempt.dropped:
+                left = self._replace_dropped(attempt, round_)
+                deadline = Deadline(self.timeout_s(0.0))
+            if left:
+                failed_attempts = 0
+                waiting.clear()
+            if attempt.complete:
+                return attempt.value
+            if left and not again:
+                raise MembershipChanged
+            failed_attempts += 0 if left else 1
+            if failed_attempts and (deadline.expired or failed_attempts == _MAX_REPEATS):
+                who = {site: waiting[site] for site in self._membership.sites if site in waiting}
+                raise RoundFailed(self._dispatcher.label, failed_attempts, who)
+
+    def _replace_dropped(self, attempt: Attempt, round_: Round) -> dict[str, str]:
+        """Wait for sites that dropped, if that is the policy, and remove the others.
+
+        A site that was silent and is there again never left, unless the round was completed and it did not do its part.
+
+        Returns
+        -------
+        dict of str to str
+            Sites that left or joined anew, and why they dropped.
+        """
+        replaced = self._admission.replace_dropped(attempt.dropped, round_)
+        did_part = {site for site, answer in round_.answers.items() if isinstance(answer, Done)}
+        did_part -= self._dispatcher.record.missing.keys()
+        stayed = [site for site in replaced.stayed if not attempt.complete or site in did_part]
+        back = tuple(site for site in replaced.stayed if site not in stayed and self._admission.catch_up(site))
+        left = {site: why for site, why in attempt.dropped.items() if site not in stayed}
+        if left:
+            self.change_membership(left, (*replaced.joined, *back))
+        return left
+
+    def _attempt(self, order: Order, take_part: TakePart, work_s: float) -> tuple[Attempt, Round]:
+        """Run one round; number, count and log it."""
+        began, progress = time.monotonic(), self._record.progress
+        phase, sites = progress.phase, self._membership.sites
+        progress.round += 1
+        self._phase_rounds[phase] += 1
+        number, phase_round = progress.round, self._phase_rounds[phase]
+        record = RoundRecord(number, phase, order.verb, order.step, order.protocol, phase_round, len(sites))
+        self._dispatcher.begin(record)
+        self._observer.round_begins(phase, phase_round)
+        self._disclosures.record_parameters(order)
+        round_ = Round(
+            self._dispatcher,
+            replace(
+                order,
+                timeout_s=self.timeout_s(work_s),
+                phase=phase,
+                phase_round=phase_round,
+                sites=sites,
+                everyone=sites == self._membership.all_sites,
+            ),
+            reach_s=self._round_timeout_s,
+            allowed_s=self._round_timeout_s + work_s,
+            observe=self._observer.channel_observers,
+        )
+        attempt = round_.run(take_part)
+        contributed = tuple(site for site in sites if site not in record.missing)
+        tried = AttemptRecord(record, sites, attempt.complete, contributed)
+        if attempt.complete:
+            self._show(order, tried, attempt.value)
+        record.hops, record.aborted = round_.hops, not attempt.complete
+        record.seconds = time.monotonic() - began
+        self._dispatcher.close_books(whole=record.aborted)
+        self._record.add_attempt(tried)
+        self._record.on_change()
+        return attempt, round_
+
+    def _show(self, order: Order, attempt: AttemptRecord, value: Any) -> None:
+        """Record what a complete round showed."""
+        receiver = ""
+        if isinstance(order.terms, SumTerms):
+            receiver, contributed = order.terms.receiver, frozenset(attempt.contributed)
+            self._disclosures.record_difference_leakage(order, order.terms, contributed, self._membership.all_sites)
+        number, opened = attempt.record.round, value if order.reveals else None
+        parameters = {**order.parameters, **order.arrays}
+        self._observer.round_completed(
+            ShownRound(number, order.step, order.verb, receiver, attempt.contributed, parameters, opened)
+        )
+
+    def _apply_change(self, change: MembershipRecord) -> None:
+        self._record.add_change(change)
+        try:
+            self._membership.change(change.round, change.phase, change.left, change.joined, self._dispatcher.label)
+        finally:
+            self._record.on_change()

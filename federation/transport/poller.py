@@ -1,0 +1,155 @@
+"""The sockets and descriptors that a party waits on.
+
+libzmq signals on a socket's descriptor what has come since the socket was used last. So whoever sends by a socket, and
+thereby uses it, has to read it before the next wait.
+"""
+
+from __future__ import annotations
+
+import selectors
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import zmq
+
+from fedsvm.federation.transport.wire import MAX_FRAME_BYTES
+
+_EVENTS, _POLLIN, _NOBLOCK = int(zmq.EVENTS), int(zmq.POLLIN), int(zmq.NOBLOCK)
+_MORE = int(zmq.SNDMORE) | _NOBLOCK
+"""Plain numbers: to join two members of an enumeration takes as long as to send a message."""
+
+LINGER_MS = 1000
+_KEEPALIVE = {zmq.TCP_KEEPALIVE: 1, zmq.TCP_KEEPALIVE_IDLE: 60, zmq.TCP_KEEPALIVE_INTVL: 15, zmq.TCP_KEEPALIVE_CNT: 4}
+"""In seconds: a peer whose machine is gone without a word is noticed within two minutes."""
+
+_EVENT = struct.Struct("=Hi")
+"""A monitor's first frame (zmq_socket_monitor): the event and its value."""
+
+Reader = Callable[[], bool]
+"""Takes in the messages that wait on a socket, and returns whether there were any."""
+
+
+class Poller:
+    """The one loop that serves the sockets of a party.
+
+    Parameters
+    ----------
+    context : zmq.Context
+        Context of the sockets.
+    """
+
+    def __init__(self, context: zmq.Context[zmq.Socket[bytes]]) -> None:
+        self._context = context
+        self._selector = selectors.DefaultSelector()
+        self._monitors: dict[zmq.Socket[bytes], zmq.Socket[bytes]] = {}
+        self._readers: dict[zmq.Socket[bytes], Reader] = {}
+        self._unread: dict[zmq.Socket[bytes], Reader] = {}
+
+    def open(self, kind: int) -> zmq.Socket[bytes]:
+        """Return a new socket for messages."""
+        opened = self._context.socket(kind)
+        opened.setsockopt(zmq.LINGER, LINGER_MS)
+        opened.setsockopt(zmq.MAXMSGSIZE, MAX_FRAME_BYTES)
+        opened.setsockopt(zmq.SNDHWM, 0)
+        for option, value in _KEEPALIVE.items():
+            opened.setsockopt(option, value)
+        return opened
+
+    def watch(self, descriptor: Any, handler: Callable[[], object]) -> None:
+        """Call `handler` whenever `descriptor` is readable while this waits; an error that it raises ends the wait."""
+        self._selector.register(descriptor, selectors.EVENT_READ, handler)
+
+    def add(self, opened: zmq.Socket[bytes], read: Reader) -> None:
+        """Call `read` when there may be something to read from a socket."""
+        self.watch(opened.FD, read)
+        self._readers[opened] = self._unread[opened] = read
+
+    def monitor(self, watched: zmq.Socket[bytes], events: int, note: Callable[[int, int], None]) -> None:
+        """Call `note` with each of these events of a socket's connections, and its value."""
+        address = f"inproc://monitor-{watched.FD}"
+        watched.monitor(address, events)
+        monitor = self._context.socket(zmq.PAIR)
+        monitor.setsockopt(zmq.RCVHWM, 0)  # with a full one libzmq waits, and serves no connection, until it is read
+        monitor.connect(address)
+
+        def read() -> bool:
+            came = False
+            for frames in drain(monitor):
+                came = True
+                note(*_EVENT.unpack(frames[0].buffer))
+            return came
+
+        self.add(monitor, read)
+        self._monitors[watched] = monitor
+
+    def remove(self, watched: zmq.Socket[bytes]) -> None:
+        """Close a socket, and the one that monitors it."""
+        for closed in (watched, self._monitors.pop(watched)):
+            self._selector.unregister(closed.FD)
+            self._unread.pop(closed, None)
+            del self._readers[closed]
+        watched.disable_monitor()
+        watched.close(linger=0)
+
+    def send(self, opened: zmq.Socket[bytes], frame: bytes, routing_id: bytes | None = None) -> None:
+        """Send one frame by a socket; `routing_id` names its receiver if the socket is a ROUTER.
+
+        Raises zmq.ZMQError if it cannot be sent now.
+        """
+        # Copied: to send large frames without a copy pyzmq would start a thread, and memory for it, in every site.
+        self._unread[opened] = self._readers[opened]
+        if routing_id is not None:
+            opened.send(routing_id, _MORE)
+        opened.send(frame, _NOBLOCK)
+
+    def serve(self, timeout_ms: int) -> None:
+        """Read every socket that has something to read; wait for one if there is none."""
+        came = False
+        try:
+            if self._unread:
+                unread, self._unread = self._unread, {}
+                for read in unread.values():
+                    came = read() or came
+            for key, _ in self._selector.select(0 if came else timeout_ms / 1000):  # reading may have ended the wait
+                key.data()
+        except BaseException:  # as Ctrl-C: what was being read is not signalled again
+            self._unread.update(self._readers)
+            raise
+
+    def close(self) -> None:
+        """Wait on nothing any longer; the sockets are their context's to close."""
+        for watched in self._monitors:
+            watched.disable_monitor()
+        self._selector.close()
+
+
+def is_readable(opened: zmq.Socket[bytes]) -> bool:
+    """Return whether a message waits on a socket."""
+    return int(opened.getsockopt(_EVENTS)) & _POLLIN != 0
+
+
+def next_frame(opened: zmq.Socket[bytes]) -> zmq.Frame:
+    """Return the next frame of a message that waits on a socket."""
+    return opened.recv(_NOBLOCK, copy=False)
+
+
+def only_frame(opened: zmq.Socket[bytes], refused: Counter[str]) -> zmq.Frame | None:
+    """Return the one frame of the next message, or None if it has more, which is counted."""
+    frame = opened.recv(_NOBLOCK, copy=False)
+    if not frame.more:
+        return frame
+    while next_frame(opened).more:
+        pass
+    refused["malformed: more than one frame"] += 1
+    return None
+
+
+def drain(opened: zmq.Socket[bytes]) -> Iterator[list[zmq.Frame]]:
+    """Yield the frames of every message that waits on a socket."""
+    while is_readable(opened):
+        frames = [next_frame(opened)]
+        while frames[-1].more:
+            frames.append(next_frame(opened))
+        yield frames
