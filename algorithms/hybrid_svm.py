@@ -268,7 +268,7 @@ class HybridSite(PubliclyScaledSite, PathSite, HingeSite, JointSite):
     @step
     def take_best(self, keep: IntArray, constants: IntArray) -> None:
         """Keep the model that all sites trained together; the first of a sum puts it in."""
-        self.whole = (self._priors() + self.best(keep, constants)[:, :-1]).ravel()
+        self.whole = (self.start.priors + self.best(keep, constants)[:, :-1]).ravel()
         self.models += 1
 
     @step(bound=math.inf)

@@ -18,7 +18,7 @@ from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
 from fedsvm.algorithms.optimisation.interior_point import opened_by
 from fedsvm.algorithms.optimisation.masking import draw_mask
-from fedsvm.algorithms.optimisation.path_sums import Layout
+from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.algorithms.pan_svm import PanSite
 from fedsvm.algorithms.registry import ALGORITHMS, OWN_ALGORITHMS
 from fedsvm.federation.arrays import FloatArray

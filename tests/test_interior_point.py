@@ -32,7 +32,8 @@ from fedsvm.algorithms.optimisation.interior_point import (
     solve_pooled,
 )
 from fedsvm.algorithms.optimisation.masking import STRETCH, Dither, Masking, draw_mask
-from fedsvm.algorithms.optimisation.path_sums import FederatedPath, Layout, PathLostError, PathSite, Release
+from fedsvm.algorithms.optimisation.path_rounds import Layout
+from fedsvm.algorithms.optimisation.path_sums import FederatedPath, PathLostError, PathSite, Release
 from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping, StoppingSettings
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.channel.contract import uniform_residues

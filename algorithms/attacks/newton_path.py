@@ -19,7 +19,7 @@ from fedsvm.algorithms.data.columns import Labelled
 from fedsvm.algorithms.optimisation.barrier import Problem, Standing
 from fedsvm.algorithms.optimisation.interior_point import Opened
 from fedsvm.algorithms.optimisation.masking import Mask, draw_mask
-from fedsvm.algorithms.optimisation.path_sums import Layout
+from fedsvm.algorithms.optimisation.path_rounds import Layout
 from fedsvm.algorithms.optimisation.weighting import row_prices
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.protocols import common_seed

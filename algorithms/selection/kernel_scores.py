@@ -69,7 +69,9 @@ class KernelScoreSite(SelectionSite):
 
     def _by_class(self, values: FloatArray) -> FloatArray:
         """Of each class the sum of its rows' alpha, and of alpha y times values (n, q)."""
-        alpha, labels = self.standings[0][-1].alpha, self.labels[0]
+        if self.paths is None:
+            raise StepRefused("the site lost the path when it was restarted; run again")
+        alpha, labels = self.paths.latest[0].alpha, self.labels[0]
         parts = [(alpha * (labels == sign), sign) for sign in (-1.0, 1.0)]
         return np.array([np.append(share.sum(), sign * (share @ values)) for share, sign in parts])
 

@@ -11,26 +11,20 @@ join end the path; whoever asked begins it anew.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from fedsvm.algorithms.optimisation import interior_point
-from fedsvm.algorithms.optimisation.barrier import Problem, RowSums, Standing
-from fedsvm.algorithms.optimisation.interior_point import Extent, Outcome, RoundSums, Terms, opened_by
+from fedsvm.algorithms.optimisation.barrier import Problem, Standing
+from fedsvm.algorithms.optimisation.interior_point import Extent, Outcome, RoundSums, Terms
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_masks
-from fedsvm.algorithms.optimisation.path_sums import (
-    MASKED_SHOWS,
-    OPEN_SHOWS,
-    WIDE_BOUND,
-    Layout,
-    chosen,
-    resolution_of,
-    told_of,
-)
+from fedsvm.algorithms.optimisation.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, PathRound, RowPaths
+from fedsvm.algorithms.optimisation.path_sums import chosen
 from fedsvm.algorithms.optimisation.solution import Solution, Stopping
 from fedsvm.algorithms.selection.subsets import Posed, Subset, SubsetSite
 from fedsvm.federation.arrays import FloatArray, IntArray
@@ -52,31 +46,12 @@ def has_curve(terms: RunTerms) -> bool:
     return terms.settings.get("size") in ("best", "one-se")
 
 
-@dataclass(frozen=True)
-class Base:
-    """Where problems begin: their rows, and where these stand."""
-
-    problems: tuple[Problem, ...]
-    standings: tuple[Standing, ...]
-
-    def without(self, kept: IntArray) -> Base:
-        """The problems, in these of their columns; dual variables stay."""
-        pairs = [_without(*pair, kept) for pair in zip(self.problems, self.standings, strict=True)]
-        return Base(tuple(problem for problem, _ in pairs), tuple(standing for _, standing in pairs))
-
-
-def _without(problem: Problem, standing: Standing, kept: IntArray) -> tuple[Problem, Standing]:
-    fewer = replace(problem, features=problem.features[:, kept])
-    v = standing.v[np.append(kept, problem.features.shape[1]) if problem.lever else kept]
-    still, residuals = np.zeros(len(standing.alpha)), fewer.targets - fewer.margins(v)
-    return fewer, replace(standing, v=v, best=v, residuals=residuals, slopes=still, lag=still, iteration=0)
-
-
 class SelectionSite(SubsetSite):
     """A site that also goes the paths of problems of columns."""
 
     epoch = -1
-    trails: list[list[Standing]]
+    paths_of_subsets: RowPaths
+    ended: RowPaths
 
     @classmethod
     def offered_steps(cls, terms: RunTerms) -> frozenset[str]:
@@ -94,64 +69,21 @@ class SelectionSite(SubsetSite):
         return super().offered_steps(terms) - unused
 
     @step
-    def subset_newton(
-        self,
-        epoch: int,
-        iteration: int,
-        problems: IntArray,
-        steps: FloatArray,
-        mus: FloatArray,
-        keep: FloatArray,
-        still: FloatArray,
-        scales: FloatArray,
-        rows: int,
-        kept: IntArray | None = None,
-        **posed: Any,
-    ) -> FloatArray:
+    def subset_newton(self, epoch: int, kept: IntArray | None = None, **order: Any) -> FloatArray:
         """This site's part of a round of k problems, one behind the other; see `PathSite.newton`.
 
-        epoch: of the path; a new one begins with problems that are posed, or without columns of the one before. A round
-        that is run again begins where it began.
+        epoch: of the path; a new one begins with problems that are posed, or without columns of the one before.
         """
-        if epoch != self.epoch or iteration == 1:
+        posed = {name: order.pop(name) for name in list(order) if name not in PathRound.__dataclass_fields__}
+        round_ = PathRound(**order)
+        if epoch != self.epoch or round_.iteration == 1:
             self._begin(epoch, kept, **posed)
-        keeper = self.channel.sites[0] == self.site
-        layouts = [self._subset_layout(problem) for problem in problems.tolist()]
-        self._draw_masks(problems.tolist(), iteration)
-        cut = np.split(steps, np.cumsum([each.dimensions for each in layouts])[:-1])
-        parts = []
-        for place, (problem, layout) in enumerate(zip(problems.tolist(), layouts, strict=True)):
-            before = next(each for each in reversed(self.trails[problem]) if each.iteration < iteration)
-            is_still = bool(still[place])
-            towards = cut[place]
-            if not is_still and (mask := self.subset_masks.get((problem, before.iteration))) is not None:
-                towards = mask.around.T @ towards
-            standing = before.moved(
-                self.base.problems[problem],
-                iteration,
-                towards,
-                float(mus[place]),
-                keep=bool(keep[place]),
-                still=is_still,
-            )
-            self.trails[problem] = [before, standing]
-            sums = RowSums.of(self.base.problems[problem], standing)
-            has_lever = self.base.problems[problem].lever > 0
-            opened = opened_by(sums, standing.v, intercept=has_lever, regulariser=keeper)
-            mask = self.subset_masks.get((problem, iteration))
-            shown = opened if mask is None else opened.masked(mask)
-            parts.append(layout.pack(shown, scales[place], rows, keeper=keeper))
-        return np.concatenate(parts)
+        return np.concatenate(self.paths_of_subsets.sums(round_, keeper=self.channel.sites[0] == self.site))
 
     @step(bound=math.inf)
     def subset_weights(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
         """The best weights and intercept of each problem, one behind the other, at `holder`; zeros at the others."""
-        found = []
-        for problem, rows in enumerate(self.base.problems):
-            at = self.trails[problem][-1]
-            best = rows.weights(at.v if keep[problem] else at.best, int(constants[problem]))
-            found.append(best if self.site == holder else np.zeros_like(best))
-        return np.concatenate(found)
+        return np.concatenate(self.paths_of_subsets.best(keep, constants)) * float(self.site == holder)
 
     def _begin(
         self,
@@ -167,16 +99,14 @@ class SelectionSite(SubsetSite):
             self.check_agreed(select_penalty=price, masking=masking)
             self._take(**posed)
             self.subset_masking = masking
-            problems = tuple(self._problem(subset, price, lever) for subset in self._posed)
-            standings = tuple(Standing.at(p, 0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems)
-            self.base = Base(problems, standings)
+            problems = [self._problem(subset, price, lever) for subset in self._posed]
+            points = [Standing.at(p, 0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems]
+            self.paths_of_subsets = RowPaths(problems, points, functools.partial(self._draw_masks, epoch))
         else:
             if epoch != self.epoch:
-                self.ended = Base(self.base.problems, tuple(each[-1] for each in self.trails))
-            self.base = self.ended.without(kept)
+                self.ended = self.paths_of_subsets
+            self.paths_of_subsets = self.ended.without(kept, functools.partial(self._draw_masks, epoch))
         self.epoch = epoch
-        self.trails = [[each] for each in self.base.standings]
-        self.subset_masks: dict[tuple[int, int], Mask | None] = {}
 
     def _problem(self, subset: Subset, price: float, lever: float) -> Problem:
         used = self._used(subset.fold)
@@ -184,21 +114,15 @@ class SelectionSite(SubsetSite):
             self.scaled[np.ix_(used, subset.columns)], self.labels[subset.label, used], price, lever=lever
         )
 
-    def _subset_layout(self, problem: int) -> Layout:
-        rows = self.base.problems[problem]
-        return Layout(rows.dimensions, rows.features.shape[1])
-
-    def _draw_masks(self, problems: list[int], iteration: int) -> None:
-        """The masks of a round, the same at every site; those of the last two rounds are kept."""
-        if (problems[0], iteration) in self.subset_masks or self.subset_masking == "none":
-            return
+    def _draw_masks(
+        self, epoch: int, problems: Sequence[int], iteration: int, sizes: Sequence[tuple[int, int]]
+    ) -> Sequence[Mask | None]:
+        """The masks of a round, the same at every site."""
+        if self.subset_masking == "none":
+            return [None] * len(problems)
         if not hasattr(self, "secret"):
             raise StepRefused("the sites have no common seed yet")
-        self.subset_masks = {known: mask for known, mask in self.subset_masks.items() if known[1] >= iteration - 1}
-        layouts = [self._subset_layout(problem) for problem in problems]
-        sizes = [(layout.dimensions, layout.features) for layout in layouts]
-        drawn = draw_masks(self.secret, f"columns {self.epoch} {iteration}", sizes, self.subset_masking)
-        self.subset_masks |= {(problem, iteration): mask for problem, mask in zip(problems, drawn, strict=True)}
+        return draw_masks(self.secret, f"columns {epoch} {iteration}", sizes, self.subset_masking)
 
 
 @dataclass
@@ -273,26 +197,14 @@ class _SubsetPath:
 
     def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
         """One secure sum."""
-        federation, layouts = self.paths.federation, [self._layouts[each.problem] for each in terms]
-        bound, told = WIDE_BOUND if wide else 1.0, told_of(terms)
-        total = federation.sum(
-            "subset_newton",
-            shape=(sum(each.length for each in layouts),),
-            bound=bound,
-            epoch=self.paths._epoch,
-            iteration=iteration,
-            steps=np.concatenate([each.step for each in terms]),
-            rows=self.paths.rows,
-            **told,
-            **(self.begun if iteration == 1 else {}),
-        )
-        shows = OPEN_SHOWS if self.paths.masking == "none" else MASKED_SHOWS
+        paths, layouts = self.paths, [self._layouts[each.problem] for each in terms]
+        round_, shape = PathRound.of(iteration, terms, paths.rows), (sum(each.length for each in layouts),)
+        begun = self.begun if iteration == 1 else {}
+        found = round_.opened(paths.federation, "subset_newton", layouts, shape, wide=wide, epoch=paths._epoch, **begun)
         if iteration == 1:
-            federation.disclose(COORDINATOR, "subset_newton", shows, ())
-        parts = np.split(total, np.cumsum([each.length for each in layouts])[:-1])
-        summed = zip(layouts, parts, told["scales"], strict=True)
-        opened = [layout.unpack(part, scale, self.paths.rows) for layout, part, scale in summed]
-        return RoundSums(opened, resolution=resolution_of(bound, len(federation.sites)))
+            shows = OPEN_SHOWS if paths.masking == "none" else MASKED_SHOWS
+            paths.federation.disclose(COORDINATOR, "subset_newton", shows, ())
+        return found
 
     def released(self, outcomes: Sequence[Outcome]) -> list[Solution]:
         """The best points, opened to the coordinator."""
