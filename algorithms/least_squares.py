@@ -24,7 +24,7 @@ A. Rahimi and B. Recht, "Random features for large-scale kernel machines", NIPS 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -34,20 +34,22 @@ from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
-from fedsvm.algorithms.calibration import CalibratedMappedSite, ThresholdSettings
+from fedsvm.algorithms.calibration import ThresholdSettings
 from fedsvm.algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
 from fedsvm.algorithms.data.classes import one_against_rest
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.features.choice import Features, FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
-from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors, WeightedSite
+from fedsvm.algorithms.mapped_site import MappedSite
+from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors, RowWeights
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Positive, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.program import SitePart, step
 from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.analysis.views import Coalition
 
@@ -102,8 +104,17 @@ def weights(gram: FloatArray, products: FloatArray, regularisation: float, *, in
     return np.asarray(np.linalg.solve(gram + np.diag(penalties), products.T).T)
 
 
-class LeastSquaresSite(CalibratedMappedSite, WeightedSite):
+class LeastSquaresSite(MappedSite):
     """The site half."""
+
+    def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
+        super().__init__(site, partition, settings)
+        self.row_weights = RowWeights(self)
+
+    @classmethod
+    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
+        """Return the parts of features and calibration, and the weights of rows."""
+        return (*super().agreed_parts(terms), RowWeights)
 
     @classmethod
     def offered_steps(cls, terms: Terms) -> frozenset[str]:
@@ -118,9 +129,9 @@ class LeastSquaresSite(CalibratedMappedSite, WeightedSite):
         were agreed on.
         """
         self.check_agreed(intercept=intercept)
-        self.check_factors(factors)
-        z = with_ones(self.features, intercept=intercept)
-        return packed_moments(z, self.labels, self.prices(1.0, factors))
+        self.row_weights.check_factors(factors)
+        z = with_ones(self.mapped.features, intercept=intercept)
+        return packed_moments(z, self.labels, self.row_weights.prices(1.0, factors))
 
 
 class LeastSquares(HorizontalAlgorithm[LeastSquaresSettings, PanModel]):

@@ -21,7 +21,7 @@ the same sums without hiding the addends.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
@@ -31,21 +31,24 @@ from fedsvm.algorithms.attacks.cluster_rounds import ClusterRounds
 from fedsvm.algorithms.attacks.contract import Attack
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.second_moments import SecondMoments
-from fedsvm.algorithms.calibration import CalibratedMappedSite, ThresholdSettings
+from fedsvm.algorithms.calibration import ThresholdSettings
 from fedsvm.algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.features.choice import FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.leakage import WholeRunLeakage
 from fedsvm.algorithms.least_squares import moments_leakage, with_ones
+from fedsvm.algorithms.mapped_site import MappedSite
 from fedsvm.algorithms.optimisation import libsvm
-from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors, WeightedSite, Weighting
+from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Factors, RowWeights, Weighting
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import Count, Positive, Tolerance, doc
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.analysis.views import Coalition
 
 _ROOM = 1 + 1e-9
@@ -85,8 +88,17 @@ def newton_terms(
     return float((prices * np.logaddexp(0.0, -margins)).sum()), -(prices * chance * labels) @ rows, hessian
 
 
-class LogisticSite(CalibratedMappedSite, WeightedSite):
+class LogisticSite(MappedSite):
     """The site half."""
+
+    def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
+        super().__init__(site, partition, settings)
+        self.row_weights = RowWeights(self)
+
+    @classmethod
+    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
+        """Return the parts of features and calibration, and the weights of rows."""
+        return (*super().agreed_parts(terms), RowWeights)
 
     @step
     def newton_sums(
@@ -103,8 +115,12 @@ class LogisticSite(CalibratedMappedSite, WeightedSite):
         the classes; all 1 without. Raises OrderRefused for others than were agreed on.
         """
         self.check_agreed(intercept=intercept)
-        self.check_factors(factors)
-        z, prices, found = with_ones(self.features, intercept=intercept), self.prices(1.0, factors), []
+        self.row_weights.check_factors(factors)
+        z, prices, found = (
+            with_ones(self.mapped.features, intercept=intercept),
+            self.row_weights.prices(1.0, factors),
+            [],
+        )
         for labels, point in zip(self.labels[list(problems)], points, strict=True):
             loss, gradient, hessian = newton_terms(z, labels, point, prices)
             triangle = hessian[np.triu_indices(len(point))]

@@ -34,7 +34,7 @@ from fedsvm.algorithms.attacks.newton_steps import NewtonSteps
 from fedsvm.algorithms.attacks.newton_systems import NewtonSystems
 from fedsvm.algorithms.attacks.plain_cuts import JointPlainCuts, PlainCuts
 from fedsvm.algorithms.attacks.support_rows import SupportRows
-from fedsvm.algorithms.calibration import CalibratedMappedSite, Calibration, ThresholdSettings, calibrate
+from fedsvm.algorithms.calibration import Calibration, ThresholdSettings, calibrate
 from fedsvm.algorithms.contract import (
     Arrays,
     EvaluationRows,
@@ -62,20 +62,28 @@ from fedsvm.algorithms.features.inversion import NystromInverse
 from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
+from fedsvm.algorithms.mapped_site import MappedSite
 from fedsvm.algorithms.optimisation import joint_hinge, libsvm
+from fedsvm.algorithms.optimisation.hinge_sums import HingeCuts
+from fedsvm.algorithms.optimisation.joint_hinge import JointHingeCuts
 from fedsvm.algorithms.optimisation.linear_svm import (
     NOTHING_TOLD,
     LinearSvmSettings,
-    LinearSvmSite,
     RowsTold,
     pooled_prices,
     pooled_solution,
+    solver_parts,
     train_linear,
 )
-from fedsvm.algorithms.optimisation.weighting import Weighting
+from fedsvm.algorithms.optimisation.path_sums import NewtonPath
+from fedsvm.algorithms.optimisation.weighting import RowWeights, Weighting
 from fedsvm.algorithms.remarks import Remark
 from fedsvm.federation.arrays import FloatArray
+from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
+from fedsvm.federation.site.partition import Partition
+from fedsvm.federation.site.program import SitePart
+from fedsvm.federation.site.terms import Terms
 from fedsvm.protocols.analysis.views import Coalition
 
 
@@ -212,8 +220,35 @@ def with_calibration(
         return replace(model, calibration=calibrate(federation, model.w, model.b, settings))
 
 
-class PanSite(CalibratedMappedSite, LinearSvmSite):
-    """The site half."""
+class PanSite(MappedSite):
+    """The site half: rows in common features, and the parts of both solvers."""
+
+    def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
+        super().__init__(site, partition, settings)
+        self.row_weights = RowWeights(self)
+        self.path = NewtonPath(self, self.mapped, self.row_weights, self._check_problem)
+        self.hinge = HingeCuts(self, self.mapped)
+        self.joint = JointHingeCuts(self, self.mapped)
+
+    @classmethod
+    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
+        """Return the parts of features and calibration, and of the agreed solver."""
+        return (*super().agreed_parts(terms), RowWeights, *solver_parts(terms))
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps of the agreed parts; cutting planes also count the rows of each class."""
+        counted = {"class_counts"} if {HingeCuts, JointHingeCuts} & {*solver_parts(terms)} else set()
+        return super().offered_steps(terms) | counted
+
+    def _check_problem(self, prior: FloatArray, price: float) -> None:
+        """Raise OrderRefused for another penalty than was agreed on, or for a prior.
+
+        The loss around a point of the coordinator's choice would tell which rows are there.
+        """
+        self.check_agreed(C=price)
+        if prior.any():
+            raise OrderRefused("the prior of begin_path must be 0")
 
 
 class PanSvm(HorizontalAlgorithm[PanSettings, PanModel]):

@@ -9,11 +9,12 @@ import numpy as np
 
 from fedsvm.algorithms.data.classes import Scheme, members, signs_of
 from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.optimisation.cutting_plane import Taken, starts_of
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import SitePart, step
 from fedsvm.federation.site.terms import Terms
 
 
@@ -101,11 +102,12 @@ class Points:
         return np.asarray(labels * (self.w @ features.T + self.b[:, None]) < 1, dtype=np.float64)
 
 
-class HingeSite(HorizontalSite):
-    """A site that has its training rows' features (n, m) ready."""
+class HingeCuts(SitePart):
+    """A site's part of the cuts and line searches of binary problems."""
 
-    features: FloatArray
-    sums: HingeSums
+    def __init__(self, site: HorizontalSite, rows: FeatureRows) -> None:
+        self._site, self._rows = site, rows
+        self._sums = HingeSums(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0)))
 
     @step
     def deal_groups(self, groups: int, scheme: Scheme = "ovr") -> None:
@@ -113,19 +115,20 @@ class HingeSite(HorizontalSite):
 
         Raises OrderRefused for more groups, or another scheme, than were agreed on.
         """
-        require_few_groups(groups, self.terms)
-        self.sums = HingeSums.dealt(self.features, self.labels_by(scheme), groups, self.random("groups"))
+        site = self._site
+        require_few_groups(groups, site.terms)
+        self._sums = HingeSums.dealt(self._rows.features, site.labels_by(scheme), groups, site.random("groups"))
 
     @step
     def starting_sums(self) -> FloatArray:
         """(K, g, m + 1): of each class and group the sum of the features, and how many rows there are."""
-        with_ones = np.column_stack([self.features, np.ones(len(self.features))])
-        return np.stack([(self.sums.members * of_class) @ with_ones for of_class in members(self.labels)])
+        with_ones = np.column_stack([self._rows.features, np.ones(len(self._rows.features))])
+        return np.stack([(self._sums.members * of_class) @ with_ones for of_class in members(self._site.labels)])
 
     @step
     def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
         """This site's part of the grouped cuts."""
-        return self.sums.cuts(problems, w, b)
+        return self._sums.cuts(problems, w, b)
 
     @step
     def line(
@@ -138,7 +141,7 @@ class HingeSite(HorizontalSite):
         steps: FloatArray,
     ) -> FloatArray:
         """This site's part of the losses along a line."""
-        return self.sums.line(problems, w, b, dw, db, steps)
+        return self._sums.line(problems, w, b, dw, db, steps)
 
 
 @dataclass(frozen=True)

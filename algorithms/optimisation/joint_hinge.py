@@ -33,10 +33,11 @@ import numpy as np
 
 from fedsvm.algorithms.data.classes import members as members_of_classes
 from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.optimisation.hinge_sums import groups_of, require_few_groups
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import SitePart, step
 
 _POOLED_TOLERANCE = 1e-8
 """Of LIBLINEAR, whose objective is to compare with."""
@@ -107,11 +108,12 @@ def as_cuts(sums: FloatArray) -> FloatArray:
     return np.column_stack([-sums[:, :-1], np.zeros(len(sums)), sums[:, -1]])
 
 
-class JointSite(HorizontalSite):
-    """A site that has its training rows' features (n, m) ready."""
+class JointHingeCuts(SitePart):
+    """A site's part of the cuts and line searches of the joint problem."""
 
-    features: FloatArray
-    joint_sums: JointSums
+    def __init__(self, site: HorizontalSite, rows: FeatureRows) -> None:
+        self._site, self._rows = site, rows
+        self._sums = JointSums(np.zeros((0, 0)), np.zeros((0, 0)), np.zeros((0, 0)))
 
     @step
     def deal_joint_groups(self, groups: int, intercept: bool) -> None:
@@ -119,20 +121,20 @@ class JointSite(HorizontalSite):
 
         Raises OrderRefused for more groups than were agreed on.
         """
-        require_few_groups(groups, self.terms)
-        features = np.column_stack([self.features, np.ones(len(self.features))]) if intercept else self.features
-        classes = members_of_classes(self.labels)
-        self.joint_sums = JointSums.dealt(features, classes, groups, self.random("groups"))
+        site, features = self._site, self._rows.features
+        require_few_groups(groups, site.terms)
+        features = np.column_stack([features, np.ones(len(features))]) if intercept else features
+        self._sums = JointSums.dealt(features, members_of_classes(site.labels), groups, site.random("groups"))
 
     @step
     def joint_cuts(self, w: FloatArray) -> FloatArray:
         """This site's part of the grouped cuts."""
-        return self.joint_sums.joint_cuts(w)
+        return self._sums.joint_cuts(w)
 
     @step
     def joint_line(self, w: FloatArray, dw: FloatArray, steps: FloatArray) -> FloatArray:
         """This site's part of the losses along a line."""
-        return self.joint_sums.joint_line(w, dw, steps)
+        return self._sums.joint_line(w, dw, steps)
 
 
 def pooled(

@@ -21,11 +21,11 @@ from fedsvm.algorithms.data.conditions import Conditions
 from fedsvm.algorithms.optimisation import cutting_plane, interior_point, libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
 from fedsvm.algorithms.optimisation.cutting_plane import CuttingPlaneSettings, Oracle, Taken
-from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeSite, Points
-from fedsvm.algorithms.optimisation.joint_hinge import JointOracle, JointSite
+from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeCuts, Points
+from fedsvm.algorithms.optimisation.joint_hinge import JointHingeCuts, JointOracle
 from fedsvm.algorithms.optimisation.line_search import line_search
 from fedsvm.algorithms.optimisation.masking import Dither, Masking, dither_seed
-from fedsvm.algorithms.optimisation.path_sums import FederatedPath, PathLostError, PathSite, Release
+from fedsvm.algorithms.optimisation.path_sums import FederatedPath, NewtonPath, PathLostError, Release
 from fedsvm.algorithms.optimisation.predicted import Work
 from fedsvm.algorithms.optimisation.solution import Certificate, Solution, Stopping
 from fedsvm.algorithms.optimisation.weighting import ClassWeightSettings, Weighting
@@ -33,9 +33,8 @@ from fedsvm.algorithms.remarks import Remark
 from fedsvm.algorithms.settings import MAX_COUNT, Count, Portion, Positive, doc
 from fedsvm.federation.arrays import FloatArray, IntArray
 from fedsvm.federation.disclosures import Kind
-from fedsvm.federation.errors import OrderRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import steps_in
+from fedsvm.federation.site.program import SitePart
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 
@@ -138,30 +137,11 @@ class LinearSvmSettings(ClassWeightSettings, SolverSettings):
             yield 'class_weight: needs solver = "interior-point"; cutting planes add up losses of equal weight'
 
 
-class LinearSvmSite(PathSite, HingeSite, JointSite):
-    """The site half of both solvers."""
-
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed solver, or of both where one is to be chosen, and the agreed release."""
-        settings, unused = terms.settings, {"keep_best"}
-        if settings.get("release") == "sites":
-            unused = {"released"}
-        solver = _solver_of(terms)
-        if solver == "interior-point":
-            return super().offered_steps(terms) - unused - steps_in(HingeSite) - steps_in(JointSite)
-        unused |= steps_in(PathSite) if solver == "cutting-plane" else set()
-        unused |= steps_in(HingeSite if settings.get("multiclass") == "joint" else JointSite)
-        return (super().offered_steps(terms) | {"class_counts"}) - unused
-
-    def check_problem(self, prior: FloatArray, price: float) -> None:
-        """Raise OrderRefused for another penalty than was agreed on, or for a prior.
-
-        The loss around a point of the coordinator's choice would tell which rows are there.
-        """
-        self.check_agreed(C=price)
-        if prior.any():
-            raise OrderRefused("the prior of begin_path must be 0")
+def solver_parts(terms: Terms) -> tuple[type[SitePart], ...]:
+    """Return the parts of the agreed solver, or of both where one is to be chosen."""
+    cuts = JointHingeCuts if terms.settings.get("multiclass") == "joint" else HingeCuts
+    parts = {"interior-point": (NewtonPath,), "cutting-plane": (cuts,)}
+    return parts.get(_solver_of(terms), (NewtonPath, cuts))
 
 
 def _solver_of(terms: Terms) -> str:

@@ -102,9 +102,9 @@ class Layout:
 class PathRound:
     """The order of a round of k problems.
 
-    steps: of each in v, one after the other. problems (k,): their numbers. mus (k,): barrier parameters. keep (k,): 1 if the point
-    before the step is the best so far. still (k,): 1 if nothing moves. scales (k, 5): see `Scales`. rows: the number
-    by which counts are divided.
+    steps: of each in v, one after the other. problems (k,): their numbers. mus (k,): barrier parameters. keep (k,): 1
+    if the point before the step is the best so far. still (k,): 1 if nothing moves. scales (k, 5): see `Scales`. rows:
+    the number by which counts are divided.
     """
 
     iteration: int

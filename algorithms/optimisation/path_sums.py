@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -16,17 +16,19 @@ from typing import Any, Literal
 import numpy as np
 
 from fedsvm.algorithms.data.classes import Scheme
-from fedsvm.algorithms.features.mapped_rows import FeatureSite
+from fedsvm.algorithms.data.horizontal import HorizontalSite
+from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.optimisation.barrier import Problem, Standing
 from fedsvm.algorithms.optimisation.interior_point import Extent, Outcome, RoundSums, Terms
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
 from fedsvm.algorithms.optimisation.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, PathRound, RowPaths
-from fedsvm.algorithms.optimisation.weighting import Factors, WeightedSite, Weighting
+from fedsvm.algorithms.optimisation.weighting import Factors, RowWeights, Weighting
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.errors import FederationError, MembershipChanged, StepRefused
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.private_file import replace_private
-from fedsvm.federation.site.program import step
+from fedsvm.federation.site.program import SitePart, step, steps_of
+from fedsvm.federation.site.terms import Terms as RunTerms
 from fedsvm.federation.transport.keys import COORDINATOR
 from fedsvm.protocols import common_seed
 from fedsvm.protocols.passing_on import pass_on
@@ -67,14 +69,30 @@ class _Start:
         return np.broadcast_to(self.prior, (len(self.labels), self.layout.features))
 
 
-class PathSite(FeatureSite, WeightedSite):
-    """A site that has its training rows' features (n, m) ready, and goes the path with the others."""
+class NewtonPath(SitePart):
+    """The interior point at a site: the paths of its rows, which start at `begin_path`, and the sites' common seed.
 
-    seed: Residues | None = None
-    paths: RowPaths | None = None
-    start: _Start
-    last_round: tuple[int, Sequence[int]] | None = None
-    """Its iteration and problems, as long as no masks are drawn for the one after it."""
+    check_problem: raises OrderRefused for a prior or a price that was not agreed on.
+    """
+
+    def __init__(
+        self,
+        site: HorizontalSite,
+        rows: FeatureRows,
+        weights: RowWeights,
+        check_problem: Callable[[FloatArray, float], None],
+    ) -> None:
+        self._site, self._rows, self._weights, self._check_problem = site, rows, weights, check_problem
+        self.seed: Residues | None = None
+        self.paths: RowPaths | None = None
+        self.start = _Start(np.zeros(0), np.zeros((0, 0)), np.zeros(0), 0.0, "none")
+        # the iteration and the problems of the last round, as long as no masks are drawn for the next one
+        self._last_round: tuple[int, Sequence[int]] | None = None
+
+    @classmethod
+    def offered_steps(cls, terms: RunTerms) -> frozenset[str]:
+        """Return the steps of the path, and of those that end it the one of the agreed release."""
+        return steps_of(cls) - {"released" if terms.settings.get("release") == "sites" else "keep_best"}
 
     @step
     def begin_path(
@@ -91,33 +109,31 @@ class PathSite(FeatureSite, WeightedSite):
         times its class's factor and, where rows have weights, the row's; each class against the others, or every two.
         Raises OrderRefused for another masking, price, prior, factors or scheme than was agreed on.
         """
-        self.check_agreed(masking=masking)
-        self.check_problem(prior, price)
-        self.check_factors(factors)
-        self.start = _Start(prior, self.labels_by(scheme), self.prices(price, factors), lever, masking)
-        self.seed, self.paths, self.last_round = None, None, None
-
-    def check_problem(self, prior: FloatArray, price: float) -> None:
-        """Raise OrderRefused for another prior or price than was agreed on; here either may be any."""
+        self._site.check_agreed(masking=masking)
+        self._check_problem(prior, price)
+        self._weights.check_factors(factors)
+        prices = self._weights.prices(price, factors)
+        self.start = _Start(prior, self._site.labels_by(scheme), prices, lever, masking)
+        self.seed, self.paths, self._last_round = None, None, None
 
     def work_ahead(self) -> None:
         """Draw the masks of the next round, which is most of what this one took, while others are at it."""
-        if self.last_round is not None and self.paths is not None:
-            (iteration, problems), self.last_round = self.last_round, None
+        if self._last_round is not None and self.paths is not None:
+            (iteration, problems), self._last_round = self._last_round, None
             self.paths.draw_masks(problems, iteration + 1)
 
     @step
     def share_path(self, holders: list[str]) -> None:
         """Learn the common seed and the point from the first of `holders` that is there; where nobody stood, at 0."""
-        holder = next((site for site in holders if site in self.channel.sites), None)
+        holder = next((site for site in holders if site in self._site.channel.sites), None)
         if holder is None:
             raise StepRefused("no site is left that knows where training stands; run again")
         start = self.start
         size, count = start.layout.dimensions, len(start.labels)
         shape = (1, common_seed.SHAPE[1] + count * (1 + 2 * size))
-        told = pass_on(self.channel, holder, self._own_path() if holder == self.site else None, shape)
+        told = pass_on(self._site.channel, holder, self._own_path() if holder == self._site.site else None, shape)
         self.seed, rest = told[:, : common_seed.SHAPE[1]], told[0, common_seed.SHAPE[1] :].view(np.float64)
-        problems = start.problems(self.features) if self.paths is None else self.paths.problems
+        problems = start.problems(self._rows.features) if self.paths is None else self.paths.problems
         points = [
             Standing.at(problem, int(path[0]), path[1 : size + 1], path[size + 1 :])
             for problem, path in zip(problems, rest.reshape(count, -1), strict=True)
@@ -129,7 +145,7 @@ class PathSite(FeatureSite, WeightedSite):
 
     def _own_path(self) -> Residues:
         """The seed, and of each problem the round, the point and the best point, as residues."""
-        seed = self.channel.random(common_seed.SHAPE) if self.seed is None else self.seed
+        seed = self._site.channel.random(common_seed.SHAPE) if self.seed is None else self.seed
         if self.paths is None:
             told = np.zeros(len(self.start.labels) * (1 + 2 * self.start.layout.dimensions))
         else:
@@ -149,8 +165,8 @@ class PathSite(FeatureSite, WeightedSite):
         round_ = PathRound(**order)
         if self.paths is None:
             return np.zeros((len(round_.problems), self.start.layout.length))
-        total = self.paths.sums(round_, keeper=self.channel.sites[0] == self.site)
-        self.last_round = round_.iteration, round_.problems.tolist()
+        total = self.paths.sums(round_, keeper=self._site.channel.sites[0] == self._site.site)
+        self._last_round = round_.iteration, round_.problems.tolist()
         return np.stack(total)
 
     @step(bound=math.inf)
@@ -160,7 +176,7 @@ class PathSite(FeatureSite, WeightedSite):
         The last point is the best where `keep` says so, and a constant is where there is one. A holder that was
         restarted has them no longer: training goes on, and comes here again.
         """
-        if self.site != holder or self.paths is None:
+        if self._site.site != holder or self.paths is None:
             return np.zeros((len(self.start.labels), self.start.layout.features + 2))
         best = self.best(keep, constants)
         return np.hstack([best, np.ones((len(best), 1))])
@@ -168,7 +184,7 @@ class PathSite(FeatureSite, WeightedSite):
     @step
     def keep_best(self, keep: IntArray, constants: IntArray) -> None:
         """Write the weights (K, m) and intercepts (K,) to this site's own file, `model_path` of its settings."""
-        if not (path := self.settings.get("model_path")):
+        if not (path := self._site.settings.get("model_path")):
             raise StepRefused('a site has no file to keep a model in; use algorithm.release = "everyone"')
         if self.paths is None:
             return  # restarted, see `released`

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.optimisation import interior_point
 from fedsvm.algorithms.optimisation.barrier import Problem, Standing
 from fedsvm.algorithms.optimisation.interior_point import Extent, Outcome, RoundSums, Terms
@@ -26,64 +27,40 @@ from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_masks
 from fedsvm.algorithms.optimisation.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, PathRound, RowPaths
 from fedsvm.algorithms.optimisation.path_sums import chosen
 from fedsvm.algorithms.optimisation.solution import Solution, Stopping
-from fedsvm.algorithms.selection.subsets import Posed, Subset, SubsetSite
+from fedsvm.algorithms.selection.subsets import ColumnSubsets, Posed, Subset
 from fedsvm.federation.arrays import FloatArray, IntArray
-from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.program import step, steps_in
-from fedsvm.federation.site.terms import Terms as RunTerms
+from fedsvm.federation.site.program import SitePart, step
 from fedsvm.federation.transport.keys import COORDINATOR
 
 RELEASED = "weights of SVMs on the way to the columns that are kept"
 
 
-SVM_STEPS = frozenset({"subset_newton", "subset_weights", "subset_cuts", "subset_line", "held_out_rows"})
-"""Those of SVMs on columns, by either solver."""
+class SubsetPath(SitePart):
+    """The interior point at a site for the problems of columns that were posed to it."""
 
-
-def has_curve(terms: RunTerms) -> bool:
-    """Return whether the size that the terms agree on is read off a curve of accuracy."""
-    return terms.settings.get("size") in ("best", "one-se")
-
-
-class SelectionSite(SubsetSite):
-    """A site that also goes the paths of problems of columns."""
-
-    epoch = -1
-    paths_of_subsets: RowPaths
-    ended: RowPaths
-
-    @classmethod
-    def offered_steps(cls, terms: RunTerms) -> frozenset[str]:
-        """Return the steps of the agreed solver and statistic, with counts of held-out rows where a curve is measured.
-
-        A method that counts them for another reason adds `held_out_rows`.
-        """
-        settings = terms.settings
-        unused = set(steps_in(SelectionSite))
-        if settings.get("select_solver") == "interior-point":
-            unused = {"subset_cuts", "subset_line"}
-        unused |= set() if settings.get("statistic") == "mi" else {"class_bins"}
-        unused |= set() if settings.get("statistic") == "mrmr" else {"column_products"}
-        unused |= set() if has_curve(terms) else {"held_out_rows"}
-        return super().offered_steps(terms) - unused
+    def __init__(self, site: HorizontalSite, subsets: ColumnSubsets) -> None:
+        self._site, self._subsets = site, subsets
+        self._epoch = -1
+        self._masking: Masking = "none"
+        self._paths = self._ended = RowPaths([], [], functools.partial(self._draw_masks, self._epoch))
 
     @step
     def subset_newton(self, epoch: int, kept: IntArray | None = None, **order: Any) -> FloatArray:
-        """This site's part of a round of k problems, one behind the other; see `PathSite.newton`.
+        """This site's part of a round of k problems, one behind the other; see `NewtonPath.newton`.
 
         epoch: of the path; a new one begins with problems that are posed, or without columns of the one before.
         """
         posed = {name: order.pop(name) for name in list(order) if name not in PathRound.__dataclass_fields__}
         round_ = PathRound(**order)
-        if epoch != self.epoch or round_.iteration == 1:
+        if epoch != self._epoch or round_.iteration == 1:
             self._begin(epoch, kept, **posed)
-        return np.concatenate(self.paths_of_subsets.sums(round_, keeper=self.channel.sites[0] == self.site))
+        return np.concatenate(self._paths.sums(round_, keeper=self._site.channel.sites[0] == self._site.site))
 
     @step(bound=math.inf)
     def subset_weights(self, keep: IntArray, constants: IntArray, holder: str) -> FloatArray:
         """The best weights and intercept of each problem, one behind the other, at `holder`; zeros at the others."""
-        return np.concatenate(self.paths_of_subsets.best(keep, constants)) * float(self.site == holder)
+        return np.concatenate(self._paths.best(keep, constants)) * float(self._site.site == holder)
 
     def _begin(
         self,
@@ -95,34 +72,31 @@ class SelectionSite(SubsetSite):
         **posed: Any,
     ) -> None:
         """Stand where a path begins."""
+        draw = functools.partial(self._draw_masks, epoch)
         if kept is None:
-            self.check_agreed(select_penalty=price, masking=masking)
-            self._take(**posed)
-            self.subset_masking = masking
-            problems = [self._problem(subset, price, lever) for subset in self._posed]
+            self._site.check_agreed(select_penalty=price, masking=masking)
+            self._subsets.pose(**posed)
+            self._masking = masking
+            problems = [self._problem(subset, price, lever) for subset in self._subsets.posed]
             points = [Standing.at(p, 0, np.zeros(p.dimensions), np.zeros(p.dimensions)) for p in problems]
-            self.paths_of_subsets = RowPaths(problems, points, functools.partial(self._draw_masks, epoch))
+            self._paths = RowPaths(problems, points, draw)
         else:
-            if epoch != self.epoch:
-                self.ended = self.paths_of_subsets
-            self.paths_of_subsets = self.ended.without(kept, functools.partial(self._draw_masks, epoch))
-        self.epoch = epoch
+            self._ended = self._paths if epoch != self._epoch else self._ended
+            self._paths = self._ended.without(kept, draw)
+        self._epoch = epoch
 
     def _problem(self, subset: Subset, price: float, lever: float) -> Problem:
-        used = self._used(subset.fold)
-        return Problem.of(
-            self.scaled[np.ix_(used, subset.columns)], self.labels[subset.label, used], price, lever=lever
-        )
+        site, used = self._site, self._subsets.used(subset.fold)
+        features = site.scaled[np.ix_(used, subset.columns)]
+        return Problem.of(features, site.labels[subset.label, used], price, lever=lever)
 
     def _draw_masks(
         self, epoch: int, problems: Sequence[int], iteration: int, sizes: Sequence[tuple[int, int]]
     ) -> Sequence[Mask | None]:
         """The masks of a round, the same at every site."""
-        if self.subset_masking == "none":
+        if self._masking == "none":
             return [None] * len(problems)
-        if not hasattr(self, "secret"):
-            raise StepRefused("the sites have no common seed yet")
-        return draw_masks(self.secret, f"columns {epoch} {iteration}", sizes, self.subset_masking)
+        return draw_masks(self._site.secret, f"columns {epoch} {iteration}", sizes, self._masking)
 
 
 @dataclass
