@@ -148,7 +148,7 @@ class CalibrationRows(SitePart):
     @step
     def classes_apart(self) -> FloatArray:
         """(2,): how many of the rows set apart are of the negative and of the positive class."""
-        labels = self._site.labels_apart
+        labels = self._labels
         return np.array([float((labels < 0).sum()), float((labels > 0).sum())])
 
     @step(bound=math.inf)
@@ -157,13 +157,18 @@ class CalibrationRows(SitePart):
 
         targets: of the negative and of the positive class.
         """
-        return likelihood(self._decisions, self._site.labels_apart, slope, offset, targets)
+        return likelihood(self._decisions, self._labels, slope, offset, targets)
 
     @step
     def called_positive(self) -> FloatArray:
         """(2, 129): how many negative and positive rows have decision values from each mark on."""
-        above, labels = np.greater_equal.outer(self._decisions, MARKS), self._site.labels_apart
+        above, labels = np.greater_equal.outer(self._decisions, MARKS), self._labels
         return np.stack([above[labels < 0].sum(axis=0), above[labels > 0].sum(axis=0)]).astype(np.float64)
+
+    @property
+    def _labels(self) -> FloatArray:
+        """(n,) of +1 and -1."""
+        return np.asarray(self._site.partition.arrays["labels"][0, self._site.calibrating])
 
 
 def likelihood(

@@ -61,7 +61,7 @@ from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.optimisation import cutting_plane, interior_point, libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
-from fedsvm.algorithms.optimisation.cutting_plane import Oracle
+from fedsvm.algorithms.optimisation.cutting_plane import Line, Oracle, Points
 from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeCuts, groups_of
 from fedsvm.algorithms.optimisation.joint_hinge import JointHingeCuts, JointOracle, JointSums
 from fedsvm.algorithms.optimisation.line_search import grid_search
@@ -662,10 +662,10 @@ def _by_cutting_planes(federation: Federation, settings: HybridSettings, prior: 
     groups, lengths = settings.cut_groups, float(rows) * (1 + 1e-9)
     if prior.ndim > 1:
         federation.run("deal_joint_groups", remember=True, groups=groups, intercept=False)
-        oracle: Oracle = JointOracle(federation, groups, rows, norm_sum_bound=lengths)
+        oracle: Oracle = JointOracle(federation, groups, rows, norm_sum=lengths)
     else:
         federation.run("deal_groups", remember=True, groups=groups)
-        oracle = FederatedOracle(federation, groups, rows, norm_sum_bound=lengths)
+        oracle = FederatedOracle(federation, groups, rows, norm_sum=lengths)
     (solution,) = cutting_plane.solve(
         _Shifted(oracle, prior.ravel()),
         problems=1,
@@ -719,21 +719,13 @@ class _Shifted:
     oracle: Oracle
     prior: FloatArray
 
-    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
-        cuts = self.oracle.cuts(problems, w + self.prior, b)
+    def cuts(self, problems: IntArray, at: Points) -> FloatArray:
+        cuts = self.oracle.cuts(problems, replace(at, w=at.w + self.prior))
         cuts[..., -1] -= cuts[..., :-2] @ self.prior
         return cuts
 
-    def line(
-        self,
-        problems: IntArray,
-        w: FloatArray,
-        b: FloatArray,
-        dw: FloatArray,
-        db: FloatArray,
-        steps: FloatArray,
-    ) -> FloatArray:
-        return self.oracle.line(problems, w + self.prior, b, dw, db, steps)
+    def line(self, problems: IntArray, line: Line) -> FloatArray:
+        return self.oracle.line(problems, replace(line, w=line.w + self.prior))
 
 
 # Noise.

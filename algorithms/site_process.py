@@ -60,7 +60,7 @@ def _train_and_tell() -> None:
     """What a site does in most rounds, but for the sockets."""
     half = PanSite("warm-up", _ROWS, {"seed": 0})
     half.encode([])
-    half.scale_sums.column_squares(half.scale_sums.column_sums())
+    half.totals.column_squares(half.totals.column_sums())
     half.rescale(np.zeros(2), np.ones(2))
     half.mapped.receive_map(**NystromMap(Kernel("rbf"), half.rows[:2], np.eye(2)).to_fields())
     half.mapped.squared_norms()

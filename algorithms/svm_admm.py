@@ -42,7 +42,7 @@ and 8.2, and the example linear_svm.m that goes with it.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
@@ -55,12 +55,12 @@ from fedsvm.algorithms.attacks.dual_points import DualPoints
 from fedsvm.algorithms.attacks.landmark_copies import LandmarkCopies
 from fedsvm.algorithms.attacks.support_rows import SupportRows
 from fedsvm.algorithms.calibration import ThresholdSettings
-from fedsvm.algorithms.contract import EvaluationRows, HorizontalAlgorithm, Outline, Pooled, TrainingReport
+from fedsvm.algorithms.contract import EvaluationRows, Pooled, TrainingReport
 from fedsvm.algorithms.data.horizontal import HorizontalTask
 from fedsvm.algorithms.features.choice import FeatureSettings
 from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
-from fedsvm.algorithms.mapped_site import MappedSite
+from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.solution import relative_gap
 from fedsvm.algorithms.pan_svm import PanModel, with_calibration
@@ -70,7 +70,6 @@ from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import step
-from fedsvm.protocols.analysis.views import Coalition
 
 _ROOM = 1 + 1e-9
 """Bounds on sums, with room for what rounding does to them."""
@@ -311,19 +310,14 @@ class DualPoint:
         return 0.5 * (w**2).sum(axis=1) + C * self.losses, share * whole - share**2 / 2 * squares
 
 
-class SvmAdmm(HorizontalAlgorithm[AdmmSettings, PanModel]):
+class SvmAdmm(MappedAlgorithm[AdmmSettings, PanModel]):
     """A linear SVM in common features, by consensus of the sites' own models (ADMM; Boyd and others 2011)."""
 
     name = "svm-admm"
     estimator = "AdmmSVC"
-    phases = ("setup", "landmarks", "train")
     Settings, Site, Model = AdmmSettings, AdmmSite, PanModel
     figures = {
-        "landmarks": "points that stand for the rows",
-        "landmarks_asked": "landmarks that the settings ask for",
-        "frequencies": "of random Fourier features",
-        "rank": "features of a row",
-        "records_exposed": "landmarks that are a single row's copy",
+        **MappedAlgorithm.figures,
         "primal_residual": "distance of the sites' models from the consensus, all together",
         "dual_residual": "how far the consensus moved in the last iteration, in multipliers",
         "restarts": "with multipliers of 0, where sites left or joined",
@@ -361,15 +355,6 @@ class SvmAdmm(HorizontalAlgorithm[AdmmSettings, PanModel]):
         )
         return with_calibration(federation, task, model, settings)
 
-    def problems(self, settings: AdmmSettings, outline: Outline) -> Iterator[str]:
-        """Settings of features that these are not, and kernels that they do not have."""
-        yield from settings.feature_problems()
-        yield from settings.threshold_problems(calibrated=outline.calibrated)
-
-    def can_calibrate(self, settings: AdmmSettings) -> bool:
-        """By the weights, which all may know."""
-        return True
-
     def pooled(self, model: PanModel, settings: AdmmSettings, rows: EvaluationRows) -> Pooled:
         """LIBSVM on pooled, scaled rows: in the same features, whose optimum the gap is to, and the exact kernel."""
         features, (_, labels) = model.features(rows.train.rows), rows.train
@@ -390,10 +375,6 @@ class SvmAdmm(HorizontalAlgorithm[AdmmSettings, PanModel]):
     def attacks(self, settings: AdmmSettings) -> list[Attack]:
         """On landmarks, on the certificate, and on what the trained point is made of."""
         return [LandmarkCopies(), ClusterRounds(), DualPoints(), SupportRows(settings.C)]
-
-    def remarks(self, settings: AdmmSettings, coalition: Coalition) -> list[str]:
-        """What is known of landmarks."""
-        return settings.landmark_remarks(coalition)
 
 
 @dataclass

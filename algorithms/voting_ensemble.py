@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Self
 
@@ -42,9 +42,7 @@ from fedsvm.algorithms.attacks.support_rows import SiteSupportRows
 from fedsvm.algorithms.contract import (
     Arrays,
     EvaluationRows,
-    HorizontalAlgorithm,
     Model,
-    Outline,
     Pooled,
     TrainingReport,
 )
@@ -53,7 +51,7 @@ from fedsvm.algorithms.features.choice import Features, FeatureSettings, read_ma
 from fedsvm.algorithms.features.feature_map import FeatureMap
 from fedsvm.algorithms.features.mapped_rows import map_rows
 from fedsvm.algorithms.leakage import LISTED, Recovery, WholeRunLeakage
-from fedsvm.algorithms.mapped_site import MappedSite
+from fedsvm.algorithms.mapped_site import MappedAlgorithm, MappedSite
 from fedsvm.algorithms.optimisation import libsvm
 from fedsvm.algorithms.optimisation.barrier import Problem
 from fedsvm.algorithms.optimisation.interior_point import solve_pooled
@@ -68,7 +66,6 @@ from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.private_file import replace_private
 from fedsvm.federation.site.program import step
 from fedsvm.federation.site.terms import Terms
-from fedsvm.protocols.analysis.views import Coalition
 from fedsvm.protocols.secret_order import secret_order
 
 _STOPPING = Stopping(tolerance=1e-6, max_iterations=200)
@@ -193,7 +190,7 @@ class EnsembleSite(MappedSite):
         return np.vstack([cast(self.models, self.mapped.map(rows)), np.ones(len(rows))])
 
 
-class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
+class VotingEnsemble(MappedAlgorithm[EnsembleSettings, EnsembleModel]):
     """A vote of linear SVMs in common features, each of one site's rows alone (Kim and others 2002)."""
 
     name = "voting-ensemble"
@@ -201,11 +198,7 @@ class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
     phases = ("setup", "landmarks", "train", "evaluate")
     Settings, Site, Model = EnsembleSettings, EnsembleSite, EnsembleModel
     figures = {
-        "landmarks": "points that stand for the rows",
-        "landmarks_asked": "landmarks that the settings ask for",
-        "frequencies": "of random Fourier features",
-        "rank": "features of a row",
-        "records_exposed": "landmarks that are a single row's copy",
+        **MappedAlgorithm.figures,
         "models": "that vote",
     }
     multiclass = True
@@ -249,10 +242,6 @@ class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
         cast, voters = np.rint(found[:-1]), np.maximum(1.0, np.rint(found[-1]))
         return np.asarray(cast[0] / voters if problems == 1 else (cast / voters).T - 0.5)
 
-    def problems(self, settings: EnsembleSettings, outline: Outline) -> Iterator[str]:
-        """Settings of features that these are not, and kernels that they do not have."""
-        yield from settings.feature_problems()
-
     def pooled(self, model: EnsembleModel, settings: EnsembleSettings, rows: EvaluationRows) -> Pooled:
         """What one SVM of all rows would have given, in the same features and by the exact kernel."""
         train, test, classes = model.feature_map(rows.train.rows), model.feature_map(rows.test.rows), len(rows.classes)
@@ -272,7 +261,3 @@ class VotingEnsemble(HorizontalAlgorithm[EnsembleSettings, EnsembleModel]):
     def attacks(self, settings: EnsembleSettings) -> list[Attack]:
         """On landmarks, and on what each site's model is made of."""
         return [LandmarkCopies(), ClusterRounds(), SiteSupportRows(settings.C)]
-
-    def remarks(self, settings: EnsembleSettings, coalition: Coalition) -> list[str]:
-        """What is known of landmarks."""
-        return settings.landmark_remarks(coalition)

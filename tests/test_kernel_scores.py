@@ -13,9 +13,8 @@ from fedsvm.algorithms.data.partition import site_partition
 from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimisation.linear_svm import train_linear
-from fedsvm.algorithms.rfe import RfeSettings
+from fedsvm.algorithms.rfe import KernelScoreSite, RfeSettings
 from fedsvm.algorithms.selection.kernel_scores import (
-    KernelScoreSite,
     balanced,
     expansion_scores,
     input_scores,

@@ -85,17 +85,17 @@ class HorizontalSite(SiteProgram):
         self.is_scaled = False
         self.indicators = 0
         self._secret: Residues | None = None
-        self.scale_sums, self.evaluation = ScaleSums(self), Evaluation(self)
+        self.totals, self.evaluation = ColumnSums(self), Evaluation(self)
 
     @classmethod
     def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
-        """Return the sums of the common scale, and the evaluation by sites."""
-        return (ScaleSums, Evaluation)
+        """Return the sums by which sites agree on their columns, and the evaluation by sites."""
+        return (ColumnSums, Evaluation)
 
     @classmethod
     def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps that the scale, missing values and folds of the terms imply, and those of the algorithm."""
-        unused = set() if terms.reading.get("missing") == "mean" else {"missing_values", "known_values", "fill"}
+        """Return the steps that the missing values and folds of the terms imply, and those of the algorithm."""
+        unused = set() if terms.reading.get("missing") == "mean" else {"fill"}
         unused |= set() if agreed_folds(terms.reading) else {"hold_out"}
         return super().offered_steps(terms) - unused
 
@@ -119,11 +119,6 @@ class HorizontalSite(SiteProgram):
         return one_against_one(self.labels) if scheme == "ovo" else self.labels
 
     @property
-    def labels_apart(self) -> FloatArray:
-        """(n,) labels of the rows that are not trained on, but calibrated by."""
-        return np.asarray(self.partition.arrays["labels"][0, self.calibrating])
-
-    @property
     def weights(self) -> FloatArray | None:
         """(n,) weights of the training rows, where rows have some."""
         weights = self.partition.arrays.get("weights")
@@ -140,13 +135,6 @@ class HorizontalSite(SiteProgram):
     def agree_secret(self) -> None:
         """Share a seed with the other sites that the coordinator does not know."""
         self._secret = common_seed(self.channel)
-
-    @step
-    def category_tables(self, columns: list[int], slots: int, salt: str) -> FloatArray:
-        """(k, slots, record): this site's categories of k columns as summable tables; see `vocabulary`."""
-        categories = self.partition.values["categories"]
-        known = {column: [value for value in categories[column] if value] for column in columns}
-        return np.stack([encoding.table_of(known[column], slots, salt) for column in columns])
 
     @step
     def encode(self, values: list[list[str]]) -> None:
@@ -168,16 +156,6 @@ class HorizontalSite(SiteProgram):
         others = np.ones(len(folds), dtype=bool) if fold is None else ~held_out(folds, fold)
         self.training, self.calibrating = others & ~self.apart, others & self.apart
         self.tested = ~others
-
-    @step
-    def missing_values(self) -> FloatArray:
-        """(q,): how many training rows have no value in each numeric column."""
-        return np.asarray(np.isnan(self.partition.arrays["numeric"][self.training]).sum(axis=0), dtype=np.float64)
-
-    @step(bound=math.inf)
-    def known_values(self) -> FloatArray:
-        """(q,): of each numeric column the sum of the values that the training rows have."""
-        return np.asarray(np.nansum(self.partition.arrays["numeric"][self.training], axis=0))
 
     @step
     def fill(self, values: FloatArray, indicated: list[int]) -> None:
@@ -205,16 +183,38 @@ class HorizontalSite(SiteProgram):
         self.rows, self.rows_apart = self.scaled[:, columns], self.scaled_apart[:, columns]
 
 
-class ScaleSums(SitePart):
-    """The sums by which sites agree on a common scale of their columns."""
+class ColumnSums(SitePart):
+    """The sums by which sites agree on categories, on values in place of missing ones, and on a common scale."""
 
     def __init__(self, site: HorizontalSite) -> None:
         self._site = site
 
     @classmethod
     def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed scale."""
-        return frozenset(_SCALE_STEPS.get(terms.reading.get("scale", ""), steps_of(cls)))
+        """Return the steps of the agreed scale, and of missing values if they are filled."""
+        reading, scales = terms.reading, {step for steps in _SCALE_STEPS.values() for step in steps}
+        unused = scales.difference(_SCALE_STEPS.get(reading.get("scale", ""), scales))
+        unused |= set() if reading.get("missing") == "mean" else {"missing_values", "known_values"}
+        return steps_of(cls) - unused
+
+    @step
+    def category_tables(self, columns: list[int], slots: int, salt: str) -> FloatArray:
+        """(k, slots, record): this site's categories of k columns as summable tables; see `encoding`."""
+        categories = self._site.partition.values["categories"]
+        known = {column: [value for value in categories[column] if value] for column in columns}
+        return np.stack([encoding.table_of(known[column], slots, salt) for column in columns])
+
+    @step
+    def missing_values(self) -> FloatArray:
+        """(q,): how many training rows have no value in each numeric column."""
+        return np.asarray(
+            np.isnan(self._site.partition.arrays["numeric"][self._site.training]).sum(axis=0), dtype=np.float64
+        )
+
+    @step(bound=math.inf)
+    def known_values(self) -> FloatArray:
+        """(q,): of each numeric column the sum of the values that the training rows have."""
+        return np.asarray(np.nansum(self._numeric, axis=0))
 
     @step(bound=math.inf)
     def column_sums(self) -> FloatArray:
@@ -238,6 +238,10 @@ class ScaleSums(SitePart):
                     order = secret_order(site.secret, f"extreme {kind} {column}", len(sites))
                     table[kind, order[sites.index(site.site)], column] = extreme
         return table
+
+    @property
+    def _numeric(self) -> FloatArray:
+        return np.asarray(self._site.partition.arrays["numeric"][self._site.training])
 
     @property
     def _training_rows(self) -> FloatArray:

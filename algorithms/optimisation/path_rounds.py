@@ -99,7 +99,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class PathRound:
+class RoundOrder:
     """The order of a round of k problems.
 
     steps: of each in v, one after the other. problems (k,): their numbers. mus (k,): barrier parameters. keep (k,): 1
@@ -171,7 +171,7 @@ class RowPaths:
             if self._standings[place][-1].iteration != point.iteration:
                 self._standings[place] = [point]
 
-    def sums(self, round_: PathRound, *, keeper: bool) -> list[FloatArray]:
+    def sums(self, round_: RoundOrder, *, keeper: bool) -> list[FloatArray]:
         """Take the steps of a round, and return this site's vector for each of its problems.
 
         A round that is ordered again starts from where it started. keeper: whether this site adds 1/2 |w|^2.

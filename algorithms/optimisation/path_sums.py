@@ -21,7 +21,7 @@ from fedsvm.algorithms.features.mapped_rows import FeatureRows
 from fedsvm.algorithms.optimisation.barrier import Problem, Standing
 from fedsvm.algorithms.optimisation.interior_point import Extent, Outcome, RoundSums, Terms
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_mask
-from fedsvm.algorithms.optimisation.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, PathRound, RowPaths
+from fedsvm.algorithms.optimisation.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, RoundOrder, RowPaths
 from fedsvm.algorithms.optimisation.weighting import Factors, RowWeights, Weighting
 from fedsvm.federation.arrays import FloatArray, IntArray, Residues
 from fedsvm.federation.errors import FederationError, MembershipChanged, StepRefused
@@ -161,8 +161,8 @@ class NewtonPath(SitePart):
 
     @step
     def newton(self, **order: Any) -> FloatArray:
-        """(k, length) this site's part of a round of k problems, see `PathRound`; zeros where it knows no path."""
-        round_ = PathRound(**order)
+        """(k, length) this site's part of a round of k problems, see `RoundOrder`; zeros where it knows no path."""
+        round_ = RoundOrder(**order)
         if self.paths is None:
             return np.zeros((len(round_.problems), self.start.layout.length))
         total = self.paths.sums(round_, keeper=self._site.channel.sites[0] == self._site.site)
@@ -258,7 +258,7 @@ class FederatedPath:
 
     def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
         """One secure sum."""
-        round_ = PathRound.of(iteration, terms, self._extent.rows)
+        round_ = RoundOrder.of(iteration, terms, self._extent.rows)
         in_rows = replace(round_, steps=round_.steps.reshape(len(terms), -1))
         shape = (len(terms), self._layout.length)
         found = in_rows.opened(self._federation, "newton", [self._layout] * len(terms), shape, wide=wide)

@@ -15,9 +15,6 @@ the sum of its alphas: those of the class with more are scaled down, so that sum
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 
 from fedsvm.algorithms.data.horizontal import HorizontalSite
@@ -25,12 +22,10 @@ from fedsvm.algorithms.features.kernels import Kernel
 from fedsvm.algorithms.features.mapped_rows import MappedRows
 from fedsvm.algorithms.features.nystrom import NystromMap
 from fedsvm.algorithms.optimisation.path_sums import NewtonPath
-from fedsvm.algorithms.selection.site import SVM_STEPS, SelectionSite, has_curve
 from fedsvm.federation.arrays import FloatArray
 from fedsvm.federation.errors import StepRefused
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import SitePart, step, steps_of
+from fedsvm.federation.site.program import SitePart, step
 from fedsvm.federation.site.terms import Terms
 
 
@@ -72,33 +67,6 @@ class DualScores(SitePart):
         alpha, labels = self._path.paths.latest[0].alpha, self._site.labels[0]
         parts = [(alpha * (labels == sign), sign) for sign in (-1.0, 1.0)]
         return np.array([np.append(share.sum(), sign * (share @ values)) for share, sign in parts])
-
-
-class KernelScoreSite(SelectionSite):
-    """The site half of recursive feature elimination, by the weights of a linear or of a kernel SVM."""
-
-    def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
-        super().__init__(site, partition, settings)
-        self.dual_scores = DualScores(self, self.mapped, self.path)
-
-    @classmethod
-    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
-        """Return the parts that choose columns, and the scores by dual variables."""
-        return (*super().agreed_parts(terms), DualScores)
-
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed weights: all but linear ones come from PAN-SVM and its interior point."""
-        offered = super().offered_steps(terms)
-        if terms.settings.get("weights") == "linear":
-            return offered
-        offered |= steps_of(NewtonPath) - {"keep_best"}
-        return offered - (frozenset() if has_curve(terms) else SVM_STEPS)
-
-    def check_gamma(self, gamma: float) -> None:
-        """Raise OrderRefused for another gamma than was agreed on; other weights than linear ones change it."""
-        if self.terms.settings.get("weights") == "linear":
-            super().check_gamma(gamma)
 
 
 def without_column(kernel: Kernel, x: FloatArray, y: FloatArray, column: int) -> FloatArray:

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from fedsvm.algorithms.pan_svm import PanSite
+from fedsvm.algorithms.selection.kernel_scores import DualScores
 from fedsvm.algorithms.selection.subset_path import SubsetPath
 from fedsvm.algorithms.selection.subsets import ClassSums, ColumnSubsets
+from fedsvm.algorithms.selection.support_sums import SupportSets
 from fedsvm.federation.site.partition import Partition
 from fedsvm.federation.site.program import SitePart
 from fedsvm.federation.site.terms import Terms
@@ -29,11 +31,13 @@ class SelectionSite(PanSite):
         self.class_sums = ClassSums(self)
         self.subsets = ColumnSubsets(self)
         self.subset_path = SubsetPath(self, self.subsets)
+        self.support_sets = SupportSets(self)
+        self.dual_scores = DualScores(self, self.mapped, self.path)
 
     @classmethod
     def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
-        """Return the parts that choose columns, and those of PAN-SVM."""
-        return (*super().agreed_parts(terms), ClassSums, ColumnSubsets, SubsetPath)
+        """Return the parts that choose columns, of which each offers what the terms imply, and those of PAN-SVM."""
+        return (*super().agreed_parts(terms), ClassSums, ColumnSubsets, SubsetPath, SupportSets, DualScores)
 
     @classmethod
     def offered_steps(cls, terms: Terms) -> frozenset[str]:

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -22,9 +22,9 @@ import numpy as np
 from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.optimisation import interior_point
 from fedsvm.algorithms.optimisation.barrier import Problem, Standing
-from fedsvm.algorithms.optimisation.interior_point import Extent, Outcome, RoundSums, Terms
+from fedsvm.algorithms.optimisation.interior_point import Extent, RoundSums, Terms
 from fedsvm.algorithms.optimisation.masking import Mask, Masking, draw_masks
-from fedsvm.algorithms.optimisation.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, PathRound, RowPaths
+from fedsvm.algorithms.optimisation.path_rounds import MASKED_SHOWS, OPEN_SHOWS, Layout, RoundOrder, RowPaths
 from fedsvm.algorithms.optimisation.path_sums import chosen
 from fedsvm.algorithms.optimisation.solution import Solution, Stopping
 from fedsvm.algorithms.selection.subsets import ColumnSubsets, Posed, Subset
@@ -51,8 +51,8 @@ class SubsetPath(SitePart):
 
         epoch: of the path; a new one begins with problems that are posed, or without columns of the one before.
         """
-        posed = {name: order.pop(name) for name in list(order) if name not in PathRound.__dataclass_fields__}
-        round_ = PathRound(**order)
+        posed = {name: order.pop(name) for name in list(order) if name not in RoundOrder.__dataclass_fields__}
+        round_ = RoundOrder(**order)
         if epoch != self._epoch or round_.iteration == 1:
             self._begin(epoch, kept, **posed)
         return np.concatenate(self._paths.sums(round_, keeper=self._site.channel.sites[0] == self._site.site))
@@ -115,6 +115,8 @@ class SubsetPaths:
     _epoch: int = -1
     _has_seed_for: int = -1
     _mus: tuple[float, ...] = ()
+    _lengths: Sequence[int] = ()
+    _begun: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def _lever(self) -> float:
@@ -122,79 +124,51 @@ class SubsetPaths:
 
     def solve(self, posed: Posed, stopping: Stopping) -> list[Solution]:
         """Solve problems from nothing. Raises MembershipChanged where sites leave or join."""
-        begun = {**posed.told(), "price": self.C, "lever": self._lever, "masking": self.masking}
-        return self._solved([len(each.columns) for each in posed.subsets], stopping, begun, ())
+        self._lengths = [len(each.columns) for each in posed.subsets]
+        self._begun = {**posed.told(), "price": self.C, "lever": self._lever, "masking": self.masking}
+        return self._solved(stopping, ())
 
     def solve_without(self, kept: IntArray, stopping: Stopping) -> list[Solution]:
         """Go on with all problems in these places of their columns, the same in each, from where they stood."""
-        return self._solved([len(kept)] * len(self._mus), stopping, {"kept": kept}, self._mus)
+        self._lengths, self._begun = [len(kept)] * len(self._mus), {"kept": kept}
+        return self._solved(stopping, self._mus)
 
-    def _solved(
-        self, lengths: Sequence[int], stopping: Stopping, begun: dict[str, Any], mus: Sequence[float]
-    ) -> list[Solution]:
-        federation = self.federation
-        if self.masking != "none" and self._has_seed_for != len(federation.membership.changes):
+    def extent(self) -> Extent:
+        """Of all rows in all columns, which no problem exceeds; see `interior_point.Path`."""
+        squares = (self.squares + self.rows * self._lever**2) * (1 + 1e-9) + 1e-9
+        return Extent(self.rows, squares, self.C)
+
+    def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
+        """One secure sum; see `interior_point.Path`."""
+        layouts = [Layout(length + 1, length) for length in (self._lengths[each.problem] for each in terms)]
+        round_, shape = RoundOrder.of(iteration, terms, self.rows), (sum(each.length for each in layouts),)
+        order = {"epoch": self._epoch, **(self._begun if iteration == 1 else {})}
+        found = round_.opened(self.federation, "subset_newton", layouts, shape, wide=wide, **order)
+        if iteration == 1:
+            shows = OPEN_SHOWS if self.masking == "none" else MASKED_SHOWS
+            self.federation.disclose(COORDINATOR, "subset_newton", shows, ())
+        return found
+
+    def _solved(self, stopping: Stopping, mus: Sequence[float]) -> list[Solution]:
+        federation, changes = self.federation, len(self.federation.membership.changes)
+        if self.masking != "none" and self._has_seed_for != changes:
             federation.run("agree_secret")
-            self._has_seed_for = len(federation.membership.changes)
+            self._has_seed_for = changes
         self._epoch += 1
-        path = _SubsetPath(self, lengths, begun)
         outcomes = interior_point.solve(
-            path,
-            problems=len(lengths),
-            dimensions=[length + 1 for length in lengths],
+            self,
+            problems=len(self._lengths),
+            dimensions=[length + 1 for length in self._lengths],
             intercept=True,
             stopping=stopping,
             step_noise=self.step_noise if len(federation.sites) > 1 else 0.0,
             mus=mus,
         )
         self._mus = tuple(outcome.mu for outcome in outcomes)
-        return path.released(outcomes)
-
-
-@dataclass
-class _SubsetPath:
-    """One of them; see `interior_point.Path`."""
-
-    paths: SubsetPaths
-    lengths: Sequence[int]
-    begun: dict[str, Any]
-
-    @property
-    def _layouts(self) -> list[Layout]:
-        return [Layout(length + 1, length) for length in self.lengths]
-
-    def extent(self) -> Extent:
-        """Of all rows in all columns, which no problem exceeds."""
-        paths = self.paths
-        squares = (paths.squares + paths.rows * paths._lever**2) * (1 + 1e-9) + 1e-9
-        return Extent(paths.rows, squares, paths.C)
-
-    def sums(self, iteration: int, terms: Sequence[Terms], *, wide: bool) -> RoundSums:
-        """One secure sum."""
-        paths, layouts = self.paths, [self._layouts[each.problem] for each in terms]
-        round_, shape = PathRound.of(iteration, terms, paths.rows), (sum(each.length for each in layouts),)
-        begun = self.begun if iteration == 1 else {}
-        found = round_.opened(paths.federation, "subset_newton", layouts, shape, wide=wide, epoch=paths._epoch, **begun)
-        if iteration == 1:
-            shows = OPEN_SHOWS if paths.masking == "none" else MASKED_SHOWS
-            paths.federation.disclose(COORDINATOR, "subset_newton", shows, ())
-        return found
-
-    def released(self, outcomes: Sequence[Outcome]) -> list[Solution]:
-        """The best points, opened to the coordinator."""
-        federation, (keep, constants) = self.paths.federation, chosen(outcomes)
-        ends = [length + 1 for length in self.lengths]
-        found = federation.sum(
-            "subset_weights",
-            shape=(sum(ends),),
-            bound=math.inf,
-            keep=keep,
-            constants=constants,
-            holder=federation.sites[0],
-        )
+        keep, constants = chosen(outcomes)
+        ends = np.cumsum([length + 1 for length in self._lengths])
+        order: dict[str, Any] = {"keep": keep, "constants": constants, "holder": federation.sites[0]}
+        found = federation.sum("subset_weights", shape=(int(ends[-1]),), bound=math.inf, **order)
         federation.disclose(COORDINATOR, "subset_weights", RELEASED, ())
-        points = np.split(found, np.cumsum(ends)[:-1])
-        return [
-            Solution(**vars(outcome.certificate), w=point[:-1], b=float(point[-1]))
-            for outcome, point in zip(outcomes, points, strict=True)
-        ]
+        points = zip(outcomes, np.split(found, ends[:-1]), strict=True)
+        return [Solution(**vars(each.certificate), w=point[:-1], b=float(point[-1])) for each, point in points]

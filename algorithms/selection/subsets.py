@@ -21,12 +21,12 @@ import numpy as np
 
 from fedsvm.algorithms.data.classes import members, numbers
 from fedsvm.algorithms.data.horizontal import HorizontalSite
-from fedsvm.algorithms.optimisation.hinge_sums import HingeSums, Points, line_bound
+from fedsvm.algorithms.optimisation.cutting_plane import Line, Points
+from fedsvm.algorithms.optimisation.hinge_sums import FederatedOracle, HingeSums
 from fedsvm.algorithms.optimisation.single_rows import lone_rows, rows_apart
 from fedsvm.algorithms.selection.filters import ClassMoments, bin_counts
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.errors import StepRefused
-from fedsvm.federation.federation import Federation
 from fedsvm.federation.site.program import SitePart, step, steps_of
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
@@ -39,6 +39,10 @@ ROWS_APART = (
     "right side of the margin at one of both points and not at the other, of the problem with the most of them"
 )
 ALONE_IN_CUTS = "columns of a single row, which is the only one of its group in a cut"
+
+
+_FIRST = np.zeros(1, dtype=np.int64)
+"""The number of the one problem of a `HingeSums`."""
 
 
 def half_sample(number: int) -> int:
@@ -133,20 +137,12 @@ class ColumnSubsets(SitePart):
         self._cached: dict[int, HingeSums] = {}
 
     @step
-    def subset_cuts(
-        self,
-        problems: IntArray,
-        w: FloatArray,
-        b: FloatArray,
-        **posed: Any,
-    ) -> FloatArray:
+    def subset_cuts(self, problems: IntArray, w: FloatArray, b: FloatArray, **posed: Any) -> FloatArray:
         """(sum of g (m + 2),): grouped cuts of problems at points w, b, one behind the other. posed: see `pose`."""
         self.pose(**posed)
-        parts = []
-        for problem, point, at_b in zip(problems.tolist(), self._points(problems, w), b, strict=True):
-            found = self._sums(problem).cuts(np.zeros(1, dtype=np.int64), point[None, :], np.array([at_b]))
-            parts.append(found.ravel())
-        return np.concatenate(parts)
+        points = zip(problems.tolist(), self._points(problems, w), b, strict=True)
+        cuts = [self._sums(problem).cuts(_FIRST, Points(at_w[None], at_b[None])) for problem, at_w, at_b in points]
+        return np.concatenate([each.ravel() for each in cuts])
 
     @step
     def subset_line(
@@ -161,13 +157,9 @@ class ColumnSubsets(SitePart):
     ) -> FloatArray:
         """(k, s, 2): losses and their derivatives along lines. posed: see `pose`."""
         self.pose(**posed)
-        found = np.empty((*steps.shape, 2))
-        lines = zip(problems.tolist(), self._points(problems, w), b, self._points(problems, dw), db, steps, strict=True)
-        for place, (problem, point, at_b, towards, by_b, along) in enumerate(lines):
-            first = np.zeros(1, dtype=np.int64)
-            line = (point[None, :], np.array([at_b]), towards[None, :], np.array([by_b]), along[None, :])
-            found[place] = self._sums(problem).line(first, *line)[0]
-        return found
+        lines = zip(self._points(problems, w), b, self._points(problems, dw), db, steps, strict=True)
+        pairs = zip(problems.tolist(), lines, strict=True)
+        return np.concatenate([self._sums(k).line(_FIRST, Line(*(part[None] for part in line))) for k, line in pairs])
 
     @step
     def held_out_rows(self, w: FloatArray, b: FloatArray) -> FloatArray:
@@ -256,63 +248,45 @@ class ColumnSubsets(SitePart):
         return np.split(flat, np.cumsum(lengths)[:-1])
 
 
-@dataclass
-class SubsetOracle:
+@dataclass(kw_only=True)
+class SubsetOracle(FederatedOracle):
     """The sums that cutting planes ask for, of problems that are posed with the first of them.
 
-    norm_sum: no sum over rows of their length is larger.
+    Points and cuts have zeros where a problem has fewer columns than others.
     """
 
-    federation: Federation
     posed: Posed
-    rows: int
-    norm_sum: float
-    _is_posed: bool = False
     opened: dict[int, list[tuple[FloatArray, float, FloatArray]]] = field(default_factory=dict)
+    _is_posed: bool = False
 
-    def cuts(self, problems: IntArray, w: FloatArray, b: FloatArray) -> FloatArray:
-        """One secure sum; see `Oracle.cuts`. Points and cuts have zeros where a problem has fewer columns."""
-        lengths = self._lengths(problems)
-        shape = (sum(self.posed.groups * (each + 2) for each in lengths),)
-        bound = max(float(self.rows), self.norm_sum)
-        found = self.federation.sum(
-            "subset_cuts",
-            shape=shape,
-            bound=bound,
-            problems=problems,
-            w=self._flat(w, lengths),
-            b=b,
-            **self._pose(),
-        )
-        self._is_posed = True
-        cuts = np.zeros((len(problems), self.posed.groups, w.shape[1] + 2))
-        ends = np.cumsum([self.posed.groups * (each + 2) for each in lengths])[:-1]
-        for place, (part, length) in enumerate(zip(np.split(found, ends), lengths, strict=True)):
-            grouped = part.reshape(self.posed.groups, length + 2)
+    def line(self, problems: IntArray, line: Line) -> FloatArray:
+        """Open losses and derivatives by one secure sum; see `Oracle.line`."""
+        bound, shape = line.bound(self.rows, self.norm_sum), (*line.steps.shape, 2)
+        return self._summed("subset_line", shape, bound, problems, line)
+
+    def _open_cuts(self, problems: IntArray, at: Points, bound: float) -> FloatArray:
+        sizes = [(self.groups, each + 2) for each in self._lengths(problems)]
+        ends = np.cumsum([math.prod(size) for size in sizes])
+        found = self._summed("subset_cuts", (int(ends[-1]),), bound, problems, at)
+        cuts = np.zeros((len(problems), self.groups, at.w.shape[1] + 2))
+        for place, (part, size) in enumerate(zip(np.split(found, ends[:-1]), sizes, strict=True)):
+            grouped, length = part.reshape(size), size[1] - 2
             cuts[place, :, :length], cuts[place, :, -2:] = grouped[:, :-2], grouped[:, -2:]
-            opened = (w[place, :length], float(b[place]), grouped)
+            opened = (at.w[place, :length], float(at.b[place]), grouped)
             self.opened.setdefault(int(problems[place]), []).append(opened)
         return cuts
 
-    def line(
-        self, problems: IntArray, w: FloatArray, b: FloatArray, dw: FloatArray, db: FloatArray, steps: FloatArray
-    ) -> FloatArray:
-        """One secure sum; see `Oracle.line`."""
-        lengths = self._lengths(problems)
-        found: FloatArray = self.federation.sum(
-            "subset_line",
-            shape=(*steps.shape, 2),
-            bound=line_bound(w, b, dw, db, steps, self.rows, self.norm_sum),
-            problems=problems,
-            w=self._flat(w, lengths),
-            b=b,
-            dw=self._flat(dw, lengths),
-            db=db,
-            steps=steps,
-            **self._pose(),
-        )
+    def _summed(self, step: str, shape: tuple[int, ...], bound: float, problems: IntArray, at: Points) -> FloatArray:
+        """The sum of a step at points without their zeros, with the problems if sites do not know them yet."""
+        lengths, posed = self._lengths(problems), {} if self._is_posed else self.posed.told()
         self._is_posed = True
-        return found
+        order: dict[str, Any] = {
+            name: np.concatenate([w[:length] for w, length in zip(part, lengths, strict=True)])
+            if name in ("w", "dw")
+            else part
+            for name, part in vars(at).items()
+        }
+        return np.asarray(self.federation.sum(step, shape=shape, bound=bound, problems=problems, **order, **posed))
 
     def disclose(self) -> None:
         """Write down what the cuts of each problem say of single rows, of the problem whose cuts say most."""
@@ -326,12 +300,5 @@ class SubsetOracle:
         if apart:
             self.federation.disclose(COORDINATOR, "subset_cuts", ROWS_APART, (), apart, kind="row-difference")
 
-    def _pose(self) -> dict[str, Any]:
-        """Which problems there are, for sites that were not told yet."""
-        return {} if self._is_posed else self.posed.told()
-
     def _lengths(self, problems: IntArray) -> list[int]:
         return [len(self.posed.subsets[problem].columns) for problem in problems.tolist()]
-
-    def _flat(self, padded: FloatArray, lengths: list[int]) -> FloatArray:
-        return np.concatenate([each[:length] for each, length in zip(padded, lengths, strict=True)])

@@ -15,9 +15,7 @@ vector m_i of the sets that row i is in: sites count such rows of theirs.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -26,12 +24,10 @@ from fedsvm.algorithms.data.horizontal import HorizontalSite
 from fedsvm.algorithms.optimisation.solution import Solution
 from fedsvm.algorithms.selection.filters import ClassMoments
 from fedsvm.algorithms.selection.moments import MIN_OF_CLASS
-from fedsvm.algorithms.selection.site import SelectionSite
 from fedsvm.algorithms.settings import MAX_COUNT
 from fedsvm.federation.arrays import BoolArray, FloatArray, IntArray
 from fedsvm.federation.federation import Federation
-from fedsvm.federation.site.partition import Partition
-from fedsvm.federation.site.program import SitePart, step
+from fedsvm.federation.site.program import SitePart, step, steps_of
 from fedsvm.federation.site.terms import Terms
 from fedsvm.federation.transport.keys import COORDINATOR
 
@@ -52,6 +48,11 @@ class SupportSets(SitePart):
         self._site = site
         self._released: list[dict[int, BoolArray]] = []
         self._supporting: list[BoolArray] = []
+
+    @classmethod
+    def offered_steps(cls, terms: Terms) -> frozenset[str]:
+        """Return the steps if the agreed criteria score columns by support rows."""
+        return steps_of(cls) if terms.settings.get("criteria") in ("vote", "svm-t") else frozenset()
 
     @step
     def support_changes(self, number: int, columns: IntArray, w: FloatArray, b: float, releases: int) -> FloatArray:
@@ -103,26 +104,6 @@ class SupportSets(SitePart):
             shares = np.einsum("in,ij,jn->n", sets, inverse[: len(masks), : len(masks)], sets)
             count += int((np.abs(shares - 1.0) < _ONE_WITHIN).sum())
         return np.array(float(count))
-
-
-class SupportSite(SelectionSite):
-    """The site half of methods that may score columns by the rows that support a model."""
-
-    def __init__(self, site: str, partition: Partition, settings: Mapping[str, Any]) -> None:
-        super().__init__(site, partition, settings)
-        self.support_sets = SupportSets(self)
-
-    @classmethod
-    def agreed_parts(cls, terms: Terms) -> tuple[type[SitePart], ...]:
-        """Return the parts that choose columns, with sums over support rows if the agreed criteria take them."""
-        supported = terms.settings.get("criteria") in ("vote", "svm-t")
-        return (*super().agreed_parts(terms), *((SupportSets,) if supported else ()))
-
-    @classmethod
-    def offered_steps(cls, terms: Terms) -> frozenset[str]:
-        """Return the steps of the agreed parts; a vote may end by counts of held-out rows."""
-        voted = terms.settings.get("criteria") == "vote"
-        return super().offered_steps(terms) | ({"held_out_rows"} if voted else set())
 
 
 @dataclass
